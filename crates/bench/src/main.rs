@@ -3,25 +3,25 @@
 
 mod args;
 mod baseline;
+mod call_paths;
 mod child;
-mod figures;
 mod grid;
 mod guard;
 mod harness;
 mod instructions;
-mod landing;
 mod machine;
 mod measure;
 mod memory;
+mod metrics;
 mod page;
 mod peers;
+mod placement;
 mod recipe;
 mod reference;
 mod report;
 mod rows;
 mod section;
 mod table;
-mod ways;
 mod wire;
 mod workload;
 
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let result = match &args.command {
         Some(Command::Harness { arguments }) => harness(arguments),
-        Some(Command::Landing { rounds }) => landing::show((*rounds).max(1)),
+        Some(Command::Landing { rounds }) => placement::show((*rounds).max(1)),
         Some(Command::Ways { words, all }) => guard::show_ways(words, *all),
         None if args.check => guard::check(),
         None if args.write_baseline => guard::write(),

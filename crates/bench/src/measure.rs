@@ -1,15 +1,15 @@
 //! One workload in, a row for each system out: all of them in turn, round by round.
 
+use crate::call_paths;
 use crate::child::{Harness, Run};
-use crate::figures::Figures;
 use crate::instructions;
 use crate::machine::{free_memory, gibibytes};
+use crate::metrics::Figures;
 use crate::peers::Peers;
 use crate::recipe::{Order, Recipe};
 use crate::reference::{Reference, Verdict};
 use crate::rows::{BEST_CASE, COPY_AND_SUM, PLAIN_COPY, Row, WIDELOAD};
 use crate::section::Section;
-use crate::ways;
 use crate::workload::{Function, Warmth, Work, Workload};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -366,8 +366,8 @@ pub fn own_instructions(workload: &Workload, folder: &Path) -> Result<f64, Strin
 ///
 /// # Errors
 /// Why they cannot be followed.
-pub fn own_way(workload: &Workload, folder: &Path) -> Result<ways::Way, String> {
-    of_own(workload, folder, |command, packets| ways::of_packet(command, packets, folder, PATIENCE))
+pub fn own_way(workload: &Workload, folder: &Path) -> Result<call_paths::CallPath, String> {
+    of_own(workload, folder, |command, packets| call_paths::of_packet(command, packets, folder, PATIENCE))
 }
 
 fn of_own<T>(

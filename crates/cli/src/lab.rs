@@ -7,7 +7,7 @@ use crate::args::{
 use crate::command::{Status, complain, unless_closed, watch_for_interrupt};
 use crate::demo::progress;
 use indicatif::ProgressBar;
-use lab::emulator::{Outcome, Scheduling, Trial};
+use lab::emulator::{CalibrationRun, Outcome, Scheduling};
 use lab::experiments::{
     self, Algorithm, AttacksSettings, BorderSettings, Differential, DifferentialSettings, DipsSettings,
     FloodsSettings, HoldSettings, LifecycleEvent, LifecycleSettings, Receiving, Scene, SoakSettings, SwarmSettings,
@@ -67,7 +67,7 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
         }
         Experiment::Calibrate => {
             tell("probing wires");
-            let outcome = experiments::calibration(&Trial::standard(), Scheduling::Realtime)?;
+            let outcome = experiments::calibration(&CalibrationRun::standard(), Scheduling::Realtime)?;
             shown(&progress, json, &outcome, outcome.calibration.faults.is_empty())
         }
         Experiment::Border { rounds, bytes, write, scene } => {

@@ -301,7 +301,7 @@ impl Rewriter {
                 Err(Reason::SnapCut)
             }
             Ok(packet) => Ok(packet),
-            Err(CopyError::Unfit(ParseError::Truncated)) if is_cut => Err(Reason::SnapCut),
+            Err(CopyError::Unparsed(ParseError::Truncated)) if is_cut => Err(Reason::SnapCut),
             Err(no_packet) => Err(no_packet.into()),
         }
     }

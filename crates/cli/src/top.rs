@@ -6,7 +6,7 @@
 use crate::args::Top;
 use crate::command::{Status, failed, unless_closed};
 use daemon::control::{Client, find};
-use gateway::stats::{Came, Count, DirectionFigures, EndpointFigures, Part, StageFigures, Stats, Went};
+use gateway::stats::{Came, Count, DirectionFigures, EndpointFigures, MetricGroup, StageFigures, Stats, Went};
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
@@ -430,7 +430,7 @@ impl Pace {
     }
 
     /// All that was lost so far; what is lost at this moment stands in front.
-    fn losses(self, old: &Part, new: &Part) -> Vec<Loss> {
+    fn losses(self, old: &MetricGroup, new: &MetricGroup) -> Vec<Loss> {
         let mut losses = Vec::new();
         let mut note = |at: &str, name: &str, totals: [u64; 2]| {
             let [_, total] = totals;

@@ -3,7 +3,7 @@
 //! It needs root, and touches nothing but the namespaces that it makes.
 
 use gateway::stats::Gap;
-use lab::net::{End, Offloading, cable};
+use lab::net::{HostLink, Offloading, cable};
 use lab::three_hosts::{NARROW, ThreeHosts, WIDE, v4, v6};
 use lab::traffic::{self, Messages};
 use lab::two_hosts::TwoHosts;
@@ -1131,8 +1131,8 @@ impl Net {
         self.three_hosts.middle.tell(|netlink| netlink.remove(own)).expect("it is there");
         let addresses = [Prefix::new(v4(number), 24), Prefix::new(v6(number), 64)];
         let ends = [
-            End { host, interface: name, mtu, addresses: &addresses },
-            End { host: &self.three_hosts.middle, interface: own, mtu, addresses: &[] },
+            HostLink { host, interface: name, mtu, addresses: &addresses },
+            HostLink { host: &self.three_hosts.middle, interface: own, mtu, addresses: &[] },
         ];
         let make = || cable(ends, self.offloading).expect("it was there before");
         thread::scope(|scope| {

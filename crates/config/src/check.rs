@@ -28,7 +28,7 @@ pub(crate) fn check(said: &Said<'_>, notes: &mut Notes) {
         check_joining(side, role, notes);
         check_idle(side, role, notes);
         if role != Role::Border
-            && let Some(at) = side.df.is(DontFragment::Cut)
+            && let Some(at) = side.df.is(DontFragment::Fragment)
         {
             let what = format!("{} does not cut what its sender forbids to cut", called(role));
             notes.error(at, side.table.name_of("df"), what, "leave it out, or give role = \"border\"");

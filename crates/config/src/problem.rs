@@ -16,7 +16,7 @@ pub struct Problem {
     /// What is wrong.
     pub what: String,
     /// What to do.
-    pub mend: String,
+    pub fix: String,
 }
 
 /// A place in a text, as editors count: both from 1.
@@ -37,7 +37,7 @@ pub struct Problems(Vec<Problem>);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub what: String,
-    pub mend: String,
+    pub fix: String,
 }
 
 /// What was found so far.
@@ -68,9 +68,9 @@ struct Lines<'a> {
 
 impl Problems {
     /// That a file could not be read.
-    pub(crate) fn unread(file: &str, what: String, mend: &str) -> Problems {
-        let (file, mend) = (file.to_owned(), mend.to_owned());
-        Problems(vec![Problem { file, place: None, key: String::new(), what, mend }])
+    pub(crate) fn unread(file: &str, what: String, fix: &str) -> Problems {
+        let (file, fix) = (file.to_owned(), fix.to_owned());
+        Problems(vec![Problem { file, place: None, key: String::new(), what, fix }])
     }
 
     /// Each of them.
@@ -91,7 +91,7 @@ impl Problems {
 
 impl Wrong {
     pub fn new(what: impl Into<String>, mend: impl Into<String>) -> Wrong {
-        Wrong { what: what.into(), mend: mend.into() }
+        Wrong { what: what.into(), fix: mend.into() }
     }
 }
 
@@ -148,12 +148,12 @@ impl Notes {
         let lines = Lines::new(text);
         [self.wrong, self.smells].map(|mut notes| {
             notes.sort_by_key(|note| note.at);
-            let problem = |Note { at, key, wrong: Wrong { what, mend } }| Problem {
+            let problem = |Note { at, key, wrong: Wrong { what, fix: mend } }| Problem {
                 file: file.to_owned(),
                 place: Some(lines.place(at)),
                 key,
                 what,
-                mend,
+                fix: mend,
             };
             Problems(notes.into_iter().map(problem).collect())
         })
@@ -183,7 +183,7 @@ impl fmt::Display for Problem {
         if !self.key.is_empty() {
             write!(f, ": {}", self.key)?;
         }
-        write!(f, ": {}; {}", self.what, self.mend)
+        write!(f, ": {}; {}", self.what, self.fix)
     }
 }
 

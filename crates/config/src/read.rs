@@ -440,11 +440,11 @@ fn hold(value: &DeValue<'_>) -> Result<Holding, Wrong> {
     let words = [("burst", Holding::Burst), ("adaptive", Holding::Adaptive)];
     value::word(value, &words).map_err(|wrong| {
         let mend = if nearest(text, ["burst", "adaptive"].into_iter()).is_some() {
-            wrong.mend
+            wrong.fix
         } else {
             format!("write {wanted}")
         };
-        Wrong { mend, ..wrong }
+        Wrong { fix: mend, ..wrong }
     })
 }
 
@@ -521,7 +521,7 @@ const MODES: [(&str, Option<Mode>); 3] =
     [("resize", Some(Mode::Resize)), ("reversible", Some(Mode::Reversible)), ("off", None)];
 const JOINS: [(&str, FragmentPolicy); 3] =
     [("graceful", FragmentPolicy::Merge), ("hop", FragmentPolicy::ReassembleHop), ("off", FragmentPolicy::Off)];
-const DFS: [(&str, DontFragment); 2] = [("refuse", DontFragment::Refuse), ("cut", DontFragment::Cut)];
+const DFS: [(&str, DontFragment); 2] = [("refuse", DontFragment::Refuse), ("cut", DontFragment::Fragment)];
 const RAISES: [(&str, Raise); 3] =
     [("never", Raise::Never), ("both-ways", Raise::BothWays), ("always", Raise::Always)];
 

@@ -150,7 +150,7 @@ pub enum DontFragment {
     #[default]
     Refuse,
     /// Those of IPv4 are cut, with identifications of ours.
-    Cut,
+    Fragment,
 }
 
 /// How much is held and remembered, by each worker and in each direction.

@@ -24,11 +24,11 @@ fn two_hundred_configurations_broken_in_one_way_are_refused_with_line_and_key() 
         for problem in problems.iter() {
             let Place { line, column } = problem.place.expect("what stands in a text has a place");
             assert!(line <= text.lines().count() && column >= 1, "{case}: {problem}");
-            assert!(!problem.what.is_empty() && !problem.mend.is_empty(), "{case}: {problem}");
+            assert!(!problem.what.is_empty() && !problem.fix.is_empty(), "{case}: {problem}");
             // Only a line that names no key at all is about none.
             assert!(!problem.key.is_empty() || UNNAMED.contains(&now), "{case}: {problem}");
             let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
-            let shown = format!("{name}:{line}:{column}: {key}{}; {}", problem.what, problem.mend);
+            let shown = format!("{name}:{line}:{column}: {key}{}; {}", problem.what, problem.fix);
             assert_eq!(problem.to_string(), shown);
             actual.push_str(&format!("    {}\n", &shown[name.len() + 1..]));
         }
@@ -411,7 +411,7 @@ fn whatever_stands_in_a_file_is_taken_or_refused_at_a_place_in_it() {
         for (problem, Place { line, column }) in problems.iter().zip(places) {
             let is_there = lines.get(line - 1).is_some_and(|text| column <= text.chars().count() + 1);
             let is_one_line = !problem.to_string().contains('\n');
-            assert!(is_there && is_one_line && !problem.mend.is_empty(), "seed {seed}: {problem}");
+            assert!(is_there && is_one_line && !problem.fix.is_empty(), "seed {seed}: {problem}");
         }
     }
     assert!((10_000..19_900).contains(&refused_count), "both happen: {refused_count}");

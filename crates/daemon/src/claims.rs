@@ -29,7 +29,7 @@ impl Claims {
     ///
     /// # Errors
     /// Another gateway serves one, which process it is; the others are claimed nevertheless.
-    pub fn renew(&mut self, config: &Config) -> (Vec<String>, io::Result<()>) {
+    pub fn refresh(&mut self, config: &Config) -> (Vec<String>, io::Result<()>) {
         let mut netlink = match Netlink::open() {
             Ok(netlink) => netlink,
             Err(error) => return (Vec::new(), Err(error)),

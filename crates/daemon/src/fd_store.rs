@@ -1,20 +1,20 @@
 //! A configuration in, the descriptors that its keeper keeps out: ports and listeners, through the ends of its
 //! worker processes and through programs of its own that take each other's place.
 
-use crate::beside::Spot;
 use crate::claims::Claims;
 use crate::control::{Identity, Socket};
 use crate::messages::{HandedPort, Wish};
 use crate::offload_probe;
 use crate::ports;
+use crate::redirects::Spot;
 use crate::reopen::open;
 use config::Config;
 use gateway::snapshot::Losses;
 use linux::descriptors::{self, Stay};
 use linux::netlink::Netlink;
-use offload::leases;
-use offload::pulse::{FailOpen, Heartbeat};
-use offload::redirect::Links;
+use offload::flow_offload;
+use offload::heartbeat::{FailOpen, Heartbeat};
+use offload::redirect::RedirectLinks;
 use port::{Address, Offloads};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
@@ -33,7 +33,7 @@ pub struct StoredPort {
     /// What it is handed: to read and write first.
     pub descriptors: Vec<OwnedFd>,
     /// Why no flow that comes in by it is offloaded, where some could be.
-    pub why_no_leases: Option<String>,
+    pub why_no_offload: Option<String>,
 }
 
 /// What is spoken to from outside.
@@ -114,7 +114,7 @@ impl StoredPort {
         if is_of_one_process(&address) {
             let index = index_of(&address);
             let told = HandedPort { address, offloads: None, index, count: 0 };
-            return Ok(StoredPort { told, descriptors: Vec::new(), why_no_leases: None });
+            return Ok(StoredPort { told, descriptors: Vec::new(), why_no_offload: None });
         }
         let port = open(config, end, number)?;
         let Offloads { checksum, tcp, udp } = offload_probe::both(port.offloads(), trusted);
@@ -123,7 +123,7 @@ impl StoredPort {
         let descriptors =
             port.fds().into_iter().map(|fd| fd.try_clone_to_owned()).collect::<io::Result<Vec<_>>>()?;
         let told = HandedPort { address, offloads: Some([checksum, tcp, udp]), index, count: descriptors.len() };
-        Ok(StoredPort { told, descriptors, why_no_leases: port.why_no_leases().map(str::to_owned) })
+        Ok(StoredPort { told, descriptors, why_no_offload: port.why_no_offload().map(str::to_owned) })
     }
 
     /// The ports of one end of all workers, opened anew; none where its interface is the one that it was, or is
@@ -166,7 +166,7 @@ fn index_of(address: &str) -> Option<u32> {
 pub fn set_targets(ports: &[StoredPort]) -> io::Result<()> {
     for (place, port) in ports.iter().enumerate() {
         if let [socket, flows, _, _] = &port.descriptors[..] {
-            leases::set_target(socket.as_fd(), flows.as_fd(), target(ports, place))?;
+            flow_offload::set_target(socket.as_fd(), flows.as_fd(), target(ports, place))?;
         }
     }
     Ok(())
@@ -188,7 +188,7 @@ pub fn watch(ports: &[StoredPort], pulse: &Heartbeat) -> io::Result<Vec<FailOpen
     for (place, port) in ports.iter().enumerate() {
         if let [socket, others @ ..] = &port.descriptors[..] {
             let flows = others.first().map(|flows| (flows.as_fd(), target(ports, place)));
-            pulse.hush(socket.as_fd(), flows)?;
+            pulse.clear(socket.as_fd(), flows)?;
         }
     }
     Ok(vec![pulse.watch(wide, narrow)?, pulse.watch(narrow, wide)?])
@@ -311,7 +311,7 @@ impl InheritedFds {
     }
 
     /// What stood beside the kernel, as far as it was handed on.
-    pub(crate) fn links(&mut self, told: &[(Spot, [RawFd; 3])]) -> Vec<(Spot, Links)> {
+    pub(crate) fn links(&mut self, told: &[(Spot, [RawFd; 3])]) -> Vec<(Spot, RedirectLinks)> {
         let taken = told.iter().filter_map(|(spot, [at_interface, at_ingress, at_egress])| {
             let links = [self.take(*at_interface).ok()?, self.take(*at_ingress).ok()?, self.take(*at_egress).ok()?];
             Some((*spot, links))
@@ -327,7 +327,7 @@ impl InheritedFds {
         told.iter()
             .map(|(told, numbers)| {
                 let descriptors = numbers.iter().map(|number| self.take(*number)).collect::<io::Result<_>>()?;
-                Ok(StoredPort { told: told.clone(), descriptors, why_no_leases: None })
+                Ok(StoredPort { told: told.clone(), descriptors, why_no_offload: None })
             })
             .collect()
     }

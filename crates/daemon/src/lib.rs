@@ -16,14 +16,14 @@ pub mod privileges;
 pub mod reopen;
 pub mod roles;
 pub mod service;
+pub mod stderr_log;
 pub mod supervisor;
 pub mod supervisor_client;
-pub mod voice;
 pub mod wide_routes;
 pub mod worker_process;
 
-mod beside;
 mod claims;
 mod fd_store;
 mod listeners;
 mod ports;
+mod redirects;

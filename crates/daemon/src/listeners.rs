@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Who listens; it stops when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Listener {
     /// Rings once, for all who wait for the end.
     end: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
@@ -45,20 +45,20 @@ pub(crate) struct Connection<'a, S> {
     end: &'a EventFd,
 }
 
-impl Door {
+impl Listener {
     /// Lets guests in on a thread of this name.
     ///
     /// # Errors
     /// There can be no further thread or descriptor.
-    pub fn open<H: Serve>(name: &str, listener: H::Listener, host: H) -> io::Result<Door> {
+    pub fn open<H: Serve>(name: &str, listener: H::Listener, host: H) -> io::Result<Listener> {
         let end = Arc::new(EventFd::new()?);
         let bell = Arc::clone(&end);
         let thread = Builder::new().name(name.to_owned()).spawn(move || keep(&listener, &host, &bell))?;
-        Ok(Door { end, thread: Some(thread) })
+        Ok(Listener { end, thread: Some(thread) })
     }
 }
 
-impl Drop for Door {
+impl Drop for Listener {
     fn drop(&mut self) {
         self.end.wake();
         if let Some(thread) = self.thread.take() {

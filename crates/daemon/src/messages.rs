@@ -161,7 +161,7 @@ pub enum Heard<T> {
 ///
 /// # Errors
 /// What came is none of these messages.
-pub fn hear<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Heard<T>> {
+pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Heard<T>> {
     match descriptors::receive(socket, MESSAGE_LEN_MAX) {
         Ok(Some((message, descriptors))) => {
             let said = serde_json::from_slice(&message).map_err(|error| {

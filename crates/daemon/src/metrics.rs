@@ -4,7 +4,7 @@
 //! the ledger that say why something ended have one name and a label `reason`, and what each reason means is told
 //! by `wideload_reason_info`. Workers are summed up, but for their processor time.
 
-use crate::listeners::{Connection, Door, Serve};
+use crate::listeners::{Connection, Listener, Serve};
 use engine::{Event, Reason};
 use gateway::stats::{Came, Count, DirectionFigures, EndpointFigures, Guessed, Lost, Shared, Stats, Watch, Went};
 use prometheus_client::collector::Collector;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Answers whoever fetches the counters, until it is dropped.
 #[derive(Debug)]
 pub struct Metrics {
-    _door: Door,
+    _door: Listener,
 }
 
 impl Metrics {
@@ -30,7 +30,7 @@ impl Metrics {
     /// There can be no further thread or descriptor.
     pub fn serve(listener: TcpListener, watch: Watch) -> io::Result<Metrics> {
         listener.set_nonblocking(true)?;
-        Ok(Metrics { _door: Door::open("metrics", listener, Fetched { watch })? })
+        Ok(Metrics { _door: Listener::open("metrics", listener, Fetched { watch })? })
     }
 }
 
@@ -98,7 +98,7 @@ impl Fetched {
         let path = target.split('?').next().unwrap_or_default();
         let answer = match (method, path) {
             (_, path) if path != PATH => Answer::new("404 Not Found", "there is only /metrics here\n"),
-            ("GET" | "HEAD", _) => match self.watch.look() {
+            ("GET" | "HEAD", _) => match self.watch.reading() {
                 Ok(figures) => Answer { kind: KIND, ..Answer::new("200 OK", text(&figures)) },
                 Err(error) => Answer::new("503 Service Unavailable", format!("{error}\n")),
             },
@@ -177,7 +177,7 @@ enum Value {
     Info,
     Total(u64),
     TotalOf(f64),
-    Level(u64),
+    Gauge(u64),
     LevelOf(f64),
     Gap(i64),
 }
@@ -330,7 +330,7 @@ impl MetricsText<'_, '_> {
         what: &str,
         of: impl Fn(&DirectionFigures) -> u64,
     ) -> fmt::Result {
-        let rows = figures.all.ways().into_iter().map(|(label, way)| (vec![("way", label)], Value::Level(of(way))));
+        let rows = figures.all.ways().into_iter().map(|(label, way)| (vec![("way", label)], Value::Gauge(of(way))));
         self.write(name, &format!("{what}."), Some(unit), rows)
     }
 
@@ -340,9 +340,9 @@ impl MetricsText<'_, '_> {
             ways.flat_map(|(label, way)| way.stages.iter().map(move |stage| (label, stage)))
         };
         let labels = |label, stage| vec![("way", label), ("stage", stage)];
-        let on = rows().map(|(label, it)| (labels(label, &it.stage[..]), Value::Level(it.is_on.into())));
+        let on = rows().map(|(label, it)| (labels(label, &it.stage[..]), Value::Gauge(it.is_on.into())));
         self.write("stage_on", "Does the stage work?", None, on)?;
-        let held = rows().map(|(label, it)| (labels(label, &it.stage[..]), Value::Level(it.held.bytes)));
+        let held = rows().map(|(label, it)| (labels(label, &it.stage[..]), Value::Gauge(it.held.bytes)));
         self.write("stage_held_payload", "Payload that the stage holds.", Some(Unit::Bytes), held)
     }
 
@@ -364,7 +364,7 @@ impl MetricsText<'_, '_> {
     }
 
     fn ends(&mut self, figures: &Stats) -> fmt::Result {
-        let up = figures.all.ends().map(|(label, end)| (label, end, Value::Level(end.is_up.into())));
+        let up = figures.all.ends().map(|(label, end)| (label, end, Value::Gauge(end.is_up.into())));
         self.write_ends("port_up", "Does the port work?", None, up)?;
         for counter in Came::ALL {
             let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Total(end.came(*counter))));
@@ -391,7 +391,7 @@ impl MetricsText<'_, '_> {
         let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Gap(end.unexplained)));
         self.write_ends("port_unexplained", what, Some(packets()), rows)?;
         let what = "Laws that a worker breaks: not 0 is a mistake in the program.";
-        let rows = ways.map(|(label, way)| (vec![("way", label)], Value::Level(way.broken.len() as u64)));
+        let rows = ways.map(|(label, way)| (vec![("way", label)], Value::Gauge(way.broken.len() as u64)));
         self.write("broken_laws", what, None, rows)
     }
 
@@ -427,7 +427,7 @@ impl MetricsText<'_, '_> {
                 Value::Info => {}
                 Value::Total(count) => metric.encode_counter::<NoLabelSet, _, u64>(&count, None)?,
                 Value::TotalOf(amount) => metric.encode_counter::<NoLabelSet, _, u64>(&amount, None)?,
-                Value::Level(level) => metric.encode_gauge(&level)?,
+                Value::Gauge(level) => metric.encode_gauge(&level)?,
                 Value::LevelOf(level) => metric.encode_gauge(&level)?,
                 Value::Gap(gap) => metric.encode_gauge(&gap)?,
             }
@@ -441,7 +441,7 @@ impl Value {
         match self {
             Value::Info => MetricType::Info,
             Value::Total(_) | Value::TotalOf(_) => MetricType::Counter,
-            Value::Level(_) | Value::LevelOf(_) | Value::Gap(_) => MetricType::Gauge,
+            Value::Gauge(_) | Value::LevelOf(_) | Value::Gap(_) => MetricType::Gauge,
         }
     }
 }

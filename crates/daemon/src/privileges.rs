@@ -25,7 +25,7 @@ use std::io;
 ///
 /// # Errors
 /// There is no such user, or the right to become one is missing.
-pub fn give_up(user: Option<&str>) -> io::Result<()> {
+pub fn drop_privileges(user: Option<&str>) -> io::Result<()> {
     let ids = user.filter(|_| geteuid().is_root()).map(descriptors::user).transpose()?;
     let refused = |what: &'static str| {
         move |why: Errno| io::Error::new(why.kind(), format!("{what}: {}; run as root", io::Error::from(why)))

@@ -100,7 +100,7 @@ impl Reopening {
         }
         let ports = (0..self.config.workers).map(|number| open(&self.config, self.end, number).map(Some));
         let mut ports = ports.collect::<io::Result<Vec<_>>>()?;
-        locked(&self.seized).renew(&self.config)?;
+        locked(&self.seized).refresh(&self.config)?;
         let port = ports.get_mut(number).and_then(Option::take);
         (state.index, state.waiting) = (index, ports);
         Ok(port)
@@ -130,7 +130,7 @@ impl Asking {
     }
 
     /// Takes what the keeper says, with the ports that it hands over.
-    pub fn hear(&self, said: Result<Handed, String>) {
+    pub fn receive(&self, said: Result<Handed, String>) {
         let mut state = locked(&self.state);
         match said {
             Ok(Handed { index, ports }) => {
@@ -170,13 +170,13 @@ pub fn open(config: &Config, end: usize, number: usize) -> io::Result<Box<dyn Po
         Toggle::On => Options::default().offloads,
         Toggle::Off => Offloads::default(),
     };
-    let may_lend = build::can_lend(config);
-    let other = if may_lend { foreign(config, 1 - end)? } else { None };
+    let may_offload = build::can_offload(config);
+    let other = if may_offload { foreign(config, 1 - end)? } else { None };
     // Where it is not there, its own port will be opened later, and who does that sees to this one.
     let lends_to = other.and_then(|name| Some(Netlink::open().ok()?.interface(&name).ok()?.index));
     let counts_drops = number == 0;
     let mtu = Some(side.mtu.into());
-    let mut options = Options { mtu, offloads, may_lend, lends_to, counts_drops, ..Options::default() };
+    let mut options = Options { mtu, offloads, may_offload, lends_to, counts_drops, ..Options::default() };
     if config.workers > 1 {
         let spread =
             if steer::allowed().is_ok() { FanoutMode::Steered(config.workers as u16) } else { FanoutMode::Flow };

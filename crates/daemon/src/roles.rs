@@ -1,13 +1,13 @@
 //! A role -> what the host's kernel leaves to the gateway.
 
-use crate::beside::{Beside, Spot};
 use crate::ports::interface_of;
+use crate::redirects::{Redirects, Spot};
 use config::{Config, SideConfig};
 use linux::addresses;
 use linux::netlink::Netlink;
+use offload::heartbeat::Heartbeat;
 use offload::intercept::Intercept;
-use offload::pulse::Heartbeat;
-use offload::redirect::Links;
+use offload::redirect::RedirectLinks;
 use port::Address;
 use std::io;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ pub struct HostChanges {
     /// Of a bump in the wire: each with the number of its interface; none where the host can do without.
     intercepts: Vec<(u32, Option<Intercept>)>,
     /// Of a router and of a host.
-    beside: Option<Beside>,
+    beside: Option<Redirects>,
 }
 
 impl HostChanges {
@@ -33,11 +33,11 @@ impl HostChanges {
     pub(crate) fn start(
         config: &Config,
         pulse: Option<Arc<Heartbeat>>,
-        before: Vec<(Spot, Links)>,
+        before: Vec<(Spot, RedirectLinks)>,
     ) -> io::Result<HostChanges> {
         let mut seized = HostChanges::default();
         if config.is_beside_kernel() {
-            seized.beside = Some(Beside::start(config, pulse, before)?);
+            seized.beside = Some(Redirects::start(config, pulse, before)?);
         } else {
             seized.intercept(config)?;
         }
@@ -48,9 +48,9 @@ impl HostChanges {
     ///
     /// # Errors
     /// What the kernel refuses.
-    pub fn renew(&mut self, config: &Config) -> io::Result<()> {
+    pub fn refresh(&mut self, config: &Config) -> io::Result<()> {
         match &self.beside {
-            Some(beside) => beside.renew(None),
+            Some(beside) => beside.refresh(None),
             None => self.intercept(config),
         }
     }
@@ -60,7 +60,7 @@ impl HostChanges {
     /// # Errors
     /// What the kernel refuses.
     pub fn suit(&mut self, config: &Config) -> io::Result<()> {
-        self.beside.as_ref().map_or(Ok(()), |beside| beside.renew(Some(config)))
+        self.beside.as_ref().map_or(Ok(()), |beside| beside.refresh(Some(config)))
     }
 
     /// Leaves all that comes from here on to the kernel, where it goes on; what was taken still comes back. To be
@@ -73,12 +73,12 @@ impl HostChanges {
 
     /// What stands beside the kernel, by numbers of descriptors: for a program that takes this one's place.
     pub(crate) fn links(&self) -> Vec<(Spot, [RawFd; 3])> {
-        self.beside.as_ref().map(Beside::links).unwrap_or_default()
+        self.beside.as_ref().map(Redirects::links).unwrap_or_default()
     }
 
     /// What went wrong since this was last asked, where nobody waited for it.
     pub fn trouble(&self) -> Option<String> {
-        self.beside.as_ref().and_then(Beside::trouble)
+        self.beside.as_ref().and_then(Redirects::trouble)
     }
 
     fn intercept(&mut self, config: &Config) -> io::Result<()> {

@@ -6,7 +6,7 @@ use crate::privileges;
 use crate::reopen::{self, Opener, Reopening, offload_doubt, open};
 use crate::roles::HostChanges;
 use config::{Config, OwnAddresses, Role};
-use gateway::build::{self, draw_secrets, lends, replacement};
+use gateway::build::{self, draw_secrets, offloads_flows, replacement};
 use gateway::commands::{Command, Commands, Farewell, WorkerHandle, commands};
 use gateway::endpoint::{Endpoint, Reopen};
 use gateway::handover::{HandedFrame, HandoffWriter};
@@ -17,7 +17,7 @@ use gateway::stations::Stations;
 use gateway::stats::Watch;
 use gateway::worker::{FAREWELL_PATIENCE, Worker};
 use linux::clock::Clock;
-use offload::pulse::Heartbeat;
+use offload::heartbeat::Heartbeat;
 use port::{Offloads, Port};
 use std::fmt;
 use std::io;
@@ -139,7 +139,7 @@ impl Service {
         let ports = (0..config.workers)
             .map(|number| Ok([open(&config, 0, number)?, open(&config, 1, number)?]))
             .collect::<io::Result<Vec<_>>>()?;
-        let doubt = offload_doubt(ports.iter().flatten().map(|port| port.why_no_leases()));
+        let doubt = offload_doubt(ports.iter().flatten().map(|port| port.why_no_offload()));
         let seized = Arc::new(Mutex::new(HostChanges::default()));
         let opener = |end| -> io::Result<Opener> {
             let reopening = Reopening::new(&config, end, Arc::clone(&seized))?;
@@ -224,7 +224,7 @@ impl Service {
     }
 
     /// Has all workers get around, those that are able to.
-    pub fn nudge(&self) {
+    pub fn wake(&self) {
         self.crew.iter().for_each(|member| member.reins.wake());
     }
 
@@ -405,7 +405,7 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
     ];
     let worker = Worker::new(Clock::start(), ends, gateway, commands);
     let path = if config.is_beside_kernel() { Path::Back } else { Path::Across };
-    let worker = worker.with_siblings(siblings).with_stations(stations).lending(lends(config));
+    let worker = worker.with_siblings(siblings).with_stations(stations).lending(offloads_flows(config));
     let mut worker = worker.on(path);
     let _above = privileges::above_others(config.priority);
     let thread = std::thread::Builder::new()
@@ -436,8 +436,8 @@ mod tests {
 
     #[test]
     fn frames_that_no_worker_has_when_a_process_ends_are_told_as_lost() {
-        let legacies =
-            [2, 0, 3].map(|count| vec![HandedFrame { way: 0, longest_piece: 0, id: 0, frame: Vec::new() }; count]);
+        let legacies = [2, 0, 3]
+            .map(|count| vec![HandedFrame { way: 0, max_fragment_len: 0, id: 0, frame: Vec::new() }; count]);
         let told = Arc::new(Mutex::new(Losses::default()));
         for (taken, untaken) in [(0, 5), (2, 3), (5, 0)] {
             let losses = Arc::clone(&told);

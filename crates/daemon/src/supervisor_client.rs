@@ -77,7 +77,7 @@ const RESTART_PATIENCE: Duration = Duration::from_secs(12);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{Heard, hear};
+    use crate::messages::{Heard, receive};
     use std::path::PathBuf;
     use std::thread;
 
@@ -86,7 +86,7 @@ mod tests {
         let [ours, theirs] = linux::descriptors::pair().expect("descriptors are free");
         let desk = SupervisorClient::new(Arc::new(ours));
         let asked = || loop {
-            match hear(&theirs).expect("it is understood") {
+            match receive(&theirs).expect("it is understood") {
                 Heard::Said(ToKeeper::Wish { number, wish }, _) => break (number, wish),
                 Heard::Said(other, _) => panic!("{other:?} is no wish"),
                 Heard::Nothing => thread::sleep(Duration::from_millis(1)),

@@ -13,7 +13,7 @@
 use config::Config;
 use linux::addresses::Prefix;
 use linux::netlink::Netlink;
-use linux::routes::{Ends, Route, RouteKind, Rule};
+use linux::routes::{Route, RouteKind, RouteLifetime, Rule};
 use port::{Tap, helper};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -57,7 +57,7 @@ impl WideRoutes {
     ///
     /// # Errors
     /// What the kernel refuses.
-    pub fn renew(&mut self, config: &Config) -> io::Result<Option<String>> {
+    pub fn refresh(&mut self, config: &Config) -> io::Result<Option<String>> {
         self.wanted = match self.netlink.interface(&self.narrow) {
             Ok(narrow) => self.wanted(config, narrow.index)?,
             // Nobody cuts what would leave by it.
@@ -70,7 +70,7 @@ impl WideRoutes {
     ///
     /// # Errors
     /// What the kernel refuses.
-    pub fn refresh(&mut self) -> io::Result<Option<String>> {
+    pub fn extend(&mut self) -> io::Result<Option<String>> {
         if self.set_at.elapsed() < REFRESH { Ok(None) } else { self.set() }
     }
 
@@ -94,8 +94,12 @@ impl WideRoutes {
         for route in backs.into_iter().chain(copies) {
             // To set a route anew would have sockets forget what they learnt of their paths.
             let outcome = match route.ends {
-                Some(Ends::After(_)) if stands.contains(&facts(route)) => self.netlink.extend_route(route),
-                Some(Ends::With(_)) if stands.contains(&facts(route)) && tethered.contains(&place(route)) => Ok(()),
+                Some(RouteLifetime::After(_)) if stands.contains(&facts(route)) => self.netlink.extend_route(route),
+                Some(RouteLifetime::With(_))
+                    if stands.contains(&facts(route)) && tethered.contains(&place(route)) =>
+                {
+                    Ok(())
+                }
                 None if stands.contains(&facts(route)) => Ok(()),
                 _ => self.netlink.replace_route(route),
             };
@@ -135,8 +139,11 @@ impl WideRoutes {
             leaves && is_alone && route.is_plain && !is_narrower
         };
         let copy = |route: &Route, destination: Prefix| {
-            let ends =
-                if destination.address.is_ipv4() { Ends::With(self.tether.1) } else { Ends::After(LIFETIME) };
+            let ends = if destination.address.is_ipv4() {
+                RouteLifetime::With(self.tether.1)
+            } else {
+                RouteLifetime::After(LIFETIME)
+            };
             let (table, mtu) = (self.table, Some(mtu(config)));
             Route { table, destination, mtu, ends: Some(ends), ..route.clone() }
         };

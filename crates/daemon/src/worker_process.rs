@@ -5,7 +5,7 @@
 //! ends.
 
 use crate::control::Control;
-use crate::messages::{Begin, HandedPort, Heard, ToKeeper, ToWorker, hear, say};
+use crate::messages::{Begin, HandedPort, Heard, ToKeeper, ToWorker, receive, say};
 use crate::metrics::Metrics;
 use crate::privileges;
 use crate::reopen::{self, Asking, Opener, locked, open};
@@ -14,7 +14,7 @@ use crate::supervisor_client::SupervisorClient;
 use config::{Config, Stage};
 use gateway::handover::{self, Handoff};
 use gateway::snapshot::Losses;
-use offload::pulse::Heartbeat;
+use offload::heartbeat::Heartbeat;
 use port::Port;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
@@ -45,7 +45,7 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     let ready = || say(&socket, &ToKeeper::Ready, &[]);
     let has_all = adopted.iter().flatten().all(Option::is_some);
     if has_all {
-        privileges::give_up(config.user.as_deref())?;
+        privileges::drop_privileges(config.user.as_deref())?;
     }
     ready()?;
     let Handoff { legacies, cut_count, untaken_count } = inherit(heritage, &config);
@@ -57,7 +57,7 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     // To open a port takes rights, and that whoever had it has ended.
     let ports = complete(adopted, &config)?;
     if !has_all {
-        privileges::give_up(config.user.as_deref())?;
+        privileges::drop_privileges(config.user.as_deref())?;
     }
     let asking = [0, 1].map(|end| {
         let asked = Arc::clone(&socket);
@@ -87,7 +87,7 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
 fn told(socket: &OwnedFd) -> io::Result<Option<(Begin, Vec<OwnedFd>)>> {
     loop {
         wait(socket, BEGIN_PATIENCE);
-        match hear(socket)? {
+        match receive(socket)? {
             Heard::Said(ToWorker::Begin(begin), descriptors) => return Ok(Some((begin, descriptors))),
             Heard::Said(..) => {}
             Heard::Nothing => {
@@ -178,10 +178,10 @@ fn attend(
                 // Where the keeper is gone, the next look tells.
                 let _ = say(socket, &ToKeeper::Beat, &[]);
             }
-            locked(service).nudge();
+            locked(service).wake();
             due = Instant::now() + BEAT;
         }
-        match hear(socket)? {
+        match receive(socket)? {
             Heard::Nothing => {}
             Heard::Gone | Heard::Said(ToWorker::Drain, _) => {
                 locked(service).end();
@@ -211,7 +211,7 @@ fn attend(
                 if let Some(asking) = asking.get(end) {
                     let index = ports.iter().flatten().find_map(|port| port.index);
                     let adopted = ports.and_then(|told| adopt_all(&told, descriptors));
-                    asking.hear(adopted.map(|ports| reopen::Handed { index, ports }));
+                    asking.receive(adopted.map(|ports| reopen::Handed { index, ports }));
                 }
             }
             Heard::Said(ToWorker::Begin(_), _) => {}

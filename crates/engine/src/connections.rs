@@ -83,7 +83,7 @@ impl Connections {
 
     /// Has a border see a packet before the side that it leaves by takes it: the MSS of a SYN changes, and any whole TCP
     /// packet is marked with the length that its receiver takes.
-    pub fn see(&mut self, now: Time, packet: &mut Packet, toward: Toward, ledger: &mut Ledger) {
+    pub fn on_packet(&mut self, now: Time, packet: &mut Packet, toward: Toward, ledger: &mut Ledger) {
         let mut found = self.flows.find(packet, toward.direction(), false, |_, _| None);
         self.see_found(now, packet, &mut found, toward, ledger);
         self.forget_surplus();

@@ -5,8 +5,8 @@
 //! stream expects, nothing else has to be compared.
 
 use crate::handshake::Handshake;
-use crate::held::{FairTable, Handle, Key};
 use crate::keyed_hash::{Secret, TableKey};
+use crate::table::{FairTable, Handle, Key};
 use crate::toward::Toward;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -119,12 +119,12 @@ impl FlowTable {
         if let Some((tcp, at)) = continues(stream, packet) {
             return Found::Alike { at, stream, tcp };
         }
-        self.seek(hash, packet, direction, continues)
+        self.find_slot(hash, packet, direction, continues)
     }
 
     /// The hint was wrong, or the packet looks unlike others of its stream.
     #[inline(never)]
-    fn seek(
+    fn find_slot(
         &mut self,
         hash: FlowHash,
         packet: &Packet,
@@ -200,12 +200,12 @@ impl FlowTable {
     /// The same, to be changed.
     #[inline]
     pub(crate) fn handshake_mut(&mut self, at: Handle) -> Option<&mut Handshake> {
-        self.flows.at_mut(at).handshake.as_mut()
+        self.flows.slot_mut(at).handshake.as_mut()
     }
 
     /// The handshake of a connection of which none is known yet.
     pub(crate) fn set_handshake(&mut self, at: Handle, handshake: Handshake) {
-        self.flows.at_mut(at).handshake = Some(handshake);
+        self.flows.slot_mut(at).handshake = Some(handshake);
         self.flows.charge(at, FLOW_CHARGE);
         self.handshake_count += 1;
     }
@@ -230,7 +230,7 @@ impl FlowTable {
     /// A stream of a connection has begun in this direction with this packet.
     pub(crate) fn begin(&mut self, at: Handle, direction: usize, stream: Handle, packet: &Packet) {
         self.remember(packet, Hint { at, stream });
-        match self.flows.at_mut(at).streams.get_mut(direction) {
+        match self.flows.slot_mut(at).streams.get_mut(direction) {
             Some(place) => *place = Some(stream),
             None => panic!("a connection has two directions"),
         }
@@ -248,12 +248,12 @@ impl FlowTable {
     }
 
     /// A connection goes on, and is remembered for as long from here on.
-    pub(crate) fn touch(&mut self, now: Time, at: Handle, patience: Duration) {
-        self.flows.touch(now, at, patience);
+    pub(crate) fn refresh(&mut self, now: Time, at: Handle, patience: Duration) {
+        self.flows.refresh(now, at, patience);
     }
 
     /// A connection that has opened is forgotten after those that have not.
-    pub(crate) fn protect(&mut self, at: Handle) {
+    pub(crate) fn move_to_reserve(&mut self, at: Handle) {
         self.flows.move_to_reserve(at);
     }
 
@@ -261,12 +261,12 @@ impl FlowTable {
     pub(crate) fn expire(&mut self, now: Time, mut forgotten: impl FnMut(&Handshake)) {
         // Each once: where time is at its end, one that stays is late again at once.
         for _ in 0..self.flows.count() {
-            let Some(at) = self.flows.late(now) else { return };
+            let Some(at) = self.flows.overdue(now) else { return };
             if let Some(handshake) = self.forget_handshake(at) {
                 forgotten(&handshake);
             }
             if self.flows.get_mut(at).is_some_and(|(_, flow)| !flow.is_nothing()) {
-                self.flows.touch(now, at, SHORT_PATIENCE);
+                self.flows.refresh(now, at, SHORT_PATIENCE);
             }
         }
     }
@@ -295,7 +295,7 @@ impl FlowTable {
     }
 
     fn forget_handshake(&mut self, at: Handle) -> Option<Handshake> {
-        let flow = self.flows.at_mut(at);
+        let flow = self.flows.slot_mut(at);
         let handshake = flow.handshake.take();
         let is_nothing = flow.is_nothing();
         self.handshake_count -= usize::from(handshake.is_some());

@@ -37,7 +37,7 @@ struct Cutting<'a> {
 }
 
 impl<'a> WirePackets<'a> {
-    /// The pieces of `packet`, as its `cut` says.
+    /// The pieces of `packet`, as its `fragmentation` says.
     pub fn of(packet: &'a Packet) -> WirePackets<'a> {
         WirePackets { cuts: FragmentWriter::of(packet), room: [0; PIECE_HEADER_LEN_MAX] }
     }
@@ -53,7 +53,7 @@ impl<'a> WirePackets<'a> {
 }
 
 impl<'a> FragmentWriter<'a> {
-    /// The pieces of `packet`, as its `cut` says.
+    /// The pieces of `packet`, as its `fragmentation` says.
     #[inline]
     pub fn of(packet: &'a Packet) -> FragmentWriter<'a> {
         let state = match (packet.shares(), packet.fragmentation) {

@@ -441,7 +441,7 @@ impl Batch {
         let link_len = Link::parse(medium, frame).map_or(0, |link| link.len);
         // What lies behind the longest packet is padding; a packet that claims more does not parse.
         let frame = frame.get(..link_len + IP_LEN_MAX + 1).unwrap_or(frame);
-        let Some(mut buffer) = pool.lend(frame.len() - link_len) else { return false };
+        let Some(mut buffer) = pool.share(frame.len() - link_len) else { return false };
         let (at, len) = (HEADROOM - link_len, frame.len());
         if let Some(places) = places.filter(|_| self.frames.is_empty()) {
             let front = places.front();

@@ -326,7 +326,7 @@ impl From<ParseError> for Reason {
 impl From<CopyError> for Reason {
     fn from(no_packet: CopyError) -> Reason {
         match no_packet {
-            CopyError::Unfit(unfit) => unfit.into(),
+            CopyError::Unparsed(unfit) => unfit.into(),
             CopyError::NoBuffer => Reason::NoBuffer,
         }
     }

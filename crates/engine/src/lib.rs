@@ -6,7 +6,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
-pub mod held;
+pub mod table;
 
 pub use packet;
 
@@ -18,9 +18,9 @@ mod gateway;
 mod handshake;
 mod icmp_error;
 mod ip_id;
-mod join;
 mod keyed_hash;
 mod ledger;
+mod merge;
 mod mss;
 mod output;
 mod prefixes;
@@ -41,9 +41,9 @@ pub use fragment::{FragmentWriter, WirePackets};
 pub use gateway::{Batch, Gateway};
 pub use icmp_error::{ANSWERS_BURST, ANSWERS_PER_SECOND, IcmpResponder};
 pub use ip_id::{Identifiers, LIFETIME};
-pub use join::{FragmentMerger, FragmentPolicy, Full, MergeLimits, RunsBy};
 pub use keyed_hash::{Secret, TableKey};
 pub use ledger::{Event, Ledger, Reason, Tally};
+pub use merge::{FragmentMerger, FragmentPolicy, Full, MergeLimits, RunsBy};
 pub use mss::{Border, Raise, SAFE_LEN};
 pub use output::{Egress, Next, Output};
 pub use prefixes::{Prefix, Prefixes};

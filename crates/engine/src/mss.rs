@@ -20,10 +20,10 @@
 
 use crate::flows::{FlowKey, FlowTable, Found, PATIENCE, SHORT_PATIENCE};
 use crate::handshake::{Handshake, headers_len};
-use crate::held::{FairTable, Handle, Key};
 use crate::keyed_hash::{Secret, TableKey};
 use crate::ledger::{Event, Ledger, Tally};
 use crate::raised::Raised;
+use crate::table::{FairTable, Handle, Key};
 use crate::toward::Toward;
 use core::time::Duration;
 use packet::{Address, Damaged, Ip, MssOption, Packet, SegmentLimit, Time, tcp};
@@ -170,7 +170,7 @@ impl Mss {
 
     /// Forgets pairs that are late.
     pub(crate) fn expire(&mut self, now: Time) {
-        while let Some(at) = self.pairs.late(now) {
+        while let Some(at) = self.pairs.overdue(now) {
             self.pairs.remove(at);
         }
     }
@@ -247,7 +247,7 @@ impl Mss {
         let at = flows.open(now, packet, found)?;
         let raised = Raised::of_sender(packet, len);
         flows.set_handshake(at, Handshake { raised: Some(raised), ..Handshake::new(now) });
-        flows.touch(now, at, SHORT_PATIENCE);
+        flows.refresh(now, at, SHORT_PATIENCE);
         Some(at)
     }
 
@@ -390,9 +390,9 @@ impl Mss {
         handshake.is_open |= opens;
         handshake.touched = now;
         let lasts = handshake.is_open && !handshake.is_closing;
-        flows.touch(now, at, if lasts { PATIENCE } else { SHORT_PATIENCE });
+        flows.refresh(now, at, if lasts { PATIENCE } else { SHORT_PATIENCE });
         if opens {
-            flows.protect(at);
+            flows.move_to_reserve(at);
         }
         if toward == Toward::Narrow {
             self.note_wide(now, flows.key(at));
@@ -416,7 +416,7 @@ impl Mss {
     fn both_pass(&mut self, now: Time, key: FlowKey) -> bool {
         let Some(at) = self.pairs.find(&PairKey::of(&key)) else { return false };
         let within = |moment: Option<Time>, patience| moment.is_some_and(|moment| now.since(moment) < patience);
-        let pair = *self.pairs.at_mut(at);
+        let pair = *self.pairs.slot_mut(at);
         within(pair.passed, PASS_PATIENCE) && !within(pair.bypassed, BYPASS_PATIENCE)
     }
 
@@ -427,8 +427,8 @@ impl Mss {
             Some(at) => at,
             None => self.pairs.insert(now, key, Pair::default(), PAIR_CHARGE, BYPASS_PATIENCE),
         };
-        self.pairs.touch(now, at, BYPASS_PATIENCE);
-        self.pairs.at_mut(at)
+        self.pairs.refresh(now, at, BYPASS_PATIENCE);
+        self.pairs.slot_mut(at)
     }
 
     fn keep_pairs_limit(&mut self) {
@@ -464,7 +464,7 @@ fn remember(
     // Where it changed nothing, it makes nothing last longer or shorter.
     if is_new || begins || !before.is_agreed {
         handshake.touched = now;
-        flows.touch(now, at, SHORT_PATIENCE);
+        flows.refresh(now, at, SHORT_PATIENCE);
     }
     before
 }

@@ -8,8 +8,8 @@ use crate::connections::Connections;
 use crate::flows::FLOW_CHARGE;
 use crate::icmp_error::{ANSWERS_BURST, ANSWERS_PER_SECOND, IcmpResponder};
 use crate::ip_id::{Identifiers, LIFETIME};
-use crate::join::{FragmentMerger, FragmentPolicy, Full, MergeLimits, RunsBy};
 use crate::keyed_hash::Secret;
+use crate::merge::{FragmentMerger, FragmentPolicy, Full, MergeLimits, RunsBy};
 use crate::mss::Border;
 use crate::output::Output;
 use crate::prefixes::Prefixes;
@@ -298,7 +298,7 @@ impl SideSettings {
         let Secrets { seed, table_key } = secrets;
         self.rejoins().then(|| {
             let limits = Limits { bytes: self.memory, patience: self.fragment_patience };
-            Reassembler::new(limits, self.late, seed).with_table_key(table_key).guessing(self.placement)
+            Reassembler::new(limits, self.late, seed).with_table_key(table_key).placement_mode(self.placement)
         })
     }
 

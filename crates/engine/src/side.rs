@@ -3,8 +3,8 @@
 use crate::coalescing::Coalescer;
 use crate::connections::Connections;
 use crate::flows::Found;
-use crate::join::{FragmentMerger, FragmentPolicy};
 use crate::ledger::{Event, Tally};
+use crate::merge::{FragmentMerger, FragmentPolicy};
 use crate::output::{Next, Output};
 use crate::prefixes::Prefixes;
 use crate::reassembly::{Outcome, PlacementStats, Placer, Reassembler};
@@ -292,7 +292,7 @@ impl Side {
         self.aggregation
             .reassembler
             .as_ref()
-            .map_or_else(PlacementStats::default, |reassembler| reassembler.guesses())
+            .map_or_else(PlacementStats::default, |reassembler| reassembler.placement_stats())
     }
 
     /// Takes in what landed where it belongs, as [`push`](Side::push) would; copies the rest out of its places and

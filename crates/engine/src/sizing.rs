@@ -110,7 +110,7 @@ impl Sizing {
     /// Takes a packet: one that fits goes on, a longer one is marked to be cut, or refused.
     pub(crate) fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
         if let Err((packet, reason)) = self.size(now, packet, out) {
-            self.refuse(now, packet, reason, Sender::Told, out);
+            self.too_big(now, packet, reason, Sender::Told, out);
         }
     }
 
@@ -141,7 +141,7 @@ impl Sizing {
             return Ok(());
         }
         // What is cut, or told of, has no card to finish it.
-        self.finish_checksum(&mut packet, out);
+        self.complete_checksum(&mut packet, out);
         match self.cut(now, &packet) {
             Ok(cut) => {
                 match self.role {
@@ -166,13 +166,13 @@ impl Sizing {
         let is_mine =
             packet.fragmentation.is_some() || packet.gso.is_none() && self.checksums == Checksums::Complete;
         if packet.checksum == Checksum::Partial && is_mine {
-            self.finish_checksum(&mut packet, out);
+            self.complete_checksum(&mut packet, out);
         }
         out.forward(packet);
     }
 
     /// Finishes a half-filled checksum, and counts it where that was not done when it came.
-    fn finish_checksum(&self, packet: &mut Packet, out: &mut Output) {
+    fn complete_checksum(&self, packet: &mut Packet, out: &mut Output) {
         if packet.complete_checksum() && self.checksums == Checksums::Defer {
             out.ledger.note(Event::ChecksumFinished, Tally::of(packet));
         }
@@ -247,7 +247,7 @@ impl Sizing {
         let mut sender = Sender::Told;
         take_singles(packet, out, |single, out| {
             if let Err((single, reason)) = self.size(now, single, out) {
-                self.refuse(now, single, reason, sender, out);
+                self.too_big(now, single, reason, sender, out);
                 sender = Sender::Untold;
             }
         });
@@ -260,7 +260,7 @@ impl Sizing {
         }
     }
 
-    fn refuse(&self, now: Time, packet: Packet, reason: Reason, sender: Sender, out: &mut Output) {
+    fn too_big(&self, now: Time, packet: Packet, reason: Reason, sender: Sender, out: &mut Output) {
         match (&self.role, reason, sender) {
             (Role::Source(_) | Role::Helper, Reason::TooBig, _) => return self.leave_alone(packet, out),
             (_, Reason::TooBig, Sender::Told) => out.answer(now, IcmpError::TooBig { mtu: self.mtu }, &packet),

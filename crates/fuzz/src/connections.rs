@@ -13,12 +13,12 @@ struct Talk {
     now: Time,
     written: u64,
     is_closed: bool,
-    seen: Seen,
+    seen: SeenSegment,
 }
 
 /// What the end has said.
 #[derive(Default)]
-struct Seen {
+struct SeenSegment {
     /// Where fresh bytes start and end.
     fresh: BTreeMap<u64, u64>,
     arrived: u64,
@@ -42,7 +42,7 @@ pub fn run(bytes: &[u8]) {
     };
     let is_listening = choice & 32 > 0;
     let end = if is_listening { Connection::listening(settings) } else { Connection::new(settings) };
-    let mut talk = Talk { end, now: Time::ZERO, written: 0, is_closed: false, seen: Seen::default() };
+    let mut talk = Talk { end, now: Time::ZERO, written: 0, is_closed: false, seen: SeenSegment::default() };
     if !is_listening {
         let seen = &mut talk.seen;
         talk.end.open(talk.now, &mut |emit| seen.note(emit));
@@ -99,7 +99,7 @@ impl Talk {
     }
 }
 
-impl Seen {
+impl SeenSegment {
     fn note(&mut self, emit: Emit) {
         match emit {
             Emit::Fresh { offset, len, .. } => self.note_fresh(offset, offset + u64::from(len)),
@@ -137,7 +137,7 @@ impl Seen {
 }
 
 /// A segment near what the end expects, or far from it.
-fn segment(input: &mut Input<'_>, seen: &Seen) -> Segment {
+fn segment(input: &mut Input<'_>, seen: &SeenSegment) -> Segment {
     let shape = input.byte();
     let near = |input: &mut Input<'_>, to: u32, is_far: bool| {
         if is_far { input.long() } else { to.wrapping_add(u32::from(input.byte())).wrapping_sub(4) }

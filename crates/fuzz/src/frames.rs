@@ -18,7 +18,7 @@ pub fn run(bytes: &[u8]) {
             look(packet, frame, medium, &mut pool);
             judged
         }
-        Err(CopyError::Unfit(unfit)) => Err(unfit),
+        Err(CopyError::Unparsed(unfit)) => Err(unfit),
         Err(CopyError::NoBuffer) => panic!("there is memory enough"),
     };
     if let Some(in_place) = read_in_place(frame, medium, &mut pool) {
@@ -57,7 +57,7 @@ fn said(packet: &Packet) -> String {
 
 /// A port puts the bytes into a buffer first, wherever the link header may end. None where they do not fit.
 fn read_in_place(frame: &[u8], medium: LinkType, pool: &mut Pool) -> Option<Result<String, ParseError>> {
-    let mut buffer = pool.lend(frame.len())?;
+    let mut buffer = pool.share(frame.len())?;
     if frame.len() > buffer.capacity() {
         pool.give(buffer);
         return None;

@@ -9,7 +9,7 @@ use engine::{
 };
 use packet::{Ingress, LinkType, Packet, Pool, Time};
 use sim::pattern::Pattern;
-use sim::wire::{self, Head, Seen, TCP, TCP_LEN};
+use sim::wire::{self, Head, TCP, TCP_LEN, WireFacts};
 use std::time::Duration;
 
 /// A gateway with one direction, and what hosts know.
@@ -18,7 +18,7 @@ struct Scene {
     batch: Batch,
     /// Frames that come at once, with the next one that comes last.
     waiting: Vec<Vec<u8>>,
-    shape: Shape,
+    shape: StageShape,
     now: Time,
     flows: [Flow; FLOW_COUNT],
     last: Vec<u8>,
@@ -28,7 +28,7 @@ struct Scene {
 
 /// What a gateway is drawn from.
 #[derive(Clone, Copy)]
-struct Shape {
+struct StageShape {
     mtu: u16,
     is_source: bool,
     joins: FragmentPolicy,
@@ -55,7 +55,7 @@ struct Flow {
 /// Runs the bytes as a program.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
-    let shape = Shape::draw(&mut input);
+    let shape = StageShape::draw(&mut input);
     let mut pool = Some(Pool::new(input.one_of(&[1 << 20, 1 << 16, 8 << 20])));
     let secrets = Secrets::both(Secret::new(7));
     let mut scene = Scene {
@@ -88,8 +88,8 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-impl Shape {
-    fn draw(input: &mut Input<'_>) -> Shape {
+impl StageShape {
+    fn draw(input: &mut Input<'_>) -> StageShape {
         let mtu = input.one_of(&[1_500, 68, 576, 1_280, 4_000, 9_000, 65_535]);
         let millis = Duration::from_millis(input.one_of(&[30_000, 1, 50]));
         let is_source = input.bit();
@@ -101,7 +101,7 @@ impl Shape {
         ]);
         let coalesces = input.one_of(&[Some(Mode::Resize), Some(Mode::Reversible), None]);
         let (keeps_trains, udp, how) = (input.bit(), input.bit(), input.byte());
-        Shape {
+        StageShape {
             mtu,
             is_source,
             joins,
@@ -292,7 +292,7 @@ impl Flow {
 }
 
 /// A wrong byte is never under a right sum: what was damaged stays known as such.
-fn look_at_segment(seen: &Seen, bytes: &[u8], flow: usize, seq: u32, len: usize) {
+fn look_at_segment(seen: &WireFacts, bytes: &[u8], flow: usize, seq: u32, len: usize) {
     let upper = &bytes[seen.at..seen.end];
     if wire::is_sum_right(seen, FROM + flow as u16, TO, upper) {
         let payload = &upper[upper.len() - len..];
@@ -302,7 +302,7 @@ fn look_at_segment(seen: &Seen, bytes: &[u8], flow: usize, seq: u32, len: usize)
 }
 
 /// Pieces, joined or not, carry what the datagram has at their place.
-fn look_at_piece(seen: &Seen, bytes: &[u8]) {
+fn look_at_piece(seen: &WireFacts, bytes: &[u8]) {
     let from = seen.from.unwrap_or(0);
     let (offset, _) = seen.piece.unwrap_or((0, false));
     let wrong = Pattern::new(from.into()).first_wrong(offset as u64, &bytes[seen.at..seen.end]);
@@ -310,7 +310,7 @@ fn look_at_piece(seen: &Seen, bytes: &[u8]) {
 }
 
 /// Whose stream a whole segment is part of, where its bytes start, and how many there are.
-fn stream(seen: &Seen, bytes: &[u8]) -> Option<(usize, u32, usize)> {
+fn stream(seen: &WireFacts, bytes: &[u8]) -> Option<(usize, u32, usize)> {
     let flow = seen.from?.checked_sub(FROM).filter(|flow| usize::from(*flow) < FLOW_COUNT)?;
     let upper = bytes.get(seen.at..seen.end).filter(|_| seen.protocol == TCP && seen.piece.is_none())?;
     let header_len = usize::from(upper.get(12)? >> 4) * 4;

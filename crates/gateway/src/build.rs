@@ -41,7 +41,7 @@ pub fn replacement(config: &Config, offloads: [Offloads; 2], secrets: Secrets, d
         secrets,
         mtus: [config.wide.mtu, config.narrow.mtu],
         pool_limit: pool_limit(config),
-        lends: lends(config),
+        offloads_flows: offloads_flows(config),
         done,
     }
 }
@@ -81,7 +81,7 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
         fragment: side.fragment,
         fill: side.fill,
         checksums: if offloads.checksum { Checksums::Defer } else { Checksums::Complete },
-        cuts_df: side.df == DontFragment::Cut,
+        cuts_df: side.df == DontFragment::Fragment,
         id_lifetime: config.limits.datagram_lifetime,
         // The kernel tells senders itself, but at a border. About what goes to a side, errors leave by the other
         // one.
@@ -106,13 +106,13 @@ pub fn side_stage(stage: Stage) -> Option<SideStage> {
 
 /// Are ports to be able to lend flows to the kernel, and to write tags? Each has more descriptors then, and no more
 /// go from one process to another at once than those of so many workers.
-pub fn can_lend(config: &Config) -> bool {
+pub fn can_offload(config: &Config) -> bool {
     config.role == Role::Border && config.workers <= LENDERS_MAX
 }
 
 /// May flows be lent to the kernel, where ports are able to?
-pub fn lends(config: &Config) -> bool {
-    can_lend(config) && !config.bypass.contains(&Stage::Lease)
+pub fn offloads_flows(config: &Config) -> bool {
+    can_offload(config) && !config.bypass.contains(&Stage::Lease)
 }
 
 fn border(config: &Config) -> Option<Border> {

@@ -5,7 +5,7 @@ use crate::queue::Queue;
 use crate::snapshot::{Losses, Snapshot};
 use crate::sync::{Arc, EventFd, Mutex};
 use engine::{Gateway, GatewaySettings, Secrets};
-use offload::pulse::Heartbeat;
+use offload::heartbeat::Heartbeat;
 use packet::Time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -65,7 +65,7 @@ pub struct Replacement {
     /// What the pool of each way may take, in bytes.
     pub pool_limit: usize,
     /// May flows be lent to the kernel?
-    pub lends: bool,
+    pub offloads_flows: bool,
     /// Hears when all of that is so.
     pub done: Sender<()>,
 }

@@ -5,7 +5,7 @@
 use crate::send::Sender;
 use crate::snapshot::{EndpointSnapshot, RxStats};
 use engine::{Batch, Gateway, Output};
-use offload::leases::OffloadStats;
+use offload::flow_offload::OffloadStats;
 use packet::{Ingress, LINK_LEN_MAX, Time};
 use port::Port;
 use std::io;
@@ -26,7 +26,7 @@ pub struct Endpoint {
     /// Packets that were dropped because it was down, when it was last looked at.
     down_count: u64,
     /// What the kernel passed on before the port was opened anew.
-    lent_before: OffloadStats,
+    offloaded_before: OffloadStats,
 }
 
 /// Opens a port anew, or says why it cannot be; none where its interface is as it was, and only down.
@@ -63,7 +63,7 @@ impl Endpoint {
             reopen: None,
             tried_at: Time::ZERO,
             down_count: 0,
-            lent_before: OffloadStats::default(),
+            offloaded_before: OffloadStats::default(),
         }
     }
 
@@ -83,7 +83,7 @@ impl Endpoint {
             Ok(None) => {}
             Ok(Some(port)) => {
                 self.seen.missed_before += self.port.missed();
-                self.lent_before = self.lent();
+                self.offloaded_before = self.lent();
                 self.port.give_back(&mut out.pool);
                 self.port = port;
                 self.sender.trust(self.port.offloads());
@@ -97,7 +97,8 @@ impl Endpoint {
 
     /// What the kernel passed on by itself, of what came in here.
     fn lent(&mut self) -> OffloadStats {
-        self.lent_before.and(self.port.leases().map(|leases| leases.passed()).unwrap_or_default())
+        self.offloaded_before
+            .and(self.port.flow_offload().map(|flow_offload| flow_offload.passed()).unwrap_or_default())
     }
 
     /// Were packets dropped since it was last asked because the port is down, or does it hold what the kernel has not
@@ -125,9 +126,11 @@ impl Endpoint {
 
     /// May flows that come in here, and those that leave, be lent: does the kernel cut their trains and fill in
     /// their sums, and has it lost none of them?
-    pub(crate) fn can_lend(&mut self) -> bool {
+    pub(crate) fn can_offload(&mut self) -> bool {
         let offloads = self.sender.offloads();
-        offloads.checksum && offloads.tcp && self.port.leases().is_some_and(|leases| !leases.has_dropped())
+        offloads.checksum
+            && offloads.tcp
+            && self.port.flow_offload().is_some_and(|flow_offload| !flow_offload.has_dropped())
     }
 
     /// Takes what the port has for this direction, payloads to their places where there are some; none where it is

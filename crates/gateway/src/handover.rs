@@ -25,7 +25,7 @@ pub struct HandedFrame {
     /// The way that it was on.
     pub way: usize,
     /// Longest piece that it came in, IP header counted, in bytes; 0 where it came whole.
-    pub longest_piece: u32,
+    pub max_fragment_len: u32,
     /// The identification of those pieces.
     pub id: u32,
     /// The frame, with its link header.
@@ -101,7 +101,7 @@ fn next(pipe: &mut impl BufRead, heritage: &mut Handoff) -> io::Result<bool> {
     let Some(begins) = pipe.by_ref().bytes().next() else { return Ok(false) };
     *first = begins?;
     pipe.read_exact(rest)?;
-    let front = Front::of(bytes);
+    let front = FrameHeader::of(bytes);
     if front.len > FRAME_LEN_MAX {
         let mut behind = Vec::new();
         pipe.read_to_end(&mut behind)?;
@@ -110,9 +110,9 @@ fn next(pipe: &mut impl BufRead, heritage: &mut Handoff) -> io::Result<bool> {
     }
     let mut frame = vec![0; front.len];
     pipe.read_exact(&mut frame)?;
-    let Front { worker, way, longest_piece, id, .. } = front;
+    let FrameHeader { worker, way, longest_piece, id, .. } = front;
     match heritage.legacies.get_mut(worker).filter(|_| way < 2) {
-        Some(to) => to.push(HandedFrame { way, longest_piece, id, frame }),
+        Some(to) => to.push(HandedFrame { way, max_fragment_len: longest_piece, id, frame }),
         None => heritage.untaken_count += 1,
     }
     Ok(true)
@@ -121,8 +121,8 @@ fn next(pipe: &mut impl BufRead, heritage: &mut Handoff) -> io::Result<bool> {
 /// Whole frames that can be told among bytes behind what is no frame: those in rows, each of which begins where the
 /// one before it ends.
 fn count_behind(bytes: &[u8], worker_count: usize) -> u64 {
-    let front = |at: usize| bytes.get(at..)?.first_chunk().map(|front| Front::of(*front));
-    let is_one = |front: &Front| {
+    let front = |at: usize| bytes.get(at..)?.first_chunk().map(|front| FrameHeader::of(*front));
+    let is_one = |front: &FrameHeader| {
         front.worker < worker_count && front.way < 2 && (FRAME_LEN_MIN..=FRAME_LEN_MAX).contains(&front.len)
     };
     let (mut at, mut count) = (0, 0);
@@ -139,7 +139,7 @@ fn count_behind(bytes: &[u8], worker_count: usize) -> u64 {
 }
 
 /// What stands before a frame.
-struct Front {
+struct FrameHeader {
     worker: usize,
     way: usize,
     longest_piece: u32,
@@ -148,13 +148,13 @@ struct Front {
     len: usize,
 }
 
-impl Front {
-    fn of(bytes: [u8; FRONT_LEN]) -> Front {
+impl FrameHeader {
+    fn of(bytes: [u8; FRONT_LEN]) -> FrameHeader {
         let [w0, w1, way, p0, p1, p2, p3, i0, i1, i2, i3, l0, l1, l2, l3] = bytes;
         let [longest_piece, id, len] =
             [[p0, p1, p2, p3], [i0, i1, i2, i3], [l0, l1, l2, l3]].map(u32::from_ne_bytes);
         let worker = usize::from(u16::from_ne_bytes([w0, w1]));
-        Front { worker, way: usize::from(way), longest_piece, id, len: len as usize }
+        FrameHeader { worker, way: usize::from(way), longest_piece, id, len: len as usize }
     }
 }
 

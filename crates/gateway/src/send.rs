@@ -8,7 +8,7 @@
 use arrayvec::ArrayVec;
 use engine::{Event, FragmentWriter, Output, Tally};
 use packet::{Address, L2Scope, PIECE_HEADER_LEN_MAX, Packet, Version, tcp};
-use port::{GsoKind, GsoRequest, Offloads, Port, Refusal, TxFrame, TxOffload};
+use port::{GsoKind, GsoRequest, Offloads, Port, SendError, TxFrame, TxOffload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ struct Datagram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
     /// As it is, with this left to the port.
-    Whole(TxOffload),
+    Single(TxOffload),
     /// In its pieces.
     Spelled,
 }
@@ -163,7 +163,7 @@ impl Sender {
                         self.sent.torn += leaving.packet.wire_count() as u64;
                         continue;
                     }
-                    if let Plan::Whole(to_do) = leaving.plan {
+                    if let Plan::Single(to_do) = leaving.plan {
                         wires.push(TxFrame { header: leaving.packet.frame(), payload: &[], to_do });
                         owners.push(Owner { place, packets: leaving.packet.wire_count() as u64 });
                         continue;
@@ -212,16 +212,16 @@ impl Sender {
         let Some(leaving) = self.batch.get(at) else { return };
         self.sent.offloads_refused += 1;
         match leaving.plan {
-            Plan::Whole(TxOffload { train: Some(GsoRequest { kind: GsoKind::Udp, .. }), .. }) => {
+            Plan::Single(TxOffload { train: Some(GsoRequest { kind: GsoKind::Udp, .. }), .. }) => {
                 self.offloads.udp = false
             }
-            Plan::Whole(TxOffload { train: Some(_), .. }) => self.offloads.tcp = false,
+            Plan::Single(TxOffload { train: Some(_), .. }) => self.offloads.tcp = false,
             _ => self.offloads = Offloads::default(),
         }
         for leaving in self.batch.iter_mut().skip(at) {
             let was_left = leaving.packet.is_half_filled();
             leaving.plan = plan(&mut leaving.packet, self.offloads);
-            if was_left && !matches!(leaving.plan, Plan::Whole(TxOffload { checksum: Some(_), .. })) {
+            if was_left && !matches!(leaving.plan, Plan::Single(TxOffload { checksum: Some(_), .. })) {
                 out.ledger.note(Event::ChecksumFinished, Tally::of(&leaving.packet));
             }
         }
@@ -258,12 +258,12 @@ fn give(wires: &[TxFrame<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut
                 done += taken;
                 waits = 0;
             }
-            Err(error) => match Refusal::of(&error) {
-                Some(Refusal::Down) => {
+            Err(error) => match SendError::of(&error) {
+                Some(SendError::Down) => {
                     sent.down += count(&owners[done..]);
                     break;
                 }
-                Some(Refusal::ToDo) if wires[done].to_do != TxOffload::default() => {
+                Some(SendError::ToDo) if wires[done].to_do != TxOffload::default() => {
                     return Stop::Unable(owners[done].place);
                 }
                 Some(_) | None => {
@@ -334,7 +334,7 @@ fn plan(packet: &mut Packet, offloads: Offloads) -> Plan {
             let Some((kind, checksum)) = kind.zip(packet.defer_checksum()) else { return Plan::Spelled };
             let link_len = packet.link().len();
             let header_len = (link_len + packet.len() - packet.train_len()) as u16;
-            Plan::Whole(TxOffload {
+            Plan::Single(TxOffload {
                 checksum: Some(from_frame(link_len, checksum)),
                 train: Some(GsoRequest { segment_len: train.segment_len, header_len, kind }),
             })
@@ -342,10 +342,10 @@ fn plan(packet: &mut Packet, offloads: Offloads) -> Plan {
         None => {
             if !offloads.checksum {
                 packet.complete_checksum();
-                return Plan::Whole(TxOffload::default());
+                return Plan::Single(TxOffload::default());
             }
             let checksum = packet.defer_checksum().map(|places| from_frame(packet.link().len(), places));
-            Plan::Whole(TxOffload { checksum, train: None })
+            Plan::Single(TxOffload { checksum, train: None })
         }
     }
 }

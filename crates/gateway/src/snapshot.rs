@@ -6,7 +6,7 @@ use config::Stage;
 use engine::{
     Aggregation, Coalescer, FragmentMerger, Gateway, Ledger, PlacementStats, Reassembler, Side, Tally, Toggle,
 };
-use offload::leases::OffloadStats;
+use offload::flow_offload::OffloadStats;
 use packet::{Packet, SplitFrame};
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -25,14 +25,14 @@ impl Stations {
     pub fn pass(&self, link: &[u8], end: usize, seconds: u64) -> bool {
         let Some((to, rest)) = link.split_first_chunk() else { return false };
         let Some(from) = rest.first_chunk() else { return false };
-        self.hear(*from, end, seconds);
+        self.learn(*from, end, seconds);
         self.is_at(*to, end, seconds)
     }
 
     /// A station sent a frame that came in by the wide end (0) or the narrow one (1), so many seconds after any
     /// moment.
     #[inline]
-    fn hear(&self, mac: [u8; 6], end: usize, seconds: u64) {
+    fn learn(&self, mac: [u8; 6], end: usize, seconds: u64) {
         // Groups send nothing.
         if mac[0] & 1 == 0 {
             let word = number(mac) << 16 | (end as u64 & 1) << AGE_BITS | seconds & AGE_MASK;
@@ -83,7 +83,7 @@ mod tests {
         let mac = |last| [2, 0, 0, 0, 0, last];
         assert!(!stations.is_at(mac(1), 0, 5) && !stations.is_at([0; 6], 0, 0));
         for (end, now) in [(0, 7), (1, 400), (0, 40_000)] {
-            stations.hear(mac(1), end, now);
+            stations.learn(mac(1), end, now);
             for (later, is_known) in [(0, true), (300, true), (301, false), (4_000, false)] {
                 assert_eq!(stations.is_at(mac(1), end, now + later), is_known, "{later} s");
                 assert!(!stations.is_at(mac(1), 1 - end, now + later));
@@ -91,7 +91,7 @@ mod tests {
             assert!(!stations.is_at(mac(2), end, now));
         }
         let group = [1, 0, 0x5E, 0, 0, 1];
-        stations.hear(group, 0, 1);
+        stations.learn(group, 0, 1);
         assert!(!stations.is_at(group, 0, 1));
     }
 
@@ -102,7 +102,7 @@ mod tests {
             let [a, b, c, d] = number.to_be_bytes();
             [2, 0, a, b, c, d]
         };
-        (0..20_000).for_each(|number| stations.hear(mac(number), number as usize & 1, 9));
+        (0..20_000).for_each(|number| stations.learn(mac(number), number as usize & 1, 9));
         let known: Vec<u32> =
             (0..20_000).filter(|number| stations.is_at(mac(*number), *number as usize & 1, 9)).collect();
         assert!(known.len() <= PLACE_COUNT && known.contains(&19_999), "{}", known.len());

@@ -47,9 +47,9 @@ pub struct Stats {
     /// How long it had run when this was so, in seconds.
     pub seconds: f64,
     /// All workers together.
-    pub all: Part,
+    pub all: MetricGroup,
     /// Each worker.
-    pub workers: Vec<Part>,
+    pub workers: Vec<MetricGroup>,
     /// What was lost where one worker ended and another took its place, since the gateway began: in worker
     /// processes before this one too.
     #[serde(default)]
@@ -58,7 +58,7 @@ pub struct Stats {
 
 /// How things are with one worker, or with all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Part {
+pub struct MetricGroup {
     /// What leaves by the narrow end.
     pub to_narrow: DirectionFigures,
     /// What leaves by the wide end.
@@ -299,7 +299,7 @@ impl Watch {
     ///
     /// # Errors
     /// A worker is gone, or does not answer.
-    pub fn look(&self) -> io::Result<Stats> {
+    pub fn reading(&self) -> io::Result<Stats> {
         let snapshots = self.crew.iter().map(WorkerHandle::ask).collect::<io::Result<Vec<_>>>()?;
         Ok(Stats {
             name: self.name.clone(),
@@ -317,8 +317,8 @@ impl Watch {
 impl Stats {
     /// The counters of workers, without a word of whose they are.
     pub fn of(snapshots: &[Snapshot]) -> Stats {
-        let workers: Vec<Part> = snapshots.iter().map(Part::of).collect();
-        let mut all = Part::default();
+        let workers: Vec<MetricGroup> = snapshots.iter().map(MetricGroup::of).collect();
+        let mut all = MetricGroup::default();
         workers.iter().for_each(|worker| all += worker);
         Stats { all, workers, ..Stats::default() }
     }
@@ -331,7 +331,7 @@ impl Stats {
     }
 }
 
-impl Part {
+impl MetricGroup {
     /// Both ways, as configurations and labels name them: what leaves by the narrow end, what leaves by the wide
     /// end.
     pub fn ways(&self) -> [(&'static str, &DirectionFigures); 2] {
@@ -350,7 +350,7 @@ impl Part {
         [(to_narrow, &self.wide), (to_wide, &self.narrow)].map(|((label, way), from)| (label, way.totals(from)))
     }
 
-    fn of(snapshot: &Snapshot) -> Part {
+    fn of(snapshot: &Snapshot) -> MetricGroup {
         let [to_narrow, to_wide] = &snapshot.ways;
         let [wide, narrow] = &snapshot.ends;
         let HandoffStats { given, given_ways, taken, refused } = snapshot.siblings;
@@ -367,7 +367,7 @@ impl Part {
                 unexplained([to_wide; 2], [narrow; 2], wide_given),
             ],
         };
-        Part {
+        MetricGroup {
             to_narrow: DirectionFigures::of(to_narrow),
             to_wide: DirectionFigures::of(to_wide),
             wide: EndpointFigures::of(wide, at_wide),
@@ -491,8 +491,8 @@ impl AddAssign for Count {
     }
 }
 
-impl AddAssign<&Part> for Part {
-    fn add_assign(&mut self, other: &Part) {
+impl AddAssign<&MetricGroup> for MetricGroup {
+    fn add_assign(&mut self, other: &MetricGroup) {
         self.to_narrow += &other.to_narrow;
         self.to_wide += &other.to_wide;
         self.wide += &other.wide;

@@ -28,7 +28,7 @@ pub enum Offloading {
 
 /// One end of a cable.
 #[derive(Clone, Copy, Debug)]
-pub struct End<'a> {
+pub struct HostLink<'a> {
     /// Where it is.
     pub host: &'a Host,
     /// The interface's name.
@@ -71,7 +71,7 @@ impl Host {
 ///
 /// # Errors
 /// What the kernel does not do, with the name of the interface.
-pub fn cable(ends: [End<'_>; 2], offloading: Offloading) -> io::Result<()> {
+pub fn cable(ends: [HostLink<'_>; 2], offloading: Offloading) -> io::Result<()> {
     let [one, other] = ends;
     one.host.tell(|netlink| netlink.make_veth(one.interface, other.interface, other.host.space()))?;
     for end in ends {

@@ -7,7 +7,7 @@
 //! Both hosts are on one IP network. In the middle stands the kernel's bridge, or a border gateway: the same cables, the same
 //! addresses, another middle.
 
-use crate::net::{End, Host, Offloading, cable};
+use crate::net::{Host, HostLink, Offloading, cable};
 use config::Config;
 use daemon::service::Service;
 use linux::addresses::Prefix;
@@ -54,15 +54,15 @@ impl ThreeHosts {
         let [wide_mtu, narrow_mtu] = mtus;
         cable(
             [
-                End { host: &wide, interface: wide_name, mtu: wide_mtu, addresses: &of_wide },
-                End { host: &middle, interface: to_wide, mtu: wide_mtu, addresses: &[] },
+                HostLink { host: &wide, interface: wide_name, mtu: wide_mtu, addresses: &of_wide },
+                HostLink { host: &middle, interface: to_wide, mtu: wide_mtu, addresses: &[] },
             ],
             offloading,
         )?;
         cable(
             [
-                End { host: &middle, interface: to_narrow, mtu: narrow_mtu, addresses: &[] },
-                End { host: &narrow, interface: narrow_name, mtu: narrow_mtu, addresses: &of_narrow },
+                HostLink { host: &middle, interface: to_narrow, mtu: narrow_mtu, addresses: &[] },
+                HostLink { host: &narrow, interface: narrow_name, mtu: narrow_mtu, addresses: &of_narrow },
             ],
             offloading,
         )?;

@@ -1,6 +1,6 @@
 //! An MTU in, two hosts on one link out, each with a stock interface or a wide one over it.
 
-use crate::net::{End, Host, Offloading, cable};
+use crate::net::{Host, HostLink, Offloading, cable};
 use crate::three_hosts::{v4, v6};
 use config::Config;
 use daemon::service::Service;
@@ -27,8 +27,12 @@ impl TwoHosts {
         let names = ["p", "q"].map(|front| format!("{front}{tail}"));
         let of = |host| [Prefix::new(v4(host), 24), Prefix::new(v6(host), 64)];
         let addresses = [of(1), of(2)];
-        let end =
-            |index: usize| End { host: &hosts[index], interface: &names[index], mtu, addresses: &addresses[index] };
+        let end = |index: usize| HostLink {
+            host: &hosts[index],
+            interface: &names[index],
+            mtu,
+            addresses: &addresses[index],
+        };
         cable([end(0), end(1)], offloading)?;
         Ok(TwoHosts { hosts, names, mtu })
     }

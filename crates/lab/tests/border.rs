@@ -2,7 +2,7 @@
 
 use linux::features::{self, Switch};
 use linux::namespace::Namespace;
-use offload::leases::{self, OffloadStats};
+use offload::flow_offload::{self, OffloadStats};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -92,11 +92,11 @@ fn a_flow_that_goes_on_stays_with_the_kernel() {
         let content = vec![7; 60_000];
         let mut before = None;
         let begun = Instant::now();
-        while begun.elapsed() < 5 * leases::TERM {
+        while begun.elapsed() < 5 * flow_offload::TERM {
             near.write_all(&content).unwrap();
             far.read_exact(&mut vec![0; content.len()]).unwrap();
             std::thread::sleep(Duration::from_millis(2));
-            if begun.elapsed() > leases::TERM / 5 {
+            if begun.elapsed() > flow_offload::TERM / 5 {
                 before.get_or_insert_with(|| seen_bytes(&middle, end));
             }
         }

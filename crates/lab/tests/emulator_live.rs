@@ -12,19 +12,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use testkit::{Summed, udp};
 use wideload_lab::emulator::{
-    Calibration, Course, LATE, Load, Losses, Outcome, POOL_LIMIT, Rows, Scheduling, Shape, Trial, calibrate,
-    monotonic, run,
+    Calibration, CalibrationRun, Course, LATE, LinkShape, Load, Losses, Outcome, POOL_LIMIT, Rows, Scheduling,
+    calibrate, monotonic, run,
 };
 
 #[test]
 fn what_goes_in_comes_out_of_the_other_end_unless_the_model_loses_it_and_lateness_is_told() {
-    let shapes: [Shape; 2] = ["delay=3ms,jitter=1ms,rate=200M,loss=5%,seed=1", "delay=1ms,loss=20%,seed=2"]
+    let shapes: [LinkShape; 2] = ["delay=3ms,jitter=1ms,rate=200M,loss=5%,seed=1", "delay=1ms,loss=20%,seed=2"]
         .map(|text| text.parse().unwrap());
     let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(LinkType::Ethernet);
     let (stop, clock) = (AtomicBool::new(false), monotonic());
     let frame =
         |from: u8, index: usize| vec![from, index as u8, (index >> 8) as u8, 4, 5, 6, 7, 8, 9, 10, 11, 12, 8, 6];
-    let expected = |from: u8, shape: &Shape| -> Vec<Vec<u8>> {
+    let expected = |from: u8, shape: &LinkShape| -> Vec<Vec<u8>> {
         let lost = Losses::new(shape).take(1_000).enumerate();
         lost.filter(|(_, lost)| !lost).map(|(index, _)| frame(from, index)).collect()
     };
@@ -67,7 +67,7 @@ fn what_goes_in_comes_out_of_the_other_end_unless_the_model_loses_it_and_latenes
 fn a_run_ends_at_its_time_and_tells_what_is_still_inside() {
     let ([mut inner_a, mut inner_b], [mut outer_a, _outer_b]) = two_wires(LinkType::Ethernet);
     (0..10).for_each(|_| outer_a.put(&[0; 60]));
-    let shapes = ["delay=3600s".parse().unwrap(), Shape::default()];
+    let shapes = ["delay=3600s".parse().unwrap(), LinkShape::default()];
     let (clock, stop) = (counting_clock(), AtomicBool::new(false));
     let until = Time::from_nanos(30_000_000);
     let course = Course { clock: &clock, stop: &stop, until, late: LATE, scheduling: Scheduling::Ordinary };
@@ -88,7 +88,7 @@ fn a_port_that_takes_no_more_makes_frames_wait_and_none_is_lost() {
             run(
                 &mut inner_a,
                 &mut inner_b,
-                [Shape::default(), Shape::default()],
+                [LinkShape::default(), LinkShape::default()],
                 &mut Pool::new(POOL_LIMIT),
                 &course,
             )
@@ -123,9 +123,14 @@ fn a_frame_that_the_far_port_refuses_is_counted_and_makes_the_run_worthless() {
     let (clock, stop) = (counting_clock(), AtomicBool::new(false));
     let until = Time::from_nanos(50_000_000);
     let course = Course { clock: &clock, stop: &stop, until, late: LATE, scheduling: Scheduling::Ordinary };
-    let outcome =
-        run(&mut inner_a, &mut inner_b, [Shape::default(), Shape::default()], &mut Pool::new(POOL_LIMIT), &course)
-            .unwrap();
+    let outcome = run(
+        &mut inner_a,
+        &mut inner_b,
+        [LinkShape::default(), LinkShape::default()],
+        &mut Pool::new(POOL_LIMIT),
+        &course,
+    )
+    .unwrap();
     let mut came = Vec::new();
     outer_b.take(&mut came);
     assert_eq!(came.iter().map(Vec::len).collect::<Vec<_>>(), [100, 200]);
@@ -143,9 +148,14 @@ fn the_first_frame_whose_checksum_a_card_was_to_finish_ends_the_run() {
     let (clock, stop) = (monotonic(), AtomicBool::new(false));
     let course =
         Course { clock: &clock, stop: &stop, until: Time::NEVER, late: LATE, scheduling: Scheduling::Ordinary };
-    let error =
-        run(&mut inner_a, &mut inner_b, [Shape::default(), Shape::default()], &mut Pool::new(POOL_LIMIT), &course)
-            .unwrap_err();
+    let error = run(
+        &mut inner_a,
+        &mut inner_b,
+        [LinkShape::default(), LinkShape::default()],
+        &mut Pool::new(POOL_LIMIT),
+        &course,
+    )
+    .unwrap_err();
     let said = error.to_string();
     assert!(
         said.starts_with("a: a train of segments or a half-filled checksum came") && said.contains("ethtool -K"),
@@ -157,7 +167,7 @@ fn the_first_frame_whose_checksum_a_card_was_to_finish_ends_the_run() {
 fn in_a_calibration_exactly_the_packets_that_the_model_loses_are_lost() {
     for medium in [LinkType::Ethernet, LinkType::Ip] {
         let load = Load { count: 2_000, len: 60, pace: Duration::from_micros(20) };
-        let trial = |shape: &str, rows| Trial { shape: shape.parse().unwrap(), load, rows };
+        let trial = |shape: &str, rows| CalibrationRun { shape: shape.parse().unwrap(), load, rows };
         let calibration = calibrate_over(
             medium,
             &[
@@ -182,7 +192,7 @@ fn in_a_calibration_exactly_the_packets_that_the_model_loses_are_lost() {
 fn a_calibration_has_a_row_for_every_figure_and_no_delay_is_below_what_was_asked() {
     let trial = |shape: &str, count, pace, rows| {
         let load = Load { count, len: 1_000, pace: Duration::from_micros(pace) };
-        Trial { shape: shape.parse().unwrap(), load, rows }
+        CalibrationRun { shape: shape.parse().unwrap(), load, rows }
     };
     let trials = [
         trial("delay=5ms", 20, 500, Rows::Delay),
@@ -210,7 +220,7 @@ fn counting_clock() -> impl Fn() -> Time + Sync {
     move || Time::from_nanos(1_000_000 * looks.fetch_add(1, Ordering::Relaxed))
 }
 
-fn calibrate_over(medium: LinkType, trials: &[Trial], scheduling: Scheduling) -> Calibration {
+fn calibrate_over(medium: LinkType, trials: &[CalibrationRun], scheduling: Scheduling) -> Calibration {
     let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(medium);
     calibrate([&mut inner_a, &mut inner_b], [&mut outer_a, &mut outer_b], trials, scheduling).unwrap()
 }
@@ -277,7 +287,7 @@ impl Port for Fake {
 
     fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
         for count in 0..64 {
-            let mut buffer = pool.lend(2_048).expect("a batch fits the pool");
+            let mut buffer = pool.share(2_048).expect("a batch fits the pool");
             let at = HEADROOM - 14;
             match recv(&self.socket, buffer.bytes_mut(at..HEADROOM + 2_048), RecvFlags::empty()) {
                 Ok((_, len)) => {

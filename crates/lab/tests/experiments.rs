@@ -6,13 +6,13 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wideload_lab::demo;
-use wideload_lab::emulator::{Load, Rows, Scheduling, Shape, Trial};
+use wideload_lab::emulator::{CalibrationRun, LinkShape, Load, Rows, Scheduling};
 use wideload_lab::experiments::{
-    BorderSettings, DifferentialSettings, DipsSettings, FloodsSettings, HoldSettings, Joins, Observed, Pieces,
+    BorderSettings, DifferentialSettings, DipsSettings, FloodsSettings, Fragments, HoldSettings, Joins, Observed,
     Receiving, Scene, Stack, WideInterfaceSettings, WorkersSettings, border, calibration, differential, dips,
     floods, hold, link, repeat, wide_interface, workers,
 };
-use wideload_lab::net::{End, Host, Offloading, cable};
+use wideload_lab::net::{Host, HostLink, Offloading, cable};
 use wideload_lab::three_hosts::v4;
 
 #[test]
@@ -42,8 +42,8 @@ fn a_link_delays_what_crosses_it_and_leaves_the_interfaces_as_they_were() {
     let [one, middle, other] = ["one", "middle", "other"].map(|name| Host::new(name).unwrap());
     for (host, name, inner, number) in [(&one, "outer-a", "inner-a", 1), (&other, "outer-b", "inner-b", 2)] {
         let addresses = [linux::addresses::Prefix::new(v4(number), 24)];
-        let outer = End { host, interface: name, mtu: 1_500, addresses: &addresses };
-        let inner = End { host: &middle, interface: inner, mtu: 1_500, addresses: &[] };
+        let outer = HostLink { host, interface: name, mtu: 1_500, addresses: &addresses };
+        let inner = HostLink { host: &middle, interface: inner, mtu: 1_500, addresses: &[] };
         cable([outer, inner], Offloading::On).unwrap();
         // Frames of hosts whose cards were to finish them are none on a wire.
         drop(host.space().enter(|| linux::features::as_a_wire(name)).unwrap());
@@ -51,7 +51,7 @@ fn a_link_delays_what_crosses_it_and_leaves_the_interfaces_as_they_were() {
     let offloads = || middle.space().enter(|| Features::of("inner-a").unwrap().on().count());
     let before = offloads();
     let stop = AtomicBool::new(false);
-    let shapes = ["delay=20ms", "delay=10ms"].map(|text| text.parse::<Shape>().unwrap());
+    let shapes = ["delay=20ms", "delay=10ms"].map(|text| text.parse::<LinkShape>().unwrap());
     let outcome = std::thread::scope(|scope| {
         let joined = scope.spawn(|| {
             let joined = || link(["inner-a", "inner-b"], shapes, None, &stop, Scheduling::Ordinary);
@@ -93,7 +93,7 @@ fn a_link_of_one_interface_or_of_one_that_is_down_is_refused() {
     let host = Host::new("host").unwrap();
     host.tell(|netlink: &mut Netlink| netlink.make_veth("a", "b", host.space())).unwrap();
     let try_link = |ends: [&str; 2]| {
-        let shapes = [Shape::default(), Shape::default()];
+        let shapes = [LinkShape::default(), LinkShape::default()];
         let stop = AtomicBool::new(true);
         let refused = host.space().enter(|| link(ends, shapes, None, &stop, Scheduling::Ordinary));
         refused.unwrap_err().to_string()
@@ -107,8 +107,8 @@ fn a_link_of_one_interface_or_of_one_that_is_down_is_refused() {
 fn a_calibration_over_veth_sees_every_probe_and_loses_those_of_the_model() {
     let load = Load { count: 300, len: 200, pace: Duration::from_micros(200) };
     let trials = [
-        Trial { shape: "delay=5ms".parse().unwrap(), load, rows: Rows::Delay },
-        Trial { shape: "delay=1ms,loss=10%,seed=2".parse().unwrap(), load, rows: Rows::Loss },
+        CalibrationRun { shape: "delay=5ms".parse().unwrap(), load, rows: Rows::Delay },
+        CalibrationRun { shape: "delay=1ms,loss=10%,seed=2".parse().unwrap(), load, rows: Rows::Loss },
     ];
     let calibration = calibration(&trials, Scheduling::Ordinary).unwrap().calibration;
     let figure = |name: &str| calibration.rows.iter().find(|row| row.figure == name).unwrap();
@@ -228,7 +228,7 @@ fn the_fragments_of_a_message_fill_the_mtu_and_have_all_of_its_bytes() {
     let payload = wideload_lab::traffic::content(3, 5_000);
     for (ends, header_len) in [(["192.0.2.1:1", "192.0.2.2:2"], 20), (["[2001:db8::1]:1", "[2001:db8::2]:2"], 48)] {
         let ends = ends.map(|end| end.parse().unwrap());
-        let frames = Pieces { macs: [[2; 6], [4; 6]], ends, mtu: 1_500, payload: &payload }.frames(9);
+        let frames = Fragments { macs: [[2; 6], [4; 6]], ends, mtu: 1_500, payload: &payload }.frames(9);
         assert_eq!(frames.len(), 4);
         let full = 14 + header_len + (1_500 - header_len) / 8 * 8;
         assert!(frames[..3].iter().all(|frame| frame.len() == full));

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{Spec, Summed, tcp, udp};
-use wideload_lab::net::{End, Host, Offloading, cable};
+use wideload_lab::net::{Host, HostLink, Offloading, cable};
 use wideload_lab::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4, v6};
 use wideload_lab::traffic::{self, Messages};
 use wideload_lab::two_hosts::TwoHosts;
@@ -471,8 +471,8 @@ fn make_anew(three_hosts: &ThreeHosts, is_wide: bool) {
     thread::sleep(Duration::from_millis(300));
     let addresses = [linux::addresses::Prefix::new(v4(number), 24), linux::addresses::Prefix::new(v6(number), 64)];
     let ends = [
-        End { host, interface: name, mtu, addresses: &addresses },
-        End { host: &three_hosts.middle, interface: own, mtu, addresses: &[] },
+        HostLink { host, interface: name, mtu, addresses: &addresses },
+        HostLink { host: &three_hosts.middle, interface: own, mtu, addresses: &[] },
     ];
     cable(ends, Offloading::Off).unwrap();
     host.tell(|netlink| netlink.set_mac(name, mac)).unwrap();

@@ -7,7 +7,7 @@ use linux::routes::Route;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
-use wideload_lab::net::{End, Host, Offloading, cable};
+use wideload_lab::net::{Host, HostLink, Offloading, cable};
 use wideload_lab::traffic::{self, Messages};
 
 #[test]
@@ -117,7 +117,7 @@ impl Star {
         let [left, centre, right] = ["left", "centre", "right"].map(|name| Host::new(name).unwrap());
         let of = |address: IpAddr| [Prefix::new(address, 24)];
         let addresses = [LEFT, CENTRE_LEFT, CENTRE_RIGHT, RIGHT].map(of);
-        let end = |host, interface, addresses| End { host, interface, mtu: 1_500, addresses };
+        let end = |host, interface, addresses| HostLink { host, interface, mtu: 1_500, addresses };
         cable([end(&left, "left", &addresses[0][..]), end(&centre, "to-left", &addresses[1][..])], Offloading::Off)
             .unwrap();
         cable(

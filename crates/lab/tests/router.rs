@@ -5,7 +5,7 @@ use linux::routes::Route;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
-use wideload_lab::net::{End, Host, Offloading, cable};
+use wideload_lab::net::{Host, HostLink, Offloading, cable};
 use wideload_lab::traffic::{self, Messages};
 
 #[test]
@@ -108,7 +108,7 @@ impl Net {
         let [wide, middle, narrow] = ["wide", "middle", "narrow"].map(|name| Host::new(name).unwrap());
         let of = |address: IpAddr| [Prefix::new(address, 24)];
         let addresses = [WIDE, MIDDLE_WIDE, MIDDLE_NARROW, NARROW].map(of);
-        let end = |host, interface, mtu, addresses| End { host, interface, mtu, addresses };
+        let end = |host, interface, mtu, addresses| HostLink { host, interface, mtu, addresses };
         let wide_ends =
             [end(&wide, "wide", 9_000, &addresses[0][..]), end(&middle, "to-wide", 9_000, &addresses[1][..])];
         cable(wide_ends, Offloading::Off).unwrap();

@@ -25,20 +25,20 @@ pub struct Monitor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// An interface.
-    Link(Turn, Interface),
+    Link(Presence, Interface),
     /// An address.
-    Address(Turn, Address),
+    Address(Presence, Address),
     /// A route, in any table.
-    Route(Turn, Route),
+    Route(Presence, Route),
     /// A rule of routing.
-    Rule(Turn),
+    Rule(Presence),
     /// Changes were lost, for they came faster than they were read: ask for everything anew.
     Lost,
 }
 
 /// Which way a thing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum Presence {
     /// It came, or it is otherwise than it was.
     Set,
     /// It went.
@@ -92,29 +92,29 @@ impl AsFd for Monitor {
 
 fn changes(message: RouteNetlinkMessage) -> Vec<Change> {
     match message {
-        RouteNetlinkMessage::NewLink(link) => interface(&link, Turn::Set).into_iter().collect(),
-        RouteNetlinkMessage::DelLink(link) => interface(&link, Turn::Gone).into_iter().collect(),
+        RouteNetlinkMessage::NewLink(link) => interface(&link, Presence::Set).into_iter().collect(),
+        RouteNetlinkMessage::DelLink(link) => interface(&link, Presence::Gone).into_iter().collect(),
         RouteNetlinkMessage::NewAddress(address) => {
-            Address::read(&address).map(|address| Change::Address(Turn::Set, address)).into_iter().collect()
+            Address::read(&address).map(|address| Change::Address(Presence::Set, address)).into_iter().collect()
         }
         RouteNetlinkMessage::DelAddress(address) => {
-            Address::read(&address).map(|address| Change::Address(Turn::Gone, address)).into_iter().collect()
+            Address::read(&address).map(|address| Change::Address(Presence::Gone, address)).into_iter().collect()
         }
-        RouteNetlinkMessage::NewRule(_) => vec![Change::Rule(Turn::Set)],
-        RouteNetlinkMessage::DelRule(_) => vec![Change::Rule(Turn::Gone)],
-        RouteNetlinkMessage::NewRoute(_) => of_routes(message, Turn::Set),
-        RouteNetlinkMessage::DelRoute(_) => of_routes(message, Turn::Gone),
+        RouteNetlinkMessage::NewRule(_) => vec![Change::Rule(Presence::Set)],
+        RouteNetlinkMessage::DelRule(_) => vec![Change::Rule(Presence::Gone)],
+        RouteNetlinkMessage::NewRoute(_) => of_routes(message, Presence::Set),
+        RouteNetlinkMessage::DelRoute(_) => of_routes(message, Presence::Gone),
         _ => Vec::new(),
     }
 }
 
 /// A bridge says under its own family that it let a port go; the interface stays.
-fn interface(link: &LinkMessage, turn: Turn) -> Option<Change> {
+fn interface(link: &LinkMessage, turn: Presence) -> Option<Change> {
     let is_whole = link.header.interface_family == AddressFamily::Unspec;
     is_whole.then(|| Change::Link(turn, Interface::read(link)))
 }
 
-fn of_routes(message: RouteNetlinkMessage, turn: Turn) -> Vec<Change> {
+fn of_routes(message: RouteNetlinkMessage, turn: Presence) -> Vec<Change> {
     routes::read(message).into_iter().map(|route| Change::Route(turn, route)).collect()
 }
 

@@ -64,7 +64,7 @@ impl Netlink {
     ) -> io::Result<Vec<RouteNetlinkMessage>> {
         for _ in 0..TRIES {
             match self.exchange(question.clone(), NLM_F_DUMP) {
-                Err(Refusal { why, .. }) if why.kind() == io::ErrorKind::Interrupted => {}
+                Err(NetlinkError { why, .. }) if why.kind() == io::ErrorKind::Interrupted => {}
                 answers => return answers.map_err(|refusal| refusal.about(what)),
             }
         }
@@ -72,7 +72,11 @@ impl Netlink {
         Err(io::Error::new(io::ErrorKind::Interrupted, text))
     }
 
-    fn exchange(&mut self, message: RouteNetlinkMessage, flags: u16) -> Result<Vec<RouteNetlinkMessage>, Refusal> {
+    fn exchange(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
         self.send(message, flags)?;
         let mut answers = Vec::new();
         let mut has_changed = false;
@@ -87,7 +91,7 @@ impl Netlink {
                 match message.payload {
                     NetlinkPayload::InnerMessage(answer) => answers.push(answer),
                     NetlinkPayload::Error(end) if end.code.is_some() => {
-                        return Err(Refusal { why: end.to_io(), words: words(&end.header) });
+                        return Err(NetlinkError { why: end.to_io(), words: words(&end.header) });
                     }
                     NetlinkPayload::Done(end) if end.code < 0 => {
                         return Err(io::Error::from_raw_os_error(-end.code).into());
@@ -143,12 +147,12 @@ pub(crate) fn malformed(what: impl Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{what}: the kernel's answer is not understood"))
 }
 
-struct Refusal {
+struct NetlinkError {
     why: io::Error,
     words: Option<String>,
 }
 
-impl Refusal {
+impl NetlinkError {
     fn about(self, what: impl Display) -> io::Error {
         match self.why.kind() {
             io::ErrorKind::InvalidData => self.why,
@@ -157,9 +161,9 @@ impl Refusal {
     }
 }
 
-impl From<io::Error> for Refusal {
-    fn from(why: io::Error) -> Refusal {
-        Refusal { why, words: None }
+impl From<io::Error> for NetlinkError {
+    fn from(why: io::Error) -> NetlinkError {
+        NetlinkError { why, words: None }
     }
 }
 

@@ -34,7 +34,7 @@ pub struct Route {
     /// [`Netlink::route_to`], as the kernel learnt it of the path.
     pub mtu: Option<u32>,
     /// How it ends without being removed; only said to the kernel.
-    pub ends: Option<Ends>,
+    pub ends: Option<RouteLifetime>,
     /// Is there nothing more to it than what stands here, and its hop limit? Else it is, for instance, for one class of service, or
     /// adds headers.
     pub is_plain: bool,
@@ -42,7 +42,7 @@ pub struct Route {
 
 /// How a route ends where nobody is left to remove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ends {
+pub enum RouteLifetime {
     /// After so many seconds: IPv6 only.
     After(u32),
     /// With the interface that has this number, which is a second next hop: IPv4 only, as Linux takes such a route away when the
@@ -362,14 +362,14 @@ fn write(route: &Route) -> RouteMessage {
     attributes.push(RouteAttribute::Table(route.table));
     attributes.push(RouteAttribute::Destination(route.destination.address.into()));
     match route.ends {
-        Some(Ends::With(other)) => {
+        Some(RouteLifetime::With(other)) => {
             let paths = [hop(route.index, gateway(route)), hop(Some(other), None)];
             attributes.push(RouteAttribute::MultiPath(paths.into()));
         }
         ends => {
             attributes.extend(gateway(route));
             attributes.extend(route.index.map(RouteAttribute::Oif));
-            if let Some(Ends::After(seconds)) = ends {
+            if let Some(RouteLifetime::After(seconds)) = ends {
                 attributes.push(RouteAttribute::Expires(seconds));
             }
         }

@@ -3,7 +3,7 @@
 mod system_pair;
 
 use linux::addresses::Prefix;
-use linux::monitor::{Change, Monitor, Turn};
+use linux::monitor::{Change, Monitor, Presence};
 use linux::routes::Route;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
@@ -29,12 +29,12 @@ fn changes_of_an_interface_are_told() {
     assert!(is_readable(&monitor));
     told(
         &mut monitor,
-        |change| matches!(change, Change::Link(Turn::Set, it) if it.mtu == 9000 && it.name == "wire"),
+        |change| matches!(change, Change::Link(Presence::Set, it) if it.mtu == 9000 && it.name == "wire"),
     );
     near.netlink.set_down("wire").expect("it is there");
-    told(&mut monitor, |change| matches!(change, Change::Link(Turn::Set, it) if !it.is_up && !it.has_carrier));
+    told(&mut monitor, |change| matches!(change, Change::Link(Presence::Set, it) if !it.is_up && !it.has_carrier));
     near.netlink.remove("wire").expect("it is there");
-    told(&mut monitor, |change| matches!(change, Change::Link(Turn::Gone, it) if it.index == near.index));
+    told(&mut monitor, |change| matches!(change, Change::Link(Presence::Gone, it) if it.index == near.index));
 }
 
 #[test]
@@ -43,9 +43,9 @@ fn changes_of_addresses_are_told() {
     let mut monitor = monitor(&near);
     for prefix in [Prefix::new(ip("198.51.100.1"), 24), Prefix::new(ip("2001:db8:5::1"), 64)] {
         near.netlink.add_address("wire", prefix).expect("it has none");
-        told(&mut monitor, |change| matches!(change, Change::Address(Turn::Set, it) if it.prefix == prefix));
+        told(&mut monitor, |change| matches!(change, Change::Address(Presence::Set, it) if it.prefix == prefix));
         near.netlink.remove_address("wire", prefix).expect("it has it");
-        told(&mut monitor, |change| matches!(change, Change::Address(Turn::Gone, it) if it.prefix == prefix));
+        told(&mut monitor, |change| matches!(change, Change::Address(Presence::Gone, it) if it.prefix == prefix));
     }
 }
 
@@ -60,9 +60,9 @@ fn changes_of_routes_are_told() {
             ..route
         };
         near.netlink.add_route(&route).expect("there is none");
-        told(&mut monitor, |change| matches!(change, Change::Route(Turn::Set, it) if *it == route));
+        told(&mut monitor, |change| matches!(change, Change::Route(Presence::Set, it) if *it == route));
         near.netlink.remove_route(&route).expect("it is there");
-        told(&mut monitor, |change| matches!(change, Change::Route(Turn::Gone, it) if *it == route));
+        told(&mut monitor, |change| matches!(change, Change::Route(Presence::Gone, it) if *it == route));
     }
 }
 
@@ -76,7 +76,7 @@ fn what_was_lost_is_said_to_be_lost() {
     told(&mut monitor, |change| *change == Change::Lost);
     drain(&mut monitor);
     near.netlink.set_mtu("wire", 3000).expect("veth takes it");
-    told(&mut monitor, |change| matches!(change, Change::Link(Turn::Set, it) if it.mtu == 3000));
+    told(&mut monitor, |change| matches!(change, Change::Link(Presence::Set, it) if it.mtu == 3000));
 }
 
 #[test]

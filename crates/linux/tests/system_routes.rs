@@ -3,7 +3,7 @@
 mod system_pair;
 
 use linux::addresses::Prefix;
-use linux::routes::{Ends, MAIN, Route, RouteKind, Rule};
+use linux::routes::{MAIN, Route, RouteKind, RouteLifetime, Rule};
 use packet::Version;
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -185,8 +185,9 @@ fn a_rule_that_one_version_has_is_not_half_added() {
 fn a_route_ends_after_a_while_and_lives_on_where_it_is_set_again() {
     let [mut near, _far] = pair();
     let to = Prefix::new(ip("2001:db8:9::"), 48);
-    let route = Route { index: Some(near.index), ends: Some(Ends::After(1)), ..Route::via(to, FAR6.into()) };
-    let lasting = Route { ends: Some(Ends::After(100)), ..route.clone() };
+    let route =
+        Route { index: Some(near.index), ends: Some(RouteLifetime::After(1)), ..Route::via(to, FAR6.into()) };
+    let lasting = Route { ends: Some(RouteLifetime::After(100)), ..route.clone() };
     near.netlink.replace_route(&route).expect("these tests have the right");
     assert!(near.netlink.route_to(ip("2001:db8:9::9")).is_ok());
     becomes(|| near.netlink.route_to(ip("2001:db8:9::9")).is_err().then_some(()));

@@ -59,13 +59,13 @@ pub enum Hook {
 
 /// Why the kernel did not take a program.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct LoadError {
     why: io::Error,
     /// The end of what the verifier said; empty where the program did not get that far.
     log: String,
 }
 
-impl Refusal {
+impl LoadError {
     /// It as an error about `what` could not be done.
     pub(crate) fn about(self, what: &str) -> io::Error {
         if self.log.is_empty() {
@@ -104,7 +104,7 @@ pub(crate) fn assemble(steps: &[Step]) -> Vec<Instruction> {
 }
 
 /// Loads a program under a name: without a log, and again for the verifier's words only where it refused.
-pub(crate) fn load(name: Name, kind: Kind, flags: u32, instructions: &[Instruction]) -> Result<OwnedFd, Refusal> {
+pub(crate) fn load(name: Name, kind: Kind, flags: u32, instructions: &[Instruction]) -> Result<OwnedFd, LoadError> {
     let mut attributes = Attributes::default();
     attributes.put(0, kind as u32);
     attributes.put(4, instructions.len() as u32);
@@ -119,7 +119,7 @@ pub(crate) fn load(name: Name, kind: Kind, flags: u32, instructions: &[Instructi
         attributes.put_address(32, log.as_mut_ptr());
         attributes.call(PROG_LOAD).map_err(|_| {
             let text = log.split(|byte| *byte == 0).next().unwrap_or_default();
-            Refusal { why, log: last_lines(&String::from_utf8_lossy(text)) }
+            LoadError { why, log: last_lines(&String::from_utf8_lossy(text)) }
         })
     })
 }

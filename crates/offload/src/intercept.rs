@@ -5,7 +5,7 @@
 //! that ends.
 
 use crate::bpf::{self, DROP, EXIT, FIRST, Hook, Kind, NEXT, R0, RIGHTS, Step, assemble, set};
-use crate::leases::unless_noted;
+use crate::flow_offload::unless_noted;
 use crate::names;
 use linux::failure::{advised, failed};
 use std::io;

@@ -4,15 +4,15 @@
 //! All of them end with the descriptors that hold them, so with the process, however that ends.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod flow_offload;
+pub mod heartbeat;
 pub mod intercept;
-pub mod leases;
-pub mod pulse;
 pub mod redirect;
 pub mod steer;
 pub mod xdp;
 
 mod bpf;
-mod lately;
 mod names;
+mod recent_fragments;
 
 pub use bpf::{Hook, attached};

@@ -67,9 +67,9 @@ const LEN: usize = 16;
 #[cfg(test)]
 mod tests {
     use crate::bpf::{self, Hook, names_of};
+    use crate::flow_offload::FlowOffload;
+    use crate::heartbeat::Heartbeat;
     use crate::intercept::Intercept;
-    use crate::leases::FlowOffload;
-    use crate::pulse::Heartbeat;
     use crate::redirect::{Pair, Redirect, Taking, Target};
     use crate::steer::{self, Start};
     use linux::namespace::Namespace;
@@ -89,14 +89,14 @@ mod tests {
                     .collect::<Vec<_>>()
             };
             let pulse = Heartbeat::new(2).expect("the test runs as root");
-            let leases = FlowOffload::open(one, Some(other)).expect("the test runs as root");
+            let flow_offload = FlowOffload::open(one, Some(other)).expect("the test runs as root");
             assert_eq!(at(one, Hook::Ingress), ["wl_flow_ingress", "wl_flow_room", "wl_flows"]);
             assert_eq!(at(one, Hook::Egress), ["wl_flow_egress", "wl_flow_rodata", "wl_flows"]);
             assert_eq!(
-                names_of(leases.1.as_fd()).expect("the kernel tells"),
+                names_of(flow_offload.1.as_fd()).expect("the kernel tells"),
                 ["wl_flow_socket", "wl_flow_rodata", "wl_flows"]
             );
-            drop(leases);
+            drop(flow_offload);
 
             let intercept = Intercept::all(one).expect("the test runs as root");
             assert_eq!(at(one, Hook::Ingress), ["wl_intercept"]);

@@ -13,9 +13,9 @@ use crate::bpf::{
     R4, R5, R6, R8, R10, REDIRECT, RIGHTS, Step, add, add_register, assemble, call, copy, divide, go, jump,
     load_byte, load_half, load_word, mask, put_byte, put_word, set, store_byte, store_word, subtract,
 };
-use crate::lately::RecentFragments;
+use crate::heartbeat::Heartbeat;
 use crate::names::{self, Name};
-use crate::pulse::Heartbeat;
+use crate::recent_fragments::RecentFragments;
 use linux::failure::{advised, failed};
 use packet::LinkType;
 use std::io;
@@ -31,7 +31,7 @@ pub struct Redirect {
 }
 
 /// What attaches the programs: at the interface, at the helper's ingress, at its egress.
-pub type Links = [OwnedFd; 3];
+pub type RedirectLinks = [OwnedFd; 3];
 
 /// An interface with a helper, both of the calling thread's namespace.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ impl Redirect {
         pair: Pair,
         taking: Taking,
         pulse: Option<&Heartbeat>,
-        before: Option<Links>,
+        before: Option<RedirectLinks>,
     ) -> io::Result<Redirect> {
         Redirect::attach(pair, (names::TAKE_INGRESS, Hook::Ingress), COMES_IN, before, |lately| {
             ingress(pair, taking, pulse, lately)
@@ -95,7 +95,7 @@ impl Redirect {
     ///
     /// # Errors
     /// See [`Redirect::ingress`].
-    pub fn egress(pair: Pair, mtu: u16, before: Option<Links>) -> io::Result<Redirect> {
+    pub fn egress(pair: Pair, mtu: u16, before: Option<RedirectLinks>) -> io::Result<Redirect> {
         Redirect::attach(pair, (names::TAKE_EGRESS, Hook::Egress), LEAVES, before, |lately| {
             egress(pair, mtu, lately)
         })
@@ -107,7 +107,7 @@ impl Redirect {
     }
 
     /// For one that takes its place; none where it takes nothing more.
-    pub fn into_links(self) -> Option<Links> {
+    pub fn into_links(self) -> Option<RedirectLinks> {
         let [back, shield] = self.coming_back;
         Some([self.taking?, back, shield])
     }
@@ -122,7 +122,7 @@ impl Redirect {
         pair: Pair,
         (name, hook): (Name, Hook),
         direction: i32,
-        before: Option<Links>,
+        before: Option<RedirectLinks>,
         take: impl FnOnce(&RecentFragments) -> Vec<Step>,
     ) -> io::Result<Redirect> {
         let Pair { interface, helper, .. } = pair;

@@ -100,13 +100,13 @@ pub fn count(bitmap: &[u8], units: Range<usize>) -> usize {
 
 /// The first run of set bits at or after `from`.
 pub fn next_run(bitmap: &[u8], from: usize) -> Option<Range<usize>> {
-    let start = seek(bitmap, from, 0)?;
-    let end = seek(bitmap, start, u64::MAX).unwrap_or(bitmap.len() * 8);
+    let start = find_first(bitmap, from, 0)?;
+    let end = find_first(bitmap, start, u64::MAX).unwrap_or(bitmap.len() * 8);
     Some(start..end)
 }
 
 /// The first bit at or after `from` that differs from those of `uniform`, a word of zeros or of ones.
-fn seek(bitmap: &[u8], from: usize, uniform: u64) -> Option<usize> {
+fn find_first(bitmap: &[u8], from: usize, uniform: u64) -> Option<usize> {
     let (words, _) = bitmap.as_chunks::<WORD_LEN>();
     let first = from / WORD_BITS;
     words.iter().enumerate().skip(first).find_map(|(index, word)| {

@@ -19,14 +19,14 @@ impl Sum {
     /// The sum of `bytes` as big-endian words; an odd last byte counts as the high half of a word.
     #[inline]
     pub fn of(bytes: &[u8]) -> Sum {
-        Sum(lanes::sum(bytes))
+        Sum(simd::sum(bytes))
     }
 
     /// Copies `from` to `to`, which is as long, and sums the bytes on the way.
     #[inline]
     #[track_caller]
     pub fn copying(to: &mut [u8], from: &[u8]) -> Sum {
-        Sum(lanes::copy_and_sum(to, from))
+        Sum(simd::copy_and_sum(to, from))
     }
 
     /// The sum of twenty bytes, as an IPv4 header without options and a TCP header have.

@@ -8,7 +8,7 @@
 use crate::checksum::Sum;
 use crate::ip::Version;
 use crate::packet::{Checksum, Packet};
-use crate::part::SegmentFacts;
+use crate::segment_facts::SegmentFacts;
 use crate::tcp::{self, TcpSegmentFacts, Timestamps};
 
 /// The words of a segment's headers, what moves left out: of one without IPv4 options or extension headers, and without TCP

@@ -9,7 +9,7 @@
 //! the next one looks like is known, and one compare tells.
 
 use crate::checksum::patched;
-use crate::cut::UNIT;
+use crate::fragmentation::UNIT;
 use crate::ip::{ICMPV6, TCP, UDP, Version};
 use crate::link::{Ingress, LINK_LEN_MAX, LinkType};
 use crate::packet::{Buffer, Checksum, Frame, HEADROOM, Packet};
@@ -506,7 +506,7 @@ mod tests {
         let (head, payload) = frame.split_at(front.len());
         let mut place = [0; STEP + 8];
         place[..payload.len()].copy_from_slice(payload);
-        let mut buffer = pool.lend(2_048).expect("the pool is large");
+        let mut buffer = pool.share(2_048).expect("the pool is large");
         buffer.put(HEADROOM - 14, head);
         let laid = FrameSpan {
             at: HEADROOM - 14,

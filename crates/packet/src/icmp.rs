@@ -133,7 +133,7 @@ fn quote(packet: &Packet, len_max: usize) -> &[u8] {
 
 fn write(about: &Packet, ip: &[u8], icmp: ErrorHeader, quote: &[u8], pool: &mut Pool) -> Option<Packet> {
     let len = ip.len() + ERROR_HEADER_LEN + quote.len();
-    let mut buffer = pool.lend(len)?;
+    let mut buffer = pool.share(len)?;
     let mut at = HEADROOM;
     for part in [ip, icmp.as_bytes(), quote] {
         buffer.put(at, part);

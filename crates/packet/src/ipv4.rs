@@ -27,12 +27,12 @@ pub struct Ipv4Header {
 }
 
 /// Hops that the packet may still take.
-pub(crate) fn hops_left(header: &[u8]) -> u8 {
+pub(crate) fn ttl(header: &[u8]) -> u8 {
     Ipv4Header::ref_from_prefix(header).map_or(0, |(header, _)| header.ttl)
 }
 
 /// Takes one hop, and patches the checksum (RFC 1812 section 5.3.1, RFC 1624).
-pub(crate) fn take_hop(header: &mut [u8]) {
+pub(crate) fn decrement_ttl(header: &mut [u8]) {
     let Ok((header, _)) = Ipv4Header::mut_from_prefix(header) else { return };
     let word = |header: &Ipv4Header| u16::from_be_bytes([header.ttl, header.protocol]);
     let before = word(header);

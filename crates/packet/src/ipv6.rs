@@ -23,12 +23,12 @@ pub struct Ipv6Header {
 }
 
 /// Hops that the packet may still take.
-pub(crate) fn hops_left(header: &[u8]) -> u8 {
+pub(crate) fn ttl(header: &[u8]) -> u8 {
     Ipv6Header::ref_from_prefix(header).map_or(0, |(header, _)| header.hop_limit)
 }
 
 /// Takes one hop (RFC 8200 section 3).
-pub(crate) fn take_hop(header: &mut [u8]) {
+pub(crate) fn decrement_ttl(header: &mut [u8]) {
     if let Ok((header, _)) = Ipv6Header::mut_from_prefix(header) {
         header.hop_limit = header.hop_limit.saturating_sub(1);
     }

@@ -26,7 +26,7 @@ pub mod tcp;
 pub mod udp;
 
 mod checksum;
-mod cut;
+mod fragmentation;
 mod gso;
 mod header_match;
 mod header_split;
@@ -35,30 +35,30 @@ mod link;
 mod mss;
 mod mtu_option;
 mod packet;
-mod part;
+mod segment_facts;
 mod segments;
 mod time;
 mod tunnel;
 mod version;
 
 pub use checksum::{Sum, patched};
-pub use cut::{Content, FragmentRanges, Fragmentation, Split, UNIT};
+pub use fragmentation::{Content, FragmentRanges, Fragmentation, Split, UNIT};
 pub use gso::{Gso, Identifications, Maker, SegmentLimit};
 pub use header_match::HeaderMatch;
 pub use header_split::{HeaderLayout, PayloadSlots, SlotLayout, SplitFrame, SplitPacket};
 pub use inner_segments::InnerSegments;
 pub use ip::{Address, AddressPair, Ecn, Fragment, FragmentFingerprint, Ip, ParseError, Version};
-pub use lanes::{prefetch, prefetch_lines, prefetch_value};
 pub use link::{CookedInterface, Ingress, L2Scope, LINK_LEN_MAX, Link, LinkType, PrevHop, Tags};
 pub use mss::{Damaged, MSS_MIN, MssOption};
 pub use mtu_option::advised_mtu;
 pub use packet::{
     Body, Buffer, CLASS_LENS, Checksum, CopyError, Frame, HEADROOM, OpaqueFrame, Packet, Pool, Template,
 };
-pub use part::{SegmentFacts, share_headers};
+pub use segment_facts::{SegmentFacts, share_headers};
 pub use segments::{
     PIECE_HEADER_LEN_MAX, Place, SegmentRange, SegmentTemplate, may_be_segmented, may_be_segmented_hence,
 };
+pub use simd::{prefetch, prefetch_lines, prefetch_value};
 pub use tcp::{TcpFacts, TcpSegmentFacts, Timestamps};
 pub use time::Time;
 pub use tunnel::Tunnel;

@@ -119,7 +119,7 @@ impl<'a> SegmentTemplate<'a> {
     #[inline]
     pub fn stamp<'r>(&self, room: &'r mut [u8], share: SegmentRange<'_>) -> &'r [u8] {
         let headers = fitting(room, self.front.len());
-        lanes::copy(headers, self.front);
+        simd::copy(headers, self.front);
         let (front, upper) = headers.split_at_mut(self.upper_at.min(self.front.len()));
         let ip_header = front.get_mut(self.link_len..).unwrap_or_default();
         let SegmentRange { index, offset, payload, place } = share;

@@ -38,18 +38,18 @@ impl Ip {
     }
 
     /// Hops that the packet with this header may still take.
-    pub(crate) fn hops_left(&self, header: &[u8]) -> u8 {
+    pub(crate) fn ttl(&self, header: &[u8]) -> u8 {
         match self.version {
-            Version::V4 => ipv4::hops_left(header),
-            Version::V6 => ipv6::hops_left(header),
+            Version::V4 => ipv4::ttl(header),
+            Version::V6 => ipv6::ttl(header),
         }
     }
 
     /// Takes one hop.
-    pub(crate) fn take_hop(&self, header: &mut [u8]) {
+    pub(crate) fn decrement_ttl(&self, header: &mut [u8]) {
         match self.version {
-            Version::V4 => ipv4::take_hop(header),
-            Version::V6 => ipv6::take_hop(header),
+            Version::V4 => ipv4::decrement_ttl(header),
+            Version::V6 => ipv6::decrement_ttl(header),
         }
     }
 

@@ -62,8 +62,8 @@ pub fn adopt(address: &str, descriptors: Vec<OwnedFd>, offloads: Offloads) -> io
         Address::Tun(name) => Box::new(Tap::adopt(of_tap(descriptor), name, Kind::Tun, offloads)?),
         Address::Tap(name) => Box::new(Tap::adopt(of_tap(descriptor), name, Kind::Tap, offloads)?),
         Address::Packet(name) => {
-            let leases = descriptors.collect::<Vec<_>>().try_into().ok();
-            Box::new(PacketSocket::adopt(descriptor, leases, name, offloads)?)
+            let flow_offload = descriptors.collect::<Vec<_>>().try_into().ok();
+            Box::new(PacketSocket::adopt(descriptor, flow_offload, name, offloads)?)
         }
         Address::Ingress(name) => Box::new(helper::adopt(of_tap(descriptor), Direction::Ingress, name, offloads)?),
         Address::Egress(name) => Box::new(helper::adopt(of_tap(descriptor), Direction::Egress, name, offloads)?),

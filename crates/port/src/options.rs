@@ -23,8 +23,8 @@ pub struct Options {
     /// it sends.
     pub socket_buffer_len: u32,
     /// Flows that need nothing but segments of another length may be lent to the kernel: see
-    /// [`leases`](offload::leases). Packet sockets on Ethernet only, where the right is there.
-    pub may_lend: bool,
+    /// [`flow_offload`](offload::leases). Packet sockets on Ethernet only, where the right is there.
+    pub may_offload: bool,
     /// Number of the interface that such flows go out by, where it is there already.
     pub lends_to: Option<u32>,
     /// What is sent to the host of a TUN or TAP device is received there as from a card, and may be joined (GRO):
@@ -69,7 +69,7 @@ impl Default for Options {
             fanout: None,
             bypasses_queue: false,
             socket_buffer_len: SOCKET_BUFFER_LEN,
-            may_lend: false,
+            may_offload: false,
             lends_to: None,
             has_napi: false,
             counts_drops: true,

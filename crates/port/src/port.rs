@@ -1,6 +1,6 @@
 //! What all ports have in common: frames in batches, wires in batches, and what can be left to the kernel.
 
-use offload::leases::FlowOffload;
+use offload::flow_offload::FlowOffload;
 use packet::{Frame, Ingress, LinkType, PayloadSlots, Pool, SplitFrame};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -68,12 +68,12 @@ pub trait Port: Send {
     }
 
     /// What of the flows that come in by it the kernel passes on by itself; none where it cannot.
-    fn leases(&mut self) -> Option<&mut FlowOffload> {
+    fn flow_offload(&mut self) -> Option<&mut FlowOffload> {
         None
     }
 
     /// Why the kernel passes none on where it [may](crate::Options::may_lend), if that is so.
-    fn why_no_leases(&self) -> Option<&str> {
+    fn why_no_offload(&self) -> Option<&str> {
         None
     }
 

@@ -7,7 +7,7 @@
 //! Where somebody lends a place for the payload of the frame, it is received there, apart from its headers; the room that it would
 //! take in the small buffer is left free, and filled where the frame is another than was expected.
 
-use crate::vnet::{self, Laid, VnetHeader};
+use crate::vnet::{self, Split, VnetHeader};
 use packet::{Buffer, CLASS_LENS, HEADROOM, HeaderLayout, LinkType, PayloadSlots, Pool, SplitFrame};
 use std::ptr;
 
@@ -35,7 +35,7 @@ pub(crate) struct RxBuffer {
 #[derive(Debug)]
 pub(crate) enum RxOutcome {
     /// What can be the fragment that was expected, with its payload at the place.
-    Apart(SplitFrame),
+    Split(SplitFrame),
     /// Something else, in one piece.
     Whole(Buffer),
 }
@@ -73,7 +73,7 @@ impl RxBuffer {
     /// Lends the small buffer, where it has none.
     pub fn lend_small(&mut self, layout: Layout, pool: &mut Pool) -> bool {
         if self.small.is_none() {
-            self.small = pool.lend(layout.seam - HEADROOM);
+            self.small = pool.share(layout.seam - HEADROOM);
         }
         self.small.is_some()
     }
@@ -82,7 +82,7 @@ impl RxBuffer {
     pub fn lend_overflow(&mut self, pool: &mut Pool) -> bool {
         let [.., largest] = CLASS_LENS;
         if self.overflow.is_none() {
-            self.overflow = pool.lend(largest);
+            self.overflow = pool.share(largest);
         }
         self.overflow.is_some()
     }
@@ -153,14 +153,14 @@ impl RxBuffer {
 
     /// The frame that came with [`parts_apart`](Landing::parts_apart) while it was [stocked](Landing::is_stocked), of which
     /// `laid` is where it would lie in one piece. Where it may not stay apart, it does not.
-    pub fn take_apart(
+    pub fn split_frame(
         &mut self,
         vnet_len: usize,
-        laid: Laid,
+        laid: Split,
         (front, place): (HeaderLayout, &[u8]),
         may_stay: bool,
     ) -> Option<RxOutcome> {
-        let Laid { at, len, medium, ingress } = laid;
+        let Split { at, len, medium, ingress } = laid;
         let place_at = at + front.len();
         let mut small = self.small.take()?;
         self.vnet[..vnet_len].copy_from_slice(small.bytes(at - vnet_len..at));
@@ -177,7 +177,7 @@ impl RxBuffer {
             return Some(RxOutcome::Whole(small));
         }
         Some(match SplitFrame::of(small, at, len, front, place, medium, ingress) {
-            Ok(landed) => RxOutcome::Apart(landed.with_checksum(header.checksum())),
+            Ok(landed) => RxOutcome::Split(landed.with_checksum(header.checksum())),
             Err(buffer) => RxOutcome::Whole(buffer),
         })
     }
@@ -302,8 +302,8 @@ mod tests {
                 assert_eq!(lens[..2], [vnet::LEN + 34, place_len]);
                 assert!(lens.iter().sum::<usize>() > vnet::LEN + 65_535, "{lens:?}");
                 scatter_apart(&mut landing, layout, front, &mut place, &frame);
-                let laid = Laid { at: layout.at, len, medium: LinkType::Ethernet, ingress: Ingress(0) };
-                let came = landing.take_apart(vnet::LEN, laid, (front, &place), true);
+                let laid = Split { at: layout.at, len, medium: LinkType::Ethernet, ingress: Ingress(0) };
+                let came = landing.split_frame(vnet::LEN, laid, (front, &place), true);
                 let Some(RxOutcome::Whole(buffer)) = came else { panic!("{len} bytes are no fragment") };
                 assert_eq!(buffer.bytes(layout.at..layout.at + len), frame, "{len} behind {place_len}");
                 pool.give(buffer);

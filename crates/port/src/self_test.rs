@@ -5,7 +5,7 @@
 //! ends of a private pair of interfaces, since the trains go to hosts that do not exist.
 
 use crate::port::{GsoKind, GsoRequest, Offloads, Port, TxFrame, TxOffload};
-use crate::refusal::Refusal;
+use crate::send_error::SendError;
 use packet::tcp::Segment;
 use packet::udp::UdpHeader;
 use packet::{Checksum, Frame, Ingress, LinkType, Packet, Pool, Version};
@@ -45,7 +45,7 @@ pub fn self_test(one: &mut dyn Port, other: &mut dyn Port, pool: &mut Pool) -> i
 struct OffloadProbe {
     name: &'static str,
     version: Version,
-    upper: Upper,
+    upper: ProbeTransport,
     /// Bytes of payload.
     len: usize,
     /// Source port, by which what comes is known.
@@ -53,13 +53,13 @@ struct OffloadProbe {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Upper {
+enum ProbeTransport {
     Tcp,
     Udp,
 }
 
 /// What came of a trial.
-struct Came {
+struct ProbeResult {
     bytes: Vec<u8>,
     len: usize,
 }
@@ -72,8 +72,8 @@ impl OffloadProbe {
     fn is_offered(self, offloads: Offloads) -> bool {
         match (self.is_train(), self.upper) {
             (false, _) => offloads.checksum,
-            (true, Upper::Tcp) => offloads.checksum && offloads.tcp,
-            (true, Upper::Udp) => offloads.checksum && offloads.udp,
+            (true, ProbeTransport::Tcp) => offloads.checksum && offloads.tcp,
+            (true, ProbeTransport::Udp) => offloads.checksum && offloads.udp,
         }
     }
 
@@ -81,8 +81,8 @@ impl OffloadProbe {
     fn withdraw(self, offloads: &mut Offloads) {
         match (self.is_train(), self.upper) {
             (false, _) => *offloads = Offloads::default(),
-            (true, Upper::Tcp) => offloads.tcp = false,
-            (true, Upper::Udp) => offloads.udp = false,
+            (true, ProbeTransport::Tcp) => offloads.tcp = false,
+            (true, ProbeTransport::Udp) => offloads.udp = false,
         }
     }
 
@@ -100,7 +100,7 @@ impl OffloadProbe {
         match sent {
             Ok(0) => Ok(Err("it takes nothing".to_owned())),
             Ok(_) => self.collect(other, pool),
-            Err(error) if Refusal::of(&error) == Some(Refusal::Down) => Err(error),
+            Err(error) if SendError::of(&error) == Some(SendError::Down) => Err(error),
             Err(error) => Ok(Err(error.to_string())),
         }
     }
@@ -111,9 +111,9 @@ impl OffloadProbe {
         let place = |at: usize| (link_len + at) as u16;
         let checksum = packet.defer_checksum().map(|(start, field)| (place(start), place(field)));
         let kind = match (self.upper, self.version) {
-            (Upper::Udp, _) => GsoKind::Udp,
-            (Upper::Tcp, Version::V4) => GsoKind::Tcp4 { cwr: false },
-            (Upper::Tcp, Version::V6) => GsoKind::Tcp6 { cwr: false },
+            (ProbeTransport::Udp, _) => GsoKind::Udp,
+            (ProbeTransport::Tcp, Version::V4) => GsoKind::Tcp4 { cwr: false },
+            (ProbeTransport::Tcp, Version::V6) => GsoKind::Tcp6 { cwr: false },
         };
         let header_len = (packet.frame().len() - self.len) as u16;
         let train = GsoRequest { segment_len: SEGMENT_LEN as u16, header_len, kind };
@@ -123,7 +123,7 @@ impl OffloadProbe {
     /// Takes what comes, until all has come or time is over.
     fn collect(self, port: &mut dyn Port, pool: &mut Pool) -> io::Result<Result<(), String>> {
         let until = Instant::now() + PATIENCE;
-        let mut came = Came { bytes: vec![0; self.len], len: 0 };
+        let mut came = ProbeResult { bytes: vec![0; self.len], len: 0 };
         let mut frames = Vec::new();
         let mut verdict = Ok(());
         while verdict.is_ok() && came.len < self.len {
@@ -150,7 +150,7 @@ impl OffloadProbe {
     }
 
     /// Holds a packet against what should come next, if it is one of this trial's.
-    fn look(self, packet: &mut Packet, came: &mut Came) -> Result<(), String> {
+    fn look(self, packet: &mut Packet, came: &mut ProbeResult) -> Result<(), String> {
         let Some((offset, len)) = self.place(packet, came.len) else { return Ok(()) };
         let segment_len = packet.gso.map_or(len, |train| usize::from(train.segment_len));
         if self.is_train() && segment_len != SEGMENT_LEN.min(self.len.saturating_sub(offset)) {
@@ -177,16 +177,16 @@ impl OffloadProbe {
         let bytes = packet.upper_bytes(upper);
         let is_ours = packet.ip().version == self.version && bytes.starts_with(&[PORT, self.number, PORT, PORT]);
         match self.upper {
-            Upper::Tcp if is_ours && packet.is_tcp() => {
+            ProbeTransport::Tcp if is_ours && packet.is_tcp() => {
                 let segment = Segment::parse(bytes)?;
                 Some((segment.header.seq.get().wrapping_sub(SEQ) as usize, segment.payload.len()))
             }
-            Upper::Udp if is_ours && !packet.is_tcp() => Some((next, UdpHeader::parse(bytes)?.1.len())),
+            ProbeTransport::Udp if is_ours && !packet.is_tcp() => Some((next, UdpHeader::parse(bytes)?.1.len())),
             _ => None,
         }
     }
 
-    fn judge(self, came: &Came) -> Result<(), String> {
+    fn judge(self, came: &ProbeResult) -> Result<(), String> {
         if came.len < self.len {
             return Err(format!("of {} bytes {} came in time", self.len, came.len));
         }
@@ -199,7 +199,7 @@ impl OffloadProbe {
     /// The frame, its transport checksum any number but 0.
     fn frame(self, medium: LinkType) -> Vec<u8> {
         let upper = match self.upper {
-            Upper::Tcp => {
+            ProbeTransport::Tcp => {
                 let [s0, s1, s2, s3] = SEQ.to_be_bytes();
                 vec![
                     PORT,
@@ -224,12 +224,12 @@ impl OffloadProbe {
                     0,
                 ]
             }
-            Upper::Udp => {
+            ProbeTransport::Udp => {
                 let [l0, l1] = ((8 + self.len) as u16).to_be_bytes();
                 vec![PORT, self.number, PORT, PORT, l0, l1, 1, 1]
             }
         };
-        let protocol = if self.upper == Upper::Tcp { packet::ip::TCP } else { packet::ip::UDP };
+        let protocol = if self.upper == ProbeTransport::Tcp { packet::ip::TCP } else { packet::ip::UDP };
         let ip = match self.version {
             Version::V4 => ipv4(protocol, upper.len() + self.len),
             Version::V6 => ipv6(protocol, upper.len() + self.len),
@@ -278,11 +278,35 @@ fn wait(port: &dyn Port, left: Duration) -> io::Result<()> {
 
 /// What is tried, the checksum alone first.
 const TRIALS: [OffloadProbe; 5] = [
-    OffloadProbe { name: "checksum", version: Version::V4, upper: Upper::Udp, len: 501, number: 1 },
-    OffloadProbe { name: "train of TCP over IPv4", version: Version::V4, upper: Upper::Tcp, len: 3_501, number: 2 },
-    OffloadProbe { name: "train of TCP over IPv6", version: Version::V6, upper: Upper::Tcp, len: 3_501, number: 3 },
-    OffloadProbe { name: "train of UDP over IPv4", version: Version::V4, upper: Upper::Udp, len: 3_501, number: 4 },
-    OffloadProbe { name: "train of UDP over IPv6", version: Version::V6, upper: Upper::Udp, len: 3_501, number: 5 },
+    OffloadProbe { name: "checksum", version: Version::V4, upper: ProbeTransport::Udp, len: 501, number: 1 },
+    OffloadProbe {
+        name: "train of TCP over IPv4",
+        version: Version::V4,
+        upper: ProbeTransport::Tcp,
+        len: 3_501,
+        number: 2,
+    },
+    OffloadProbe {
+        name: "train of TCP over IPv6",
+        version: Version::V6,
+        upper: ProbeTransport::Tcp,
+        len: 3_501,
+        number: 3,
+    },
+    OffloadProbe {
+        name: "train of UDP over IPv4",
+        version: Version::V4,
+        upper: ProbeTransport::Udp,
+        len: 3_501,
+        number: 4,
+    },
+    OffloadProbe {
+        name: "train of UDP over IPv6",
+        version: Version::V6,
+        upper: ProbeTransport::Udp,
+        len: 3_501,
+        number: 5,
+    },
 ];
 /// Payload of a segment, in bytes: it passes every IPv6 link.
 const SEGMENT_LEN: usize = 1_000;
@@ -305,7 +329,7 @@ const NETWORKS6: [u8; 2] = [1, 2];
 mod tests {
     use super::*;
     use crate::port::Received;
-    use crate::refusal::refused;
+    use crate::send_error::refused;
     use packet::{Identifications, Place, SegmentRange, SegmentTemplate};
     use std::fs::File;
     use std::os::fd::{AsFd, BorrowedFd};

@@ -4,9 +4,9 @@
 
 use crate::options::{Fanout, FanoutMode, Options};
 use crate::port::{Offloads, Port, Received, TxFrame, TxOffload};
-use crate::refusal::{refused, would_wait};
 use crate::rx_buffer::{BATCH_LEN, Layout, RxBuffer, RxOutcome};
-use crate::vnet::{self, Laid, VnetHeader};
+use crate::send_error::{refused, would_wait};
+use crate::vnet::{self, Split, VnetHeader};
 use linux::device::{self, Device, ioctl, sentence};
 use offload::steer::{self, Start};
 use packet::{Frame, HeaderLayout, Ingress, LinkType, PayloadSlots, Pool, SplitFrame};
@@ -161,9 +161,9 @@ impl Tap {
     }
 
     /// Where a frame of `len` bytes lies; none where it was cut.
-    fn laid(&self, len: usize, ingress: Ingress) -> Option<Laid> {
+    fn laid(&self, len: usize, ingress: Ingress) -> Option<Split> {
         let is_cut = self.landing.may_be_cut(self.layout, len);
-        (!is_cut).then_some(Laid { at: self.layout.at, len, medium: self.kind.medium(), ingress })
+        (!is_cut).then_some(Split { at: self.layout.at, len, medium: self.kind.medium(), ingress })
     }
 
     /// Receives a batch, its first frames apart, as long as they are what is expected.
@@ -199,11 +199,11 @@ impl Tap {
                 continue;
             };
             let came = match place {
-                Some((front, place)) => self.landing.take_apart(vnet::LEN, laid, (front, place), true),
+                Some((front, place)) => self.landing.split_frame(vnet::LEN, laid, (front, place), true),
                 None => self.landing.take(self.layout, len).map(RxOutcome::Whole),
             };
             match came {
-                Some(RxOutcome::Apart(it)) => {
+                Some(RxOutcome::Split(it)) => {
                     landed.push(it);
                     continue;
                 }

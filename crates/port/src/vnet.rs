@@ -23,7 +23,7 @@ pub(crate) struct VnetHeader {
 
 /// Where a frame lies in its buffer's memory, and what it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Laid {
+pub(crate) struct Split {
     pub at: usize,
     pub len: usize,
     pub medium: LinkType,
@@ -112,7 +112,7 @@ impl VnetHeader {
     /// Appends the frame that came with this header to `frames`, or those that stand on the wire for it, where it is a GSO packet inside
     /// of a tunnel. How many found no buffer in the pool.
     #[inline]
-    pub fn read_into(self, buffer: Buffer, laid: Laid, pool: &mut Pool, frames: &mut Vec<Frame>) -> usize {
+    pub fn read_into(self, buffer: Buffer, laid: Split, pool: &mut Pool, frames: &mut Vec<Frame>) -> usize {
         if self.flags & NEEDS_CHECKSUM == 0 || self.segment_len == 0 || self.kind & !CWR == 0 {
             frames.push(self.read_frame(buffer, laid));
             return 0;
@@ -141,7 +141,7 @@ impl VnetHeader {
     /// A half-filled checksum that is not that of a TCP or UDP packet, which would be finished on the way out, is finished
     /// here: that of SCTP, or inside of a tunnel.
     #[inline]
-    pub fn read_frame(self, buffer: Buffer, laid: Laid) -> Frame {
+    pub fn read_frame(self, buffer: Buffer, laid: Split) -> Frame {
         match Frame::read(buffer, laid.at, laid.len, laid.medium, laid.ingress) {
             // Hosts leave lengths to their cards; no card leaves them to the wire (RFC 1812 section 5.2.2).
             Frame::Ip(packet) if packet.ip().length_missing && !self.is_offloaded() => {
@@ -191,7 +191,7 @@ impl VnetHeader {
     }
 
     #[cold]
-    fn finish(self, packet: Packet, laid: Laid) -> Frame {
+    fn finish(self, packet: Packet, laid: Split) -> Frame {
         let is_sctp = packet.ip().upper.is_some_and(|upper| {
             let upper_at = packet.link().len() + usize::from(upper.at);
             upper.protocol == SCTP && usize::from(self.sum_at) == upper_at && self.field_at == SCTP_FIELD_AT
@@ -203,7 +203,7 @@ impl VnetHeader {
 
     /// Finishes the checksum over the bytes from `sum_at` to the frame's end. Bytes that do not hold the field stay.
     #[cold]
-    fn finish_inside(self, buffer: &mut Buffer, laid: Laid, is_sctp: bool) {
+    fn finish_inside(self, buffer: &mut Buffer, laid: Split, is_sctp: bool) {
         let covered = buffer.bytes_mut(laid.at..laid.at + laid.len).get_mut(usize::from(self.sum_at)..);
         let Some(covered) = covered else { return };
         let field_at = usize::from(self.field_at);
@@ -217,13 +217,13 @@ impl VnetHeader {
 
 /// Gives each segment a buffer of its own.
 #[cold]
-fn read_segments(mut segments: InnerSegments<'_>, laid: Laid, pool: &mut Pool, frames: &mut Vec<Frame>) -> usize {
+fn read_segments(mut segments: InnerSegments<'_>, laid: Split, pool: &mut Pool, frames: &mut Vec<Frame>) -> usize {
     let mut lost_count = 0;
     let mut room = Vec::new();
     while let Some(len) = segments.next_len() {
         room.resize(len, 0);
         segments.write(&mut room);
-        match pool.lend(len) {
+        match pool.share(len) {
             Some(mut buffer) => {
                 buffer.put(laid.at, &room);
                 frames.push(Frame::read(buffer, laid.at, len, laid.medium, laid.ingress));
@@ -402,10 +402,10 @@ mod tests {
         let said = VnetHeader { flags: 1, kind: TCP4, segment_len: 100, sum_at: 54, field_at: 16, header_len: 74 };
         let mut pool = Pool::new(1 << 20);
         let read = |pool: &mut Pool| {
-            let mut buffer = pool.lend(frame.len()).expect("the pool has room");
+            let mut buffer = pool.share(frame.len()).expect("the pool has room");
             buffer.put(HEADROOM - 14, &frame);
             let laid =
-                Laid { at: HEADROOM - 14, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };
+                Split { at: HEADROOM - 14, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };
             let mut frames = Vec::new();
             (said.read_into(buffer, laid, pool, &mut frames), frames)
         };
@@ -429,10 +429,10 @@ mod tests {
             let frame = ipv4(4, inner);
             let said = VnetHeader { flags: 1, kind: TCP4, segment_len, sum_at: 54, field_at: 16, header_len: 74 };
             let mut pool = Pool::new(64 << 20);
-            let mut buffer = pool.lend(frame.len()).expect("the pool has room");
+            let mut buffer = pool.share(frame.len()).expect("the pool has room");
             buffer.put(HEADROOM - 14, &frame);
             let laid =
-                Laid { at: HEADROOM - 14, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };
+                Split { at: HEADROOM - 14, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };
             let mut frames = Vec::new();
             assert_eq!(said.read_into(buffer, laid, &mut pool, &mut frames), 0);
             assert_eq!(pool.lent_count(), frames.len());
@@ -492,10 +492,10 @@ mod tests {
     }
 
     fn read(said: VnetHeader, frame: &[u8]) -> Frame {
-        let mut buffer = Pool::new(1 << 20).lend(frame.len()).expect("the pool has room");
+        let mut buffer = Pool::new(1 << 20).share(frame.len()).expect("the pool has room");
         let at = HEADROOM - 14;
         buffer.put(at, frame);
-        let laid = Laid { at, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };
+        let laid = Split { at, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };
         said.read_frame(buffer, laid)
     }
 

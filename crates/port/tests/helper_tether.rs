@@ -4,7 +4,7 @@
 mod system_pair;
 
 use linux::addresses::Prefix;
-use linux::routes::{Ends, Route};
+use linux::routes::{Route, RouteLifetime};
 use system_pair::{FAR, NEAR, becomes, ip, pair};
 use wideload_port::helper;
 
@@ -16,7 +16,8 @@ fn a_route_ends_with_a_device_of_ours_that_it_never_leads_to() {
     let route = Route { source: Some(NEAR.into()), ..Route::via(Prefix::new(ip("203.0.113.0"), 24), FAR.into()) };
     let on_link = Route::on(Prefix::new(ip("198.51.100.0"), 24), near.index);
     for (route, to) in [(route, "203.0.113."), (on_link, "198.51.100.")] {
-        let route = Route { index: Some(near.index), mtu: Some(60_000), ends: Some(Ends::With(other)), ..route };
+        let route =
+            Route { index: Some(near.index), mtu: Some(60_000), ends: Some(RouteLifetime::With(other)), ..route };
         near.netlink.replace_route(&route).expect("these tests have the right");
         near.netlink.replace_route(&route).expect("it takes its own place");
         for host in 1..255 {

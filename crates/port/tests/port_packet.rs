@@ -14,7 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{Spec, tcp, udp};
 use wideload_port::{
-    Fanout, FanoutMode, Options, PacketSocket, Port, Proof, Received, Refusal, TxFrame, TxOffload, open, self_test,
+    Fanout, FanoutMode, Options, PacketSocket, Port, Proof, Received, SendError, TxFrame, TxOffload, open,
+    self_test,
 };
 
 #[test]
@@ -36,17 +37,18 @@ fn a_stream_of_jumbo_frames_crosses_two_packet_sockets_in_trains() {
 fn where_flows_cannot_be_offloaded_the_port_works_and_says_why() {
     Namespace::new().run(|| {
         ip("link add pa type veth peer name pb");
-        let open =
-            |may_lend| PacketSocket::open("pa", &Options { may_lend, ..Options::default() }).expect("it is there");
-        assert_eq!(open(true).why_no_leases(), None);
+        let open = |may_offload| {
+            PacketSocket::open("pa", &Options { may_offload, ..Options::default() }).expect("it is there")
+        };
+        assert_eq!(open(true).why_no_offload(), None);
         // Rights are a thread's own.
         let few = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
         let few = CapabilitySets { effective: few, permitted: few, inheritable: CapabilitySet::empty() };
         set_capabilities(None, few).expect("a thread may give up rights");
         let port = open(true);
-        let why = port.why_no_leases().expect("it says why");
+        let why = port.why_no_offload().expect("it says why");
         assert!(why.contains("cannot have the kernel pass packets on: Operation not permitted"), "{why}");
-        assert_eq!(open(false).why_no_leases(), None, "it was not to");
+        assert_eq!(open(false).why_no_offload(), None, "it was not to");
     });
 }
 
@@ -86,7 +88,7 @@ fn a_packet_as_long_as_the_mtu_passes_behind_two_tags_and_behind_one_of_802_1ad(
         ip("link set pa addrgenmode none arp off up");
         ip("link set pb addrgenmode none arp off up");
         let mut one =
-            PacketSocket::open("pa", &Options { may_lend: true, ..Options::default() }).expect("it is there");
+            PacketSocket::open("pa", &Options { may_offload: true, ..Options::default() }).expect("it is there");
         let mut other = PacketSocket::open("pb", &Options::default()).expect("it is there");
         settle(&mut one, &mut other);
         drain(&mut other);
@@ -149,7 +151,7 @@ fn a_frame_above_the_mtu_is_refused_by_name_and_those_before_it_are_sent() {
         let wires = [&fits, &fits, &too_long, &fits].map(|frame| plain(frame));
         assert_eq!(one.transmit(&wires).expect("the first two fit"), 2);
         let error = one.transmit(&wires[2..]).expect_err("it is too long");
-        assert_eq!(Refusal::of(&error), Some(Refusal::TooLong), "{error}");
+        assert_eq!(SendError::of(&error), Some(SendError::TooLong), "{error}");
         assert!(error.to_string().contains("packet:pa: cannot send"), "{error}");
         assert_eq!(drain_at_least(other, 2), 2);
     });
@@ -180,7 +182,7 @@ fn a_train_that_makes_no_sense_is_refused_by_name() {
         let wire =
             TxFrame { header: &frame, payload: &[], to_do: TxOffload { checksum: Some((900, 916)), train: None } };
         let error = one.transmit(&[wire]).expect_err("it is nonsense");
-        assert_eq!(Refusal::of(&error), Some(Refusal::ToDo), "{error}");
+        assert_eq!(SendError::of(&error), Some(SendError::ToDo), "{error}");
     });
 }
 
@@ -192,7 +194,7 @@ fn an_interface_that_goes_down_says_so_and_comes_back() {
         let error = one.receive(Ingress(0), &mut pool, &mut Vec::new()).expect_err("it is down");
         assert!(error.to_string().contains("packet:pa: cannot receive"), "{error}");
         let error = one.transmit(&[plain(&ours(100))]).expect_err("it is down");
-        assert_eq!(Refusal::of(&error), Some(Refusal::Down), "{error}");
+        assert_eq!(SendError::of(&error), Some(SendError::Down), "{error}");
         ip("link set pa up");
         one.give_back(&mut pool);
         settle(one, other);

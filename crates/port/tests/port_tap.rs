@@ -7,7 +7,7 @@ use port_support::{NOTHING, Namespace, forward_until, ip, receive_one, transfer,
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use wideload_port::{Kind, Offloads, Options, Port, Proof, Refusal, Tap, TxFrame, TxOffload, open, self_test};
+use wideload_port::{Kind, Offloads, Options, Port, Proof, SendError, Tap, TxFrame, TxOffload, open, self_test};
 
 #[test]
 fn a_datagram_of_60_000_bytes_arrives_whole_on_a_wide_tun() {
@@ -89,7 +89,7 @@ fn sending_to_a_device_that_is_down_says_so() {
         let packet = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         let wire = TxFrame { header: &packet, payload: &[], to_do: TxOffload::default() };
         let error = tap.transmit(&[wire]).expect_err("it is down");
-        assert_eq!(Refusal::of(&error), Some(Refusal::Down), "{error}");
+        assert_eq!(SendError::of(&error), Some(SendError::Down), "{error}");
     });
 }
 
@@ -102,7 +102,7 @@ fn a_train_that_the_kernel_does_not_know_is_refused_by_name() {
         // The checksum would lie behind the packet's end.
         let to_do = TxOffload { checksum: Some((500, 516)), train: None };
         let error = tap.transmit(&[TxFrame { header: &packet, payload: &[], to_do }]).expect_err("it is nonsense");
-        assert_eq!(Refusal::of(&error), Some(Refusal::ToDo), "{error}");
+        assert_eq!(SendError::of(&error), Some(SendError::ToDo), "{error}");
     });
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use system_pair::{FAR, becomes};
-use wideload_port::{Kind, Options, PacketSocket, Port, Refusal, Tap, TxFrame, TxOffload, XdpSocket, open};
+use wideload_port::{Kind, Options, PacketSocket, Port, SendError, Tap, TxFrame, TxOffload, XdpSocket, open};
 
 #[test]
 fn a_stream_with_half_filled_checksums_crosses_and_they_are_finished() {
@@ -141,13 +141,13 @@ fn a_frame_above_the_mtu_is_refused_by_name_until_the_mtu_is_raised() {
         let wires = [&fits, &fits, &too_long, &fits].map(|frame| plain(frame));
         assert_eq!(xdp.transmit(&wires).expect("the first two fit"), 2);
         let error = xdp.transmit(&wires[2..]).expect_err("it is too long");
-        assert_eq!(Refusal::of(&error), Some(Refusal::TooLong), "{error}");
+        assert_eq!(SendError::of(&error), Some(SendError::TooLong), "{error}");
         assert!(error.to_string().contains("xdp:pa: cannot send"), "{error}");
         assert_eq!((drain_at_least(packet, 2), xdp.unsent()), (2, 0));
         // More than there are chunks for.
         let endless = vec![0x45; 20 << 20];
         let error = xdp.transmit(&[plain(&endless)]).expect_err("it is too long");
-        assert_eq!(Refusal::of(&error), Some(Refusal::TooLong), "{error}");
+        assert_eq!(SendError::of(&error), Some(SendError::TooLong), "{error}");
         ["pa", "pb"].iter().for_each(|name| port_support::ip(&format!("link set {name} mtu 2000")));
         assert_eq!(xdp.transmit(&wires[2..]).expect("all fit"), 2);
         assert_eq!((drain_at_least(packet, 2), xdp.unsent()), (2, 0));
@@ -184,9 +184,9 @@ fn what_is_left_to_it_is_refused_by_name() {
         let wire =
             TxFrame { header: &frame, payload: &[], to_do: TxOffload { checksum: Some((34, 50)), train: None } };
         let error = xdp.transmit(&[wire]).expect_err("it finishes none");
-        assert_eq!(Refusal::of(&error), Some(Refusal::ToDo), "{error}");
+        assert_eq!(SendError::of(&error), Some(SendError::ToDo), "{error}");
         let error = xdp.transmit(&[plain(&frame[..13])]).expect_err("it is no frame");
-        assert_eq!(Refusal::of(&error), None, "{error}");
+        assert_eq!(SendError::of(&error), None, "{error}");
         assert_eq!(drain(packet), 0);
     });
 }
@@ -202,7 +202,7 @@ fn an_interface_that_goes_down_says_so_and_comes_back_without_old_frames() {
             assert!(error.to_string().contains("xdp:pa: cannot receive"), "{error}");
             for _ in 0..100 {
                 let error = xdp.transmit(&[plain(&frame); 64]).expect_err("it is down");
-                assert_eq!(Refusal::of(&error), Some(Refusal::Down), "{error}");
+                assert_eq!(SendError::of(&error), Some(SendError::Down), "{error}");
             }
             port_support::ip("link set pa up");
             assert_eq!(xdp.transmit(&[plain(&frame); 3]).expect("it is up"), 3);
@@ -221,7 +221,7 @@ fn an_interface_that_is_gone_says_so() {
         let error = xdp.receive(Ingress(0), &mut pool, &mut Vec::new()).expect_err("it is gone");
         assert!(error.to_string().contains("xdp:pa: cannot receive"), "{error}");
         let error = xdp.transmit(&[plain(&ours(100))]).expect_err("it is gone");
-        assert_eq!(Refusal::of(&error), Some(Refusal::Down), "{error}");
+        assert_eq!(SendError::of(&error), Some(SendError::Down), "{error}");
     });
 }
 

@@ -3,7 +3,7 @@
 use packet::Time;
 use std::time::Duration;
 use wideload_sim::tcp::Settings;
-use wideload_sim::tcp::path::{Transfer, Way, run};
+use wideload_sim::tcp::path::{PathDirection, Transfer, run};
 use wideload_sim::tcp::settings::{Algorithm, Memory, SlowStartExit};
 
 fn main() {
@@ -38,7 +38,13 @@ fn transfer(algorithm: Algorithm, mtu: u32, trip: u64, len: u64, loss: f64, seed
         Algorithm::Cubic => SlowStartExit::HyStart,
     };
     let end = Settings { algorithm, slow_start_exit, mtu, memory, ..Settings::linux() };
-    let way = Way { delay: Duration::from_millis(trip) / 2, queue_len: 64 << 20, loss, mtu, ..Way::default() };
+    let way = PathDirection {
+        delay: Duration::from_millis(trip) / 2,
+        queue_len: 64 << 20,
+        loss,
+        mtu,
+        ..PathDirection::default()
+    };
     Transfer { sender: end.clone(), receiver: end, there: way, back: way, lens: [len, 0], seed }
 }
 

@@ -78,7 +78,7 @@ pub enum Fault {
     /// A gateway that is short of memory.
     SmallPool,
     /// Packets that nobody should send.
-    Junk,
+    Malformed,
     /// Marks of congestion.
     Mark,
 }
@@ -98,7 +98,7 @@ impl Fault {
         Fault::Carrier,
         Fault::MtuChange,
         Fault::SmallPool,
-        Fault::Junk,
+        Fault::Malformed,
         Fault::Mark,
     ];
 
@@ -117,7 +117,7 @@ impl Fault {
             Fault::Carrier => "carrier",
             Fault::MtuChange => "mtu",
             Fault::SmallPool => "memory",
-            Fault::Junk => "junk",
+            Fault::Malformed => "junk",
             Fault::Mark => "mark",
         }
     }

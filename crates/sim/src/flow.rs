@@ -71,7 +71,7 @@ pub enum Kind {
     /// A TCP connection: an end that opens, writes and closes, and one that waits, answers and closes.
     Tcp,
     /// Packets that nobody should send; see `junk.rs`.
-    Junk,
+    Malformed,
 }
 
 /// How long things are, in bytes of payload.

@@ -2,12 +2,12 @@
 //! worker drives it.
 
 use crate::address;
+use crate::direction::{Direction, Ways};
 use crate::flow::{Kind as FlowKind, connection_of};
 use crate::injected_bug::InjectedBug;
 use crate::link::Departure;
 use crate::net::Net;
 use crate::topology::{self, GatewayRole};
-use crate::way::{Way, Ways};
 use crate::wire;
 use core::time::Duration;
 use engine::{
@@ -43,8 +43,13 @@ impl Gateway {
         let settings = settings(config, mtus, Some(node), bend);
         let ways = [Toward::Narrow, Toward::Wide].map(|toward| {
             let wire = wires[end(toward)];
-            let mut way =
-                Way::new(toward.direction(), config.role.into(), wire, patience(config, toward), config.limit);
+            let mut way = Direction::new(
+                toward.direction(),
+                config.role.into(),
+                wire,
+                patience(config, toward),
+                config.limit,
+            );
             way.tells = config.role != GatewayRole::WideInterface;
             way.bend = bend;
             way

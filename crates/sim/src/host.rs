@@ -12,7 +12,9 @@ use crate::pattern::Pattern;
 use crate::tcp::Segment;
 use crate::tcp::segment::{ACK, PSH, STAMPS_LEN, SYN, Timestamps};
 use crate::tcp::wire as tcp_wire;
-use crate::wire::{self, FRAGMENT_LEN, Head, ICMP, ICMPV6, Seen, TCP, TCP_LEN, UDP, UDP_LEN, V4_LEN, V6_LEN, word};
+use crate::wire::{
+    self, FRAGMENT_LEN, Head, ICMP, ICMPV6, TCP, TCP_LEN, UDP, UDP_LEN, V4_LEN, V6_LEN, WireFacts, word,
+};
 use tcp_app::TcpApp;
 
 use arrayvec::ArrayVec;
@@ -83,7 +85,7 @@ impl Host {
             Kind::Datagrams => self.send_messages(net, number),
             Kind::Stream => self.send_stream(net, number),
             Kind::Tcp => self.send_talk(net, number),
-            Kind::Junk => self.send_junk(net, number),
+            Kind::Malformed => self.send_junk(net, number),
         };
         if let Some(gap) = goes_on {
             let next_send = net.now + gap;
@@ -267,7 +269,7 @@ impl Host {
         self.open = open;
     }
 
-    fn take_upper(&mut self, net: &mut Net, seen: &Seen, upper: &[u8]) {
+    fn take_upper(&mut self, net: &mut Net, seen: &WireFacts, upper: &[u8]) {
         if matches!(seen.protocol, ICMP | ICMPV6) {
             return self.take_error(net, seen, upper);
         }
@@ -367,7 +369,7 @@ impl Host {
         }
     }
 
-    fn take_error(&mut self, net: &mut Net, seen: &Seen, upper: &[u8]) {
+    fn take_error(&mut self, net: &mut Net, seen: &WireFacts, upper: &[u8]) {
         let Some((told, quote)) = wire::too_big(seen, upper) else { return };
         let least = if seen.is_v6 { 1_280 } else { 68 };
         if !matches!(told.protocol, TCP | UDP) || told.mtu < least {

@@ -13,6 +13,7 @@ pub mod tcp;
 
 mod address;
 mod coverage;
+mod direction;
 mod event;
 mod gateway;
 mod host;
@@ -28,7 +29,6 @@ mod scene;
 mod simulation;
 mod topology;
 mod trace;
-mod way;
 pub mod wire;
 
 pub use coverage::{Coverage, Fault, OUT_OF_REACH, Receiving};

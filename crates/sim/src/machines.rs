@@ -9,7 +9,7 @@ mod offload;
 mod ring;
 
 pub use card::{Card, Sending};
-pub use dma::{Dma, DmaSettings, Done, Notice, Order, Request};
+pub use dma::{Dma, DmaSettings, Done, Notice, Request, WriteOrder};
 pub use offload::{Load, Offload, Received, ThreadSplit};
 pub use ring::{Class, Ring, Slot};
 

@@ -2,7 +2,7 @@
 //!
 //! What a host does with fragments in the simulator, and the model that the engine's own rejoining is held against.
 
-use crate::wire::Seen;
+use crate::wire::WireFacts;
 use core::time::Duration;
 use packet::Time;
 use std::collections::VecDeque;
@@ -40,7 +40,7 @@ struct Key {
 
 impl Datagrams {
     /// Takes a piece, and hands on what is behind the IP header of the datagram that it makes whole.
-    pub fn push(&mut self, now: Time, seen: &Seen, payload: &[u8], whole: impl FnOnce(&[u8])) {
+    pub fn push(&mut self, now: Time, seen: &WireFacts, payload: &[u8], whole: impl FnOnce(&[u8])) {
         let Some((offset, more)) = seen.piece else { return };
         while self.open.front().is_some_and(|datagram| now.since(datagram.since) > PATIENCE) {
             self.give_up(0);

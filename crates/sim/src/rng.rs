@@ -4,7 +4,7 @@
 //! same packets at any speed, and asking for jitter does not change which are lost. The mixing is our own, so that a seed
 //! means the same packets with every version of every crate.
 
-use crate::link::{Burst, Shape};
+use crate::link::{Burst, LinkShape};
 
 /// What is asked of the numbers.
 #[derive(Clone, Copy)]
@@ -91,7 +91,7 @@ pub struct Losses {
 
 impl Losses {
     /// From the first packet on.
-    pub fn new(shape: &Shape) -> Losses {
+    pub fn new(shape: &LinkShape) -> Losses {
         Losses { seed: shape.seed, loss: shape.loss, burst: shape.burst, index: 0, is_in_burst: false }
     }
 }
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn as_many_packets_are_lost_as_the_share_says() {
         for loss in [0.001, 0.01, 0.1, 0.5] {
-            let shape = Shape { loss, seed: 3, ..Shape::default() };
+            let shape = LinkShape { loss, seed: 3, ..LinkShape::default() };
             let count = Losses::new(&shape).take(1_000_000).filter(|lost| *lost).count() as f64;
             let deviation = (1e6 * loss * (1.0 - loss)).sqrt();
             assert!((count - 1e6 * loss).abs() < 5.0 * deviation, "{count} of a million at {loss}");
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn losses_in_bursts_have_the_share_and_the_length_of_gilbert() {
-        let shape = Shape { burst: Some(Burst { begins: 0.01, ends: 0.25 }), seed: 9, ..Shape::default() };
+        let shape = LinkShape { burst: Some(Burst { begins: 0.01, ends: 0.25 }), seed: 9, ..LinkShape::default() };
         let lost: Vec<bool> = Losses::new(&shape).take(1_000_000).collect();
         let count = lost.iter().filter(|lost| **lost).count() as f64;
         let bursts = lost.windows(2).filter(|pair| !pair[0] && pair[1]).count() as f64;

@@ -1,11 +1,11 @@
 //! Frames at any end in, the same toward their destinations out: cut, refused, joined, as the router's kind has it.
 
 use crate::address;
+use crate::direction::{Direction, Ways};
 use crate::gateway::PATIENCE_MAX;
 use crate::link::Departure;
 use crate::net::Net;
 use crate::topology;
-use crate::way::{Way, Ways};
 use crate::wire;
 use core::time::Duration;
 use engine::{
@@ -43,7 +43,7 @@ impl Router {
         let secret = Secret::new(u128::from(seed) << 64 | u128::from(node) << 1 | 1);
         let settings = settings(kind, node, &wires, net);
         let ways = wires.iter().enumerate().map(|(at, wire)| {
-            let mut way = Way::new(at, kind.into(), *wire, patience(kind), LIMIT);
+            let mut way = Direction::new(at, kind.into(), *wire, patience(kind), LIMIT);
             way.tells = kind != topology::Router::Silent;
             way
         });

@@ -37,7 +37,7 @@
 
 use crate::flow::{Kind as FlowKind, Plan, Sizes, Talk};
 use crate::injected_bug::InjectedBug;
-use crate::link::{self, Shape};
+use crate::link::{self, LinkShape};
 use crate::rng::Rng;
 use crate::simulation::{Change, To};
 use crate::tcp::Settings;
@@ -390,10 +390,11 @@ impl Reader<'_> {
         let mtu = self.mtu(mtu)?;
         let number = self.topology.links.len() as u64;
         let there = self.shape(shape)?;
-        self.topology.link(ends, mtu, Shape { seed: there.seed ^ number << 8, ..there });
+        self.topology.link(ends, mtu, LinkShape { seed: there.seed ^ number << 8, ..there });
         if back.is_some() {
             let back = self.shape(back)?;
-            self.topology.links[number as usize].shapes[1] = Shape { seed: back.seed ^ number << 8 ^ BACK, ..back };
+            self.topology.links[number as usize].shapes[1] =
+                LinkShape { seed: back.seed ^ number << 8 ^ BACK, ..back };
         }
         Ok(())
     }
@@ -551,9 +552,9 @@ impl Reader<'_> {
         }
     }
 
-    fn shape(&self, shape: &Option<Spanned<String>>) -> Result<Shape, BadScene> {
+    fn shape(&self, shape: &Option<Spanned<String>>) -> Result<LinkShape, BadScene> {
         match shape {
-            None => Ok(Shape::default()),
+            None => Ok(LinkShape::default()),
             Some(shape) => shape.get_ref().parse().or_else(|bad| self.bad(&shape.span(), format!("{bad}"))),
         }
     }

@@ -1,19 +1,19 @@
 //! A topology, flows, faults and a seed in; a run of it out: what arrived, what was met, which law broke, and the trace.
 
 use crate::coverage::{Coverage, Fault};
+use crate::direction::Ways;
 use crate::event::What;
 use crate::flow::{Flow, Kind as FlowKind};
 use crate::gateway::Gateway;
 use crate::host::Host;
 use crate::laws::{Broken, Law};
-use crate::link::{Departure, Link, Shape, Tally};
+use crate::link::{Departure, Link, LinkShape, Tally};
 use crate::net::{HostRules, Net, Wire};
 use crate::router::Router;
 use crate::scene::Scene;
 use crate::tcp::End;
 use crate::topology::{Kind, Topology};
 use crate::trace::Trace;
-use crate::way::Ways;
 use core::time::Duration;
 use packet::Time;
 use std::collections::VecDeque;
@@ -148,13 +148,13 @@ impl Simulation {
             taken_in: 0,
             tcp_taken_in: 0,
             ended: 0,
-            has_junk: flows.iter().any(|flow| flow.kind == FlowKind::Junk),
+            has_junk: flows.iter().any(|flow| flow.kind == FlowKind::Malformed),
             may_damage: topology.links.iter().any(|link| link.shapes.iter().any(|shape| shape.bit_errors > 0.0)),
             broken: None,
             is_thorough: *is_thorough,
         };
         for (number, plan) in flows.iter().enumerate() {
-            net.hosts[plan.from].is_hostile |= plan.kind == FlowKind::Junk;
+            net.hosts[plan.from].is_hostile |= plan.kind == FlowKind::Malformed;
             net.events.plan(Time::ZERO + plan.start, What::Send(number as u32));
             net.flows.push(Flow::new(*seed, number as u16, plan.clone()));
         }
@@ -353,14 +353,14 @@ impl Simulation {
         add(Fault::MtuChange, mtu_changes as u64);
         let no_buffer = engine::Reason::ALL.iter().position(|reason| *reason == engine::Reason::NoBuffer);
         add(Fault::SmallPool, no_buffer.map_or(0, |at| net.hits.reasons[at]));
-        let junk = net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Junk);
-        add(Fault::Junk, junk.map(|flow| flow.plan.count - flow.left).sum());
+        let junk = net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Malformed);
+        add(Fault::Malformed, junk.map(|flow| flow.plan.count - flow.left).sum());
         net.hits.faults = counts;
     }
 }
 
 /// A wire does not say which of its losses took a frame: where it has several, each of them counts.
-fn add_losses(add: &mut impl FnMut(Fault, u64), shape: &Shape, lost: u64) {
+fn add_losses(add: &mut impl FnMut(Fault, u64), shape: &LinkShape, lost: u64) {
     let present = [
         (Fault::Loss, shape.loss > 0.0),
         (Fault::Burst, shape.burst.is_some()),

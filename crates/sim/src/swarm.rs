@@ -6,7 +6,7 @@
 use crate::coverage::Fault;
 use crate::flow::{Kind as FlowKind, Plan, Reply, Sizes, Talk};
 use crate::injected_bug::InjectedBug;
-use crate::link::{Burst, Queue, Red, RedMode, Reorder, Shape};
+use crate::link::{Burst, LinkShape, Queue, Red, RedMode, Reorder};
 use crate::rng::Rng;
 use crate::scene::Scene;
 use crate::simulation::{Change, Outcome, Simulation, To};
@@ -75,7 +75,7 @@ impl Case {
             let numbered = std::mem::take(&mut scene.flows).into_iter().enumerate();
             scene.flows = numbered.filter(|(number, _)| kept.contains(number)).map(|(_, flow)| flow).collect();
         }
-        scene.flows.retain(|flow| flow.kind != FlowKind::Junk || !self.without.contains(&Fault::Junk));
+        scene.flows.retain(|flow| flow.kind != FlowKind::Malformed || !self.without.contains(&Fault::Malformed));
         if let Some(most) = self.count_max {
             scene.flows.iter_mut().for_each(|flow| flow.count = flow.count.min(most));
         }
@@ -143,7 +143,7 @@ fn fault_of(change: &Change) -> Fault {
     }
 }
 
-fn leave_out(fault: Fault, shape: &mut Shape) {
+fn leave_out(fault: Fault, shape: &mut LinkShape) {
     match fault {
         Fault::Loss => shape.loss = 0.0,
         Fault::Burst => shape.burst = None,
@@ -154,7 +154,7 @@ fn leave_out(fault: Fault, shape: &mut Shape) {
         Fault::Jitter => shape.jitter = Duration::ZERO,
         Fault::Rate => shape.rate_bits_per_second = None,
         Fault::Red => shape.red = None,
-        Fault::Carrier | Fault::MtuChange | Fault::SmallPool | Fault::Junk | Fault::Mark => {}
+        Fault::Carrier | Fault::MtuChange | Fault::SmallPool | Fault::Malformed | Fault::Mark => {}
     }
 }
 
@@ -179,8 +179,8 @@ impl Drawing {
         let is_plain = dice.one_in(4);
         let mut faults: Vec<Fault> = Fault::ALL.into_iter().filter(|_| dice.one_in(4) && !is_plain).collect();
         let forced: &[Fault] = match stop {
-            EVICTING => &[Fault::Junk, Fault::SmallPool],
-            UNENDING_HEADERS | RETIRING => &[Fault::Junk],
+            EVICTING => &[Fault::Malformed, Fault::SmallPool],
+            UNENDING_HEADERS | RETIRING => &[Fault::Malformed],
             _ => Fault::ALL.get(stop as usize).map_or(&[], std::slice::from_ref),
         };
         faults.extend(forced.iter().copied().filter(|fault| !faults.contains(fault)).collect::<Vec<_>>());
@@ -293,7 +293,7 @@ impl Drawing {
                 hub
             }
         };
-        self.topology.link([wide, gateway], mtu, Shape::default());
+        self.topology.link([wide, gateway], mtu, LinkShape::default());
         if let Kind::Gateway(config) = &mut self.topology.nodes[gateway].kind {
             config.wide = wide;
         }
@@ -311,7 +311,7 @@ impl Drawing {
             _ => to,
         };
         for host in hosts {
-            let shape = if hub == to { self.shape() } else { Shape::default() };
+            let shape = if hub == to { self.shape() } else { LinkShape::default() };
             self.topology.link([hub, *host], mtu, shape);
         }
     }
@@ -322,13 +322,13 @@ impl Drawing {
             let member = self.router();
             let other = self.dice.one_of(&members);
             let other = if other == at && members.len() > 1 { members[1] } else { other };
-            self.topology.link([other, member], mtu, Shape::default());
+            self.topology.link([other, member], mtu, LinkShape::default());
             members.push(member);
         }
         for _ in 0..MESH_LEN / 3 {
             let ends = [self.dice.one_of(&members[1..]), self.dice.one_of(&members[1..])];
             if ends[0] != ends[1] {
-                self.topology.link(ends, mtu, Shape::default());
+                self.topology.link(ends, mtu, LinkShape::default());
             }
         }
         members[MESH_LEN]
@@ -367,7 +367,7 @@ impl Drawing {
         self.topology.node(name, Kind::Gateway(config))
     }
 
-    fn shape(&mut self) -> Shape {
+    fn shape(&mut self) -> LinkShape {
         let dice = &mut self.dice;
         // Never none: a sender tells what it sent again from what it sent before by the moment.
         let delay = Duration::from_micros(dice.one_of(&[1, 5, 20, 100, 1_000]));
@@ -385,7 +385,7 @@ impl Drawing {
         let unit = if mode == RedMode::Packets { 1 } else { 1_000 };
         let red = Red { mode, min: 2 * unit, max: 30 * unit, share: 0.2 };
         let seed = dice.number();
-        let mut shape = Shape { delay, seed, ..Shape::default() };
+        let mut shape = LinkShape { delay, seed, ..LinkShape::default() };
         let is_there = |fault| self.faults.contains(&fault);
         shape.jitter = if is_there(Fault::Jitter) { jitter } else { Duration::ZERO };
         shape.loss = if is_there(Fault::Loss) { loss } else { 0.0 };
@@ -426,13 +426,13 @@ impl Drawing {
         let takes_v6 = self.least_mtu >= V6_MTU_MIN;
         let count = self.dice.from(1, 6);
         let mut flows: Vec<Plan> = (0..count).map(|_| self.flow(left, right, far_mtu, count)).collect();
-        if self.has(Fault::Junk) {
+        if self.has(Fault::Malformed) {
             for is_v6 in [false, true].into_iter().filter(|is_v6| !is_v6 || takes_v6) {
                 let from_left = (self.dice.one_in(4) || self.stop == UNENDING_HEADERS)
                     && !matches!(self.stop, EVICTING | RETIRING);
                 let (from, to) = if from_left { (left[0], right[0]) } else { (right[0], left[0]) };
                 let plan = self.flow(left, right, far_mtu, count);
-                flows.push(Plan { kind: FlowKind::Junk, from, to, is_v6, count: 1_000, burst: 1, ..plan });
+                flows.push(Plan { kind: FlowKind::Malformed, from, to, is_v6, count: 1_000, burst: 1, ..plan });
             }
         }
         flows

@@ -1,6 +1,6 @@
 //! What stands in a network, what joins it, and what each of it does; `scene.rs` reads it from a file.
 
-use crate::link::Shape;
+use crate::link::LinkShape;
 use core::time::Duration;
 use engine::{Hold, Late, Mode, PlacementMode};
 use packet::Split;
@@ -132,7 +132,7 @@ pub struct Link {
     /// Longest packet that it takes, in bytes.
     pub mtu: u16,
     /// What it does to packets from the first end to the second, and back.
-    pub shapes: [Shape; 2],
+    pub shapes: [LinkShape; 2],
     /// With more packets than this on it, those whose sender takes part are marked (RFC 3168 section 5); none: never.
     pub marks_above: Option<u64>,
 }
@@ -226,8 +226,8 @@ impl Topology {
     }
 
     /// Adds a link that is alike in both directions, but for what it loses.
-    pub fn link(&mut self, ends: [usize; 2], mtu: u16, shape: Shape) {
-        let back = Shape { seed: shape.seed ^ BACK, ..shape.clone() };
+    pub fn link(&mut self, ends: [usize; 2], mtu: u16, shape: LinkShape) {
+        let back = LinkShape { seed: shape.seed ^ BACK, ..shape.clone() };
         self.links.push(Link { ends, mtu, shapes: [shape, back], marks_above: None });
     }
 

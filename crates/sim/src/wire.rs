@@ -28,7 +28,7 @@ pub struct Head {
 
 /// What a host reads in a packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct WireFacts {
     /// IPv6?
     pub is_v6: bool,
     /// Who sent it; none where nobody has the address.
@@ -201,7 +201,7 @@ pub fn write_udp(head: &Head, port: u16, to: &mut [u8]) {
 }
 
 /// Reads the packet in `frame`, as far as a host that it is for does; none where a host would drop it unread.
-pub fn read(frame: &[u8]) -> Option<Seen> {
+pub fn read(frame: &[u8]) -> Option<WireFacts> {
     match frame.first()? >> 4 {
         4 => read_v4(frame),
         6 => read_v6(frame),
@@ -209,7 +209,7 @@ pub fn read(frame: &[u8]) -> Option<Seen> {
     }
 }
 
-fn read_v4(frame: &[u8]) -> Option<Seen> {
+fn read_v4(frame: &[u8]) -> Option<WireFacts> {
     let at = usize::from(frame[0] & 15) * 4;
     let header = frame.get(..at).filter(|header| header.len() >= V4_LEN)?;
     let end = usize::from(word(header, 2));
@@ -218,7 +218,7 @@ fn read_v4(frame: &[u8]) -> Option<Seen> {
     }
     let marks = word(header, 6);
     let (offset, more) = (usize::from(marks & 0x1FFF) * 8, marks & 0x2000 > 0);
-    Some(Seen {
+    Some(WireFacts {
         is_v6: false,
         from: address::host_v4(&header[12..16]),
         to: address::host_v4(&header[16..20]),
@@ -232,7 +232,7 @@ fn read_v4(frame: &[u8]) -> Option<Seen> {
     })
 }
 
-fn read_v6(frame: &[u8]) -> Option<Seen> {
+fn read_v6(frame: &[u8]) -> Option<WireFacts> {
     let header = frame.get(..V6_LEN)?;
     let end = V6_LEN + usize::from(word(header, 4));
     if end > frame.len() {
@@ -252,7 +252,7 @@ fn read_v6(frame: &[u8]) -> Option<Seen> {
             break;
         }
     }
-    (at <= end).then_some(Seen {
+    (at <= end).then_some(WireFacts {
         is_v6: true,
         from: address::host_v6(&header[8..24]),
         to: address::host_v6(&header[24..40]),
@@ -276,7 +276,7 @@ pub fn destination(frame: &[u8]) -> Option<u16> {
 }
 
 /// Is the transport checksum of what these two hosts exchange right?
-pub fn is_sum_right(seen: &Seen, from: u16, to: u16, upper: &[u8]) -> bool {
+pub fn is_sum_right(seen: &WireFacts, from: u16, to: u16, upper: &[u8]) -> bool {
     let head = Head {
         is_v6: seen.is_v6,
         from,
@@ -301,7 +301,7 @@ pub struct TooBig {
 
 /// Reads an ICMP message (RFC 1191 section 4, RFC 4443 section 3.2), and what it quotes of the transport's header; none where it
 /// says anything else.
-pub fn too_big<'a>(seen: &Seen, upper: &'a [u8]) -> Option<(TooBig, &'a [u8])> {
+pub fn too_big<'a>(seen: &WireFacts, upper: &'a [u8]) -> Option<(TooBig, &'a [u8])> {
     let mtu = match (seen.protocol, upper) {
         (ICMP, [3, 4, ..]) if Sum::of(upper).is_right() => usize::from(word(upper, 6)),
         // Who answers has an address of its own, which is none of a host: the sum over it is not known here.

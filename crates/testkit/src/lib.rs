@@ -33,5 +33,5 @@ pub use build::{
     icmp, ip, tcp, udp, uncopied_option,
 };
 pub use random::{each_order, each_seed, noise, number_from, orders, pattern, seed_count, stream};
-pub use read::Seen;
+pub use read::ReadPacket;
 pub use sum::{add, checksum, seal_ip, seal_transport, sum, sum_of};

@@ -6,7 +6,7 @@
 
 use crate::build::{Place, Spec};
 use crate::fields::{CE, DF};
-use crate::read::Seen;
+use crate::read::ReadPacket;
 use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ impl Key {
     }
 
     /// The key of a packet that came by this port.
-    pub fn of_seen(seen: &Seen, ingress: u32) -> Key {
+    pub fn of_seen(seen: &ReadPacket, ingress: u32) -> Key {
         Key {
             version: seen.version,
             source: seen.source,

@@ -9,7 +9,7 @@ use core::net::IpAddr;
 
 /// What a packet's bytes say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReadPacket {
     /// Its frame, without padding behind the packet; where it has no link header, the packet.
     pub frame: Vec<u8>,
     /// Tags of the Ethernet header.
@@ -58,36 +58,36 @@ pub struct Seen {
     pub sum_is_right: bool,
 }
 
-impl Seen {
+impl ReadPacket {
     /// Reads a packet that starts with its IP header and ends where it says.
-    pub fn of(packet: &[u8]) -> Seen {
-        let seen = Seen::read(packet, 0);
+    pub fn of(packet: &[u8]) -> ReadPacket {
+        let seen = ReadPacket::read(packet, 0);
         assert_eq!(seen.frame.len(), packet.len(), "a packet is as long as it says");
         seen
     }
 
     /// Reads an Ethernet frame, which may be padded.
-    pub fn of_frame(frame: &[u8]) -> Seen {
+    pub fn of_frame(frame: &[u8]) -> ReadPacket {
         let mut ip_at = 14;
         while [0x8100, 0x88A8].contains(&word(frame, ip_at - 2)) {
             ip_at += 4;
         }
-        Seen::read(frame, ip_at)
+        ReadPacket::read(frame, ip_at)
     }
 
     /// Reads many packets.
-    pub fn all(packets: &[Vec<u8>]) -> Vec<Seen> {
-        packets.iter().map(|packet| Seen::of(packet)).collect()
+    pub fn all(packets: &[Vec<u8>]) -> Vec<ReadPacket> {
+        packets.iter().map(|packet| ReadPacket::of(packet)).collect()
     }
 
     /// Reads a frame whose IP header starts at `ip_at`.
-    pub fn read(frame: &[u8], ip_at: usize) -> Seen {
+    pub fn read(frame: &[u8], ip_at: usize) -> ReadPacket {
         let tags = frame[..ip_at].get(14..).unwrap_or_default().chunks_exact(4);
         let vlans = tags.map(|tag| word(tag, 0)).collect();
         let packet = &frame[ip_at..];
         let mut seen = match packet[0] >> 4 {
-            4 => Seen::of_v4(packet),
-            6 => Seen::of_v6(packet),
+            4 => ReadPacket::of_v4(packet),
+            6 => ReadPacket::of_v6(packet),
             version => panic!("no version of IP: {version}"),
         };
         if seen.fragment.is_none_or(|(offset, _)| offset == 0) {
@@ -95,10 +95,10 @@ impl Seen {
         }
         let ends = [seen.body_at, seen.upper_at, seen.payload_at].map(|at| at + ip_at);
         [seen.body_at, seen.upper_at, seen.payload_at] = ends;
-        Seen { frame: frame[..ip_at + seen.frame.len()].to_vec(), vlans, ip_at, ..seen }
+        ReadPacket { frame: frame[..ip_at + seen.frame.len()].to_vec(), vlans, ip_at, ..seen }
     }
 
-    fn of_v4(packet: &[u8]) -> Seen {
+    fn of_v4(packet: &[u8]) -> ReadPacket {
         assert!(packet.len() >= IPV4_LEN, "an IPv4 header has 20 bytes, these are {}", packet.len());
         let (header_len, len) = (usize::from(packet[0] & 15) * 4, usize::from(word(packet, 2)));
         assert!(
@@ -110,7 +110,7 @@ impl Seen {
         let address = |at| <[u8; 4]>::try_from(&packet[at..at + 4]).expect("four bytes").into();
         let flags = word(packet, 6);
         let (offset, more) = (usize::from(flags & 0x1FFF) * 8, flags & MF != 0);
-        Seen {
+        ReadPacket {
             version: 4,
             source: address(12),
             destination: address(16),
@@ -120,11 +120,11 @@ impl Seen {
             id: word(packet, 4).into(),
             dont_fragment: flags & DF != 0,
             fragment: (offset > 0 || more).then_some((offset, more)),
-            ..Seen::blank(&packet[..len], header_len)
+            ..ReadPacket::blank(&packet[..len], header_len)
         }
     }
 
-    fn of_v6(packet: &[u8]) -> Seen {
+    fn of_v6(packet: &[u8]) -> ReadPacket {
         assert!(packet.len() >= IPV6_LEN, "an IPv6 header has 40 bytes, these are {}", packet.len());
         let len = IPV6_LEN + usize::from(word(packet, 4));
         assert!(
@@ -133,13 +133,13 @@ impl Seen {
             packet.len()
         );
         let address = |at| <[u8; 16]>::try_from(&packet[at..at + 16]).expect("sixteen bytes").into();
-        let mut seen = Seen {
+        let mut seen = ReadPacket {
             source: address(8),
             destination: address(24),
             protocol: packet[6],
             tos: (word(packet, 0) >> 4) as u8,
             ttl: packet[7],
-            ..Seen::blank(&packet[..len], IPV6_LEN)
+            ..ReadPacket::blank(&packet[..len], IPV6_LEN)
         };
         while let Some(rest) = seen.frame.get(seen.body_at..).filter(|rest| rest.len() >= 8) {
             let next = rest[0];
@@ -167,8 +167,8 @@ impl Seen {
         seen
     }
 
-    fn blank(packet: &[u8], body_at: usize) -> Seen {
-        Seen {
+    fn blank(packet: &[u8], body_at: usize) -> ReadPacket {
+        ReadPacket {
             frame: packet.to_vec(),
             vlans: Vec::new(),
             ip_at: 0,

@@ -2,10 +2,10 @@
 //! written once more in the plainest way.
 
 use crate::fields::{ACK, CWR, ECE, FIN, IPV4_LEN, PSH, RST, SYN, TCP, URG, long};
-use crate::read::Seen;
+use crate::read::ReadPacket;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-impl Seen {
+impl ReadPacket {
     /// May it share its header with its neighbours? A whole TCP segment with payload and a right checksum, no flags
     /// but ACK, PSH, FIN and ECE, no options but one of time stamps.
     pub fn joins(&self) -> bool {

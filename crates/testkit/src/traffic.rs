@@ -3,14 +3,14 @@
 use crate::build::{Spec, Summed, tcp, udp};
 use crate::fields::*;
 use crate::random::stream;
-use crate::read::Seen;
+use crate::read::ReadPacket;
 use crate::sum::{add, field_at};
 use core::time::Duration;
 use fastrand::Rng;
 
 /// One packet on its way.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct SentPacket {
     /// When it arrives.
     pub at: Duration,
     /// The number of its flow.
@@ -59,7 +59,7 @@ struct Habits {
 }
 
 /// The packets of a seed, in the order in which they come.
-pub fn draw(seed: u64, wishes: Wishes) -> Vec<Sent> {
+pub fn draw(seed: u64, wishes: Wishes) -> Vec<SentPacket> {
     let mut random = Rng::with_seed(seed);
     let flow_count = *random.choice(&[1, 1, 2, 3, 6]).unwrap();
     let mut flows: Vec<std::vec::IntoIter<Spec>> = (0..flow_count)
@@ -95,7 +95,7 @@ pub fn draw(seed: u64, wishes: Wishes) -> Vec<Sent> {
                     ])
                     .unwrap();
             }
-            sent.push(Sent { at: now, flow, spec });
+            sent.push(SentPacket { at: now, flow, spec });
         }
     }
     sent
@@ -258,7 +258,7 @@ fn conversation(random: &mut Rng, flow: u16, wishes: Wishes) -> Vec<Spec> {
             len = 0;
         }
         let headers_len = one.ip_len();
-        let may_be_long = Seen::of_frame(&one.bytes()).may_be_segmented() && !is_udp;
+        let may_be_long = ReadPacket::of_frame(&one.bytes()).may_be_segmented() && !is_udp;
         let room = if may_be_long { 65_535 } else { wishes.mtu };
         len = len.min(room - headers_len);
         // Where it stands in the stream: mostly at its end.

@@ -7,8 +7,8 @@ use etherparse::{
 use testkit::fields::*;
 use testkit::model::{Model, Verdict, joined_mark};
 use testkit::{
-    HOST_V4, HOST_V6, PEER_V4, PEER_V6, Place, Seen, Spec, Summed, checksum, copied_option, extension, icmp, ip,
-    orders, seal_ip, seal_transport, sum, sum_of, tcp, udp, uncopied_option,
+    HOST_V4, HOST_V6, PEER_V4, PEER_V6, Place, ReadPacket, Spec, Summed, checksum, copied_option, extension, icmp,
+    ip, orders, seal_ip, seal_transport, sum, sum_of, tcp, udp, uncopied_option,
 };
 
 /// RFC 1071 section 3: the sum of these bytes is ddf2.
@@ -86,7 +86,7 @@ fn a_frame_is_that_of_802_1q() {
     let built = ip(6).vlan(7).vlan(0xE008).bytes();
     let literal = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x81, 0, 0, 7, 0x81, 0, 0xE0, 8, 0x86, 0xDD, 0x60];
     assert_eq!(built[..23], literal);
-    let seen = Seen::of_frame(&[&built[..], &[0; 6]].concat());
+    let seen = ReadPacket::of_frame(&[&built[..], &[0; 6]].concat());
     assert_eq!((seen.vlans, seen.frame), (vec![7, 0xE008], built));
     assert_eq!(ip(4).ethernet().bytes()[12..15], [8, 0, 0x45]);
 }
@@ -149,7 +149,7 @@ fn fragments_are_those_of_etherparse() {
         let ours = Spec { tos: 0xB9, ..ip(6) }.part(offset, [5; 8], more).bytes();
         assert_eq!(ours, [&v6.to_bytes()[..], &header.to_bytes(), &[5; 8]].concat());
         for bytes in [ip(4).part(offset, [5; 8], more).bytes(), ours] {
-            let seen = Seen::of(&bytes);
+            let seen = ReadPacket::of(&bytes);
             assert_eq!((seen.place(), seen.id, seen.protocol), ((offset, 8, more), 0x1234, EXPERIMENT));
             assert_eq!(seen.body(), [5; 8]);
         }
@@ -163,7 +163,7 @@ fn the_reader_reads_what_etherparse_reads() {
             let extensions = vec![extension(HOP_BY_HOP, 8), extension(DESTINATION_OPTIONS, 24)];
             let spec = Spec { extensions, ip_options: vec![1, 1, 1, 0], tos: 0xB9, ..spec }.carrying(0, 100);
             let bytes = spec.bytes();
-            let (seen, theirs) = (Seen::of(&bytes), SlicedPacket::from_ip(&bytes).unwrap());
+            let (seen, theirs) = (ReadPacket::of(&bytes), SlicedPacket::from_ip(&bytes).unwrap());
             let payload = match theirs.transport.as_ref().unwrap() {
                 TransportSlice::Tcp(tcp) => {
                     assert_eq!((seen.seq, seen.ack), (tcp.sequence_number(), tcp.acknowledgment_number()));
@@ -186,7 +186,7 @@ fn the_reader_reads_what_etherparse_reads() {
             };
             assert_eq!((seen.tos, seen.source, seen.destination), (tos, spec.source, spec.destination));
             for wrong in [Summed::Off(1), Summed::Half] {
-                assert!(!Seen::of(&spec.clone().sum(wrong).bytes()).sum_is_right);
+                assert!(!ReadPacket::of(&spec.clone().sum(wrong).bytes()).sum_is_right);
             }
         }
     }
@@ -201,7 +201,7 @@ fn a_packet_that_contradicts_itself_is_not_read() {
         if seal {
             seal_ip(&mut bytes);
         }
-        std::panic::catch_unwind(|| Seen::of(&bytes)).is_err()
+        std::panic::catch_unwind(|| ReadPacket::of(&bytes)).is_err()
     };
     assert!(!wrong(0, 0x45, false), "this one is right");
     for (at, byte, seal) in
@@ -240,7 +240,7 @@ fn fragments_carry_the_options_that_are_to_be_copied() {
     assert_eq!(pieces[0], 0x4B, "24 bytes of options");
     assert!(pieces[1..].iter().all(|first| *first == 0x47), "the source route alone");
     let mut again: Vec<u8> = Vec::new();
-    Seen::all(&whole.fragments(100)).iter().for_each(|seen| again.extend(seen.body()));
+    ReadPacket::all(&whole.fragments(100)).iter().for_each(|seen| again.extend(seen.body()));
     assert_eq!(again, whole.payload);
 }
 
@@ -292,7 +292,7 @@ fn traffic_is_drawn_alike_from_the_same_seed() {
     for seed in 0..200 {
         assert_eq!(frames(seed), frames(seed));
         for frame in frames(seed) {
-            lens.insert(Seen::of_frame(&frame).ip_len());
+            lens.insert(ReadPacket::of_frame(&frame).ip_len());
         }
     }
     assert!(lens.len() > 200, "{} lengths", lens.len());

@@ -8,11 +8,11 @@ pub mod arena;
 mod ask;
 mod checksum;
 mod coalesce;
-mod cut;
+mod fragment;
 mod join;
-mod land;
 mod live;
 mod parse;
+mod place;
 mod plain;
 mod reassemble;
 mod ring;
@@ -84,10 +84,10 @@ fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     }
     match ask.function {
         Function::Reassemble => reassemble::open(ask, section),
-        Function::Land => land::open(ask, &section),
+        Function::Land => place::open(ask, &section),
         Function::Join => join::open(ask, section),
         Function::Coalesce => coalesce::open(ask, section),
-        Function::Fragment | Function::Segment => cut::open(ask, section),
+        Function::Fragment | Function::Segment => fragment::open(ask, section),
         Function::Checksum => checksum::open(ask, section),
         Function::Parse | Function::Memory => parse::open(ask, section),
     }
@@ -96,7 +96,9 @@ fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
 /// What a section's nanoseconds are divided by: packets in; for fragment and segment, packets out.
 fn results(ask: &Ask, section: &Section) -> usize {
     match ask.function {
-        Function::Fragment | Function::Segment => section.packets().map(|packet| cut::count(ask, packet)).sum(),
+        Function::Fragment | Function::Segment => {
+            section.packets().map(|packet| fragment::count(ask, packet)).sum()
+        }
         _ => section.len(),
     }
 }

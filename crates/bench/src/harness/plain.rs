@@ -23,7 +23,7 @@ struct Copying {
     destination: &'static mut [u8],
     moves: Vec<Move>,
     /// What is whole after which move.
-    ends: Vec<Option<End>>,
+    ends: Vec<Option<PlainEnd>>,
     /// Bytes and copies of a section, and the next copy.
     copy_len: usize,
     ring: usize,
@@ -42,14 +42,14 @@ struct Move {
 
 /// What is whole: where it lies, and whether it starts with an IPv4 header whose length is that of its first packet.
 #[derive(Clone, Copy)]
-struct End {
+struct PlainEnd {
     at: usize,
     len: usize,
     has_header: bool,
 }
 
 /// A payload and its place in the run that it belongs to.
-struct Part {
+struct PlainPart {
     packet: usize,
     /// In the packet.
     start: usize,
@@ -183,7 +183,7 @@ fn copy_and_sum(source: &[u8], destination: &mut [u8], moves: &[Move]) -> u64 {
 }
 
 /// Where each part goes: the destination that was free last is taken for a new run, and free again when it is whole.
-fn plan(parts: &[Part], has_header: bool, stride_in: usize) -> (Vec<Move>, Vec<Option<End>>, usize) {
+fn plan(parts: &[PlainPart], has_header: bool, stride_in: usize) -> (Vec<Move>, Vec<Option<PlainEnd>>, usize) {
     let mut left: HashMap<usize, usize> = HashMap::new();
     let mut lens: HashMap<usize, usize> = HashMap::new();
     for part in parts {
@@ -210,7 +210,7 @@ fn plan(parts: &[Part], has_header: bool, stride_in: usize) -> (Vec<Move>, Vec<O
         });
         let parts_left = left.entry(part.run).or_default();
         *parts_left -= 1;
-        ends.push((*parts_left == 0).then(|| End { at: start, len: lens[&part.run], has_header }));
+        ends.push((*parts_left == 0).then(|| PlainEnd { at: start, len: lens[&part.run], has_header }));
         if *parts_left == 0 {
             open.remove(&part.run);
             free.push(slot);
@@ -220,7 +220,7 @@ fn plan(parts: &[Part], has_header: bool, stride_in: usize) -> (Vec<Move>, Vec<O
 }
 
 /// The payloads of fragments, each once, in runs of whole pieces of up to `run_len` bytes.
-fn pieces(section: &Section, run_len: usize) -> Vec<Part> {
+fn pieces(section: &Section, run_len: usize) -> Vec<PlainPart> {
     let mut runs = HashMap::new();
     let mut seen = std::collections::HashSet::new();
     let piece_len = section.packets().next().map_or(1, |packet| fragment(packet).3);
@@ -231,7 +231,7 @@ fn pieces(section: &Section, run_len: usize) -> Vec<Part> {
         let fresh = runs.len();
         let run = *runs.entry((name, offset / run_len)).or_insert(fresh);
         if seen.insert((run, offset)) {
-            parts.push(Part { packet, start, run, at: offset % run_len, len });
+            parts.push(PlainPart { packet, start, run, at: offset % run_len, len });
         }
     }
     parts
@@ -254,7 +254,7 @@ fn fragment(packet: &[u8]) -> (Vec<u8>, usize, usize, usize) {
 }
 
 /// The payloads of segments, in runs as long as a packet may be or as a burst lasts; the first of a run with headers.
-fn segments(section: &Section, ask: &Ask) -> Vec<Part> {
+fn segments(section: &Section, ask: &Ask) -> Vec<PlainPart> {
     let header_len = IPV4_LEN + TCP_LEN;
     let payload_len = section.longest() - header_len;
     let per_run = (ask.len_max - header_len) / payload_len;
@@ -279,7 +279,7 @@ fn segments(section: &Section, ask: &Ask) -> Vec<Part> {
         let run = *runs.entry((flow, group, place / per_run)).or_insert(fresh);
         let place = place % per_run;
         let (start, at) = if place == 0 { (0, 0) } else { (header_len, header_len + place * payload_len) };
-        parts.push(Part { packet, start, run, at, len: bytes.len() - start });
+        parts.push(PlainPart { packet, start, run, at, len: bytes.len() - start });
     }
     parts
 }

@@ -23,7 +23,7 @@ pub struct Fragments {
 }
 
 /// Which piece of which datagram.
-type Turn = (usize, usize);
+type FlowAndSeries = (usize, usize);
 
 impl Fragments {
     /// The same over IPv6.
@@ -69,9 +69,9 @@ impl Fragments {
         (section, datagrams)
     }
 
-    fn turns(&self, random: &mut Rng) -> Vec<Turn> {
+    fn turns(&self, random: &mut Rng) -> Vec<FlowAndSeries> {
         let of_each = |piece: usize| (0..self.datagrams).map(move |datagram| (datagram, piece));
-        let mut turns: Vec<Turn> = match self.order {
+        let mut turns: Vec<FlowAndSeries> = match self.order {
             Order::Reverse => (0..self.pieces).rev().flat_map(of_each).collect(),
             _ => (0..self.pieces).flat_map(of_each).collect(),
         };
@@ -82,7 +82,7 @@ impl Fragments {
                 turns
             }
             Order::Repeats => {
-                let again = |(datagram, piece): Turn| {
+                let again = |(datagram, piece): FlowAndSeries| {
                     let repeated = piece > 0 && random.u8(..100) == 0;
                     repeated.then(|| (datagram, piece - 1)).into_iter().chain([(datagram, piece)])
                 };

@@ -6,7 +6,7 @@ use super::help::{
 };
 use super::values::{case_count, flow_count, minutes, packet_count, rounds, seconds, share, transfer_len};
 use clap::{Parser, Subcommand, ValueEnum};
-use lab::emulator::Shape;
+use lab::emulator::LinkShape;
 use lab::experiments::{Case, Cases, attack_named, transparency_kind_named};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -218,7 +218,7 @@ pub struct SoakArgs {
 
     /// What that wire is like, both ways
     #[arg(long, value_name = "SHAPE", default_value = "delay=3ms,rate=100M,loss=0.1%,reorder=0.5%:3")]
-    pub wire: Shape,
+    pub wire: LinkShape,
 }
 
 /// What `wideload lab lifecycle` was asked.
@@ -348,11 +348,11 @@ pub struct LinkArgs {
     pub b: String,
 
     /// What the wire from the first to the second is like, such as delay=20ms,rate=100M,loss=0.1%
-    pub shape: Shape,
+    pub shape: LinkShape,
 
     /// What it is like from the second to the first [default: the same]
     #[arg(long, value_name = "SHAPE")]
-    pub back: Option<Shape>,
+    pub back: Option<LinkShape>,
 
     /// Ends after so many seconds [default: when it is interrupted]
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 pub use testkit::seal_ip;
-use testkit::{Seen, Spec, Summed, ip};
+use testkit::{ReadPacket, Spec, Summed, ip};
 
 /// A directory of its own, and the command in it.
 pub struct Scratch(pub TempDir);
@@ -77,7 +77,7 @@ pub fn documented(packet: Spec) -> Spec {
 
 /// The fragments of a packet with at most `room` bytes of payload each.
 pub fn cut(packet: &[u8], room: usize) -> Vec<Vec<u8>> {
-    let seen = Seen::of(packet);
+    let seen = ReadPacket::of(packet);
     Spec { protocol: seen.protocol, ..documented(ip(4)).id(seen.id).payload(seen.body()) }.parts(room)
 }
 

@@ -5,7 +5,7 @@ use capture::{Compression, Item, Reader, Resolution, Writer, pcap_header};
 use packet::Time;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use testkit::{Seen, tcp};
+use testkit::{ReadPacket, tcp};
 
 #[test]
 fn segments_grow_and_come_back_byte_for_byte() {
@@ -295,5 +295,5 @@ fn segment(index: u32, len: usize) -> Vec<u8> {
 }
 
 fn checksum_is_right(packet: &[u8]) -> bool {
-    Seen::of(packet).sum_is_right
+    ReadPacket::of(packet).sum_is_right
 }

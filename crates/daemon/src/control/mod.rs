@@ -18,7 +18,7 @@ mod directory;
 mod request;
 mod socket;
 
-use crate::listeners::{Connection, Door, Serve};
+use crate::listeners::{Connection, Listener, Serve};
 use crate::messages::{Done, Wish};
 use crate::service::Service;
 use crate::supervisor_client::SupervisorClient as KeeperDesk;
@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 /// Answers whoever asks, until it is dropped.
 #[derive(Debug)]
 pub struct Control {
-    _door: Door,
+    _door: Listener,
     /// None where another process made it, and removes it.
     file: Option<OwnFile>,
 }
@@ -60,7 +60,7 @@ impl Control {
         let Socket { listener, file } = socket;
         listener.set_nonblocking(true)?;
         let desk = Handler { service, watch, on_stop: Box::new(on_stop), keeper: None };
-        Ok(Control { _door: Door::open("control", listener, desk)?, file: Some(file) })
+        Ok(Control { _door: Listener::open("control", listener, desk)?, file: Some(file) })
     }
 
     /// Answers in a process whose keeper made the socket, and does what takes rights; it goes by the configuration
@@ -83,7 +83,7 @@ impl Control {
         };
         let keeper = Some((keeper, file.to_owned()));
         let desk = Handler { service, watch, on_stop: Box::new(on_stop), keeper };
-        Ok(Control { _door: Door::open("control", listener, desk)?, file: None })
+        Ok(Control { _door: Listener::open("control", listener, desk)?, file: None })
     }
 
     /// Where its socket is, if it is this process's.
@@ -102,7 +102,7 @@ struct Handler {
 }
 
 /// Why a request is refused.
-struct Refusal {
+struct RequestError {
     error: String,
     problems: Option<Problems>,
 }
@@ -122,8 +122,8 @@ impl Serve for Handler {
         // Whoever is gone, or says nothing for long, is not waited for.
         while let Ok(Some(line)) = line(&mut guest, &mut bytes) {
             let (answer, stops) = match line {
-                Line::Whole(line) => self.answer(&line),
-                Line::TooLong => (spell(Err("a request is at most 64 KiB long".into())), false),
+                RequestLine::Whole(line) => self.answer(&line),
+                RequestLine::TooLong => (spell(Err("a request is at most 64 KiB long".into())), false),
             };
             let deadline = Instant::now() + WRITE_PATIENCE;
             if guest.write_all(answer.as_bytes(), deadline).is_err() {
@@ -160,8 +160,8 @@ impl Handler {
         (spell(answer), request == Request::Stop {})
     }
 
-    fn status(&self) -> Result<Value, Refusal> {
-        Ok(json!({ "status": self.watch.look()? }))
+    fn status(&self) -> Result<Value, RequestError> {
+        Ok(json!({ "status": self.watch.reading()? }))
     }
 
     fn version(&self) -> Value {
@@ -169,7 +169,7 @@ impl Handler {
         json!({ "version": env!("CARGO_PKG_VERSION"), "name": name, "process": std::process::id() })
     }
 
-    fn bypass(&self, stage: &str, way: Direction, switch: Toggle) -> Result<Value, Refusal> {
+    fn bypass(&self, stage: &str, way: Direction, switch: Toggle) -> Result<Value, RequestError> {
         let known = Stage::NAMES.iter().find(|(name, _)| *name == stage);
         let Some((name, stage)) = known else {
             let names = Stage::NAMES.map(|(name, _)| name).join(", ");
@@ -189,7 +189,7 @@ impl Handler {
         Ok(json!({ "stage": name, "switch": switch, "ways": changed }))
     }
 
-    fn reload(&self, path: &Path) -> Result<Value, Refusal> {
+    fn reload(&self, path: &Path) -> Result<Value, RequestError> {
         if !path.is_absolute() {
             return Err(format!("{}: give the whole path of the file, from /", path.display()).into());
         }
@@ -210,7 +210,7 @@ impl Handler {
         Ok(json!({ "config": path, "warnings": warnings }))
     }
 
-    fn restart(&self) -> Result<Value, Refusal> {
+    fn restart(&self) -> Result<Value, RequestError> {
         let Some((keeper, _)) = &self.keeper else {
             return Err("only a gateway that `wideload run` runs can be restarted".into());
         };
@@ -220,13 +220,13 @@ impl Handler {
 }
 
 /// A line that was read.
-enum Line {
+enum RequestLine {
     Whole(Vec<u8>),
     TooLong,
 }
 
 /// The next line, without its end; none where nothing more comes. What came behind it stays in `bytes`.
-fn line(guest: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Result<Option<Line>> {
+fn line(guest: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Result<Option<RequestLine>> {
     let deadline = Instant::now() + READ_PATIENCE;
     let mut is_too_long = false;
     let mut piece = [0; 4096];
@@ -235,7 +235,7 @@ fn line(guest: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Resu
             let rest = bytes.split_off(at + 1);
             let mut line = std::mem::replace(bytes, rest);
             line.pop();
-            return Ok(Some(if is_too_long { Line::TooLong } else { Line::Whole(line) }));
+            return Ok(Some(if is_too_long { RequestLine::TooLong } else { RequestLine::Whole(line) }));
         }
         if bytes.len() > LINE_LEN_MAX {
             is_too_long = true;
@@ -244,19 +244,25 @@ fn line(guest: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Resu
         match guest.read(&mut piece, deadline)? {
             // A last line needs no end.
             0 if bytes.is_empty() => return Ok(None),
-            0 => return Ok(Some(if is_too_long { Line::TooLong } else { Line::Whole(std::mem::take(bytes)) })),
+            0 => {
+                return Ok(Some(if is_too_long {
+                    RequestLine::TooLong
+                } else {
+                    RequestLine::Whole(std::mem::take(bytes))
+                }));
+            }
             count => bytes.extend_from_slice(&piece[..count]),
         }
     }
 }
 
-fn spell(answer: Result<Value, Refusal>) -> String {
+fn spell(answer: Result<Value, RequestError>) -> String {
     let mut spelled = Map::new();
     spelled.insert("ok".to_owned(), answer.is_ok().into());
     match answer {
         Ok(Value::Object(fields)) => spelled.extend(fields),
         Ok(_) => {}
-        Err(Refusal { error, problems }) => {
+        Err(RequestError { error, problems }) => {
             spelled.insert("error".to_owned(), error.into());
             if let Some(problems) = problems {
                 spelled.insert("problems".to_owned(), json!(problems));
@@ -266,27 +272,27 @@ fn spell(answer: Result<Value, Refusal>) -> String {
     format!("{}\n", Value::Object(spelled))
 }
 
-impl From<String> for Refusal {
-    fn from(error: String) -> Refusal {
-        Refusal { error, problems: None }
+impl From<String> for RequestError {
+    fn from(error: String) -> RequestError {
+        RequestError { error, problems: None }
     }
 }
 
-impl From<&str> for Refusal {
-    fn from(error: &str) -> Refusal {
+impl From<&str> for RequestError {
+    fn from(error: &str) -> RequestError {
         error.to_owned().into()
     }
 }
 
-impl From<io::Error> for Refusal {
-    fn from(error: io::Error) -> Refusal {
+impl From<io::Error> for RequestError {
+    fn from(error: io::Error) -> RequestError {
         error.to_string().into()
     }
 }
 
-impl From<Problems> for Refusal {
-    fn from(problems: Problems) -> Refusal {
-        Refusal { error: problems.to_string(), problems: Some(problems) }
+impl From<Problems> for RequestError {
+    fn from(problems: Problems) -> RequestError {
+        RequestError { error: problems.to_string(), problems: Some(problems) }
     }
 }
 

@@ -18,15 +18,15 @@ impl Supervisor {
         }
         match self.heir.take() {
             Some(heir) if heir.pipe.is_some() => heir.child.kill(),
-            Some(heir) => self.let_go(heir.child),
+            Some(heir) => self.release(heir.child),
             None => {}
         }
         if let Some(worker) = self.worker.take() {
-            self.let_go(worker);
+            self.release(worker);
         }
     }
 
-    pub(super) fn let_go(&mut self, mut child: Child) {
+    pub(super) fn release(&mut self, mut child: Child) {
         // One that does not listen is ended when its patience is.
         let _ = say(&child.socket, &ToWorker::Finish, &[]);
         let until = Instant::now() + FAREWELL_PATIENCE + DRAIN_PATIENCE;

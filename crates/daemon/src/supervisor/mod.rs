@@ -20,17 +20,17 @@ pub use crate::fd_store::VERSION;
 use crate::fd_store::{self, Doors, InheritedFds, RestartState, StoredPort};
 use crate::gro::Gro;
 use crate::interface_watch::InterfaceWatch;
-use crate::messages::{Begin, Done, Heard, ToKeeper, ToWorker, Wish, hear, say};
+use crate::messages::{Begin, Done, Heard, ToKeeper, ToWorker, Wish, receive, say};
 use crate::notify::Notify;
 use crate::own_addresses;
 use crate::roles::HostChanges;
-use crate::voice::Voice;
+use crate::stderr_log::Voice;
 pub use child::WORK;
 use child::{Child, ENDED, State};
 use config::{Config, Problems};
 use gateway::snapshot::Losses;
 use linux::descriptors::Signals;
-use offload::pulse::{FailOpen, Heartbeat};
+use offload::heartbeat::{FailOpen, Heartbeat};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::io;
@@ -217,8 +217,8 @@ impl Supervisor {
     fn attend(&mut self, child: &mut Child) -> State {
         let state = child.state();
         loop {
-            match hear(&child.socket) {
-                Ok(Heard::Said(said, _)) => self.hear(child, said),
+            match receive(&child.socket) {
+                Ok(Heard::Said(said, _)) => self.receive(child, said),
                 Ok(Heard::Nothing) => break,
                 Ok(Heard::Gone) => break,
                 Err(error) => {
@@ -230,7 +230,7 @@ impl Supervisor {
         state
     }
 
-    fn hear(&mut self, child: &mut Child, said: ToKeeper) {
+    fn receive(&mut self, child: &mut Child, said: ToKeeper) {
         match said {
             ToKeeper::Ready => child.is_ready = true,
             ToKeeper::Beat => {

@@ -42,7 +42,7 @@ impl Supervisor {
         // First, so that it is tried again with the ports where it fails.
         self.claim()?;
         match &mut self.seized {
-            Some(seized) => seized.renew(&self.config)?,
+            Some(seized) => seized.refresh(&self.config)?,
             None => self.seized = Some(HostChanges::start(&self.config, self.pulse.clone(), Vec::new())?),
         }
         self.suit_gro();

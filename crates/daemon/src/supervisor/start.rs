@@ -13,11 +13,11 @@ use crate::own_addresses;
 use crate::reopen;
 use crate::roles::HostChanges;
 use crate::service::stays;
-use crate::voice::Voice;
+use crate::stderr_log::Voice;
 use config::{Config, Fail};
 use gateway::snapshot::Losses;
 use linux::descriptors::Signals;
-use offload::pulse::Heartbeat;
+use offload::heartbeat::Heartbeat;
 use port::Offloads;
 use std::collections::VecDeque;
 use std::io;
@@ -31,7 +31,7 @@ impl Supervisor {
         let (text, config) = read(path).map_err(Failure::Config)?;
         let doors = Doors::open(&config)?;
         let mut claims = Claims::default();
-        let (unseen, claimed) = claims.renew(&config);
+        let (unseen, claimed) = claims.refresh(&config);
         claimed?;
         let (trusted, doubts) = match offload_probe::try_offloads(&config) {
             Ok(proofs) => (proofs.each_ref().map(|proof| proof.offloads), offload_probe::doubts(&proofs)),
@@ -170,14 +170,14 @@ impl Supervisor {
 
     /// Has no other gateway serve the interfaces that are there.
     pub(super) fn claim(&mut self) -> io::Result<()> {
-        let (doubts, claimed) = self.claims.renew(&self.config);
+        let (doubts, claimed) = self.claims.refresh(&self.config);
         doubts.iter().for_each(|doubt| self.say(doubt));
         claimed
     }
 
     /// Says why flows that come in by these ports are not offloaded.
     pub(super) fn say_offload_doubt(&self, ports: &[StoredPort]) {
-        let reasons = ports.iter().map(|port| port.why_no_leases.as_deref());
+        let reasons = ports.iter().map(|port| port.why_no_offload.as_deref());
         reopen::offload_doubt(reasons).iter().for_each(|doubt| self.say(doubt));
     }
 

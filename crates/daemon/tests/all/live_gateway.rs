@@ -60,7 +60,7 @@ impl Live {
     pub fn until(&self, is_so: impl Fn(&Stats) -> bool) -> Stats {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
-            let figures = self.watch.look().expect("the workers answer");
+            let figures = self.watch.reading().expect("the workers answer");
             if is_so(&figures) {
                 return figures;
             }

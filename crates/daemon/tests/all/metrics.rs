@@ -10,7 +10,7 @@ use wideload_daemon::metrics::{Metrics, text};
 #[test]
 fn every_counter_of_the_page_of_counters_is_there_even_at_zero() {
     let live = Live::start();
-    let text = text(&live.watch.look().expect("the workers answer"));
+    let text = text(&live.watch.reading().expect("the workers answer"));
     let page = include_str!("../../../../COUNTERS.md");
     let mut section = "";
     let mut count = 0;
@@ -139,7 +139,7 @@ fn slow_ones_are_sent_away_after_two_seconds_and_hold_nobody_up() {
     slow.iter_mut().for_each(|stream| stream.write_all(b"GET /met").expect("it is read"));
     // The sixteen are let in before a seventeenth.
     assert!(ask(address, "").starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
-    live.watch.look().expect("the workers go on");
+    live.watch.reading().expect("the workers go on");
     let mut said = String::new();
     while slow[0].read_to_string(&mut said).is_err() {}
     assert_eq!(said, "");

@@ -16,12 +16,12 @@ mod stream;
 
 use crate::connections::Connections;
 use crate::flows::{FlowKey, Found};
-use crate::held::{FairQueue, Handle};
 use crate::keyed_hash::Secret;
 use crate::ledger::{Event, Tally};
 use crate::output::Next;
 use crate::rules::{Exempt, Hold, Mode, Rules, Toggle};
 use crate::sink::{CopyPayload, PayloadSink};
+use crate::table::{FairQueue, Handle};
 use core::time::Duration;
 use may_join::may_wait;
 use packet::{Frame, Packet, SegmentFacts, TcpFacts, TcpSegmentFacts, Time, tcp};
@@ -99,7 +99,7 @@ impl Coalescer {
     pub(crate) fn find(&self, connections: &mut Connections, packet: &Packet) -> Found {
         let continues = |at, packet: &Packet| {
             let stream = self.streams.get(at)?;
-            Some((stream.moves(packet)?, stream.connection))
+            Some((stream.match_next(packet)?, stream.connection))
         };
         connections.flows.find(packet, self.direction, self.rules.udp, continues)
     }
@@ -156,9 +156,9 @@ impl Coalescer {
         out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) {
-        let stream = self.streams.at_mut(at);
+        let stream = self.streams.slot_mut(at);
         let held_something = stream.holds_something();
-        match stream.glance(now, packet, tcp, &self.rules, out, sink) {
+        match stream.match_header(now, packet, tcp, &self.rules, out, sink) {
             Outcome::Joined => {}
             Outcome::Changed => self.follow(now, at, held_something, false, connections, out),
             Outcome::Not(packet) => {
@@ -184,7 +184,7 @@ impl Coalescer {
         let facts = found.facts().copied();
         let stream = found.at().and_then(|at| connections.flows.stream(at, self.direction));
         if let Some(at) = stream {
-            if self.streams.at_mut(at).came_from(&packet) {
+            if self.streams.slot_mut(at).came_from(&packet) {
                 return self.push_to(now, at, packet, facts.as_ref(), connections, out);
             }
             // By another port or in other VLANs: what came by this one ends here.
@@ -216,7 +216,7 @@ impl Coalescer {
         match part(&packet, facts, &self.rules) {
             Some(part) => self.advance(now, at, packet, part, connections, out),
             None => {
-                let found = Found::Known(self.streams.at_mut(at).connection, facts.copied());
+                let found = Found::Known(self.streams.slot_mut(at).connection, facts.copied());
                 self.pass(now, Some(at), packet, found, facts, connections, out);
             }
         }
@@ -239,10 +239,10 @@ impl Coalescer {
     }
 
     fn file_stream(&mut self, at: Handle) {
-        let stream = self.streams.at_mut(at);
+        let stream = self.streams.slot_mut(at);
         stream.is_in_burst = false;
         let (holds_something, pair) = (stream.holds_something(), stream.pair);
-        self.line_up(self.moment, at, false);
+        self.queue_flow(self.moment, at, false);
         self.count_pair(pair, false, holds_something);
     }
 
@@ -266,7 +266,7 @@ impl Coalescer {
     pub fn expire(&mut self, now: Time, connections: &mut Connections, out: &mut impl Next) {
         self.set_now(now);
         self.file_burst();
-        while let Some(at) = self.streams.late(now) {
+        while let Some(at) = self.streams.overdue(now) {
             self.evict(now, at, Event::RunLate, connections, out);
         }
     }
@@ -285,12 +285,12 @@ impl Coalescer {
     }
 
     fn flush_burst_stream(&mut self, now: Time, at: Handle, out: &mut impl Next) {
-        let stream = self.streams.at_mut(at);
+        let stream = self.streams.slot_mut(at);
         stream.close(Event::RunAtEnd, &self.rules, out);
         stream.is_in_burst = false;
         if stream.idle_since != now {
             stream.idle_since = now;
-            self.streams.touch(now, at, IDLE);
+            self.streams.refresh(now, at, IDLE);
         }
     }
 
@@ -311,7 +311,7 @@ impl Coalescer {
 
     /// When [`expire`](Coalescer::expire) next has work.
     pub fn next_deadline(&self) -> Option<Time> {
-        let fresh = self.burst_streams().map(|stream| self.moment + self.patience(stream));
+        let fresh = self.burst_streams().map(|stream| self.moment + self.hold_timeout(stream));
         fresh.chain(self.streams.next_deadline()).min()
     }
 
@@ -321,7 +321,7 @@ impl Coalescer {
     }
 
     /// How long `streams` would have this one wait.
-    fn patience(&self, stream: &Stream) -> Duration {
+    fn hold_timeout(&self, stream: &Stream) -> Duration {
         let hold = stream.hold(&self.rules);
         match self.rules.hold {
             Hold::Adaptive => HOLDS.into_iter().rfind(|patience| *patience <= hold).unwrap_or(HOLD_MIN),
@@ -387,10 +387,10 @@ impl Coalescer {
         }
         let stream_of = |packet| self.streams.get(flows.hinted_stream(packet)?);
         if let Some(stream) = packet_at(FORESIGHT).and_then(stream_of) {
-            stream.foresee();
+            stream.prefetch();
         }
         if let Some(packet) = packet_at(FORESIGHT / 2)
-            && let Some((place, payload_at)) = stream_of(packet).and_then(|stream| stream.foreseen_place())
+            && let Some((place, payload_at)) = stream_of(packet).and_then(|stream| stream.prefetched_place())
             && let Some(payload) = packet.bytes().get(payload_at..)
         {
             sink.prefetch(place, payload);
@@ -426,7 +426,7 @@ impl Coalescer {
         connections: &mut Connections,
         out: &mut impl Next,
     ) {
-        let stream = self.streams.at_mut(at);
+        let stream = self.streams.slot_mut(at);
         let (held_something, waited) = (stream.holds_something(), stream.waits());
         stream.arrive(now);
         if stream.is_exempt {
@@ -447,7 +447,7 @@ impl Coalescer {
         connections: &mut Connections,
         out: &mut impl Next,
     ) {
-        let stream = self.streams.at_mut(at);
+        let stream = self.streams.slot_mut(at);
         let (holds_something, waits, pair) = (stream.holds_something(), stream.waits(), stream.pair);
         let (is_over, was_fresh) = (stream.is_over, stream.is_in_burst);
         if was_fresh && !is_over && !waits {
@@ -458,10 +458,10 @@ impl Coalescer {
         if is_over {
             self.remove(at, connections);
         } else if !held_something && holds_something && !waits && self.may_join_burst() {
-            self.streams.at_mut(at).is_in_burst = true;
+            self.streams.slot_mut(at).is_in_burst = true;
             return self.burst.push(at);
         } else {
-            self.line_up(now, at, waited && waits);
+            self.queue_flow(now, at, waited && waits);
         }
         self.count_pair(pair, held_something, holds_something);
         self.enforce_limit(now, connections, out);
@@ -469,14 +469,14 @@ impl Coalescer {
 
     /// Has `streams` know when a stream is late now, and what it is charged. A gap has until the deadline that the first segment
     /// behind it set, however many come after that.
-    fn line_up(&mut self, now: Time, at: Handle, waits_on: bool) {
-        let stream = self.streams.at_mut(at);
+    fn queue_flow(&mut self, now: Time, at: Handle, waits_on: bool) {
+        let stream = self.streams.slot_mut(at);
         let charge = stream.charge(&self.places);
         let (hold, idle_since) =
             if stream.holds_something() { (stream.hold(&self.rules), Time::NEVER) } else { (IDLE, now) };
         if !waits_on {
             stream.idle_since = idle_since;
-            self.streams.touch(now, at, hold);
+            self.streams.refresh(now, at, hold);
         }
         self.streams.charge(at, charge);
     }
@@ -495,7 +495,7 @@ impl Coalescer {
 
     /// A stream is fresh no longer.
     fn leave_burst(&mut self, at: Handle) {
-        if core::mem::take(&mut self.streams.at_mut(at).is_in_burst) {
+        if core::mem::take(&mut self.streams.slot_mut(at).is_in_burst) {
             self.burst.retain(|fresh| *fresh != at);
         }
     }
@@ -540,7 +540,7 @@ impl Coalescer {
         if let Some(at) = at {
             match says.next_seq {
                 _ if says.ends => self.forget(at, connections),
-                Some(next_seq) => self.streams.at_mut(at).hear(next_seq, says.opens),
+                Some(next_seq) => self.streams.slot_mut(at).advance_next_seq(next_seq, says.opens),
                 None => {}
             }
         }
@@ -560,7 +560,7 @@ impl Coalescer {
 
     /// A stream has waited long enough, or its memory is needed: what it holds leaves; next time, it is forgotten.
     fn evict(&mut self, now: Time, at: Handle, event: Event, connections: &mut Connections, out: &mut impl Next) {
-        if self.streams.at_mut(at).holds_something() {
+        if self.streams.slot_mut(at).holds_something() {
             self.flush_stream(now, at, event, connections, out);
         } else {
             self.forget(at, connections);
@@ -576,11 +576,11 @@ impl Coalescer {
         connections: &mut Connections,
         out: &mut impl Next,
     ) {
-        let stream = self.streams.at_mut(at);
+        let stream = self.streams.slot_mut(at);
         if !stream.holds_something() {
             return;
         }
-        stream.let_go(now, event, &self.rules, &mut self.places, out);
+        stream.flush(now, event, &self.rules, &mut self.places, out);
         let (is_over, is_fresh, pair) = (stream.is_over, stream.is_in_burst, stream.pair);
         if !is_fresh {
             stream.idle_since = now;
@@ -590,7 +590,7 @@ impl Coalescer {
             self.remove(at, connections);
         } else if !is_fresh {
             self.streams.charge(at, STREAM_CHARGE);
-            self.streams.touch(now, at, IDLE);
+            self.streams.refresh(now, at, IDLE);
         }
     }
 
@@ -894,7 +894,7 @@ mod tests {
     impl Coalescer {
         /// Segments that wait for their turn, counted anew.
         fn early_count(&self) -> usize {
-            self.streams.values().map(Stream::early_count).sum()
+            self.streams.values().map(Stream::reordered_count).sum()
         }
     }
 
@@ -966,7 +966,7 @@ mod tests {
             if let Some(stream) = found.at().and_then(|at| self.connections.flows.stream(at, 0))
                 && self.is_close
             {
-                self.coalescer.streams.at_mut(stream).forget_looks();
+                self.coalescer.streams.slot_mut(stream).forget_header();
             }
             self.coalescer.push(now, packet, &mut self.connections, &mut self.out);
         }

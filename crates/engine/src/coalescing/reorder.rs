@@ -67,7 +67,7 @@ impl ReorderQueue {
     }
 
     /// Between which places a segment belongs: behind the last one whose part `is_before` it.
-    pub(crate) fn seek(&self, places: &ReorderSlab, is_before: impl Fn(&SegmentFacts) -> bool) -> Links {
+    pub(crate) fn position(&self, places: &ReorderSlab, is_before: impl Fn(&SegmentFacts) -> bool) -> Links {
         let mut links = Links { before: self.last, after: NONE };
         while places.part(links.before).is_some_and(|part| !is_before(part)) {
             links = Links { before: places.at(links.before).links.before, after: links.before };
@@ -82,11 +82,11 @@ impl ReorderQueue {
         let at = places.take(ReorderSlot { segment: Some((packet, part)), links });
         match links.before {
             NONE => self.first = at,
-            before => places.at_mut(before).links.after = at,
+            before => places.slot_mut(before).links.after = at,
         }
         match links.after {
             NONE => self.last = at,
-            after => places.at_mut(after).links.before = at,
+            after => places.slot_mut(after).links.before = at,
         }
     }
 
@@ -96,11 +96,11 @@ impl ReorderQueue {
             return None;
         }
         let after = places.at(self.first).links.after;
-        let (packet, part) = places.give_back(self.first);
+        let (packet, part) = places.free(self.first);
         self.first = after;
         match after {
             NONE => self.last = NONE,
-            after => places.at_mut(after).links.before = NONE,
+            after => places.slot_mut(after).links.before = NONE,
         }
         self.count -= 1;
         self.payload_len -= u32::from(part.payload_len);
@@ -138,7 +138,7 @@ impl ReorderSlab {
         match self.free {
             NONE => self.widen(place),
             at => {
-                let before = core::mem::replace(self.at_mut(at), place);
+                let before = core::mem::replace(self.slot_mut(at), place);
                 self.free = before.links.after;
                 at
             }
@@ -152,9 +152,9 @@ impl ReorderSlab {
     }
 
     /// Empties a place, which is free then.
-    fn give_back(&mut self, at: u32) -> (Packet, SegmentFacts) {
+    fn free(&mut self, at: u32) -> (Packet, SegmentFacts) {
         let free = core::mem::replace(&mut self.free, at);
-        let place = self.at_mut(at);
+        let place = self.slot_mut(at);
         place.links.after = free;
         let Some(segment) = place.segment.take() else { panic!("who waits has a place") };
         segment
@@ -167,7 +167,7 @@ impl ReorderSlab {
         }
     }
 
-    fn at_mut(&mut self, at: u32) -> &mut ReorderSlot {
+    fn slot_mut(&mut self, at: u32) -> &mut ReorderSlot {
         match self.places.get_mut(at as usize) {
             Some(place) => place,
             None => panic!("a place that is linked is there"),
@@ -218,7 +218,7 @@ mod tests {
                 let id = random.u32(..1_000);
                 if random.bool() && list.len() < 40 {
                     // One of the same number stays behind those that came before it.
-                    let links = queue.seek(&places, |part| part.id <= id);
+                    let links = queue.position(&places, |part| part.id <= id);
                     let at = list.iter().rposition(|known| *known <= id).map_or(0, |before| before + 1);
                     assert_eq!(places.part(links.before).map(|part| part.id), list[..at].last().copied());
                     assert_eq!(places.part(links.after).map(|part| part.id), list[at..].first().copied());

@@ -21,7 +21,7 @@ pub(crate) struct Run {
     /// What the next segment has to continue.
     end: RunEnd,
     /// How long the stream's last run was, in bytes: this starts with as much memory.
-    usual_len: u32,
+    predicted_len: u32,
     /// Longest packet that it may become in its buffer, in bytes.
     held_len_max: u32,
     /// Where the payload starts, in bytes.
@@ -55,7 +55,7 @@ impl Run {
                 longest: part.payload_len,
                 len_max: if is_longer { LEN_MAX } else { u32::from(rules.len_max) },
             },
-            usual_len,
+            predicted_len: usual_len,
             held_len_max: 0,
             payload_at: part.payload_at,
             repeated_len: packet.ip().payload_len() as u16 - part.payload_len,
@@ -129,9 +129,9 @@ impl Run {
     #[inline(never)]
     fn grow(&mut self, payload_len: usize, out: &mut impl Next) -> bool {
         let len = self.packet.len() + payload_len;
-        let usual_len = self.usual_len as usize;
+        let usual_len = self.predicted_len as usize;
         let expected_len = if len > usual_len { GROWTH * len } else { usual_len };
-        let Some(larger) = out.pool().lend(expected_len.min(self.end.len_max as usize)) else { return false };
+        let Some(larger) = out.pool().share(expected_len.min(self.end.len_max as usize)) else { return false };
         out.pool().give(self.packet.move_to(larger));
         self.measure_room();
         true

@@ -7,11 +7,11 @@
 use super::may_join::{ahead, distance, may_precede, may_wait};
 use super::reorder::{ReorderQueue, ReorderSlab};
 use super::run::{NotMerged, Run};
-use crate::held::{Handle, HasSource};
 use crate::ledger::{Event, Tally};
 use crate::output::Next;
 use crate::rules::{Hold, Mode, Rules};
 use crate::sink::PayloadSink;
+use crate::table::{Handle, HasSource};
 use core::time::Duration;
 use packet::{Address, Checksum, HeaderMatch, L2Scope, Packet, SegmentFacts, TcpSegmentFacts, Time};
 
@@ -35,7 +35,7 @@ pub(crate) struct Stream {
     interval: u64,
     last_arrival: Time,
     /// How long its last run was: the next starts with as much memory.
-    usual_len: u32,
+    predicted_len: u32,
     run: Option<Run>,
     /// Segments that came before their turn, by their place in the stream.
     early: ReorderQueue,
@@ -80,7 +80,7 @@ impl Stream {
             is_in_burst: false,
             interval: HOLD_MAX.as_nanos() as u64 / HOLD_INTERVALS,
             last_arrival: Time::ZERO,
-            usual_len: 0,
+            predicted_len: 0,
             run: None,
             early: ReorderQueue::EMPTY,
             early_since: Time::ZERO,
@@ -118,7 +118,7 @@ impl Stream {
     /// What moves in a segment that looks like the first one of its last run, and came from where that one came: it is of
     /// this stream then.
     #[inline(always)]
-    pub(crate) fn moves(&self, packet: &Packet) -> Option<TcpSegmentFacts> {
+    pub(crate) fn match_next(&self, packet: &Packet) -> Option<TcpSegmentFacts> {
         self.seen.as_ref()?.match_next(packet).filter(|_| self.came_from(packet))
     }
 
@@ -130,7 +130,7 @@ impl Stream {
 
     /// Has the processor fetch what is known of its run's packet.
     #[inline]
-    pub(crate) fn foresee(&self) {
+    pub(crate) fn prefetch(&self) {
         if let Some(run) = &self.run {
             run.packet.prefetch();
         }
@@ -138,27 +138,27 @@ impl Stream {
 
     /// Where the next segment's payload belongs, if it is as long as the first one's, and where it starts in its packet.
     #[inline]
-    pub(crate) fn foreseen_place(&self) -> Option<(&[u8], usize)> {
+    pub(crate) fn prefetched_place(&self) -> Option<(&[u8], usize)> {
         let run = self.run.as_ref()?;
         Some((run.packet.behind(usize::from(run.first_len()))?, run.payload_at()))
     }
 
     /// How many segments wait for their turn.
     #[cfg(test)]
-    pub(crate) fn early_count(&self) -> usize {
+    pub(crate) fn reordered_count(&self) -> usize {
         self.early.count()
     }
 
     /// Has the next segment looked at closely.
     #[cfg(test)]
-    pub(crate) fn forget_looks(&mut self) {
+    pub(crate) fn forget_header(&mut self) {
         self.seen = None;
     }
 
     /// Takes in a segment that looks like others and comes next: the fast path. What this leaves alone, [`take`](Stream::take)
     /// judges.
     #[inline(always)]
-    pub(crate) fn glance(
+    pub(crate) fn match_header(
         &mut self,
         now: Time,
         packet: Packet,
@@ -219,7 +219,7 @@ impl Stream {
         self.close(Event::RunFull, rules, out);
         self.arrive(now);
         self.next_seq = self.next_seq.wrapping_add(u32::from(part.payload_len));
-        let run = self.run.insert(Run::new(now, packet, part, self.usual_len, rules));
+        let run = self.run.insert(Run::new(now, packet, part, self.predicted_len, rules));
         if let Some(event) = run.is_whole(rules) {
             self.close(event, rules, out);
         }
@@ -242,14 +242,14 @@ impl Stream {
             self.append(now, packet, part, rules, out);
             self.catch_up(rules, places, out);
             self.close_if_old(now, rules, out);
-        } else if ahead > 0 && rules.mode == Mode::Resize && self.has_room_before_its_turn(ahead, &part) {
+        } else if ahead > 0 && rules.mode == Mode::Resize && self.has_reorder_room(ahead, &part) {
             self.wait(now, packet, part, rules, places, out);
         } else {
-            self.let_go(now, Event::RunGap, rules, places, out);
+            self.flush(now, Event::RunGap, rules, places, out);
             self.skip_to(now, packet, part, rules, out);
         }
         if self.is_over {
-            self.let_go(now, Event::RunPushed, rules, places, out);
+            self.flush(now, Event::RunPushed, rules, places, out);
         }
     }
 
@@ -270,7 +270,7 @@ impl Stream {
             None => {
                 let can_be_seen = packet.checksum != Checksum::Partial && packet.max_fragment_len().is_none();
                 self.seen = HeaderMatch::of(&packet, &part).filter(|_| can_be_seen);
-                self.run.insert(Run::new(since, packet, part, self.usual_len, rules))
+                self.run.insert(Run::new(since, packet, part, self.predicted_len, rules))
             }
         };
         if let Some(event) = run.is_whole(rules) {
@@ -297,7 +297,7 @@ impl Stream {
         }
     }
 
-    fn has_room_before_its_turn(&self, ahead: i32, part: &SegmentFacts) -> bool {
+    fn has_reorder_room(&self, ahead: i32, part: &SegmentFacts) -> bool {
         ahead <= EARLY_SPAN
             && self.early.count() < EARLY_COUNT_MAX
             && self.early.payload_len() + usize::from(part.payload_len) <= EARLY_LEN_MAX
@@ -315,11 +315,11 @@ impl Stream {
     ) {
         let base = self.next_seq;
         let ahead = |part: &SegmentFacts| ahead(base, part.tcp.as_ref());
-        let links = self.early.seek(places, |early| ahead(early) < ahead(&part));
+        let links = self.early.position(places, |early| ahead(early) < ahead(&part));
         let fits_in = places.part(links.before).is_none_or(|before| may_precede(before, &part))
             && places.part(links.after).is_none_or(|after| may_precede(&part, after));
         if !fits_in {
-            self.let_go(now, Event::RunGap, rules, places, out);
+            self.flush(now, Event::RunGap, rules, places, out);
             return self.skip_to(now, packet, part, rules, out);
         }
         out.ledger().note(Event::Sorted, Tally::of(&packet));
@@ -345,7 +345,7 @@ impl Stream {
     }
 
     /// Lets go of everything, in the stream's order.
-    pub(crate) fn let_go(
+    pub(crate) fn flush(
         &mut self,
         now: Time,
         event: Event,
@@ -368,7 +368,7 @@ impl Stream {
     /// Ends the run by this rule.
     pub(crate) fn close(&mut self, event: Event, rules: &Rules, out: &mut impl Next) {
         let Some(run) = self.run.take() else { return };
-        self.usual_len = run.packet.len() as u32;
+        self.predicted_len = run.packet.len() as u32;
         let came = run.came();
         out.ledger().note(event, Tally { packets: 1, ..came });
         out.ledger().note(Event::Gathered, came);
@@ -376,7 +376,7 @@ impl Stream {
     }
 
     /// Hears of a packet that joins nothing but moves the stream on to this byte; `opens`: it starts a stream.
-    pub(crate) fn hear(&mut self, next_seq: u32, opens: bool) {
+    pub(crate) fn advance_next_seq(&mut self, next_seq: u32, opens: bool) {
         if opens || distance(self.next_seq, next_seq) > 0 {
             self.next_seq = next_seq;
         }

@@ -5,11 +5,11 @@ use super::hints::Hints;
 use super::may_join::{DatagramKey, fault};
 use super::pairs::Pairs;
 use super::run::{Expected, LastComplete, Outcome, Run};
-use crate::held::{FairTable, Handle, Key, VacantEntry};
 use crate::keyed_hash::{Secret, TableKey};
 use crate::ledger::{Event, Reason, Tally};
 use crate::output::Next;
 use crate::sink::{LeavePayload, PayloadSink};
+use crate::table::{FairTable, Handle, Key, VacantEntry};
 use core::ops::Range;
 use core::time::Duration;
 use packet::icmp::IcmpError;
@@ -116,12 +116,12 @@ impl Datagrams {
             return Err(reason);
         }
         let key = DatagramKey::of(piece, fragment, hop);
-        let mut sought = self.hints.seek(&self.held, &key, key.id);
+        let mut sought = self.hints.find(&self.held, &key, key.id);
         if let Err(at) = sought
-            && let State::Open(run) = self.held.at_mut(at)
+            && let State::Open(run) = self.held.slot_mut(at)
             && self.pairs.id_may_have_wrapped(run.epoch(), key.version)
         {
-            self.give_up(now, at, Event::ReleasedLate, Reason::FragLate, out);
+            self.evict(now, at, Event::ReleasedLate, Reason::FragLate, out);
             sought = self.held.entry(&key);
         }
         match sought {
@@ -130,7 +130,7 @@ impl Datagrams {
                 // It uses up an identification even where there is no memory for it.
                 let (timeout, epoch) = self.pairs.count(now, pair, key.version);
                 let end = usize::from(fragment.offset) + piece.ip().payload_len();
-                let buffer = out.pool().lend(end.max(self.pairs.predicted_len(pair))).ok_or(Reason::NoBuffer)?;
+                let buffer = out.pool().share(end.max(self.pairs.predicted_len(pair))).ok_or(Reason::NoBuffer)?;
                 let run = Run::open(piece, fragment, buffer, epoch, hop.is_some(), sink);
                 self.hold(now, vacancy, key, run, timeout);
                 Ok(())
@@ -158,19 +158,19 @@ impl Datagrams {
         out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) -> Result<(), Reason> {
-        let State::Open(run) = self.held.at_mut(at) else { return Err(Reason::FragPoisoned) };
+        let State::Open(run) = self.held.slot_mut(at) else { return Err(Reason::FragPoisoned) };
         match run.conflict_with(piece, fragment) {
             None => {}
             Some(Reason::FragRepeat) => return Err(Reason::FragRepeat),
             Some(reason) => return Err(self.end(at, reason, out)),
         }
         if let Some(len) = run.lacks(piece, fragment) {
-            let larger = out.pool().lend(len).ok_or(Reason::NoBuffer)?;
+            let larger = out.pool().share(len).ok_or(Reason::NoBuffer)?;
             out.pool().give(run.grow(larger));
             let charge = run.packet().pinned_len();
             self.held.charge(at, charge);
         }
-        let State::Open(run) = self.held.at_mut(at) else { return Err(Reason::FragPoisoned) };
+        let State::Open(run) = self.held.slot_mut(at) else { return Err(Reason::FragPoisoned) };
         run.take(piece, fragment, sink);
         if run.is_whole() || run.is_oversize() {
             self.close(at, out);
@@ -182,7 +182,7 @@ impl Datagrams {
 
     /// Sends a datagram on that has become whole.
     pub(super) fn close(&mut self, at: Handle, out: &mut impl Next) {
-        let State::Open(run) = self.held.at_mut(at) else { return };
+        let State::Open(run) = self.held.slot_mut(at) else { return };
         if run.is_oversize() {
             self.end(at, Reason::FragOversize, out);
             return;
@@ -202,7 +202,7 @@ impl Datagrams {
 
     /// Ends a datagram, for this reason; its key stays until its deadline.
     fn end(&mut self, at: Handle, reason: Reason, out: &mut impl Next) -> Reason {
-        core::mem::replace(self.held.at_mut(at), State::Poisoned).retire(reason, out);
+        core::mem::replace(self.held.slot_mut(at), State::Poisoned).retire(reason, out);
         self.held.charge(at, POISON_CHARGE);
         reason
     }
@@ -214,28 +214,28 @@ impl Datagrams {
             // Who belongs into the reserve is asked when it is needed, which is seldom.
             let is_promising = matches!(self.held.get(at), Some(State::Open(run)) if run.is_promising());
             if !(is_promising && self.held.move_to_reserve(at)) {
-                self.give_up(now, at, Event::ReleasedEvicted, Reason::FragEvicted, out);
+                self.evict(now, at, Event::ReleasedEvicted, Reason::FragEvicted, out);
             }
         }
     }
 
     /// Gives up what is late.
     pub(super) fn expire(&mut self, now: Time, out: &mut impl Next) {
-        while let Some(at) = self.held.late(now) {
-            self.give_up(now, at, Event::ReleasedLate, Reason::FragLate, out);
+        while let Some(at) = self.held.overdue(now) {
+            self.evict(now, at, Event::ReleasedLate, Reason::FragLate, out);
         }
     }
 
     /// Gives up everything, the earliest deadline first.
     pub(super) fn flush(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.held.oldest() {
-            self.give_up(now, at, Event::ReleasedAtEnd, Reason::FragLate, out);
+            self.evict(now, at, Event::ReleasedAtEnd, Reason::FragLate, out);
         }
     }
 
     /// Gives a datagram up: for time, for memory, or because the input has ended.
-    fn give_up(&mut self, now: Time, at: Handle, event: Event, reason: Reason, out: &mut impl Next) {
-        let State::Open(run) = self.held.at_mut(at) else {
+    fn evict(&mut self, now: Time, at: Handle, event: Event, reason: Reason, out: &mut impl Next) {
+        let State::Open(run) = self.held.slot_mut(at) else {
             self.held.remove(at);
             return;
         };
@@ -248,7 +248,7 @@ impl Datagrams {
             }
             Late::Retire => {
                 if reason == Reason::FragLate
-                    && let Some(first) = run.first_piece(out)
+                    && let Some(first) = run.first_fragment(out)
                 {
                     out.output().answer(now, IcmpError::ReassemblyTime, &first);
                     out.recycle(first);
@@ -358,7 +358,7 @@ impl Datagrams {
     pub(super) fn turn_to(&mut self, next: &Packet) {
         let known = next.ip().fragment.and_then(|fragment| {
             let key = DatagramKey::of(next, fragment, None);
-            self.hints.seek(&self.held, &key, key.id).err()
+            self.hints.find(&self.held, &key, key.id).err()
         });
         self.touched = known.unwrap_or(Handle::NONE);
     }

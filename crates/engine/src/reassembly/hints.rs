@@ -1,6 +1,6 @@
 //! Identifications -> where what has them probably is held: a table by their low bits.
 
-use crate::held::{FairTable, Handle, Key, VacantEntry};
+use crate::table::{FairTable, Handle, Key, VacantEntry};
 
 /// The places of the last datagrams, `COUNT` of them at most. What lies there may have become another's.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl<const COUNT: usize> Hints<COUNT> {
     /// # Errors
     /// Where it is held.
     #[inline]
-    pub(crate) fn seek<K: Key, V>(
+    pub(crate) fn find<K: Key, V>(
         &mut self,
         held: &FairTable<K, V>,
         key: &K,

@@ -85,7 +85,7 @@ impl Reassembler {
     }
 
     /// Predicts places by this rule; without it, where it pays. Nobody predicts who is not asked to.
-    pub fn guessing(mut self, guessing: PlacementMode) -> Reassembler {
+    pub fn placement_mode(mut self, guessing: PlacementMode) -> Reassembler {
         self.placement.set_mode(guessing);
         self
     }
@@ -195,8 +195,8 @@ impl Reassembler {
     }
 
     /// How predictions went so far.
-    pub(crate) fn guesses(&self) -> PlacementStats {
-        self.placement.guesses()
+    pub(crate) fn placement_stats(&self) -> PlacementStats {
+        self.placement.stats()
     }
 }
 

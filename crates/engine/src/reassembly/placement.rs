@@ -9,8 +9,8 @@
 
 use super::datagrams::Datagrams;
 use super::run::Outcome;
-use crate::held::Handle;
 use crate::output::Next;
+use crate::table::Handle;
 use core::ops::Range;
 use packet::{Buffer, Frame, HEADROOM, Packet, PayloadSlots, Pool, SlotLayout, SplitFrame, SplitPacket, Time};
 
@@ -106,7 +106,7 @@ impl Placement {
         self.mode = mode;
     }
 
-    pub(super) fn guesses(&self) -> PlacementStats {
+    pub(super) fn stats(&self) -> PlacementStats {
         self.guesses
     }
 
@@ -150,19 +150,19 @@ impl<'a> Placer<'a> {
         if fresh_len > 0 && rest_count < count {
             let needed = (count - rest_count).div_ceil(fresh_len.div_ceil(expected.step));
             let count = needed.min(FRESH_MAX >> it.backoff);
-            self.lend_fresh(count, fresh_len, pool);
+            self.offer_fresh(count, fresh_len, pool);
         }
     }
 
     /// Lends memory for datagrams of which nothing has come, as far as they could all be held, and the port finds
     /// enough for what comes.
-    fn lend_fresh(&mut self, count: usize, len: usize, pool: &mut Pool) {
+    fn offer_fresh(&mut self, count: usize, len: usize, pool: &mut Pool) {
         let Placer { placement: Placement { fresh, .. }, datagrams } = self;
         let charge = Buffer::pinned_len_for(len);
         let spare_count = pool.free_len().saturating_sub(BATCH_LEN) / charge.max(1);
         let count = count.min(spare_count);
         while fresh.len() < count && datagrams.has_room_for(charge * (fresh.len() + 1)) {
-            let Some(buffer) = pool.lend(len) else { return };
+            let Some(buffer) = pool.share(len) else { return };
             if buffer.pinned_len() != charge {
                 return pool.give(buffer);
             }
@@ -395,9 +395,9 @@ mod tests {
             let limits = Limits { bytes: 1 << 20, patience: None };
             let mut reassembler = Reassembler::new(limits, Late::Retire, Secret::new(1));
             let mut pool = Pool::new(bytes);
-            reassembler.placing().lend_fresh(10, 9_000, &mut pool);
+            reassembler.placing().offer_fresh(10, 9_000, &mut pool);
             assert_eq!(reassembler.placement.fresh.len(), expected, "of {bytes} bytes");
-            assert!(pool.lend(65_535).is_some() || bytes < BATCH_LEN);
+            assert!(pool.share(65_535).is_some() || bytes < BATCH_LEN);
         }
     }
 
@@ -408,7 +408,7 @@ mod tests {
         for (bytes, expected) in [(0, 0), (charge - 1, 0), (charge, 1), (3 * charge - 1, 2), (3 * charge, 3)] {
             let limits = Limits { bytes, patience: None };
             let mut reassembler = Reassembler::new(limits, Late::Release { mtu: 1_500 }, Secret::new(1));
-            reassembler.placing().lend_fresh(10, len, &mut Pool::new(1 << 20));
+            reassembler.placing().offer_fresh(10, len, &mut Pool::new(1 << 20));
             assert_eq!(reassembler.placement.fresh.len(), expected, "for {bytes} bytes");
         }
     }

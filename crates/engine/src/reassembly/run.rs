@@ -20,7 +20,7 @@ use packet::{
 #[repr(C)]
 pub(super) struct Run {
     holes: Holes,
-    seen: Seen,
+    seen: Arrivals,
     pieces: u32,
     packet: Packet,
     epoch: IdEpoch,
@@ -33,7 +33,7 @@ pub(super) struct Run {
 /// What a datagram knows of its pieces' headers.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-struct Seen {
+struct Arrivals {
     /// The shape of the last piece that others follow, and how far one like it may reach: what was found of that
     /// one holds for any of this shape that ends here or before, and the buffer takes it.
     shape: FragmentFingerprint,
@@ -89,7 +89,7 @@ impl Run {
         let (mut packet, mut holes) = (Packet::open(piece, buffer), Holes::ALL);
         holes.fill(|| packet.map_mut(), &range, fragment.more);
         sink.bring(packet.payload_mut(range.start, range.len()), piece.payload());
-        let seen = Seen::NOTHING.and(piece, fragment, &packet);
+        let seen = Arrivals::NOTHING.and(piece, fragment, &packet);
         let first_len = (range.start == 0).then_some(range.len() as u16);
         Run { holes, seen, pieces: 1, packet, epoch, first_len, is_on_the_way }
     }
@@ -255,8 +255,8 @@ impl Run {
         // As long as a piece came with DF, the datagram may not be cut finer than its longest one (rel:C8).
         let dont_fragment = self.has_dont_fragment();
         self.packet.close(len, ecn, dont_fragment, self.seen.longest);
-        if self.stays_cut() {
-            self.packet.fragmentation = Some(self.cut(self.seen.longest as u16, Content::Whole));
+        if self.stays_fragmented() {
+            self.packet.fragmentation = Some(self.fragmentation(self.seen.longest as u16, Content::Whole));
         }
         if self.packet.is_neighbour_discovery() {
             return Err(Reason::FragNeighbour);
@@ -268,13 +268,13 @@ impl Run {
     /// Makes it a packet that leaves in fragments which carry what came.
     pub(super) fn release(&mut self, mtu: u16) {
         let content = if self.holes.in_order() { Content::Whole } else { Content::Sparse };
-        let cut = self.cut(mtu, content);
+        let cut = self.fragmentation(mtu, content);
         let ecn = self.seen.ecn.released(self.packet.ip().ecn);
         self.packet.release(self.holes.top(), !self.holes.has_end(), ecn, cut);
     }
 
     /// Must it leave in pieces no longer than came? On the way, what no router may cut (rel:C8, R087).
-    fn stays_cut(&self) -> bool {
+    fn stays_fragmented(&self) -> bool {
         self.is_on_the_way && (self.has_dont_fragment() || !self.packet.ip().may_grow_on_the_way())
     }
 
@@ -284,15 +284,15 @@ impl Run {
     }
 
     /// The cut into pieces of at most `mtu` bytes, and no longer than came where it must stay cut.
-    fn cut(&self, mtu: u16, content: Content) -> Fragmentation {
+    fn fragmentation(&self, mtu: u16, content: Content) -> Fragmentation {
         let header_len = self.packet.piece_header_lens().into_iter().max().unwrap_or_default();
         let longest = (self.seen.longest as usize).max(header_len + UNIT) as u16;
-        let mtu = if self.stays_cut() { mtu.min(longest) } else { mtu };
+        let mtu = if self.stays_fragmented() { mtu.min(longest) } else { mtu };
         Fragmentation { mtu, id: self.packet.ip().id, fill: Split::Max, content }
     }
 
     /// The piece that started the datagram, built again, for the error that quotes it.
-    pub(super) fn first_piece(&mut self, out: &mut impl Next) -> Option<Packet> {
+    pub(super) fn first_fragment(&mut self, out: &mut impl Next) -> Option<Packet> {
         let first_len = self.first_len?;
         let [header_len, _] = self.packet.piece_header_lens();
         self.release((header_len + usize::from(first_len)) as u16);
@@ -300,7 +300,7 @@ impl Run {
         let WirePacket { header, payload } = pieces.next()?;
         let link = self.packet.link_header();
         let frame_len = header.len() + payload.len();
-        let mut buffer = out.pool().lend(frame_len - link.len)?;
+        let mut buffer = out.pool().share(frame_len - link.len)?;
         buffer.put(HEADROOM - link.len, header);
         buffer.put(HEADROOM - link.len + header.len(), payload);
         match Frame::parse(buffer, frame_len, link, self.packet.ingress()) {
@@ -310,8 +310,8 @@ impl Run {
     }
 }
 
-impl Seen {
-    const NOTHING: Seen = Seen {
+impl Arrivals {
+    const NOTHING: Arrivals = Arrivals {
         shape: FragmentFingerprint::CHANGED,
         room: 0,
         longest: 0,
@@ -322,7 +322,7 @@ impl Seen {
     /// What is known with this piece, too: all that a datagram remembers of a header. One of the same shape says
     /// the same again.
     #[inline(always)]
-    fn and(mut self, piece: &Packet, fragment: Fragment, run: &Packet) -> Seen {
+    fn and(mut self, piece: &Packet, fragment: Fragment, run: &Packet) -> Arrivals {
         let ip = piece.ip();
         self.ecn.note(ip.ecn);
         self.longest = self.longest.max(ip.len);

@@ -97,7 +97,7 @@ fn a_train_has_the_clock_of_its_first_and_the_echo_window_and_acknowledgement_of
         };
         let packets = [like(0, 7, 70, 1_000, 500), like(100, 8, 70, 1_000, 400), like(200, 9, 72, 3_000, 0)];
         let left = Rig::resizing(9_000).all(&packets);
-        let seen = Seen::of(&left[0].frame);
+        let seen = ReadPacket::of(&left[0].frame);
         assert_eq!((seen.payload().len(), seen.seq, seen.ack, seen.window), (300, 100, 3_000, 0));
         assert_eq!(seen.stamps(), Some((7, 72)));
         assert!(seen.sum_is_right);
@@ -239,7 +239,7 @@ fn no_run_grows_older_than_a_tenth_of_a_retransmission_time_out() {
             let mut left: Vec<_> = rig.push(&p(index, 1)).into_iter().map(|left| (now, left)).collect();
             left.extend(rig.wait_until(now + micros(gap_us)));
             for (at, left) in left {
-                let count = Seen::of(&left.frame).payload().len();
+                let count = ReadPacket::of(&left.frame).payload().len();
                 let age = at.since(came[0]);
                 assert!(age <= Duration::from_millis(20), "{gap_us} µs apart: {age:?}");
                 assert!(
@@ -585,7 +585,7 @@ fn a_wrong_sum_is_wrong_in_every_segment() {
             let one = Spec { sum: Summed::Off(off), ..tcp(version).carrying(0, 3_001) };
             let wire = wire(Rig::resizing(1_500).all(&[one]));
             assert_eq!(wire.len(), 3);
-            assert!(wire.iter().all(|frame| !Seen::of(frame).sum_is_right), "off by {off}");
+            assert!(wire.iter().all(|frame| !ReadPacket::of(frame).sum_is_right), "off by {off}");
         }
     }
 }
@@ -619,7 +619,7 @@ fn check_cut(one: &Spec, mtu: usize, fill: Split, is_cut: bool) {
         assert_eq!(wire.len(), count, "{what}");
         let segment_len = if fill == Split::Max { room } else { one.payload.len().div_ceil(count) };
         for (index, (frame, part)) in wire.iter().zip(one.payload.chunks(segment_len)).enumerate() {
-            let seen = Seen::of(frame);
+            let seen = ReadPacket::of(frame);
             assert!(seen.payload() == part && seen.sum_is_right && frame.len() <= mtu, "{what}");
             assert_eq!(seen.seq, one.seq.wrapping_add((index * segment_len) as u32), "{what}");
             let first = if index == 0 { CWR } else { 0 };
@@ -661,7 +661,7 @@ fn hold(rig: &Rig) -> Duration {
 }
 
 fn payload_len(left: &Left) -> usize {
-    Seen::of(&left.frame).payload().len()
+    ReadPacket::of(&left.frame).payload().len()
 }
 
 fn packet_of(rig: &mut Rig, one: &Spec) -> wideload_engine::packet::Packet {

@@ -106,7 +106,7 @@ fn the_ipv4_packets_of_linux_gro_arrive_as_its_selftest_says() {
     let mut rig = Rig::carrying(reversible());
     let wrong = Spec { ip_sum_off: 0xFFFE, ..p(100) }.bytes();
     let parsed = Frame::copy(&wrong, LinkType::Ip, Ingress(0), &mut rig.out.pool);
-    assert!(matches!(parsed, Err(CopyError::Unfit(ParseError::BadHeaderSum))));
+    assert!(matches!(parsed, Err(CopyError::Unparsed(ParseError::BadHeaderSum))));
     assert_eq!(arrive(&mut rig, &[&[p(0), p(200)]]), [100, 100]);
 }
 
@@ -160,7 +160,7 @@ fn as_many_flows_as_come_are_joined_at_once_in_their_order() {
             let seconds = (0..count).map(|flow| packet(flow, 200, ACK | PSH));
             let packets: Vec<_> = firsts.chain(seconds).collect();
             let left = send(&mut rig, &[&packets]);
-            let seen: Vec<_> = left.iter().map(|left| Seen::of(&left.frame)).collect();
+            let seen: Vec<_> = left.iter().map(|left| ReadPacket::of(&left.frame)).collect();
             assert!(seen.iter().all(|seen| seen.payload().len() == 400));
             let ports: Vec<_> =
                 left.iter().zip(&seen).map(|(left, seen)| left.frame[seen.upper_at..][..2].to_vec()).collect();
@@ -297,7 +297,7 @@ fn the_rules_of_gvisor_hold_where_the_packets_shall_come_back() {
                 let mut rig = Rig::carrying(rules);
                 let left = rig.push_all(&[p(0), Spec { flags: ACK | flags, ..p(100) }]);
                 assert_eq!(lens(&frames(&left)), [200], "it leaves at once");
-                assert_eq!(Seen::of(&left[0].frame).flags, ACK | flags);
+                assert_eq!(ReadPacket::of(&left[0].frame).flags, ACK | flags);
             }
         }
         // They join URG, RST and SYN and flush after; ours pass (L6, R118).
@@ -364,7 +364,7 @@ fn the_rules_of_dpdk_hold_but_for_what_must_come_back() {
         packet.gso = Some(Gso { segment_len: 1_000, ids, maker: Maker::Sender });
         rig.side.push(rig.now, packet, &mut rig.connections, &mut rig.out);
         let left = rig.release();
-        let seen: Vec<_> = wire(left).iter().map(|frame| Seen::of(frame)).collect();
+        let seen: Vec<_> = wire(left).iter().map(|frame| ReadPacket::of(frame)).collect();
         let expected = if ids == Identifications::Rise { [0xFFFF, 0, 1] } else { [0xFFFF; 3] };
         assert_eq!(seen.iter().map(|seen| seen.id).collect::<Vec<_>>(), expected);
         assert_eq!(seen.iter().map(|seen| seen.flags).collect::<Vec<_>>(), [ACK, ACK, ACK | PSH | FIN]);
@@ -381,9 +381,9 @@ fn the_packets_of_vpp_arrive_in_runs_of_44() {
         let packets: Vec<_> = (0..124).map(p).collect();
         let mut rig = Rig::carrying(resize(65_535));
         let left = send(&mut rig, &[&packets]);
-        let seen: Vec<_> = left.iter().map(|left| Seen::of(&left.frame)).collect();
+        let seen: Vec<_> = left.iter().map(|left| ReadPacket::of(&left.frame)).collect();
         assert_eq!(
-            seen.iter().map(Seen::ip_len).collect::<Vec<_>>(),
+            seen.iter().map(ReadPacket::ip_len).collect::<Vec<_>>(),
             [ip_len, ip_len, 36 * 1_460 + ip_len % 1_460]
         );
         assert_eq!(seen.iter().map(|seen| seen.ack).collect::<Vec<_>>(), [43, 87, 123], "the last acknowledgement");
@@ -408,7 +408,7 @@ fn the_packets_of_vpp_arrive_in_runs_of_44() {
         })
         .collect();
     let left = send(&mut Rig::carrying(resize(65_535)), &[&pairs]);
-    let seen: Vec<_> = left.iter().map(|left| Seen::of(&left.frame)).collect();
+    let seen: Vec<_> = left.iter().map(|left| ReadPacket::of(&left.frame)).collect();
     assert!(seen.len() == 124 && seen.iter().all(|seen| seen.ip_len() == 2_840));
     assert!(seen.iter().enumerate().all(|(pair, seen)| seen.ack == 2 * pair as u32 + 1));
     let padded = Spec { padding: 5, ..tcp(4).carrying(1_459, 1) };
@@ -451,7 +451,7 @@ fn the_trains_of_vpp_are_cut_as_the_next_link_needs() {
                 assert_eq!(left.len(), 1, "{why}");
                 let wire = wire(left);
                 assert_eq!(wire.len(), count, "IPv{version} at {mtu}: {why}");
-                let seen: Vec<_> = wire.iter().map(|frame| Seen::of(frame)).collect();
+                let seen: Vec<_> = wire.iter().map(|frame| ReadPacket::of(frame)).collect();
                 assert!(seen.iter().all(|seen| seen.sum_is_right && seen.ip_len() <= usize::from(mtu)));
                 assert_eq!(seen.iter().map(|seen| seen.payload().len()).sum::<usize>(), 65_200);
                 assert!(version == 6 || seen.iter().all(|seen| seen.dont_fragment == (ip_flags == DF)));
@@ -485,7 +485,7 @@ fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
         // A length of 0 behind the headers, and headers that are cut short, pass as they came.
         for len in [0, 4, 12, 19] {
             let one = p(0).bytes();
-            let mut short = one[..Seen::of(&one).upper_at + len].to_vec();
+            let mut short = one[..ReadPacket::of(&one).upper_at + len].to_vec();
             let total = short.len() as u16;
             if version == 4 {
                 short[2..4].copy_from_slice(&total.to_be_bytes());
@@ -508,7 +508,7 @@ fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
         for words in [0, 4, 15] {
             let mut bent = p(0).bytes();
             bent.truncate(bent.len() - 80);
-            let at = Seen::of(&p(0).bytes()).upper_at;
+            let at = ReadPacket::of(&p(0).bytes()).upper_at;
             let total = bent.len() as u16;
             if version == 4 {
                 bent[2..4].copy_from_slice(&total.to_be_bytes());
@@ -545,7 +545,7 @@ fn the_stride_of_quinn_arrives_as_it_was_sent() {
         let left = send(&mut Rig::carrying(reversible()), &[&packets]);
         assert_eq!(left.len(), 1);
         assert_eq!(left[0].train.map(|train| train.segment_len), Some(128));
-        assert_eq!(Seen::of(&left[0].frame).tos, 2, "the congestion mark survives");
+        assert_eq!(ReadPacket::of(&left[0].frame).tos, 2, "the congestion mark survives");
     }
 }
 

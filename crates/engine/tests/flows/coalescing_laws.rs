@@ -4,7 +4,7 @@ use crate::rig::*;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
-use testkit::traffic::{Sent, Wishes, draw};
+use testkit::traffic::{SentPacket, Wishes, draw};
 use wideload_engine::packet::{Split, Time};
 use wideload_engine::{Event, Hold, Mode, Role, Rules, Sizing};
 
@@ -46,12 +46,12 @@ fn a_run_becomes_no_older_than_it_may_however_long_each_segment_waits_for_the_ne
         let [stretch, bound] = [stretch, bound].map(Duration::from_millis);
         let mut rig = Rig::carrying(Rules { hold: Hold::Fixed(stretch), ..reversible() }).ethernet();
         let gap = stretch - micros(1);
-        let sent = |index: usize| Sent {
+        let sent = |index: usize| SentPacket {
             at: gap * index as u32,
             flow: 0,
             spec: Spec { vlans: Some(Vec::new()), ..tcp(4) }.carrying(100 * index, 100),
         };
-        let sent: Vec<Sent> = (0..101).map(sent).collect();
+        let sent: Vec<SentPacket> = (0..101).map(sent).collect();
         let (came, gone) = (flights(&sent), run(&mut rig, &sent));
         check_same(&came.iter().collect::<Vec<_>>(), &gone.iter().collect::<Vec<_>>(), "one flow");
         let waits = came.iter().zip(&gone).map(|(one, other)| other.at.since(one.at));
@@ -72,12 +72,12 @@ fn a_run_becomes_no_older_than_it_may_where_segments_come_out_of_turn() {
             4 => index - 1,
             _ => index,
         };
-        let sent = |index: usize| Sent {
+        let sent = |index: usize| SentPacket {
             at: gap * index as u32,
             flow: 0,
             spec: Spec { vlans: Some(Vec::new()), ..tcp(4) }.carrying(100 * turn(index), 100),
         };
-        let sent: Vec<Sent> = (0..100).map(sent).collect();
+        let sent: Vec<SentPacket> = (0..100).map(sent).collect();
         let (came, gone) = (flights(&sent), run(&mut rig, &sent));
         let left = |one: &Flight| gone.iter().find(|other| other.places().contains(&one.places().start));
         let longest = came.iter().map(|one| left(one).expect("it left").at.since(one.at)).max();
@@ -310,12 +310,12 @@ fn tiny_segments_out_of_order_hold_little_and_leave_soon() {
 struct Flight {
     at: Time,
     frame: Vec<u8>,
-    seen: Seen,
+    seen: ReadPacket,
 }
 
 impl Flight {
     fn new(at: Time, frame: &[u8]) -> Flight {
-        let seen = Seen::of_frame(frame);
+        let seen = ReadPacket::of_frame(frame);
         Flight { at, frame: seen.frame.clone(), seen }
     }
 
@@ -326,12 +326,12 @@ impl Flight {
 }
 
 /// What came, with its half-filled checksums finished.
-fn flights(sent: &[Sent]) -> Vec<Flight> {
+fn flights(sent: &[SentPacket]) -> Vec<Flight> {
     sent.iter().map(|one| Flight::new(Time::ZERO + one.at, &one.spec.finished().bytes())).collect()
 }
 
 /// Pushes all of it, letting time pass as it says; returns what leaves.
-fn run(rig: &mut Rig, sent: &[Sent]) -> Vec<Flight> {
+fn run(rig: &mut Rig, sent: &[SentPacket]) -> Vec<Flight> {
     let mut gone = Vec::new();
     let mut take = |at, left: Left| gone.extend(left.wire.into_iter().map(|frame| Flight::new(at, &frame)));
     for one in sent {
@@ -363,8 +363,8 @@ impl FlowOf {
     }
 }
 
-fn flows_of(sent: &[Sent]) -> BTreeSet<FlowOf> {
-    let of = |one: &Sent| FlowOf { port: one.spec.ports[0], host: one.spec.source };
+fn flows_of(sent: &[SentPacket]) -> BTreeSet<FlowOf> {
+    let of = |one: &SentPacket| FlowOf { port: one.spec.ports[0], host: one.spec.source };
     sent.iter().map(of).collect()
 }
 
@@ -508,7 +508,7 @@ impl Receiver {
         receiver
     }
 
-    fn take(&mut self, seen: &Seen) {
+    fn take(&mut self, seen: &ReadPacket) {
         if self.ack.is_none() {
             (self.seq, self.acked_by) = (seen.seq, seen.ack);
         }
@@ -552,8 +552,8 @@ fn joined_count(order: &[usize], len_max: u16) -> usize {
 }
 
 /// Several seeds' traffic at once, each between hosts of its own.
-fn crowd(seed: u64, wishes: Wishes) -> Vec<Sent> {
-    let mut all: Vec<Sent> = Vec::new();
+fn crowd(seed: u64, wishes: Wishes) -> Vec<SentPacket> {
+    let mut all: Vec<SentPacket> = Vec::new();
     for group in 0..4u32 {
         let mut sent = draw(seed * 4 + u64::from(group), wishes);
         let start = sent.first().map_or(Duration::ZERO, |one| one.at);

@@ -282,7 +282,7 @@ fn a_train_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
             let mut next = 60_000;
             let mut lens = Vec::new();
             while let Some(packet) = out.next() {
-                let seen = Seen::of(packet.frame());
+                let seen = ReadPacket::of(packet.frame());
                 assert_eq!(seen.seq, 100 + next);
                 next += seen.payload().len() as u32;
                 lens.push(seen.payload().len());
@@ -321,7 +321,7 @@ fn fragments_and_segments_carry_the_link_header_that_their_packet_was_given() {
                 while let Some(piece) = pieces.next() {
                     let frame = [piece.header, piece.payload].concat();
                     assert!(frame.starts_with(&link));
-                    let seen = Seen::of_frame(&frame);
+                    let seen = ReadPacket::of_frame(&frame);
                     assert!(seen.ip_len() <= 1_500 && seen.frame.len() == frame.len());
                     count += 1;
                 }
@@ -369,7 +369,7 @@ fn check_stream(packet: &Packet, spec: &Spec, mtu: usize) {
     let mut pieces = WirePackets::of(packet);
     while let Some(piece) = pieces.next() {
         let frame = [piece.header, piece.payload].concat();
-        let seen = Seen::of(&frame);
+        let seen = ReadPacket::of(&frame);
         assert!(seen.sum_is_right && seen.ip_len() <= mtu);
         assert_eq!(seen.seq, spec.seq.wrapping_add(stream.len() as u32));
         stream.extend(seen.payload());

@@ -63,7 +63,7 @@ fn every_layout_of_options_keeps_all_but_the_one_clear_mss() {
                     if sum == Summed::Half {
                         assert!(frame == wanted && packet == (Checksum::Partial, frame == spec.bytes()));
                     } else {
-                        assert!(Seen::of(&frame).sum_is_right, "{options:02x?} {toward:?}");
+                        assert!(ReadPacket::of(&frame).sum_is_right, "{options:02x?} {toward:?}");
                         assert_eq!(packet, (Checksum::Verified, frame == spec.bytes()));
                     }
                     let touched = [Event::MssRaised, Event::MssLowered].map(|event| gateway.count(event));
@@ -93,7 +93,7 @@ fn every_mss_leaves_as_the_border_says_and_its_sum_stays_right() {
                     let at = spec.ip_header_len() + 22 + front.len();
                     let left = u16::from_be_bytes([frame[at], frame[at + 1]]);
                     assert_eq!(left, if mss < 48 { mss } else { told }, "IPv{version}, {toward:?}");
-                    assert!(Seen::of(&frame).sum_is_right, "IPv{version}, {toward:?}, {mss}");
+                    assert!(ReadPacket::of(&frame).sum_is_right, "IPv{version}, {toward:?}, {mss}");
                 }
             }
         }
@@ -500,7 +500,7 @@ fn saying(toward: Toward, flags: u8, [seq, ack]: [u32; 2], mss: u16) -> Spec {
 /// The lengths of what leaves for a train toward the narrow side, or the wide one.
 fn lens(gateway: &mut Gateway, toward: Toward, segment_len: u16) -> Vec<usize> {
     let left = gateway.pass(&data(4, 1, toward, 2 * usize::from(segment_len)), toward, Some(segment_len));
-    left.iter().map(|frame| Seen::of(frame).ip_len()).collect()
+    left.iter().map(|frame| ReadPacket::of(frame).ip_len()).collect()
 }
 
 #[test]
@@ -753,7 +753,7 @@ fn three_bits_that_count_marks_are_in_every_segment_that_is_cut() {
             // AE says it without a handshake.
             let later = if agrees || counter & 0b100 != 0 { counter } else { counter & !0b010 };
             assert_eq!(said, [counter, later, later], "{asked:03b}, {answered:03b}, {counter:03b}");
-            assert!(left.iter().all(|frame| Seen::of(frame).sum_is_right));
+            assert!(left.iter().all(|frame| ReadPacket::of(frame).sum_is_right));
         }
     }
 }
@@ -785,7 +785,7 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
             let long = data(4, 1, toward, 40_000);
             for segment_len in [None, Some(1_448), Some(8_900)] {
                 let left = gateway.pass(&long, toward, segment_len);
-                let longest = left.iter().map(|frame| Seen::of(frame).ip_len()).max();
+                let longest = left.iter().map(|frame| ReadPacket::of(frame).ip_len()).max();
                 assert_eq!(longest, Some(*expected), "{toward:?}, {mss:?}, {segment_len:?}");
             }
             // Whoever else cuts its trains is told the same, from either direction.
@@ -803,7 +803,7 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
         }
         let mut stranger = Gateway::new(Raise::BothWays);
         let left = stranger.pass(&data(4, 1, toward, 40_000), toward, Some(1_460));
-        let longest = left.iter().map(|frame| Seen::of(frame).ip_len()).max();
+        let longest = left.iter().map(|frame| ReadPacket::of(frame).ip_len()).max();
         assert_eq!(longest, Some(pick(toward, 1_500, usize::from(SAFE_LEN))));
         let cut = pick(toward, 0, 40_000usize.div_ceil(1_460) as u64);
         assert_eq!(stranger.count(Event::MssUnknown), cut);
@@ -818,7 +818,7 @@ fn tcp_that_was_rejoined_from_fragments_is_kept_to_the_safe_length() {
     let packet = Frame::copy(&spec.bytes(), LinkType::Ip, Ingress(0), &mut gateway.out.pool).unwrap();
     gateway.narrow.push(gateway.now, packet, &mut gateway.mss, &mut gateway.out);
     let left = gateway.drain(Toward::Narrow);
-    assert_eq!(left.iter().map(|frame| Seen::of(frame).ip_len()).max(), Some(usize::from(SAFE_LEN)));
+    assert_eq!(left.iter().map(|frame| ReadPacket::of(frame).ip_len()).max(), Some(usize::from(SAFE_LEN)));
 }
 
 // The model: the least that each end has said.
@@ -895,7 +895,7 @@ fn no_segment_is_longer_than_its_receiver_announced_or_than_is_safe_through_rest
                 gateway.push(&spec, toward, segment_len);
             }
             for frame in gateway.drain(toward) {
-                let seen = Seen::of(&frame);
+                let seen = ReadPacket::of(&frame);
                 let Some(talk) = talks.iter().find(|talk| talk.is_of(&seen, toward)) else { continue };
                 if seen.flags & SYN != 0 {
                     continue;
@@ -977,7 +977,7 @@ impl Gateway {
         packet.checksum = checksum;
         packet.gso =
             segment_len.map(|segment_len| Gso { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
-        self.mss.see(self.now, &mut packet, toward, &mut self.ledger);
+        self.mss.on_packet(self.now, &mut packet, toward, &mut self.ledger);
         packet
     }
 
@@ -1074,7 +1074,7 @@ impl Talk {
         }
     }
 
-    fn is_of(&self, seen: &Seen, toward: Toward) -> bool {
+    fn is_of(&self, seen: &ReadPacket, toward: Toward) -> bool {
         seen.version == self.version && seen.ports[pick(toward, 0, 1)] == 10_000 + self.port
     }
 

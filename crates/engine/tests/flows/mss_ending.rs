@@ -79,7 +79,7 @@ fn what_passes_without_being_seen_is_heard_of() {
         // Of another connection.
         stand.mss.on_offloaded_ack([(narrow, 10_002), (wide, 443)], 90_000);
         let [Some(frame)] = &stand.tell()[..] else { panic!("it is told") };
-        let seq_at = Seen::of(frame).upper_at + 8 + if version == 4 { 24 } else { 44 };
+        let seq_at = ReadPacket::of(frame).upper_at + 8 + if version == 4 { 24 } else { 44 };
         assert_eq!(frame[seq_at..seq_at + 4], 70_000_u32.to_be_bytes());
     }
 }
@@ -94,7 +94,7 @@ fn a_later_connection_between_the_same_ports_has_bytes_of_its_own() {
     stand.pass(Toward::Narrow, again(stand.of_wide(4, 1), 7_000, 0, SYN));
     stand.pass(Toward::Wide, again(stand.of_narrow(4, 1), 80, 7_001, SYN | ACK));
     let [Some(frame)] = &stand.tell()[..] else { panic!("it is told") };
-    let seq_at = Seen::of(frame).upper_at + 8 + 24;
+    let seq_at = ReadPacket::of(frame).upper_at + 8 + 24;
     assert_eq!(frame[seq_at..seq_at + 4], 7_001_u32.to_be_bytes());
 }
 
@@ -199,7 +199,7 @@ impl Stand {
         let ingress = Ingress(u32::from(toward == Toward::Wide));
         let mut packet =
             Frame::copy(&spec.bytes(), self.medium, ingress, &mut self.out.pool).expect("it is a packet");
-        self.mss.see(self.now, &mut packet, toward, &mut self.ledger);
+        self.mss.on_packet(self.now, &mut packet, toward, &mut self.ledger);
         self.out.done(packet);
     }
 

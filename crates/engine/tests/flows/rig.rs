@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 pub use testkit::fields::*;
-pub use testkit::{Seen, Spec, Summed, add, each_seed, extension, host, seal_ip, sum_of, tcp, udp};
+pub use testkit::{ReadPacket, Spec, Summed, add, each_seed, extension, host, seal_ip, sum_of, tcp, udp};
 use wideload_engine::packet::{Checksum, Frame, Gso, Ingress, LinkType, Pool, Time};
 use wideload_engine::{
     Aggregation, Coalescer, Connections, Event, Exempt, Hold, Identifiers, LIFETIME, Mode, Output, Role, Rules,
@@ -162,8 +162,8 @@ pub fn source() -> Role {
 }
 
 /// Reads a frame of this medium.
-pub fn seen(frame: &[u8], medium: LinkType) -> Seen {
-    if medium == LinkType::Ethernet { Seen::of_frame(frame) } else { Seen::read(frame, 0) }
+pub fn seen(frame: &[u8], medium: LinkType) -> ReadPacket {
+    if medium == LinkType::Ethernet { ReadPacket::of_frame(frame) } else { ReadPacket::read(frame, 0) }
 }
 
 pub fn micros(count: u64) -> Duration {

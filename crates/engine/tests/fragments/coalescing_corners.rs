@@ -65,7 +65,7 @@ fn what_is_authenticated_as_a_whole_is_not_cut_into_segments() {
     let mut rig = Rig::card(1_280);
     let signed = Spec { extensions: vec![extension(AUTHENTICATION, 24)], ..segment(6, 0, 3_000) };
     let wire = rig.push(&signed.bytes());
-    assert!(wire.len() == 3 && Seen::all(&wire).iter().all(|piece| piece.is_fragment()));
+    assert!(wire.len() == 3 && ReadPacket::all(&wire).iter().all(|piece| piece.is_fragment()));
     assert_eq!(rig.event(Event::Resized), 0);
 }
 

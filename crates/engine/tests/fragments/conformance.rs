@@ -234,7 +234,7 @@ fn a_datagram_that_came_in_small_pieces_leaves_in_the_fewest() {
     let payload = pattern(1_608);
     let mut rig = Rig::new(1_500, Role::Source(identifiers()), Some(Late::Retire));
     let wire = rig.push_all(&pieces(4, &payload, 32));
-    let places: Vec<_> = Seen::all(&wire).iter().map(Seen::place).collect();
+    let places: Vec<_> = ReadPacket::all(&wire).iter().map(ReadPacket::place).collect();
     assert_eq!(places, [(0, 1_480, true), (1_480, 128, false)]);
     for len in [64, 512, 1_518, 9_018] {
         let bytes = whole(4, &pattern(len));
@@ -444,7 +444,7 @@ fn the_sizes_that_gvisor_writes_are_ours() {
         (1_020, 1_001, &[(0, 1_000), (1_000, 1)]),
     ];
     for (mtu, len, expected) in table {
-        let wire = Seen::all(&Rig::router(mtu).push(&whole(4, &pattern(len))));
+        let wire = ReadPacket::all(&Rig::router(mtu).push(&whole(4, &pattern(len))));
         let places: Vec<_> = wire.iter().map(|piece| (piece.offset(), piece.body().len())).collect();
         assert_eq!(places, expected, "{len} bytes at {mtu}");
     }
@@ -456,7 +456,7 @@ fn the_sizes_that_gvisor_writes_are_ours() {
         (1_280, 1_300, &[(0, 1_232), (1_232, 68)]),
     ];
     for (mtu, len, expected) in table {
-        let wire = Seen::all(&Rig::card(mtu).push(&whole(6, &pattern(len))));
+        let wire = ReadPacket::all(&Rig::card(mtu).push(&whole(6, &pattern(len))));
         let places: Vec<_> = wire.iter().map(|piece| (piece.offset(), piece.body().len())).collect();
         assert_eq!(places, expected, "{len} bytes at {mtu}");
     }
@@ -566,7 +566,7 @@ fn a_forwarded_packet_is_cut_or_its_sender_told() {
     let wire = rig.push(&echo(DF));
     assert_eq!((wire.len(), rig.retired(Reason::TooBig)), (1, 1));
     assert_eq!((wire[0][20..22].to_vec(), wire[0].len()), (vec![3, 4], 576));
-    let places: Vec<_> = Seen::all(&rig.push(&echo(0))).iter().map(Seen::place).collect();
+    let places: Vec<_> = ReadPacket::all(&rig.push(&echo(0))).iter().map(ReadPacket::place).collect();
     assert_eq!(places, [(0, 976, true), (976, 36, false)]);
     // Exactly the MTU passes; 1,500 bytes over 576 make three.
     let exact = whole(4, &pattern(556));
@@ -870,7 +870,7 @@ fn the_sizes_of_snabb_are_cut_and_joined_in_every_order() {
     }
     for len in (0..=2_000).step_by(7) {
         for mtu in (68..=2_500u16).step_by(9) {
-            let wire = Seen::all(&Rig::router(mtu).push(&whole(4, &pattern(len))));
+            let wire = ReadPacket::all(&Rig::router(mtu).push(&whole(4, &pattern(len))));
             assert!(wire.iter().all(|piece| piece.ip_len() <= usize::from(mtu)));
             assert!(wire[..wire.len() - 1].iter().all(|piece| piece.body().len() % 8 == 0));
             assert_eq!(wire.iter().map(|piece| piece.body().len()).sum::<usize>(), len);
@@ -948,7 +948,7 @@ fn other_suites_count_the_same_pieces() {
         (6, 1_280, 40_008, 33),
     ] {
         let bytes = whole(version, &pattern(payload_len));
-        let wire = Seen::all(&Rig::card(mtu).push(&bytes));
+        let wire = ReadPacket::all(&Rig::card(mtu).push(&bytes));
         assert_eq!(wire.len(), count);
         assert_eq!(wire.iter().filter(|piece| piece.more()).count(), count - 1);
         assert!(wire.iter().all(|piece| piece.id == wire[0].id));
@@ -1046,7 +1046,7 @@ impl Part {
 fn judge(version: u8, parts: &[Part]) -> Verdict {
     let mut rig = Rig::host();
     let frames: Vec<_> = parts.iter().map(|part| part.bytes(version)).collect();
-    let wire = Seen::all(&rig.push_all(&frames));
+    let wire = ReadPacket::all(&rig.push_all(&frames));
     let datagrams: Vec<_> = wire.into_iter().filter(|packet| packet.protocol == EXPERIMENT).collect();
     match &datagrams[..] {
         [] => Nothing,

@@ -219,7 +219,7 @@ fn crossing(packets: &[(Toward, Vec<u8>)]) -> Rig {
     let mut mss = Connections::at_border(1 << 20, border, secret());
     for (toward, bytes) in packets {
         let mut packet = Frame::copy(bytes, LinkType::Ip, Ingress(0), &mut rig.out.pool).unwrap();
-        mss.see(rig.now, &mut packet, *toward, &mut rig.out.ledger);
+        mss.on_packet(rig.now, &mut packet, *toward, &mut rig.out.ledger);
         rig.out.done(packet);
     }
     rig

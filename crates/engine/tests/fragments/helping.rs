@@ -26,7 +26,7 @@ fn what_was_joined_and_is_too_long_leaves_in_pieces_no_longer_than_the_longest_t
         let long = pattern(7_000);
         let came = pieces(version, &long, 1_400);
         let left = rig.push_all(&came);
-        assert_eq!(Seen::all(&left), Seen::all(&came), "as they came");
+        assert_eq!(ReadPacket::all(&left), ReadPacket::all(&came), "as they came");
     }
 }
 
@@ -35,5 +35,5 @@ fn pieces_of_a_joined_datagram_keep_df() {
     let mut rig = Rig::new(1_000, Role::Helper, Some(Late::Release { mtu: 1_000 }));
     let long = pattern(2_800);
     let came = ip(4).ip_flags(DF).payload(&long).parts(1_400);
-    assert_eq!(Seen::all(&rig.push_all(&came)), Seen::all(&came));
+    assert_eq!(ReadPacket::all(&rig.push_all(&came)), ReadPacket::all(&came));
 }

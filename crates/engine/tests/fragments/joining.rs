@@ -115,7 +115,7 @@ fn datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_al
             let mut left = rig.push_all(&came);
             left.extend(rig.flush());
             // Of a train that is refused its sender is told once.
-            left.retain(|frame| Seen::of(frame).protocol == UDP);
+            left.retain(|frame| ReadPacket::of(frame).protocol == UDP);
             left.sort();
             gathered += rig.event(Event::Gathered);
             refused += rig.retired(Reason::TooBig);
@@ -147,7 +147,7 @@ fn atomic_fragments_leave_as_if_they_had_no_fragment_header() {
             let mut left = rig.push_all(&came);
             left.extend(rig.flush());
             // Of what is too long a train's sender is told once.
-            left.retain(|frame| Seen::of(frame).protocol == UDP);
+            left.retain(|frame| ReadPacket::of(frame).protocol == UDP);
             let runs: u64 = Event::RUN_ENDS.iter().map(|event| rig.event(*event)).sum();
             gathered += rig.event(Event::Gathered) - runs;
             (left, runs, rig.retired(Reason::TooBig))
@@ -313,7 +313,7 @@ fn a_longer_buffer_than_was_charged_for_takes_the_room_that_there_is() {
             let mut rig = joining_within(9_000, limits);
             // A pool that has one of the longest, and no memory for another of the longer ones.
             let mut pool = Pool::new(68_000 + 3 * 2_500);
-            let longest = pool.lend(65_536).unwrap();
+            let longest = pool.share(65_536).unwrap();
             pool.give(longest);
             rig.out = Output::new(pool, None);
             assert_eq!(places(&rig.push_all(&sent[..4])), []);
@@ -597,7 +597,7 @@ fn datagrams_that_came_in_pieces_leave_in_pieces_out_of_a_train_too() {
     assert_eq!(joins.push_all(&[pieces(1), pieces(2)].concat()), [[0; 0]; 0], "their flow holds them");
     let left = joins.flush();
     assert_eq!(places(&left), [(0, 808, true), (808, 800, false), (0, 808, true), (808, 800, false)]);
-    assert!(Seen::all(&left).iter().all(|wire| wire.dont_fragment));
+    assert!(ReadPacket::all(&left).iter().all(|wire| wire.dont_fragment));
     assert_eq!((joins.event(Event::Gathered), joins.retired(Reason::TooBig)), (2, 0));
     // One that came whole is no part of their train: it must not be cut, and its sender is told.
     let mut parts = rig();
@@ -776,7 +776,7 @@ fn version_6_leaves_in_pieces_no_longer_than_came_or_whole_toward_its_host() {
         let mut rig = rejoining(FragmentPolicy::ReassembleHop, 9_000);
         let left = rig.push_all(&sent);
         assert_eq!(places(&left), [(0, 1_200, true), (1_200, 1_200, true), (2_400, 600, false)]);
-        assert!(Seen::all(&left).iter().all(|wire| wire.id == 0x1234 && wire.ip_len() <= 1_248));
+        assert!(ReadPacket::all(&left).iter().all(|wire| wire.id == 0x1234 && wire.ip_len() <= 1_248));
         assert_whole(&Rig::host().push_all(&left), &payload);
         assert_whole(&rejoining(FragmentPolicy::Reassemble, 9_000).push_all(&sent), &payload);
     }
@@ -798,8 +798,8 @@ fn version_6_that_is_late_hop_by_hop_leaves_in_pieces_no_longer_than_came() {
         let mut rig = rejoining(FragmentPolicy::ReassembleHop, 9_000);
         rig.push_all(&sent[first..3]);
         let left = rig.wait(seconds(60));
-        assert!(Seen::all(&left).iter().all(|wire| wire.ip_len() <= 48 + lens), "{:?}", places(&left));
-        let bytes: usize = Seen::all(&left).iter().map(|wire| wire.body().len()).sum();
+        assert!(ReadPacket::all(&left).iter().all(|wire| wire.ip_len() <= 48 + lens), "{:?}", places(&left));
+        let bytes: usize = ReadPacket::all(&left).iter().map(|wire| wire.body().len()).sum();
         assert_eq!(bytes, (3 - first) * lens);
     }
     // A last piece of few bytes alone.
@@ -1013,7 +1013,7 @@ type Octets = BTreeMap<[u8; 11], Vec<(usize, u16, u64)>>;
 fn octets(frames: &[Vec<u8>]) -> Octets {
     let mut octets = Octets::new();
     for frame in frames {
-        let wire = Seen::of(frame);
+        let wire = ReadPacket::of(frame);
         let key: Vec<u8> = [&frame[4..6], &frame[9..10], &frame[12..20]].concat();
         let of_it = octets.entry(key.try_into().unwrap()).or_default();
         // What is not said by place: class, mark, hop count, DF, the reserved bit, options that all pieces carry.
@@ -1118,7 +1118,7 @@ fn through(rig: &mut Rig, sent: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 fn places(frames: &[Vec<u8>]) -> Vec<(usize, usize, bool)> {
-    Seen::all(frames).iter().map(Seen::place).collect()
+    ReadPacket::all(frames).iter().map(ReadPacket::place).collect()
 }
 
 /// The pieces of a datagram under this identification.

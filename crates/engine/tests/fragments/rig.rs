@@ -3,7 +3,7 @@
 use std::time::Duration;
 pub use testkit::fields::*;
 pub use testkit::{
-    HOST_V4, HOST_V6, PEER_V6, Seen, Spec, Summed, chain, extension, host, ip, orders, pattern, seal_ip,
+    HOST_V4, HOST_V6, PEER_V6, ReadPacket, Spec, Summed, chain, extension, host, ip, orders, pattern, seal_ip,
     seed_count, sum, tcp, udp,
 };
 use wideload_engine::WirePackets;
@@ -64,7 +64,7 @@ impl Rig {
     pub fn push(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         match Frame::copy(frame, self.medium, self.ingress, &mut self.out.pool) {
             Ok(packet) => self.side.push(self.now, packet, &mut self.connections, &mut self.out),
-            Err(CopyError::Unfit(unfit)) => {
+            Err(CopyError::Unparsed(unfit)) => {
                 self.out.ledger.pass(Reason::from(unfit), frame.len());
                 return vec![frame.to_vec()];
             }
@@ -138,7 +138,7 @@ pub fn pieces(version: u8, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
 /// A whole datagram with this payload must be all that leaves.
 #[track_caller]
 pub fn assert_whole(wire: &[Vec<u8>], payload: &[u8]) {
-    let wire = Seen::all(wire);
+    let wire = ReadPacket::all(wire);
     assert_eq!(wire.len(), 1, "one datagram leaves");
     assert!(!wire[0].is_fragment());
     assert!(wire[0].body() == payload, "{} bytes leave as {}", payload.len(), wire[0].body().len());

@@ -29,7 +29,7 @@ fn pieces_are_the_fewest_that_fit_and_follow_each_other_without_a_gap() {
                 // Copied into every piece, so that all headers are alike.
                 let options = option(0x83, option_len);
                 let wire = rig.push(&Spec { ip_options: options, ..ip(4).payload(payload.clone()) }.bytes());
-                let wire = Seen::all(&wire);
+                let wire = ReadPacket::all(&wire);
                 assert_fewest(&wire, &payload, usize::from(mtu), room);
             }
         }
@@ -44,7 +44,7 @@ fn a_host_card_cuts_version_6_in_the_fewest_pieces_too() {
         let room = usize::from(mtu) - 48;
         for len in [room + 9, 2 * room, 2 * room + 1, 9_001, 65_495] {
             let payload = pattern(len);
-            let wire = Seen::all(&rig.push(&whole(6, &payload)));
+            let wire = ReadPacket::all(&rig.push(&whole(6, &payload)));
             assert_fewest(&wire, &payload, usize::from(mtu), room);
         }
     }
@@ -80,7 +80,7 @@ proptest! {
         let bytes = Spec { ip_options: option(0x83, options * 4), ..ip(4).payload(payload.clone()) }.bytes();
         let once = Rig::router(wide).push(&bytes);
         let twice = Rig::router(narrow).push_all(&once);
-        let wire = Seen::all(&twice);
+        let wire = ReadPacket::all(&twice);
         prop_assert!(wire.iter().all(|piece| piece.ip_len() <= usize::from(narrow)));
         prop_assert_eq!(laid_out(&wire), payload);
         prop_assert_eq!(wire.iter().filter(|piece| !piece.more()).count(), 1);
@@ -91,7 +91,7 @@ proptest! {
 #[test]
 fn a_middle_piece_that_is_cut_keeps_mf_on_its_last_part() {
     let wire = Rig::router(68).push(&ip(4).part(800, pattern(104), true).bytes());
-    let places: Vec<_> = Seen::all(&wire).iter().map(Seen::place).collect();
+    let places: Vec<_> = ReadPacket::all(&wire).iter().map(ReadPacket::place).collect();
     assert_eq!(places, [(800, 48, true), (848, 48, true), (896, 8, true)]);
 }
 
@@ -115,7 +115,7 @@ fn options_marked_copied_go_into_every_piece_and_the_others_into_the_first() {
     for (options, later) in cases {
         let payload = pattern(300);
         let bytes = Spec { ip_options: options.to_vec(), ..ip(4).payload(payload.clone()) }.bytes();
-        let wire = Seen::all(&Rig::router(124).push(&bytes));
+        let wire = ReadPacket::all(&Rig::router(124).push(&bytes));
         assert!(wire.len() >= 3);
         assert_eq!(&wire[0].header()[20..], options);
         for piece in &wire[1..] {
@@ -175,7 +175,7 @@ fn an_identification_comes_back_only_after_a_datagrams_lifetime() {
         let bytes = ip(4).payload(vec![0; 2_000]).bytes();
         for _ in 0..140_000 {
             rig.wait(interval);
-            let Some(first) = rig.push(&bytes).first().map(|bytes| Seen::of(bytes).id) else { continue };
+            let Some(first) = rig.push(&bytes).first().map(|bytes| ReadPacket::of(bytes).id) else { continue };
             if let Some(before) = given.insert(first, rig.now) {
                 assert!(rig.now.since(before) >= lifetime, "{first} after {:?}", rig.now.since(before));
             }
@@ -189,13 +189,13 @@ fn an_identification_comes_back_only_after_a_datagrams_lifetime() {
 fn fast_version_6_traffic_does_not_bring_version_4s_identifications_round() {
     let mut rig = Rig::card(1_500);
     let narrow = whole(4, &[0; 2_000]);
-    let first = Seen::of(&rig.push(&narrow)[0]).id;
+    let first = ReadPacket::of(&rig.push(&narrow)[0]).id;
     // So many pairs that some must share whatever they are counted by.
     for number in 1..8_192u16 {
         let mut destination = PEER_V6;
         destination[14..].copy_from_slice(&number.to_be_bytes());
         rig.push(&Spec { destination: destination.into(), ..ip(6).payload(vec![0; 2_000]) }.bytes());
-        let id = Seen::of(&rig.push(&narrow)[0]).id;
+        let id = ReadPacket::of(&rig.push(&narrow)[0]).id;
         assert_eq!(id as u16, (first as u16).wrapping_add(number), "one further, and not more");
     }
 }
@@ -244,7 +244,7 @@ fn identifications_of_one_pair_do_not_tell_those_of_another() {
         let role = Role::Source(Identifiers::new(Secret::new(secret), seconds(2)));
         let mut rig = Rig::new(1_500, role, None);
         let bytes = Spec { destination: with_last(PEER_V6, last).into(), ..ip(6).payload(vec![0; 2_000]) }.bytes();
-        Seen::of(&rig.push(&bytes)[0]).id
+        ReadPacket::of(&rig.push(&bytes)[0]).id
     };
     let by_secret: BTreeSet<_> = (0..500).map(|secret| first(secret, 1)).collect();
     let by_pair: BTreeSet<_> = (0..=255).map(|last| first(7, last)).collect();
@@ -270,7 +270,7 @@ fn an_atomic_fragment_is_never_made_whatever_the_mtu() {
         }
     }
     for len in 1_241..1_400 {
-        let wire = Seen::all(&Rig::card(1_280).push(&whole(6, &pattern(len))));
+        let wire = ReadPacket::all(&Rig::card(1_280).push(&whole(6, &pattern(len))));
         assert_eq!(wire.len(), 2);
     }
 }
@@ -341,13 +341,13 @@ fn each_piece_repeats_the_headers_that_hops_read_and_no_others() {
 fn version_6_identifications_differ_and_use_all_32_bits() {
     let mut rig = Rig::card(1_500);
     let bytes = whole(6, &[0; 2_000]);
-    let ids: Vec<_> = (0..70_000).map(|_| Seen::of(&rig.push(&bytes)[0]).id).collect();
+    let ids: Vec<_> = (0..70_000).map(|_| ReadPacket::of(&rig.push(&bytes)[0]).id).collect();
     let distinct: BTreeSet<_> = ids.iter().copied().collect();
     assert_eq!(distinct.len(), ids.len());
     let tops: BTreeSet<_> = (0..100u8)
         .map(|last| {
             let bytes = Spec { source: with_last(HOST_V6, last).into(), ..ip(6).payload(vec![0; 2_000]) }.bytes();
-            Seen::of(&rig.push(&bytes)[0]).id >> 16
+            ReadPacket::of(&rig.push(&bytes)[0]).id >> 16
         })
         .collect();
     assert!(tops.len() > 90);
@@ -707,7 +707,7 @@ fn datagrams_whose_pieces_come_shuffled_together_are_all_joined() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         frames.swap(at, (state >> 33) as usize % (at + 1));
     }
-    let wire = Seen::all(&rig.push_all(&frames));
+    let wire = ReadPacket::all(&rig.push_all(&frames));
     assert_eq!(wire.len(), 64);
     for datagram in wire {
         assert_eq!(datagram.body(), vec![datagram.id as u8; 900]);
@@ -937,7 +937,7 @@ fn fragmentation_needed_quotes_the_packet_and_names_the_mtu() {
                 continue;
             }
             let wire = Rig::router(mtu).push(&bytes);
-            let answer = Seen::of(&wire[0]);
+            let answer = ReadPacket::of(&wire[0]);
             assert_eq!(answer.header()[16..20], HOST_V4);
             assert_eq!(answer.body()[..2], [3, 4]);
             assert_eq!(sum(answer.body()), 0xFFFF);
@@ -1165,13 +1165,13 @@ fn nothing_longer_than_its_mtu_ever_passes_and_every_drop_for_size_is_told() {
 fn a_datagram_keeps_its_identification_and_a_new_one_gets_a_fresh_one() {
     let parts = pieces(4, &pattern(4_000), 1_480);
     let mut router = Rig::new(1_000, Role::Transit, Some(Late::Retire));
-    let again = Seen::all(&router.push_all(&parts));
+    let again = ReadPacket::all(&router.push_all(&parts));
     assert!(again.len() == 5 && again.iter().all(|piece| piece.id == 0x1234));
     // Where we are the source all are ours, for kept ones could meet them.
     let mut rig = Rig::new(1_000, Role::Source(identifiers()), Some(Late::Retire));
-    let ours = Seen::all(&rig.push_all(&parts));
+    let ours = ReadPacket::all(&rig.push_all(&parts));
     assert!(ours.len() == 5 && ours.iter().all(|piece| piece.id == ours[0].id));
-    let fresh: Vec<u32> = (0..50).map(|_| Seen::of(&rig.push(&whole(4, &pattern(4_000)))[0]).id).collect();
+    let fresh: Vec<u32> = (0..50).map(|_| ReadPacket::of(&rig.push(&whole(4, &pattern(4_000)))[0]).id).collect();
     let distinct: BTreeSet<_> = fresh.iter().chain([&ours[0].id]).collect();
     assert_eq!(distinct.len(), 51);
 }
@@ -1402,7 +1402,7 @@ fn root() -> PathBuf {
 
 /// Checks the pieces of one datagram with equal headers.
 #[track_caller]
-fn assert_fewest(wire: &[Seen], payload: &[u8], mtu: usize, room: usize) {
+fn assert_fewest(wire: &[ReadPacket], payload: &[u8], mtu: usize, room: usize) {
     assert!(wire.iter().all(|piece| piece.ip_len() <= mtu));
     let count = if payload.len() <= room { 1 } else { (payload.len() - room).div_ceil(room / 8 * 8) + 1 };
     assert_eq!(wire.len(), count, "{} bytes at {mtu}", payload.len());
@@ -1418,7 +1418,7 @@ fn assert_fewest(wire: &[Seen], payload: &[u8], mtu: usize, room: usize) {
 }
 
 /// The payload that pieces make, each at its offset; holes are zero.
-fn laid_out(wire: &[Seen]) -> Vec<u8> {
+fn laid_out(wire: &[ReadPacket]) -> Vec<u8> {
     let end = wire.iter().map(|piece| piece.offset() + piece.body().len()).max().unwrap_or(0);
     let mut payload = vec![0; end];
     for piece in wire {

@@ -110,8 +110,8 @@ fn a_train_of_what_came_in_pieces_leaves_in_no_longer_ones_after_another_side_ta
         assert_eq!(stand.out.ledger.event(Event::RunAtEnd).packets, 1, "seed {seed}: they were one train");
         stand.flush();
         assert!(stand.left.iter().all(|frame| frame.len() <= 20 + room), "seed {seed}: pieces of {room}");
-        let came = Seen::all(&Rig::host().push_all(&stand.left));
-        assert!(came.iter().map(Seen::body).eq(sent.iter().map(Vec::as_slice)), "seed {seed}");
+        let came = ReadPacket::all(&Rig::host().push_all(&stand.left));
+        assert!(came.iter().map(ReadPacket::body).eq(sent.iter().map(Vec::as_slice)), "seed {seed}");
     }
 }
 
@@ -123,7 +123,7 @@ fn no_identification_is_given_out_again_too_soon() {
     for round in 0..20_u128 {
         for _ in 0..1_000 {
             let left = rig.push(&whole(4, &[0; 3_000]));
-            assert!(ids.insert(Seen::of(&left[0]).id), "round {round}");
+            assert!(ids.insert(ReadPacket::of(&left[0]).id), "round {round}");
         }
         let fresh = Sizing {
             role: Role::Source(Identifiers::new(Secret::new(round + 2), Duration::from_secs(2))),
@@ -172,7 +172,7 @@ fn first_ids(gateway: &mut Gateway) -> Vec<u32> {
     while let Some(Egress::Forward(packet)) = gateway.next(0) {
         let mut pieces = WirePackets::of(&packet);
         while let Some(piece) = pieces.next() {
-            let seen = Seen::of(&[piece.header, piece.payload].concat());
+            let seen = ReadPacket::of(&[piece.header, piece.payload].concat());
             if !ids.contains(&seen.id) {
                 ids.push(seen.id);
             }
@@ -190,7 +190,7 @@ struct Stand {
     now: Time,
     left: Vec<Vec<u8>>,
     sent: HashSet<(u32, Vec<u8>)>,
-    came: Vec<Seen>,
+    came: Vec<ReadPacket>,
 }
 
 impl Stand {
@@ -237,7 +237,7 @@ impl Stand {
             while let Some(piece) = pieces.next() {
                 frames.push([piece.header, piece.payload].concat());
             }
-            self.came.extend(frames.iter().map(|frame| Seen::of(frame)).filter(|wire| !wire.is_fragment()));
+            self.came.extend(frames.iter().map(|frame| ReadPacket::of(frame)).filter(|wire| !wire.is_fragment()));
             self.left.extend(frames);
             self.out.done(packet);
         }

@@ -3,7 +3,7 @@
 use crate::station::{ROOM, Station, at};
 use core::time::Duration;
 use testkit::fields::{DF, IPV4_LEN};
-use testkit::{Place, Seen, Spec, ip, noise, seal_ip};
+use testkit::{Place, ReadPacket, Spec, ip, noise, seal_ip};
 use wideload_engine::packet::{Packet, Split, Time};
 use wideload_engine::{Late, Limits, Reason, Side, WirePackets};
 
@@ -92,7 +92,7 @@ fn pieces_cut_again_join_to_the_whole() {
                 }
                 assert_eq!(end, len, "every byte leaves");
                 // Who is cut in its host's stead loses DF (and what was not cut keeps it, unless it is the longest).
-                datagram.ip_flags = if Seen::of(left[0].ip()).dont_fragment { DF } else { 0 };
+                datagram.ip_flags = if ReadPacket::of(left[0].ip()).dont_fragment { DF } else { 0 };
                 let frames: Vec<_> = left.iter().map(|left| left.frame.as_slice()).collect();
                 assert_eq!(frames, [datagram.bytes()], "version {version}, {len} bytes, {wide} then {narrow}");
             }
@@ -118,7 +118,7 @@ fn a_router_cuts_pieces_at_any_offset_and_keeps_their_identification_and_mf() {
                         check_pieces(&pieces, &place, mtu, &mut start.clone());
                         let bytes: Vec<u8> = pieces.iter().flat_map(|piece| &piece[IPV4_LEN..]).copied().collect();
                         assert_eq!(bytes, datagram.payload[start..end]);
-                        assert!(pieces.iter().all(|piece| Seen::of(piece).id == datagram.id));
+                        assert!(pieces.iter().all(|piece| ReadPacket::of(piece).id == datagram.id));
                     }
                 }
             }
@@ -181,7 +181,7 @@ fn cut_and_join(version: u8, mtu: u16, fill: Split, lens: impl Iterator<Item = u
         while let Some(packet) = cutting.out.next() {
             let mut pieces = WirePackets::of(&packet);
             while let Some(piece) = pieces.next() {
-                let seen = Seen::of(&[piece.header, piece.payload].concat());
+                let seen = ReadPacket::of(&[piece.header, piece.payload].concat());
                 assert!(piece.frame_len() <= usize::from(mtu) && seen.ip_len() == piece.frame_len());
                 assert!(
                     version == 6 || !seen.dont_fragment || packet.fragmentation.is_none(),
@@ -239,7 +239,7 @@ fn header_for(original: &[u8], payload_len: usize) -> Vec<u8> {
 fn check_pieces(pieces: &[&[u8]], place: &Place, mtu: u16, end: &mut usize) {
     assert!(!pieces.is_empty(), "something leaves");
     for (index, piece) in pieces.iter().enumerate() {
-        let seen = Seen::of(piece);
+        let seen = ReadPacket::of(piece);
         let (offset, more) = seen.fragment.expect("a piece stays a piece");
         assert_eq!(offset, *end, "one begins where the one before it ends");
         assert!(piece.len() <= usize::from(mtu), "{} bytes at {mtu}", piece.len());

@@ -4,7 +4,7 @@ use crate::station::{Left, Station, USUAL};
 use core::time::Duration;
 use testkit::fields::{CE, DESTINATION_OPTIONS, DF, EXPERIMENT, HOP_BY_HOP, ROUTING, UDP};
 use testkit::model::joined_mark;
-use testkit::{Place, Seen, Spec, copied_option, each_order, extension, host, ip, noise, uncopied_option};
+use testkit::{Place, ReadPacket, Spec, copied_option, each_order, extension, host, ip, noise, uncopied_option};
 use wideload_engine::packet::Time;
 use wideload_engine::{Event, Late, Limits, Reason};
 
@@ -191,7 +191,7 @@ fn pieces_that_are_released_lose_no_congestion_mark_for_any_tuple() {
                     assert_eq!(station.push(Time::ZERO, &header.piece(&place), &datagram), []);
                 }
                 let left = station.flush(Time::ZERO);
-                let seen: Vec<u8> = left.iter().map(|piece| Seen::of(piece.ip()).ecn()).collect();
+                let seen: Vec<u8> = left.iter().map(|piece| ReadPacket::of(piece.ip()).ecn()).collect();
                 let what =
                     format!("{marks:?} in version {version}, {missing} is missing, first {turned}: {seen:?}");
                 assert!(!seen.is_empty(), "{what}");
@@ -356,8 +356,10 @@ fn no_datagram_is_longer_than_its_length_field_can_say() {
                 // What joins may be longer than any MTU can say, by IPv6's own header; then it leaves in pieces again.
                 let leaves_whole = excess <= 0 && whole.bytes().len() - header.link_len() <= 65_535;
                 if excess <= 0 && !leaves_whole {
-                    let payload: Vec<u8> =
-                        left.iter().flat_map(|piece| piece.ip()[Seen::of(piece.ip()).body_at..].to_vec()).collect();
+                    let payload: Vec<u8> = left
+                        .iter()
+                        .flat_map(|piece| piece.ip()[ReadPacket::of(piece.ip()).body_at..].to_vec())
+                        .collect();
                     assert!(left.len() > 1 && payload == whole.payload, "{what}");
                 } else {
                     let expected = leaves_whole.then(|| whole.bytes());
@@ -417,7 +419,7 @@ fn df_comes_back_where_the_longest_piece_had_it() {
                 let expected =
                     (0..3).any(|index| flags >> index & 1 == 1 && lens[index] == *lens.iter().max().unwrap());
                 assert_eq!(
-                    Seen::of(left[0].ip()).dont_fragment,
+                    ReadPacket::of(left[0].ip()).dont_fragment,
                     expected,
                     "{flags:b}, piece {longest} the longest"
                 );
@@ -477,8 +479,8 @@ fn check_marks(version: u8, marks: &[u8], turned: usize) {
     let what = format!("{marks:?} in version {version}, first {turned}");
     // One piece is a whole datagram, whose mark stays.
     match joined_mark(marks.iter().copied()) {
-        Some(Some(mark)) => assert_eq!(Seen::of(left[0].ip()).ecn(), mark, "{what}"),
-        Some(None) => assert!([1, 2].contains(&Seen::of(left[0].ip()).ecn()), "{what}"),
+        Some(Some(mark)) => assert_eq!(ReadPacket::of(left[0].ip()).ecn(), mark, "{what}"),
+        Some(None) => assert!([1, 2].contains(&ReadPacket::of(left[0].ip()).ecn()), "{what}"),
         None => {
             assert_eq!(left, [], "{what}");
             assert_eq!(station.out.ledger.retired(Reason::FragEcnMix).packets, count as u64, "{what}");
@@ -486,7 +488,7 @@ fn check_marks(version: u8, marks: &[u8], turned: usize) {
         }
     }
     if marks.contains(&CE) && !left.is_empty() {
-        assert_eq!(Seen::of(left[0].ip()).ecn(), CE, "congestion is never forgotten: {what}");
+        assert_eq!(ReadPacket::of(left[0].ip()).ecn(), CE, "congestion is never forgotten: {what}");
     }
 }
 
@@ -495,7 +497,7 @@ fn check_released(left: &[Left], header: &Spec, held: &[Option<u8>], end_came: b
     let mut octets = vec![None; held.len()];
     let mut before = 0;
     for (index, piece) in left.iter().enumerate() {
-        let seen = Seen::of(piece.ip());
+        let seen = ReadPacket::of(piece.ip());
         let (offset, more) = seen.fragment.unwrap_or_else(|| panic!("nothing is delivered whole: {what}"));
         let payload = seen.body();
         assert_eq!((seen.id, seen.ip_len()), (header.id, piece.ip().len()), "{what}");

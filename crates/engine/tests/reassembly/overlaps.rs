@@ -9,7 +9,7 @@ use crate::station::{Left, Station, USUAL, at};
 use core::time::Duration;
 use std::ops::Range;
 use testkit::model::{Model, Verdict};
-use testkit::{Place, Seen, Spec, ip, number_from};
+use testkit::{Place, ReadPacket, Spec, ip, number_from};
 use wideload_engine::Late;
 
 #[test]
@@ -142,7 +142,7 @@ impl Bench {
         }
         let mut octets = vec![None; expected.len()];
         for piece in self.station.expire(at(self.now)) {
-            let seen = Seen::of(piece.ip());
+            let seen = ReadPacket::of(piece.ip());
             let (offset, _) = seen.fragment.expect("what is late leaves in fragments");
             for (octet, known) in octets[offset..].iter_mut().zip(seen.body()) {
                 *octet = Some(*known);

@@ -2,7 +2,7 @@
 
 use crate::station::{Left, Station, USUAL, at};
 use core::time::Duration;
-use testkit::{Place, Seen, Spec, ip, noise};
+use testkit::{Place, ReadPacket, Spec, ip, noise};
 use wideload_engine::packet::Time;
 use wideload_engine::{Event, Late, Limits, Reason};
 
@@ -219,7 +219,7 @@ fn usual(version: u8) -> Duration {
 }
 
 fn id(left: &Left) -> u32 {
-    Seen::of(left.ip()).id
+    ReadPacket::of(left.ip()).id
 }
 
 fn frames(left: &[Left]) -> Vec<&[u8]> {

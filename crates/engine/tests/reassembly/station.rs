@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use testkit::model::Key;
-use testkit::{Seen, Spec};
+use testkit::{ReadPacket, Spec};
 use wideload_engine::packet::{Content, Frame, HEADROOM, Ingress, Link, LinkType, Packet, Pool, Split, Time};
 use wideload_engine::{
     Aggregation, Connections, Identifiers, LIFETIME, Late, Limits, Output, Reassembler, Role, Secret, Side, Sizing,
@@ -101,7 +101,7 @@ impl Station {
     /// A bare IP packet of this station's pool.
     pub fn packet_of(&mut self, header: &[u8], payload: &[u8]) -> Packet {
         let len = header.len() + payload.len();
-        let mut buffer = self.out.pool.lend(len).expect("the pool has room for what this law holds");
+        let mut buffer = self.out.pool.share(len).expect("the pool has room for what this law holds");
         buffer.put(HEADROOM, header);
         buffer.put(HEADROOM + header.len(), payload);
         let link = Link::parse(LinkType::Ip, header).expect("nothing stands in front of it");
@@ -169,7 +169,7 @@ impl Left {
 
     /// The key of the datagram that it belongs to.
     pub fn key(&self) -> Key {
-        Key::of_seen(&Seen::read(&self.frame, self.ip_at), self.ingress)
+        Key::of_seen(&ReadPacket::read(&self.frame, self.ip_at), self.ingress)
     }
 }
 

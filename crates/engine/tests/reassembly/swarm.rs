@@ -9,7 +9,7 @@ use fastrand::Rng;
 use std::collections::{BTreeMap, HashSet};
 use testkit::fields::{DESTINATION_OPTIONS, DF, EXPERIMENT, HOP_BY_HOP, ROUTING, UDP};
 use testkit::model::{Key, Model, Verdict};
-use testkit::{Place, Seen, Spec, copied_option, each_seed, extension, host, ip, uncopied_option};
+use testkit::{Place, ReadPacket, Spec, copied_option, each_seed, extension, host, ip, uncopied_option};
 use wideload_engine::{Event, Late, Limits, Reason};
 
 #[test]
@@ -274,7 +274,7 @@ fn expire(station: &mut Station, model: &mut Model, late: Late, now: Duration, f
         let mut octets = vec![None; waiting.octets().len()];
         for piece in &pieces[&key] {
             assert!(piece.ip().len() <= usize::from(mtu));
-            let seen = Seen::of(piece.ip());
+            let seen = ReadPacket::of(piece.ip());
             let (offset, more) = seen.fragment.expect("what is late leaves in fragments");
             let payload = seen.body();
             assert_eq!(more, waiting.end() != Some(offset + payload.len()));
@@ -301,7 +301,7 @@ fn check_charged(station: &Station, limit: usize) {
 
 fn check_sent(left: &[Left], known: &BTreeMap<Key, HashSet<(usize, u8)>>) {
     for piece in left {
-        let seen = Seen::of(piece.ip());
+        let seen = ReadPacket::of(piece.ip());
         let offset = seen.fragment.map_or(0, |(offset, _)| offset);
         let mut payload = seen.body().iter().enumerate();
         // A whole IPv6 datagram has no identification: some sender of its pair sent each octet.

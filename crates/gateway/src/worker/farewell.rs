@@ -23,7 +23,7 @@ impl Worker {
     /// Passes on by itself all that comes from here on, raises nothing, and begins to tell those who were told to
     /// send longer packets.
     pub(super) fn take_leave(&mut self, done: mpsc::Sender<Farewell>) {
-        self.lends = false;
+        self.offloads_flows = false;
         self.withdraw();
         self.set_redirect();
         let now = self.clock.now();
@@ -35,8 +35,8 @@ impl Worker {
         let mut farewell = Farewell::default();
         connections.stop_raising();
         farewell.forgotten = connections.forgotten_count();
-        if let Some(leases) = self.ends[TO_WIDE].port.leases() {
-            for (flow, ack) in leases.acked() {
+        if let Some(flow_offload) = self.ends[TO_WIDE].port.flow_offload() {
+            for (flow, ack) in flow_offload.acked() {
                 connections.on_offloaded_ack(flow.ends().map(|(address, port)| (address.into(), port)), ack);
             }
         }

@@ -5,7 +5,7 @@
 use super::Worker;
 use crate::endpoint::Endpoint;
 use crate::path::{TO_NARROW, TO_WIDE};
-use offload::leases::{self, Flow};
+use offload::flow_offload::{self, Flow};
 use packet::{Packet, Tags, Time, may_be_segmented, may_be_segmented_hence};
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ impl Worker {
     /// Has the kernel pass on what is lent to it, or leave all to us while a port is down.
     pub(super) fn set_redirect(&mut self) {
         let [wide, narrow] = &mut self.ends;
-        let wanted = self.lends && wide.is_up && narrow.is_up;
+        let wanted = self.offloads_flows && wide.is_up && narrow.is_up;
         if self.leads == wanted {
             return;
         }
-        let [wide, narrow] = [wide.port.leases(), narrow.port.leases()];
-        let indices =
-            [&wide, &narrow].map(|leases| leases.as_ref().filter(|_| wanted).map(|leases| leases.index()));
+        let [wide, narrow] = [wide.port.flow_offload(), narrow.port.flow_offload()];
+        let indices = [&wide, &narrow]
+            .map(|flow_offload| flow_offload.as_ref().filter(|_| wanted).map(|flow_offload| flow_offload.index()));
         let is_both = indices.iter().all(Option::is_some);
-        for (leases, to) in [(wide, indices[1]), (narrow, indices[0])] {
-            if let Some(leases) = leases {
-                leases.set_redirect(to.filter(|_| is_both).unwrap_or(0));
+        for (flow_offload, to) in [(wide, indices[1]), (narrow, indices[0])] {
+            if let Some(flow_offload) = flow_offload {
+                flow_offload.set_redirect(to.filter(|_| is_both).unwrap_or(0));
             }
         }
         self.leads = wanted && is_both;
@@ -35,31 +35,31 @@ impl Worker {
         let ip = &packet.frame()[packet.link_len()..];
         let Some(flow) = Flow::of(ip).filter(|_| packet.tags() == Tags::default()) else { return };
         let turn = Flow::turn(ip);
-        if turn == leases::SegmentRole::GoesOn && packet.gso.is_none() {
+        if turn == flow_offload::SegmentRole::GoesOn && packet.gso.is_none() {
             return;
         }
-        if turn != leases::SegmentRole::GoesOn {
+        if turn != flow_offload::SegmentRole::GoesOn {
             // What came of it before, in the same batch, is of a connection that is over.
             self.candidates.retain(|noted| *noted != flow && *noted != flow.reversed());
         }
         let mut is_expected = true;
         for (end, flow) in [(way, flow), (1 - way, flow.reversed())] {
-            let Some(leases) = self.ends[end].port.leases() else { return };
-            if turn != leases::SegmentRole::GoesOn {
-                leases.end(flow);
+            let Some(flow_offload) = self.ends[end].port.flow_offload() else { return };
+            if turn != flow_offload::SegmentRole::GoesOn {
+                flow_offload.end(flow);
             }
-            if turn == leases::SegmentRole::Opens {
-                leases.expect(flow);
+            if turn == flow_offload::SegmentRole::Opens {
+                flow_offload.expect(flow);
             }
-            is_expected &= leases.notes(flow);
+            is_expected &= flow_offload.notes(flow);
         }
-        let may_lend = match turn {
-            leases::SegmentRole::GoesOn => may_be_segmented(packet),
+        let may_offload = match turn {
+            flow_offload::SegmentRole::GoesOn => may_be_segmented(packet),
             // One that nobody asked for tells nothing.
-            leases::SegmentRole::Answers => is_expected && may_be_segmented_hence(packet),
-            leases::SegmentRole::Opens | leases::SegmentRole::Ends => false,
+            flow_offload::SegmentRole::SynAck => is_expected && may_be_segmented_hence(packet),
+            flow_offload::SegmentRole::Opens | flow_offload::SegmentRole::Closing => false,
         };
-        if may_lend {
+        if may_offload {
             self.candidates.push(flow);
         }
     }
@@ -70,25 +70,31 @@ impl Worker {
         if self.candidates.is_empty() {
             return;
         }
-        let may_lend = self.ends.iter_mut().all(Endpoint::can_lend);
-        for flow in self.candidates.drain(..).filter(|_| may_lend) {
+        let may_offload = self.ends.iter_mut().all(Endpoint::can_offload);
+        for flow in self.candidates.drain(..).filter(|_| may_offload) {
             let ends = flow.ends().map(|(address, port)| (address.into(), port));
             let Some(limits) = self.gateway.resized_limits(ends, way) else { continue };
             for ((end, flow), limit) in [(way, flow), (1 - way, flow.reversed())].into_iter().zip(limits) {
-                self.ends[end].port.leases().into_iter().for_each(|leases| leases.offload(flow, limit));
+                self.ends[end]
+                    .port
+                    .flow_offload()
+                    .into_iter()
+                    .for_each(|flow_offload| flow_offload.offload(flow, limit));
             }
-            self.renewal.get_or_insert(now.later(RENEWAL.as_nanos() as u64));
+            self.renewal.get_or_insert(now.later(REFRESH.as_nanos() as u64));
         }
     }
 
     /// Lends for longer what is in use and known; what is not comes by here, and is looked at.
     pub(super) fn refresh(&mut self, now: Time) {
         self.renewal = None;
-        if !self.leads || self.gateway.connections().is_none() || !self.ends.iter_mut().all(Endpoint::can_lend) {
+        if !self.leads || self.gateway.connections().is_none() || !self.ends.iter_mut().all(Endpoint::can_offload) {
             return;
         }
         for way in [TO_NARROW, TO_WIDE] {
-            let (Some(leases), gateway) = (self.ends[way].port.leases(), &mut self.gateway) else { continue };
+            let (Some(flow_offload), gateway) = (self.ends[way].port.flow_offload(), &mut self.gateway) else {
+                continue;
+            };
             let limit = |flow: Flow, acked: Option<u32>| {
                 let ends = flow.ends().map(|(address, port)| (address.into(), port));
                 if let (TO_WIDE, Some(ack), Some(connections)) = (way, acked, gateway.connections_mut()) {
@@ -96,8 +102,8 @@ impl Worker {
                 }
                 gateway.on_offloaded(now, ends, way)
             };
-            if leases.refresh(limit) > 0 {
-                self.renewal = Some(now.later(RENEWAL.as_nanos() as u64));
+            if flow_offload.refresh(limit) > 0 {
+                self.renewal = Some(now.later(REFRESH.as_nanos() as u64));
             }
         }
     }
@@ -105,8 +111,8 @@ impl Worker {
     /// Takes back what the kernel was lent: it was lent as things were.
     pub(super) fn withdraw(&mut self) {
         for end in &mut self.ends {
-            if let Some(leases) = end.port.leases() {
-                leases.withdraw();
+            if let Some(flow_offload) = end.port.flow_offload() {
+                flow_offload.withdraw();
             }
         }
     }
@@ -120,4 +126,4 @@ impl Worker {
 }
 
 /// How often leases that are in use are lengthened: more than once while one runs.
-const RENEWAL: Duration = Duration::from_millis(leases::TERM.as_millis() as u64 * 2 / 5);
+const REFRESH: Duration = Duration::from_millis(flow_offload::TERM.as_millis() as u64 * 2 / 5);

@@ -19,7 +19,7 @@ use engine::{Batch, Checksums, Egress, Gateway};
 pub use farewell::FAREWELL_PATIENCE;
 use farewell::Leaving;
 use linux::clock::Clock;
-use offload::leases::Flow;
+use offload::flow_offload::Flow;
 use packet::{Frame, OpaqueFrame, Packet, ParseError, Time, advised_mtu};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
@@ -53,7 +53,7 @@ pub struct Worker {
     /// Which stations are on which side of a border.
     stations: Option<Arc<Stations>>,
     /// May flows be lent to the kernel?
-    lends: bool,
+    offloads_flows: bool,
     /// Does the kernel know where packets of flows that are lent to it go?
     leads: bool,
     /// When leases that are in use are lengthened.
@@ -80,7 +80,7 @@ impl Worker {
             gone_counts: [0; 2],
             siblings: None,
             stations: None,
-            lends: false,
+            offloads_flows: false,
             leads: false,
             renewal: None,
             path: Path::Across,
@@ -94,8 +94,8 @@ impl Worker {
     }
 
     /// The same, which lends flows to the kernel or does not.
-    pub fn lending(self, lends: bool) -> Worker {
-        Worker { lends, ..self }
+    pub fn lending(self, offloads_flows: bool) -> Worker {
+        Worker { offloads_flows, ..self }
     }
 
     /// The same, which gives its siblings what is of their flows.
@@ -197,7 +197,7 @@ impl Worker {
     /// Takes a batch that came in for this way, and sends what leaves.
     fn receive(&mut self, way: usize, now: Time) -> PollState {
         let turn = self.ends[way].receive(way, &mut self.gateway, &mut self.batch);
-        self.look(way, now);
+        self.poll_ports(way, now);
         self.gateway.push(now, way, &mut self.batch);
         self.offload(way, now);
         if turn == PollState::Idle {
@@ -208,7 +208,7 @@ impl Worker {
     }
 
     /// Counts what came, and looks at whatever is to be known of it before something is done to it.
-    fn look(&mut self, way: usize, now: Time) {
+    fn poll_ports(&mut self, way: usize, now: Time) {
         let mut batch = std::mem::take(&mut self.batch);
         let seen = &mut self.ends[way].seen;
         for split in &mut batch.split {

@@ -102,7 +102,7 @@ impl Worker {
     pub fn inherit(&mut self, legacies: &[HandedFrame]) {
         let now = self.clock.now();
         self.legacy_count = legacies.len();
-        for HandedFrame { way, longest_piece, id, frame } in legacies {
+        for HandedFrame { way, max_fragment_len: longest_piece, id, frame } in legacies {
             self.legacy_count -= 1;
             let (end, out) = (&mut self.ends[*way], self.gateway.output_mut(*way));
             match Frame::copy(frame, end.port.medium(), Ingress(*way as u32), &mut out.pool) {
@@ -122,7 +122,7 @@ impl Worker {
 
     pub(super) fn replace(&mut self, replacement: Replacement) {
         let now = self.clock.now();
-        let Replacement { settings, secrets, mtus, pool_limit, lends, done } = replacement;
+        let Replacement { settings, secrets, mtus, pool_limit, offloads_flows, done } = replacement;
         [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
         self.gateway.replace(now, &settings, secrets);
         for way in [TO_NARROW, TO_WIDE] {
@@ -131,7 +131,7 @@ impl Worker {
             self.drain(way);
         }
         self.ends.iter_mut().zip(mtus).for_each(|(end, mtu)| end.mtu = mtu.into());
-        self.lends = lends;
+        self.offloads_flows = offloads_flows;
         // Who asked may be gone.
         let _ = done.send(());
     }

@@ -5,13 +5,13 @@ use engine::{Event, Output};
 use packet::{
     Checksum, Content, Fragmentation, Frame, Gso, Identifications, Ingress, LinkType, Maker, Packet, Pool, Split,
 };
-use port::{GsoKind, Offloads, Port, Received, Refusal, TxFrame, TxOffload};
+use port::{GsoKind, Offloads, Port, Received, SendError, TxFrame, TxOffload};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use testkit::fields::UDP;
-use testkit::{Seen, Spec, Summed, checksum, ip};
+use testkit::{ReadPacket, Spec, Summed, checksum, ip};
 use wideload_gateway::send::{Sender, TxStats};
 
 #[test]
@@ -21,7 +21,7 @@ fn a_port_that_refuses_a_train_is_given_its_segments_finished() {
     let (plain, _) = sent_to(Fake::new(NOTHING, |_| None), packets());
     assert_eq!(plain.len(), 1 + 4 + 1 + 7);
     assert!(plain.iter().all(|frame| is_finished(frame)), "the reference is right");
-    let refuses_trains = |wire: &TxFrame<'_>| wire.to_do.train.is_some().then_some(Refusal::ToDo);
+    let refuses_trains = |wire: &TxFrame<'_>| wire.to_do.train.is_some().then_some(SendError::ToDo);
     let (frames, sent) = sent_to(Fake::new(ALL, refuses_trains), packets());
     // Single packets are still left to the port: it finishes their sums as a card does.
     assert_eq!(frames, plain);
@@ -36,7 +36,7 @@ fn a_port_that_refuses_checksums_is_given_finished_packets_from_then_on() {
     let mut patience = 70;
     let refuses = move |wire: &TxFrame<'_>| {
         patience -= i32::from(wire.to_do.checksum.is_some());
-        (wire.to_do != TxOffload::default() && patience < 0).then_some(Refusal::ToDo)
+        (wire.to_do != TxOffload::default() && patience < 0).then_some(SendError::ToDo)
     };
     let (frames, sent) = sent_to(Fake::new(ALL, refuses), packets());
     assert_eq!(frames, plain);
@@ -45,7 +45,7 @@ fn a_port_that_refuses_checksums_is_given_finished_packets_from_then_on() {
 
 #[test]
 fn checksums_that_were_left_to_a_port_which_refuses_them_are_counted_as_finished_here() {
-    let refuses = |wire: &TxFrame<'_>| (wire.to_do != TxOffload::default()).then_some(Refusal::ToDo);
+    let refuses = |wire: &TxFrame<'_>| (wire.to_do != TxOffload::default()).then_some(SendError::ToDo);
     for (packets, finished) in [
         ((0..10).map(|number| tcp(number, 100, None)).collect::<Vec<_>>(), 10),
         (vec![tcp(1, 3_000, Some(1_000)), udp(2, 2_000, Some(1_000)), tcp(3, 100, None)], 3 + 2 + 1),
@@ -60,7 +60,7 @@ fn checksums_that_were_left_to_a_port_which_refuses_them_are_counted_as_finished
 fn a_port_that_refuses_udp_trains_is_still_trusted_with_those_of_tcp() {
     let packets = vec![udp(1, 3_000, Some(1_000)), tcp(2, 3_000, Some(1_000)), udp(3, 2_000, Some(1_000))];
     let is_udp = |wire: &TxFrame<'_>| wire.to_do.train.is_some_and(|train| train.kind == GsoKind::Udp);
-    let mut fake = Fake::new(ALL, move |wire| is_udp(wire).then_some(Refusal::ToDo));
+    let mut fake = Fake::new(ALL, move |wire| is_udp(wire).then_some(SendError::ToDo));
     let mut sender = Sender::new(ALL);
     send(&mut sender, &mut fake, packets);
     assert_eq!(sender.offloads(), Offloads { udp: false, ..ALL });
@@ -70,7 +70,7 @@ fn a_port_that_refuses_udp_trains_is_still_trusted_with_those_of_tcp() {
 #[test]
 fn what_is_too_long_is_dropped_alone_and_counted() {
     let packets = (0..10).map(|number| tcp(number, if number % 3 == 0 { 3_000 } else { 200 }, None)).collect();
-    let too_long = |wire: &TxFrame<'_>| (wire.header.len() > 1_514).then_some(Refusal::TooLong);
+    let too_long = |wire: &TxFrame<'_>| (wire.header.len() > 1_514).then_some(SendError::TooLong);
     let (frames, sent) = sent_to(Fake::new(ALL, too_long), packets);
     assert_eq!(frames.iter().map(|frame| number(frame)).collect::<Vec<_>>(), [1, 2, 4, 5, 7, 8]);
     assert_eq!((sent.packets, sent.refused), (6, 4));
@@ -82,7 +82,7 @@ fn what_a_port_that_is_down_does_not_take_is_counted_as_that_trains_by_their_seg
     let mut count = 0;
     let down = move |_: &TxFrame<'_>| {
         count += 1;
-        (count > 1).then_some(Refusal::Down)
+        (count > 1).then_some(SendError::Down)
     };
     let (frames, sent) = sent_to(Fake::new(ALL, down), packets);
     assert_eq!((frames.len(), sent.packets, sent.down, sent.refused), (1, 1, 5, 0));
@@ -148,7 +148,7 @@ fn the_other_fragments_of_a_datagram_that_a_full_port_tore_are_dropped_and_count
     }
     sender.flush(&mut fake, &mut out);
     assert_eq!((fake.taken.len(), sender.sent().torn - before.torn), (2, 3));
-    assert_eq!(Seen::of_frame(&fake.taken[1]).id, 3);
+    assert_eq!(ReadPacket::of_frame(&fake.taken[1]).id, 3);
     std::thread::sleep(Duration::from_millis(60));
     sender.put(piece(1, 0).packet(&mut out.pool));
     sender.flush(&mut fake, &mut out);
@@ -169,12 +169,12 @@ fn a_port_that_takes_one_frame_at_a_time_gets_all_in_order() {
 #[test]
 fn a_port_that_refuses_even_what_is_finished_is_not_asked_for_ever() {
     let (frames, sent) =
-        sent_to(Fake::new(ALL, |_| Some(Refusal::ToDo)), vec![tcp(1, 3_000, Some(1_000)), tcp(2, 9, None)]);
+        sent_to(Fake::new(ALL, |_| Some(SendError::ToDo)), vec![tcp(1, 3_000, Some(1_000)), tcp(2, 9, None)]);
     assert_eq!((frames.len(), sent.packets, sent.refused), (0, 0, 4));
 }
 
 /// Why a port does not take a wire, if it does not.
-type Refuses = Box<dyn FnMut(&TxFrame<'_>) -> Option<Refusal> + Send>;
+type Refuses = Box<dyn FnMut(&TxFrame<'_>) -> Option<SendError> + Send>;
 
 /// A port in memory, which refuses what it is told to.
 struct Fake {
@@ -190,7 +190,7 @@ struct Fake {
 }
 
 impl Fake {
-    fn new(offloads: Offloads, refuses: impl FnMut(&TxFrame<'_>) -> Option<Refusal> + Send + 'static) -> Fake {
+    fn new(offloads: Offloads, refuses: impl FnMut(&TxFrame<'_>) -> Option<SendError> + Send + 'static) -> Fake {
         let null = File::options().write(true).open("/dev/null").expect("it is there");
         Fake {
             offloads,
@@ -314,11 +314,11 @@ fn piece(id: u32, offset: usize) -> Build {
 
 /// Do both sums of an IPv4 frame hold?
 fn is_finished(frame: &[u8]) -> bool {
-    Seen::of_frame(frame).sum_is_right
+    ReadPacket::of_frame(frame).sum_is_right
 }
 
 fn number(frame: &[u8]) -> u32 {
-    Seen::of_frame(frame).seq
+    ReadPacket::of_frame(frame).seq
 }
 
 const NOTHING: Offloads = Offloads { checksum: false, tcp: false, udp: false };

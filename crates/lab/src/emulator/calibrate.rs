@@ -10,7 +10,7 @@ use port::{Port, TxFrame, TxOffload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use sim::link::Losses;
-use sim::link::{Queue, Shape};
+use sim::link::{LinkShape, Queue};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,9 +18,9 @@ use std::{fmt, io, thread};
 
 /// One shape, what is sent through it, and what is looked at.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Trial {
+pub struct CalibrationRun {
     /// What the emulator is asked for.
-    pub shape: Shape,
+    pub shape: LinkShape,
     /// What is sent.
     pub load: Load,
     /// What is looked at.
@@ -66,7 +66,7 @@ pub struct Calibration {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// What the emulator was asked for.
-    pub shape: Shape,
+    pub shape: LinkShape,
     /// What the figure tells.
     pub figure: String,
     /// In what it is counted.
@@ -87,7 +87,7 @@ pub struct Row {
 pub fn calibrate(
     inner: [&mut dyn Port; 2],
     outer: [&mut dyn Port; 2],
-    trials: &[Trial],
+    trials: &[CalibrationRun],
     scheduling: Scheduling,
 ) -> io::Result<Calibration> {
     let [a, b] = inner;
@@ -103,27 +103,27 @@ pub fn calibrate(
     Ok(calibration)
 }
 
-impl Trial {
+impl CalibrationRun {
     /// Delays of 0, 1, 5 and 20 ms; jitter of 1 ms; losses of 1 % and 10 %; 10, 100 and 500 Mbit/s; a queue of 20 packets.
-    pub fn standard() -> Vec<Trial> {
-        let delay = |millis| Shape { delay: Duration::from_millis(millis), ..Shape::default() };
-        let loss = |loss, seed| Shape { loss, seed, ..delay(1) };
-        let rate = |megabits: u64| Shape { rate_bits_per_second: Some(megabits * 1_000_000), ..delay(5) };
+    pub fn standard() -> Vec<CalibrationRun> {
+        let delay = |millis| LinkShape { delay: Duration::from_millis(millis), ..LinkShape::default() };
+        let loss = |loss, seed| LinkShape { loss, seed, ..delay(1) };
+        let rate = |megabits: u64| LinkShape { rate_bits_per_second: Some(megabits * 1_000_000), ..delay(5) };
         let every = |count, micros| Load { count, len: 1_500, pace: Duration::from_micros(micros) };
         // A tenth faster than the line, for a second.
         let fill = |megabits: u64| {
             let pace = Duration::from_nanos(1_500 * 8 * 1_000 * 10 / 11 / megabits);
             Load { count: (1e9 / pace.as_nanos() as f64) as usize, len: 1_500, pace }
         };
-        let queue = Shape { queue: Queue::Packets(20), ..rate(10) };
-        let trial = |shape, load, rows| Trial { shape, load, rows };
+        let queue = LinkShape { queue: Queue::Packets(20), ..rate(10) };
+        let trial = |shape, load, rows| CalibrationRun { shape, load, rows };
         vec![
             trial(delay(0), every(500, 1_000), Rows::Delay),
             trial(delay(1), every(500, 1_000), Rows::Delay),
             trial(delay(5), every(500, 1_000), Rows::Delay),
             trial(delay(20), every(500, 1_000), Rows::Delay),
             // Three times the jitter apart, so that none waits for the one before it.
-            trial(Shape { jitter: Duration::from_millis(1), ..delay(5) }, every(500, 3_000), Rows::Jitter),
+            trial(LinkShape { jitter: Duration::from_millis(1), ..delay(5) }, every(500, 3_000), Rows::Jitter),
             trial(loss(0.01, 1), every(10_000, 100), Rows::Loss),
             trial(loss(0.1, 2), every(10_000, 100), Rows::Loss),
             trial(rate(10), fill(10), Rows::Rate),
@@ -157,7 +157,7 @@ fn attempt(
     inner: [&mut dyn Port; 2],
     outer: [&mut dyn Port; 2],
     pools: &mut [Pool; 2],
-    trial: &Trial,
+    trial: &CalibrationRun,
     mut probes: Probes,
     scheduling: Scheduling,
 ) -> io::Result<Seen> {
@@ -165,7 +165,7 @@ fn attempt(
     let [a, b] = inner;
     let [sender, receiver] = outer;
     let [inner_pool, outer_pool] = pools;
-    let shapes = [trial.shape.clone(), Shape::default()];
+    let shapes = [trial.shape.clone(), LinkShape::default()];
     let (stop, arrived_count) = (AtomicBool::new(false), AtomicU64::new(0));
     let course = Course { clock: &clock, stop: &stop, until: Time::NEVER, late: LATE, scheduling };
     let reader = probes.clone();
@@ -237,7 +237,7 @@ fn receive(
 }
 
 /// Waits till all is there that can come, or till nothing came for a while.
-fn await_arrivals(trial: &Trial, arrived_count: &AtomicU64, is_over: &dyn Fn() -> bool) {
+fn await_arrivals(trial: &CalibrationRun, arrived_count: &AtomicU64, is_over: &dyn Fn() -> bool) {
     let (expected, patience) = match trial.expected_count() {
         Some(expected) => (expected, PATIENCE),
         None => (u64::MAX, QUIET),
@@ -264,7 +264,7 @@ fn look(port: &dyn Port, flags: PollFlags) -> io::Result<()> {
 }
 
 impl Seen {
-    fn rows(&self, trial: &Trial) -> Vec<Row> {
+    fn rows(&self, trial: &CalibrationRun) -> Vec<Row> {
         let row = |figure: &str, unit: &str, asked: f64, measured: f64| Row {
             shape: trial.shape.clone(),
             figure: figure.to_owned(),
@@ -309,8 +309,8 @@ impl Seen {
     }
 
     /// One frame is on the line and as many wait as the queue takes.
-    fn queue_rows(&self, trial: &Trial, row: impl Fn(&str, &str, f64, f64) -> Row) -> Vec<Row> {
-        let Trial { shape, load, .. } = trial;
+    fn queue_rows(&self, trial: &CalibrationRun, row: impl Fn(&str, &str, f64, f64) -> Row) -> Vec<Row> {
+        let CalibrationRun { shape, load, .. } = trial;
         let waiting = match shape.queue {
             Queue::Packets(count) => count,
             Queue::Bytes(len) => len / load.len,
@@ -324,7 +324,7 @@ impl Seen {
         ]
     }
 
-    fn faults(&self, trial: &Trial) -> Vec<String> {
+    fn faults(&self, trial: &CalibrationRun) -> Vec<String> {
         let mut faults: Vec<String> =
             self.outcome.faults.iter().map(|fault| format!("{}: {fault}", trial.shape)).collect();
         if self.arrivals.is_empty() {
@@ -348,14 +348,14 @@ impl Seen {
         delays
     }
 
-    fn lost(&self, trial: &Trial) -> HashSet<u64> {
+    fn lost(&self, trial: &CalibrationRun) -> HashSet<u64> {
         let arrived: HashSet<u64> = self.arrivals.iter().map(|arrival| arrival.index).collect();
         (0..trial.load.count as u64).filter(|index| !arrived.contains(index)).collect()
     }
 
     /// Bits on the line per second: the median of stretches of equally many frames, for a sender that was held up leaves
     /// the line idle.
-    fn rate(&self, trial: &Trial) -> f64 {
+    fn rate(&self, trial: &CalibrationRun) -> f64 {
         let frame_count = (self.arrivals.len().saturating_sub(1) / STRETCH_COUNT).max(1);
         let bits = (8 * (trial.load.len + trial.shape.overhead_len) * frame_count) as f64;
         let marks: Vec<Time> = self.arrivals.iter().step_by(frame_count).map(|arrival| arrival.arrived).collect();
@@ -370,7 +370,7 @@ impl fmt::Display for Calibration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:46} {:30} {:>10} {:>10} {:>10} unit", "shape", "figure", "asked", "measured", "error")?;
         for Row { shape, figure, unit, asked, measured, error } in &self.rows {
-            let shape = if *shape == Shape::default() { "(plain)".to_owned() } else { shape.to_string() };
+            let shape = if *shape == LinkShape::default() { "(plain)".to_owned() } else { shape.to_string() };
             writeln!(f, "{shape:46} {figure:30} {asked:>10.3} {measured:>10.3} {error:>+10.3} {unit}")?;
         }
         self.faults.iter().try_for_each(|fault| writeln!(f, "not valid: {fault}"))
@@ -429,7 +429,7 @@ fn ip_header(len: u16) -> Vec<u8> {
     header
 }
 
-fn lost_by_model(trial: &Trial) -> HashSet<u64> {
+fn lost_by_model(trial: &CalibrationRun) -> HashSet<u64> {
     let lost = Losses::new(&trial.shape).take(trial.load.count).enumerate();
     lost.filter(|(_, is_lost)| *is_lost).map(|(index, _)| index as u64).collect()
 }

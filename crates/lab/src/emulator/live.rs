@@ -14,7 +14,7 @@ use packet::{CLASS_LENS, Checksum, Frame, HEADROOM, Ingress, Pool, Time};
 use port::{Port, TxFrame, TxOffload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
-use sim::link::{Counters, Departure, Link, Shape, Tally};
+use sim::link::{Counters, Departure, Link, LinkShape, Tally};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,18 +56,18 @@ pub struct Outcome {
     /// How long it took, in nanoseconds.
     pub time_ns: u64,
     /// From the first port to the second, and back.
-    pub ways: [Way; 2],
+    pub ways: [EmulatedLink; 2],
 }
 
 /// What became of one direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Way {
+pub struct EmulatedLink {
     /// Where its frames came from.
     pub from: String,
     /// Where they went to.
     pub to: String,
     /// What was asked for.
-    pub shape: Shape,
+    pub shape: LinkShape,
     /// What the link did with them.
     pub counters: Counters,
     /// Still on the link when the run ended.
@@ -84,7 +84,7 @@ pub struct Way {
     pub lost_by_port_count: u64,
     /// How much later than due they were sent.
     pub lateness: Lateness,
-    /// Sent later than [`Course::late`].
+    /// Sent later than [`Course::overdue`].
     pub late_count: u64,
     /// What 99 % of the departures must keep, in nanoseconds.
     pub allowed_lateness_ns: u64,
@@ -103,7 +103,7 @@ pub struct Way {
 pub fn run(
     a: &mut dyn Port,
     b: &mut dyn Port,
-    shapes: [Shape; 2],
+    shapes: [LinkShape; 2],
     pool: &mut Pool,
     course: &Course<'_>,
 ) -> io::Result<Outcome> {
@@ -131,7 +131,7 @@ pub fn run(
     let time_ns = (course.clock)().since(start).as_nanos() as u64;
     let [there, back] = lanes;
     let ways = [there.end(a, b), back.end(b, a)];
-    let faults: Vec<String> = ways.iter().flat_map(Way::faults).collect();
+    let faults: Vec<String> = ways.iter().flat_map(EmulatedLink::faults).collect();
     let scheduling = scheduling(realtime.as_ref());
     Ok(Outcome { is_valid: faults.is_empty(), faults, scheduling, time_ns, ways })
 }
@@ -140,7 +140,7 @@ pub fn run(
 /// long enough for some to leave late.
 fn foresee(pool: &mut Pool) {
     let lens = CLASS_LENS.iter().flat_map(|len| std::iter::repeat_n(*len, FORESEEN_BUFFER_COUNT));
-    let buffers: Vec<_> = lens.map_while(|len| Some((len, pool.lend(len)?))).collect();
+    let buffers: Vec<_> = lens.map_while(|len| Some((len, pool.share(len)?))).collect();
     for (len, mut buffer) in buffers {
         (0..HEADROOM + len).step_by(PAGE_LEN).for_each(|at| buffer.put(at, &[1]));
         pool.give(buffer);
@@ -174,7 +174,7 @@ struct Lane {
 }
 
 impl Lane {
-    fn new(shape: Shape, course: &Course<'_>) -> Lane {
+    fn new(shape: LinkShape, course: &Course<'_>) -> Lane {
         let mut link = Link::new(shape);
         link.foresee(FORESEEN_COUNT, FORESEEN_LEN);
         Lane {
@@ -268,7 +268,7 @@ impl Lane {
         if self.ready.is_empty() { self.link.next_departure() } else { None }
     }
 
-    fn end(self, from: &dyn Port, to: &dyn Port) -> Way {
+    fn end(self, from: &dyn Port, to: &dyn Port) -> EmulatedLink {
         let delay = self.link.shape().delay;
         let allowed = if delay.is_zero() { self.late } else { delay / LATE_PART };
         let counters = *self.link.counters();
@@ -278,7 +278,7 @@ impl Lane {
             delivered == self.sent_count + self.refused_count + waiting_count,
             "what comes off a link is sent, refused or waits: {delivered} frames",
         );
-        Way {
+        EmulatedLink {
             from: from.address().to_owned(),
             to: to.address().to_owned(),
             shape: self.link.shape().clone(),
@@ -296,10 +296,10 @@ impl Lane {
     }
 }
 
-impl Way {
+impl EmulatedLink {
     /// Why its figures are not those of its shape.
     fn faults(&self) -> Vec<String> {
-        let Way { from, to, .. } = self;
+        let EmulatedLink { from, to, .. } = self;
         let micros = |nanos: u64| nanos as f64 / 1e3;
         let (p99, allowed) = (self.lateness.quantile(0.99), self.allowed_lateness_ns);
         let without_room = self.counters.without_room.frames;
@@ -448,10 +448,10 @@ mod tests {
 
     #[test]
     fn a_way_says_each_reason_why_its_figures_are_not_those_of_its_shape() {
-        let mut way = Way {
+        let mut way = EmulatedLink {
             from: "a".to_owned(),
             to: "b".to_owned(),
-            shape: Shape::default(),
+            shape: LinkShape::default(),
             counters: Counters::default(),
             inside: Tally::default(),
             waiting_count: 0,

@@ -7,9 +7,9 @@ mod calibrate;
 mod lateness;
 mod live;
 
-pub use calibrate::{Calibration, Load, PROBE_LEN_MIN, Row, Rows, Trial, calibrate};
+pub use calibrate::{Calibration, CalibrationRun, Load, PROBE_LEN_MIN, Row, Rows, calibrate};
 pub use lateness::Lateness;
-pub use live::{Course, LATE, Outcome, POOL_LIMIT, Scheduling, Way, monotonic, run};
+pub use live::{Course, EmulatedLink, LATE, Outcome, POOL_LIMIT, Scheduling, monotonic, run};
 pub use sim::link::{
-    BadShape, Burst, Counters, Departure, Fate, Link, Losses, Queue, REORDER_PATIENCE, Reorder, Shape, Tally,
+    BadShape, Burst, Counters, Departure, Fate, Link, LinkShape, Losses, Queue, REORDER_PATIENCE, Reorder, Tally,
 };

@@ -1,8 +1,8 @@
 //! Nothing in, what the link emulator is worth on this machine out: asked, measured, over veth in private namespaces.
 
 use super::Conditions;
-use crate::emulator::{Calibration, Scheduling, Trial, calibrate};
-use crate::net::{End, Host, Offloading, cable};
+use crate::emulator::{Calibration, CalibrationRun, Scheduling, calibrate};
+use crate::net::{Host, HostLink, Offloading, cable};
 use port::{Options, Port};
 use serde::Serialize;
 use std::{fmt, io};
@@ -20,7 +20,7 @@ pub struct Calibrated {
 ///
 /// # Errors
 /// The right to make hosts is missing, or what a port says.
-pub fn calibration(trials: &[Trial], scheduling: Scheduling) -> io::Result<Calibrated> {
+pub fn calibration(trials: &[CalibrationRun], scheduling: Scheduling) -> io::Result<Calibrated> {
     let conditions = Conditions::here(1);
     let [sender, middle, receiver] = [Host::new("sender")?, Host::new("middle")?, Host::new("receiver")?];
     for host in [&sender, &middle, &receiver] {
@@ -31,7 +31,10 @@ pub fn calibration(trials: &[Trial], scheduling: Scheduling) -> io::Result<Calib
     }
     for (host, name, inner) in [(&sender, "outer-a", "inner-a"), (&receiver, "outer-b", "inner-b")] {
         let ends = [(host, name), (&middle, inner)];
-        cable(ends.map(|(host, interface)| End { host, interface, mtu: MTU, addresses: &[] }), Offloading::Off)?;
+        cable(
+            ends.map(|(host, interface)| HostLink { host, interface, mtu: MTU, addresses: &[] }),
+            Offloading::Off,
+        )?;
     }
     let [mut inner_a, mut inner_b] = [open(&middle, "inner-a")?, open(&middle, "inner-b")?];
     let [mut outer_a, mut outer_b] = [open(&sender, "outer-a")?, open(&receiver, "outer-b")?];

@@ -84,7 +84,7 @@ pub struct Dip {
 }
 
 /// Both ends of the bursts.
-struct Ends {
+struct DipEdges {
     outbox: UdpSocket,
     jobs: mpsc::Sender<(u64, Load)>,
     done: mpsc::Receiver<io::Result<Taken>>,
@@ -219,7 +219,7 @@ fn sweep(pair: &TwoHosts, settings: &DipsSettings, lens: &[usize]) -> io::Result
     let outbox = datagrams::outbox(far.space(), inbox.address()?)?;
     let (jobs, asked) = mpsc::channel::<(u64, Load)>();
     let (answers, done) = mpsc::channel();
-    let mut ends = Ends { outbox, jobs, done, pattern: inbox.message(0, MESSAGE_LEN_MAX), next: 0 };
+    let mut ends = DipEdges { outbox, jobs, done, pattern: inbox.message(0, MESSAGE_LEN_MAX), next: 0 };
     thread::scope(|scope| {
         scope.spawn(move || {
             for (first, load) in asked {
@@ -245,7 +245,7 @@ fn sweep(pair: &TwoHosts, settings: &DipsSettings, lens: &[usize]) -> io::Result
     })
 }
 
-impl Ends {
+impl DipEdges {
     /// One burst: seconds from the first message sent to the last received, and what came.
     fn burst(&mut self, load: Load) -> io::Result<(f64, Taken)> {
         let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the receiver has ended");

@@ -23,7 +23,7 @@ pub enum Order {
 
 /// A UDP datagram between two stations, and how it is cut.
 #[derive(Clone, Copy, Debug)]
-pub struct Pieces<'a> {
+pub struct Fragments<'a> {
     /// Link addresses of the receiver and of the sender.
     pub macs: [[u8; 6]; 2],
     /// The sender, and the receiver: of one version.
@@ -34,7 +34,7 @@ pub struct Pieces<'a> {
     pub payload: &'a [u8],
 }
 
-impl Pieces<'_> {
+impl Fragments<'_> {
     /// The frames of its fragments, in order.
     pub fn frames(&self, identification: u32) -> Vec<Vec<u8>> {
         let datagram = self.datagram();
@@ -126,7 +126,8 @@ pub fn deliver(
         let sending = scope.spawn(move || {
             let mut random = fastrand::Rng::with_seed(ORDER_SEED);
             for (number, payload) in messages.iter().enumerate() {
-                let mut frames = Pieces { macs, ends, mtu, payload }.frames(FIRST_IDENTIFICATION + number as u32);
+                let mut frames =
+                    Fragments { macs, ends, mtu, payload }.frames(FIRST_IDENTIFICATION + number as u32);
                 match order {
                     Order::Reverse => frames.reverse(),
                     Order::Random => random.shuffle(&mut frames),

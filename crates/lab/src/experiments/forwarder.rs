@@ -26,7 +26,7 @@ pub(super) struct Forwarder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Treats {
     /// Trains are cut on their way out.
-    Cuts,
+    Fragments,
     /// What follows each other is joined on its way in, and leaves as trains.
     Joins,
 }

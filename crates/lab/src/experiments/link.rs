@@ -1,6 +1,6 @@
 //! Two interfaces in, one wire between them out: later, slower, fewer, in another order, as asked.
 
-use crate::emulator::{Course, LATE, Outcome, POOL_LIMIT, Scheduling, Shape, monotonic, run};
+use crate::emulator::{Course, LATE, LinkShape, Outcome, POOL_LIMIT, Scheduling, monotonic, run};
 use linux::features::{self, Previous};
 use linux::netlink::Netlink;
 use offload::intercept::Intercept;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// What the kernel says of an interface, or a right that is missing.
 pub fn link(
     interfaces: [&str; 2],
-    shapes: [Shape; 2],
+    shapes: [LinkShape; 2],
     stretch: Option<Duration>,
     stop: &AtomicBool,
     scheduling: Scheduling,
@@ -29,7 +29,7 @@ pub fn link(
         let said = format!("{a}: a wire has two ends; name two interfaces");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, said));
     }
-    let _ends = [End::seize(a)?, End::seize(b)?];
+    let _ends = [LinkEnd::seize(a)?, LinkEnd::seize(b)?];
     let [mut a, mut b] = [open(a)?, open(b)?];
     let clock = monotonic();
     let until = stretch.map_or(Time::NEVER, |stretch| Time::ZERO + stretch);
@@ -38,24 +38,24 @@ pub fn link(
 }
 
 /// An interface that stands for the end of a wire, until this is dropped.
-struct End {
+struct LinkEnd {
     offloads: Option<Previous>,
     _intercept: Intercept,
 }
 
-impl End {
-    fn seize(name: &str) -> io::Result<End> {
+impl LinkEnd {
+    fn seize(name: &str) -> io::Result<LinkEnd> {
         let interface = Netlink::open()?.interface(name)?;
         if !interface.is_up {
             let said = format!("{name}: it is down; set it up first: `ip link set {name} up`");
             return Err(io::Error::new(io::ErrorKind::NetworkDown, said));
         }
         let _intercept = Intercept::all(interface.index)?;
-        Ok(End { offloads: Some(features::as_a_wire(name)?), _intercept })
+        Ok(LinkEnd { offloads: Some(features::as_a_wire(name)?), _intercept })
     }
 }
 
-impl Drop for End {
+impl Drop for LinkEnd {
     fn drop(&mut self) {
         if let Some(offloads) = self.offloads.take() {
             // An interface that is gone has nothing to be put back to.

@@ -34,7 +34,7 @@ pub use calibration::{Calibrated, calibration};
 pub use datagrams::{Inbox, Load, Pings, Taken, pings, send};
 pub use differential::{Cases, Differential, DifferentialSettings, differential, repeat};
 pub use dips::{Dip, Dips, DipsSettings, Sweeps, dips, find};
-pub use disorder::{Order, Pieces, deliver};
+pub use disorder::{Fragments, Order, deliver};
 pub use floods::{Flood, FloodRow, Floods, FloodsSettings, Joins, floods};
 pub use hold::{Hold, HoldDelay, HoldLen, HoldLoad, HoldSettings, hold};
 pub use lifecycle::{
@@ -45,7 +45,7 @@ pub use network::{FlowRow, LinkRow, Network, network};
 pub use observer::{Observed, observe};
 pub use sim::swarm::Case;
 pub use sim::tcp::settings::Algorithm;
-pub use soak::{Arrived, Changes, Kills, Mixed, Soak, SoakSettings, Watched, soak};
+pub use soak::{Arrived, Changes, Kills, Mixed, Soak, SoakSettings, Usage, soak};
 pub use swarm::{Hit, Progress, Swarm, SwarmSettings, replay, swarm};
 pub use tcp::{TcpComparison, TcpRow, TcpSettings, tcp};
 pub use transparency::{

@@ -6,12 +6,12 @@
 //! to the line is timed again, with the same seeds of its losses; rounds and rows have each their own.
 
 use super::{Conditions, Spread, cell, link};
-use crate::emulator::{Queue, Scheduling, Shape};
+use crate::emulator::{LinkShape, Queue, Scheduling};
 use crate::net::Offloading;
 use crate::three_hosts::{NARROW, ThreeHosts, v4};
 use rustix::net::{AddressFamily, SocketType, connect, ipproto, socket, sockopt, sockopt::Timeout};
 use serde::Serialize;
-use sim::tcp::path::{Transfer, Way, run};
+use sim::tcp::path::{PathDirection, Transfer, run};
 use sim::tcp::settings::{Algorithm, Memory, SlowStartExit};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -154,13 +154,13 @@ fn over<T>(
 ) -> io::Result<(T, bool)> {
     let stop = AtomicBool::new(false);
     let [_, a, b, _] = three_hosts.names();
-    let shape = |seed| Shape {
+    let shape = |seed| LinkShape {
         delay: trip / 2,
         rate_bits_per_second: Some(settings.rate_bits_per_second),
         queue: Queue::Bytes(QUEUE_LEN),
         loss: settings.loss,
         seed,
-        ..Shape::default()
+        ..LinkShape::default()
     };
     let shapes = seeds.map(shape);
     thread::scope(|scope| {
@@ -291,14 +291,14 @@ fn simulated_time(
         Algorithm::Cubic => SlowStartExit::HyStart,
     };
     let end = sim::tcp::Settings { algorithm, slow_start_exit, mtu, memory, ..sim::tcp::Settings::linux() };
-    let way = Way {
+    let way = PathDirection {
         rate_bits_per_second: Some(settings.rate_bits_per_second),
         delay: trip / 2,
         queue_len: QUEUE_LEN as u64,
         loss: settings.loss,
         overhead_len: ETHERNET_LEN,
         mtu,
-        ..Way::default()
+        ..PathDirection::default()
     };
     let transfer =
         Transfer { sender: end.clone(), receiver: end, there: way, back: way, lens: [len as u64, 0], seed };

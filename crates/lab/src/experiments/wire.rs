@@ -107,7 +107,7 @@ pub(super) const V6_LEN: usize = 40;
 
 /// What a TCP or UDP header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Upper {
+pub(super) struct TransportFacts {
     pub is_tcp: bool,
     pub ports: [u16; 2],
     pub seq: u32,
@@ -141,7 +141,7 @@ pub(super) enum Filled {
     Zero,
 }
 
-impl Upper {
+impl TransportFacts {
     pub fn protocol(&self) -> u8 {
         if self.is_tcp { 6 } else { 17 }
     }
@@ -176,7 +176,7 @@ impl Options {
 pub(super) fn put_upper(
     to: &mut Vec<u8>,
     (ip, front, first): (&Ip, &[u8], u8),
-    upper: &Upper,
+    upper: &TransportFacts,
     filled: Filled,
     content: impl FnOnce(&mut Vec<u8>),
 ) {

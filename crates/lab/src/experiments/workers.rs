@@ -55,7 +55,7 @@ pub struct WorkersRow {
 
 /// One turn.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct Round {
     per_processor_second: f64,
     per_second: f64,
     busiest_share: f64,
@@ -89,7 +89,7 @@ pub fn workers(settings: &WorkersSettings, mut tell: impl FnMut(&str)) -> io::Re
     Ok(Workers { conditions: Conditions::here(settings.rounds), rows, versus_one, intact, broken })
 }
 
-fn row(workers: usize, turns: &[Turn]) -> Option<WorkersRow> {
+fn row(workers: usize, turns: &[Round]) -> Option<WorkersRow> {
     Some(WorkersRow {
         workers,
         per_processor_second: Spread::of(turns.iter().map(|turn| turn.per_processor_second))?,
@@ -98,7 +98,7 @@ fn row(workers: usize, turns: &[Turn]) -> Option<WorkersRow> {
     })
 }
 
-fn turn(count: usize, frames: &[Vec<u8>], broken: &mut Vec<String>) -> io::Result<Turn> {
+fn turn(count: usize, frames: &[Vec<u8>], broken: &mut Vec<String>) -> io::Result<Round> {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off)?;
     let middle = three_hosts.gateway(&three_hosts.border(&format!("workers = {count}\n"), "", ""))?;
     let began = Instant::now();
@@ -113,7 +113,7 @@ fn turn(count: usize, frames: &[Vec<u8>], broken: &mut Vec<String>) -> io::Resul
     }
     three_hosts.clear(middle)?;
     let all: f64 = each.iter().sum();
-    Ok(Turn {
+    Ok(Round {
         per_processor_second: arrived as f64 / all,
         per_second: arrived as f64 / seconds,
         busiest_share: each.into_iter().fold(0.0, f64::max) / all,

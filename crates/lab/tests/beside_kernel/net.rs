@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use testkit::{Summed, udp};
-use wideload_lab::net::{End, Host, Offloading, cable};
+use wideload_lab::net::{Host, HostLink, Offloading, cable};
 
 /// What the host in the middle is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -538,7 +538,7 @@ pub fn lay(ends: [(&Host, &str); 2], mtu: u32) {
 
 /// A cable between two hosts.
 pub fn lay_with(offloading: Offloading, ends: [(&Host, &str); 2], mtu: u32) {
-    cable(ends.map(|(host, interface)| End { host, interface, mtu, addresses: &[] }), offloading).unwrap();
+    cable(ends.map(|(host, interface)| HostLink { host, interface, mtu, addresses: &[] }), offloading).unwrap();
 }
 
 /// A test that needs nothing.

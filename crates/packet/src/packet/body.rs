@@ -1,7 +1,7 @@
 //! What is known of the packet in a buffer, beside its bytes.
 
 use super::memory::Memory;
-use crate::cut::Fragmentation;
+use crate::fragmentation::Fragmentation;
 use crate::gso::{Gso, SegmentLimit};
 use crate::ip::{Ip, Version};
 use crate::link::{L2Scope, LinkType};
@@ -20,7 +20,7 @@ pub struct Body {
     pub(super) origin: L2Scope,
     pub(super) ip: Ip,
     /// Of what came in pieces, the longest of them; else 0.
-    pub(super) longest_piece: u32,
+    pub(super) max_fragment_len: u32,
     /// A number that its port gave it, such as that of its record in a capture; the engine never looks.
     pub tag: u64,
     /// What is known of the transport checksum.
@@ -53,7 +53,7 @@ impl Body {
     /// Forgets what the buffer's last packet was beside its bytes.
     pub(super) fn become_fresh(&mut self, as_received: bool) {
         self.as_received = as_received;
-        self.longest_piece = 0;
+        self.max_fragment_len = 0;
         self.checksum = Checksum::Unverified;
         self.segment_limit = None;
         self.has_accurate_ecn = false;
@@ -74,7 +74,7 @@ impl Body {
             as_received: false,
             origin: L2Scope::default(),
             ip: Ip::NONE,
-            longest_piece: 0,
+            max_fragment_len: 0,
             tag: 0,
             checksum: Checksum::Unverified,
             segment_limit: None,

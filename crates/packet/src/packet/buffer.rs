@@ -57,14 +57,14 @@ impl Buffer {
     /// Has the processor fetch what is known of the packet in it.
     #[inline]
     pub fn prefetch(&self) {
-        lanes::prefetch_value(&*self.0);
+        simd::prefetch_value(&*self.0);
     }
 
     /// Has the processor fetch the start of the content.
     #[inline]
     pub fn foresee_content(&self) {
         if let Some(content) = self.0.memory().all().get(HEADROOM..) {
-            lanes::prefetch(content);
+            simd::prefetch(content);
         }
     }
 
@@ -125,7 +125,7 @@ impl Pool {
     /// Lends a buffer for `len` bytes of content, or none: the limit is reached, or `len` is above 65,536.
     ///
     /// The smallest class that holds `len` is asked first, then the larger ones, then the heap.
-    pub fn lend(&mut self, len: usize) -> Option<Buffer> {
+    pub fn share(&mut self, len: usize) -> Option<Buffer> {
         let class = CLASS_LENS.iter().position(|class_len| *class_len >= len)?;
         match self.shelf(class).pop() {
             Some(buffer) => {
@@ -217,13 +217,13 @@ mod tests {
     fn a_length_is_lent_the_smallest_class_that_holds_it() {
         let mut pool = Pool::new(usize::MAX);
         for (len, capacity) in [(0, 2_048), (2_048, 2_048), (2_049, 4_096), (16_384, 16_384), (65_535, 65_536)] {
-            let buffer = pool.lend(len).unwrap();
+            let buffer = pool.share(len).unwrap();
             assert_eq!(buffer.capacity(), capacity, "for {len}");
             assert_eq!(buffer.map().len() * 64, capacity);
             assert_eq!(buffer.pinned_len(), Buffer::pinned_len_for(len));
             pool.give(buffer);
         }
-        assert!(pool.lend(65_537).is_none());
+        assert!(pool.share(65_537).is_none());
         assert_eq!(pool.lent_count(), 0);
     }
 
@@ -231,8 +231,8 @@ mod tests {
     fn a_pool_never_passes_its_limit_and_returns_to_it() {
         let limit = 3 * pinned_len(2_048);
         let mut pool = Pool::new(limit);
-        let lent: Vec<_> = (0..3).map(|_| pool.lend(1_500).unwrap()).collect();
-        assert!(pool.lend(1).is_none());
+        let lent: Vec<_> = (0..3).map(|_| pool.share(1_500).unwrap()).collect();
+        assert!(pool.share(1).is_none());
         assert_eq!((pool.lent_count(), pool.heap_len(), pool.free_len()), (3, limit, 0));
         lent.into_iter().for_each(|buffer| pool.give(buffer));
         assert_eq!((pool.lent_count(), pool.free_len()), (0, limit));
@@ -242,27 +242,27 @@ mod tests {
     fn a_lower_limit_gives_free_memory_back_and_lends_nothing_more_above_it() {
         let one = pinned_len(2_048);
         let mut pool = Pool::new(4 * one);
-        let mut lent: Vec<_> = (0..4).map(|_| pool.lend(1_500).unwrap()).collect();
+        let mut lent: Vec<_> = (0..4).map(|_| pool.share(1_500).unwrap()).collect();
         (0..2).for_each(|_| pool.give(lent.pop().unwrap()));
         pool.set_limit(one);
         assert_eq!((pool.lent_count(), pool.heap_len()), (2, 2 * one));
-        assert!(pool.lend(1).is_none());
+        assert!(pool.share(1).is_none());
         lent.into_iter().for_each(|buffer| pool.give(buffer));
         pool.set_limit(one);
         assert_eq!(pool.heap_len(), one);
-        assert!(pool.lend(1).is_some() && pool.lend(1).is_none());
+        assert!(pool.share(1).is_some() && pool.share(1).is_none());
     }
 
     #[test]
     fn free_memory_of_one_class_makes_room_for_another() {
         let mut pool = Pool::new(pinned_len(65_536));
-        let small: Vec<_> = (0..20).map(|_| pool.lend(100).unwrap()).collect();
-        assert!(pool.lend(60_000).is_none());
+        let small: Vec<_> = (0..20).map(|_| pool.share(100).unwrap()).collect();
+        assert!(pool.share(60_000).is_none());
         small.into_iter().for_each(|buffer| pool.give(buffer));
-        let large = pool.lend(60_000).unwrap();
+        let large = pool.share(60_000).unwrap();
         assert!(pool.heap_len() <= pinned_len(65_536));
         pool.give(large);
-        assert_eq!(pool.lend(10).unwrap().capacity(), 65_536);
+        assert_eq!(pool.share(10).unwrap().capacity(), 65_536);
     }
 
     #[test]
@@ -270,10 +270,10 @@ mod tests {
         let mut pool = Pool::new(0);
         assert!(pool.supply(Vec::leak(vec![0; 100])).is_err());
         pool.supply(Vec::leak(vec![0; 5_000])).unwrap();
-        let buffer = pool.lend(3_000).unwrap();
+        let buffer = pool.share(3_000).unwrap();
         assert_eq!(buffer.capacity(), 4_096);
-        assert!(pool.lend(1).is_none());
+        assert!(pool.share(1).is_none());
         pool.give(buffer);
-        assert!(pool.lend(1).is_some());
+        assert!(pool.share(1).is_some());
     }
 }

@@ -25,7 +25,7 @@ use core::ops::{Deref, DerefMut};
 /// One IP header over contiguous bytes, with its link header.
 ///
 /// A packet stands for one on the wire, or for many: `train` makes it one that a port or the segmenter cuts
-/// into TCP segments or UDP datagrams, `cut` says that it leaves in fragments. [`wire_count`](Body::wire_count) and
+/// into TCP segments or UDP datagrams, `fragmentation` says that it leaves in fragments. [`wire_count`](Body::wire_count) and
 /// [`wire_len`](Body::wire_len) answer for the wire.
 ///
 /// Invariant: the bytes are those of one IP packet whenever a packet is in other hands; a run being joined is sealed
@@ -56,7 +56,7 @@ pub struct OpaqueFrame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyError {
     /// For what it is.
-    Unfit(ParseError),
+    Unparsed(ParseError),
     /// The pool has no buffer left.
     NoBuffer,
 }
@@ -105,17 +105,17 @@ impl Frame {
     /// # Errors
     /// Why there is no packet to work on.
     pub fn copy(bytes: &[u8], medium: LinkType, ingress: Ingress, pool: &mut Pool) -> Result<Packet, CopyError> {
-        let link = Link::parse(medium, bytes).map_err(CopyError::Unfit)?;
+        let link = Link::parse(medium, bytes).map_err(CopyError::Unparsed)?;
         // What lies behind the longest packet is padding; a packet that claims more does not parse.
         let bytes = bytes.get(..link.len + LEN_MAX + 1).unwrap_or(bytes);
         let ip_len = bytes.len() - link.len;
-        let mut buffer = pool.lend(ip_len).ok_or(CopyError::NoBuffer)?;
+        let mut buffer = pool.share(ip_len).ok_or(CopyError::NoBuffer)?;
         buffer.put(HEADROOM - link.len, bytes);
         match Frame::parse(buffer, bytes.len(), link, ingress) {
             Frame::Ip(packet) => Ok(packet),
             Frame::Other(raw, unfit) => {
                 pool.give(raw.into_buffer());
-                Err(CopyError::Unfit(unfit))
+                Err(CopyError::Unparsed(unfit))
             }
         }
     }
@@ -173,7 +173,7 @@ impl Packet {
     /// Has the processor fetch what is known of it.
     #[inline]
     pub fn prefetch(&self) {
-        lanes::prefetch_value(&*self.0);
+        simd::prefetch_value(&*self.0);
     }
 
     /// Says of a packet that nobody received it.

@@ -29,13 +29,13 @@ impl Body {
 
     /// Hops that it may still take: time to live, or hop limit.
     pub fn ttl(&self) -> u8 {
-        self.ip.hops_left(self.header())
+        self.ip.ttl(self.header())
     }
 
     /// Takes one of them, as a router does that passes it on (R038).
     pub fn decrement_ttl(&mut self) {
         let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));
-        self.ip.take_hop(self.memory.bytes_mut(start..start + len));
+        self.ip.decrement_ttl(self.memory.bytes_mut(start..start + len));
         self.ip.shape = FragmentFingerprint::CHANGED;
         self.as_received = false;
     }

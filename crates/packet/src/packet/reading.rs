@@ -113,17 +113,17 @@ impl Body {
 
     /// True for a piece of a datagram, and for a datagram that came in pieces.
     pub fn was_fragmented(&self) -> bool {
-        self.longest_piece > 0 || self.ip.fragment.is_some()
+        self.max_fragment_len > 0 || self.ip.fragment.is_some()
     }
 
     /// Length of the longest piece that a joined datagram or fragment came in, IP header counted, in bytes.
     pub fn max_fragment_len(&self) -> Option<usize> {
-        (self.longest_piece > 0).then_some(self.longest_piece as usize)
+        (self.max_fragment_len > 0).then_some(self.max_fragment_len as usize)
     }
 
     /// Says that the packet came in pieces, the longest of which had so many bytes, IP header counted; none: that it came whole.
     pub fn set_longest_piece(&mut self, len: Option<usize>) {
-        self.longest_piece = len.unwrap_or_default() as u32;
+        self.max_fragment_len = len.unwrap_or_default() as u32;
     }
 
     /// Says that the packet came in pieces with this identification, the longest of which had so many bytes, IP header counted:

@@ -4,7 +4,7 @@
 
 use super::{Body, Buffer, Checksum, HEADROOM, Packet, fitting};
 use crate::checksum::Sum;
-use crate::cut::Fragmentation;
+use crate::fragmentation::Fragmentation;
 use crate::gso::Gso;
 use crate::ip::{Ecn, Fragment, FragmentFingerprint, Ip, pseudo_sum};
 use crate::tcp::TcpSegmentFacts;
@@ -35,7 +35,7 @@ impl Body {
         (self.link_len, self.medium, self.announced) = (piece.link_len, piece.medium, piece.announced);
         let (start, end) = (piece.ip_at() - piece.link_len(), piece.ip_at() + header_len);
         let front = self.memory.bytes_mut(HEADROOM - (end - start)..HEADROOM);
-        lanes::copy(front, piece.memory.bytes(start..end));
+        simd::copy(front, piece.memory.bytes(start..end));
     }
 
     /// The place of the `len` bytes from `offset` on in the datagram.
@@ -73,7 +73,7 @@ impl Body {
         self.ip.ecn = ecn;
         self.ip.dont_fragment = dont_fragment;
         self.ip.fragment = None;
-        self.longest_piece = longest_piece;
+        self.max_fragment_len = longest_piece;
         self.seal_as(None);
     }
 
@@ -150,7 +150,7 @@ impl Body {
     pub fn seal_pieces(&mut self, more: bool, longest_piece: u32) {
         let fragment = self.ip.fragment.map(|fragment| Fragment { more, ..fragment });
         self.ip.fragment = fragment.filter(|fragment| fragment.offset > 0 || more);
-        self.longest_piece = longest_piece;
+        self.max_fragment_len = longest_piece;
         self.seal();
     }
 

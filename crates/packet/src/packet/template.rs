@@ -55,7 +55,7 @@ impl<'a> Template<'a> {
         }
         let header = fitting(room, whole);
         let (front, _) = header.split_at_mut(self.front.len());
-        lanes::copy(front, self.front);
+        simd::copy(front, self.front);
         self.ip.stamp(header.get_mut(self.link_len..).unwrap_or_default(), self.common, payload_len, fragment);
         header
     }

@@ -1,7 +1,7 @@
 //! A packet -> how many packets it stands for on the wire, and their lengths.
 
 use super::Body;
-use crate::cut::{Content, FragmentRanges};
+use crate::fragmentation::{Content, FragmentRanges};
 use crate::ip::{TCP, UDP};
 use crate::tcp::TcpFacts;
 use crate::{tcp, udp};

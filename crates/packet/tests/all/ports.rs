@@ -107,7 +107,7 @@ fn a_frame_that_is_no_packet_gives_its_bytes_back() {
         (&vec![0x50; 30], LinkType::Ip, ParseError::BadVersion),
     ] {
         for at in [0, 10, 370, 500] {
-            let mut buffer = pool.lend(2_000).unwrap();
+            let mut buffer = pool.share(2_000).unwrap();
             buffer.put(at, bytes);
             match Frame::read(buffer, at, bytes.len(), medium, Ingress(3)) {
                 Frame::Other(raw, unfit) => {
@@ -161,7 +161,7 @@ fn a_link_header_that_is_too_long_is_refused() {
 
 /// Reads a frame that lies at this place in a buffer.
 fn laid(bytes: &[u8], at: usize, medium: LinkType, pool: &mut Pool) -> Packet {
-    let mut buffer = pool.lend(at + bytes.len()).unwrap();
+    let mut buffer = pool.share(at + bytes.len()).unwrap();
     buffer.put(at, bytes);
     match Frame::read(buffer, at, bytes.len(), medium, Ingress(3)) {
         Frame::Ip(packet) => packet,

@@ -3,24 +3,24 @@
 //! The socket sees what comes in on the interface, before and beside the host's own stack, and nothing of what goes
 //! out. The host's stack sees it too: whoever forwards what comes in here has to see to it that the host does not.
 
-mod receiving;
-mod sending;
+mod receive;
 mod socket_options;
+mod transmit;
 
 use crate::options::Options;
 use crate::port::{Offloads, Port, Received, TxFrame, TxOffload};
-use crate::refusal::{is_down, refused, would_wait};
 use crate::rx_buffer::Layout;
-use crate::vnet::Laid;
+use crate::send_error::{is_down, refused, would_wait};
+use crate::vnet::Split;
 use linux::device::{self, Device, sentence};
-use offload::leases::FlowOffload;
+use offload::flow_offload::FlowOffload;
 use packet::{Frame, Ingress, LinkType, PayloadSlots, Pool, SplitFrame};
-use receiving::{Apart, Receiving, Taken};
-use sending::{Memory, Sending};
+use receive::{Receiving, SplitWriter, Taken};
 use socket_options::{bound_index, drops, join, set, size_buffers, speak_vnet, spoken_vnet};
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use transmit::{Memory, Sending};
 
 /// A packet socket on one interface.
 pub struct PacketSocket {
@@ -36,9 +36,9 @@ pub struct PacketSocket {
     missed: u64,
     /// The interface went down, and was not seen up since.
     is_down: bool,
-    leases: Option<FlowOffload>,
+    flow_offload: Option<FlowOffload>,
     /// Why it has none where it was to have some.
-    why_no_leases: Option<String>,
+    why_no_offload: Option<String>,
 }
 
 impl PacketSocket {
@@ -77,13 +77,13 @@ impl PacketSocket {
         }
         tried("get memory", size_buffers(&socket, options.socket_buffer_len))?;
         // Nothing comes before it is joined: all that does is numbered.
-        let may_lend = options.may_lend && medium == LinkType::Ethernet && hardware != libc::ARPHRD_LOOPBACK;
-        let opened = may_lend.then(|| FlowOffload::open(index.cast_unsigned(), options.lends_to)).transpose();
-        let why_no_leases = opened.as_ref().err().map(ToString::to_string);
-        let (leases, filter) = opened.ok().flatten().unzip();
+        let may_offload = options.may_offload && medium == LinkType::Ethernet && hardware != libc::ARPHRD_LOOPBACK;
+        let opened = may_offload.then(|| FlowOffload::open(index.cast_unsigned(), options.lends_to)).transpose();
+        let why_no_offload = opened.as_ref().err().map(ToString::to_string);
+        let (flow_offload, filter) = opened.ok().flatten().unzip();
         tried("join it", join(&socket, index, hardware, options.fanout, filter.as_ref()))?;
         let fresh = PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, options.offloads);
-        Ok(PacketSocket { leases, why_no_leases, ..fresh })
+        Ok(PacketSocket { flow_offload, why_no_offload, ..fresh })
     }
 
     /// A socket that is set up, on an interface with this number, medium and MTU.
@@ -105,8 +105,8 @@ impl PacketSocket {
             sending: Box::new(Sending::new(index)),
             missed: 0,
             is_down: false,
-            leases: None,
-            why_no_leases: None,
+            flow_offload: None,
+            why_no_offload: None,
         }
     }
 
@@ -140,7 +140,7 @@ impl PacketSocket {
     /// The interface is gone.
     pub fn adopt(
         socket: OwnedFd,
-        leases: Option<[OwnedFd; 3]>,
+        flow_offload: Option<[OwnedFd; 3]>,
         name: &str,
         offloads: Offloads,
     ) -> io::Result<PacketSocket> {
@@ -156,9 +156,9 @@ impl PacketSocket {
         let vnet_len = spoken_vnet(&socket);
         let adopt =
             |[map, entry, exit]: [OwnedFd; 3]| FlowOffload::adopt(map, [entry, exit], index.cast_unsigned());
-        let leases = leases.map(adopt).transpose().map_err(gone)?;
+        let flow_offload = flow_offload.map(adopt).transpose().map_err(gone)?;
         let fresh = PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, offloads);
-        Ok(PacketSocket { leases, ..fresh })
+        Ok(PacketSocket { flow_offload, ..fresh })
     }
 
     /// Receives a batch, its first frames apart, as long as they are what is expected.
@@ -173,7 +173,7 @@ impl PacketSocket {
         let layout = self.layout;
         let wanted_count = self.receiving.stock(layout, pool);
         let is_stocked = self.receiving.is_stocked(wanted_count);
-        let mut apart = places.filter(|_| is_stocked).map(|places| Apart::new(places, wanted_count));
+        let mut apart = places.filter(|_| is_stocked).map(|places| SplitWriter::new(places, wanted_count));
         let count = match self.receiving.call(&self.socket, layout, self.vnet_len, wanted_count, &mut apart) {
             Ok(count) => count,
             Err(error) if would_wait(&error) => match self.check_up() {
@@ -196,10 +196,10 @@ impl PacketSocket {
             let place = apart.as_ref().and_then(|apart| apart.place(index));
             // All that is received apart lies behind one another, without anything between.
             let may_stay = landed.len() == before_count + index;
-            let laid = Laid { at: layout.at, len: 0, medium: self.medium, ingress };
+            let laid = Split { at: layout.at, len: 0, medium: self.medium, ingress };
             match self.receiving.take(index, layout, self.vnet_len, laid, place, may_stay) {
-                Some(Taken::Apart(it)) => landed.push(it),
-                Some(Taken::Whole(buffer, laid, header)) => {
+                Some(Taken::Split(it)) => landed.push(it),
+                Some(Taken::Single(buffer, laid, header)) => {
                     lost_count += header.read_into(buffer, laid, pool, frames)
                 }
                 None => lost_count += 1,
@@ -213,13 +213,13 @@ impl PacketSocket {
     /// Sends a batch and says how many wires the kernel took. Where it has no piece of memory for a long one, that goes alone, in
     /// several pieces.
     fn send(&mut self, batch: &[TxFrame<'_>]) -> io::Result<usize> {
-        let PacketSocket { sending, socket, vnet_len, medium, leases, .. } = self;
+        let PacketSocket { sending, socket, vnet_len, medium, flow_offload, .. } = self;
         // The program that writes tags out is there with the leases.
-        let medium = &(*medium, leases.is_some() && *medium == LinkType::Ethernet);
+        let medium = &(*medium, flow_offload.is_some() && *medium == LinkType::Ethernet);
         let is_long = |wire: &TxFrame<'_>| wire.header.len() + wire.payload.len() > PAGE_LEN;
         match (sending.call(socket, batch, *vnet_len, *medium, Memory::OnePiece), batch) {
             (Err(error), [first, ..]) if error.raw_os_error() == Some(libc::ENOBUFS) && is_long(first) => {
-                sending.call(socket, &batch[..1], *vnet_len, *medium, Memory::Pieces)
+                sending.call(socket, &batch[..1], *vnet_len, *medium, Memory::Fragments)
             }
             (outcome, _) => outcome,
         }
@@ -234,8 +234,8 @@ impl PacketSocket {
     }
 
     fn count(&self, frames: u64) {
-        if let Some(leases) = &self.leases {
-            leases.count(frames);
+        if let Some(flow_offload) = &self.flow_offload {
+            flow_offload.count(frames);
         }
     }
 }
@@ -299,25 +299,25 @@ impl Port for PacketSocket {
         self.kernel_drops()
     }
 
-    fn leases(&mut self) -> Option<&mut FlowOffload> {
-        self.leases.as_mut()
+    fn flow_offload(&mut self) -> Option<&mut FlowOffload> {
+        self.flow_offload.as_mut()
     }
 
-    fn why_no_leases(&self) -> Option<&str> {
-        self.why_no_leases.as_deref()
+    fn why_no_offload(&self) -> Option<&str> {
+        self.why_no_offload.as_deref()
     }
 
     fn settle(&mut self) {
-        if self.leases.as_ref().is_some_and(FlowOffload::lags) {
+        if self.flow_offload.as_ref().is_some_and(FlowOffload::lags) {
             self.kernel_drops();
         }
-        if let Some(leases) = &mut self.leases {
-            leases.settle();
+        if let Some(flow_offload) = &mut self.flow_offload {
+            flow_offload.commit();
         }
     }
 
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        [self.fd()].into_iter().chain(self.leases.iter().flat_map(FlowOffload::fds)).collect()
+        [self.fd()].into_iter().chain(self.flow_offload.iter().flat_map(FlowOffload::fds)).collect()
     }
 
     fn kept_count(&self) -> usize {

@@ -4,7 +4,7 @@ use super::medium;
 use crate::options::{Fanout, FanoutMode};
 use crate::vnet;
 use linux::device::checked;
-use offload::leases;
+use offload::flow_offload;
 use offload::steer::{self, Start};
 use packet::LinkType;
 use std::io;
@@ -70,7 +70,7 @@ pub(super) fn join(
         }
     }
     if let Some(own) = own {
-        return leases::attach(socket.as_fd(), own.as_fd());
+        return flow_offload::attach(socket.as_fd(), own.as_fd());
     }
     if hardware != libc::ARPHRD_LOOPBACK {
         return set(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);

@@ -14,7 +14,7 @@ mod socket;
 
 use crate::options::Options;
 use crate::port::{Offloads, Port, Received, TxFrame, TxOffload};
-use crate::refusal::{Refusal, refused};
+use crate::send_error::{SendError, refused};
 use interface::Interface;
 use linux::device::sentence;
 use linux::netlink::Netlink;
@@ -63,11 +63,11 @@ struct Rings {
 }
 
 /// A frame that came.
-enum Came {
+enum RxFrame {
     /// A fragment, with its payload at its place.
-    Apart(SplitFrame),
+    Split(SplitFrame),
     /// Something else, in one piece.
-    Whole(Frame),
+    Single(Frame),
     /// There was no memory for it.
     Nothing,
 }
@@ -116,11 +116,11 @@ impl XdpSocket {
     }
 
     /// Copies the frame in `parts` into a buffer of the pool; none where the pool has no memory.
-    fn gather(&self, ingress: Ingress, pool: &mut Pool) -> Option<Frame> {
+    fn collect(&self, ingress: Ingress, pool: &mut Pool) -> Option<Frame> {
         let len = self.frame_len();
         let [.., largest] = CLASS_LENS;
         // A packet of any length fits behind the headroom; tags shift the longest a few bytes into the map.
-        let mut buffer = pool.lend(len.saturating_sub(ETHERNET_LEN).min(largest))?;
+        let mut buffer = pool.share(len.saturating_sub(ETHERNET_LEN).min(largest))?;
         let mut at = FRAME_AT;
         for bytes in self.part_bytes() {
             buffer.put(at, bytes);
@@ -131,10 +131,15 @@ impl XdpSocket {
 
     /// Copies the frame in `parts`, which is no longer than what is expected, into a buffer up to its payload, and that to its
     /// place. A frame that is something else is whole.
-    fn gather_apart(&self, ingress: Ingress, pool: &mut Pool, (front, place): (HeaderLayout, &mut [u8])) -> Came {
+    fn gather_apart(
+        &self,
+        ingress: Ingress,
+        pool: &mut Pool,
+        (front, place): (HeaderLayout, &mut [u8]),
+    ) -> RxFrame {
         let len = self.frame_len();
         let room = (front.len() + place.len()).saturating_sub(ETHERNET_LEN);
-        let Some(mut buffer) = pool.lend(room) else { return Came::Nothing };
+        let Some(mut buffer) = pool.share(room) else { return RxFrame::Nothing };
         let mut at = 0;
         for bytes in self.part_bytes() {
             let (header, payload) = bytes.split_at(bytes.len().min(front.len().saturating_sub(at)));
@@ -144,8 +149,8 @@ impl XdpSocket {
             at += bytes.len();
         }
         match SplitFrame::of(buffer, FRAME_AT, len, front, place, LinkType::Ethernet, ingress) {
-            Ok(landed) => Came::Apart(landed),
-            Err(buffer) => Came::Whole(judged(
+            Ok(landed) => RxFrame::Split(landed),
+            Err(buffer) => RxFrame::Single(judged(
                 Frame::read(buffer, FRAME_AT, len, LinkType::Ethernet, ingress),
                 self.is_of_this_machine,
             )),
@@ -183,15 +188,15 @@ impl XdpSocket {
                 Some((front, place)) if self.frame_len() <= front.len() + place.len() => {
                     self.gather_apart(ingress, pool, (front, place))
                 }
-                _ => self.gather(ingress, pool).map_or(Came::Nothing, Came::Whole),
+                _ => self.collect(ingress, pool).map_or(RxFrame::Nothing, RxFrame::Single),
             };
             for part in self.parts.drain(..) {
                 self.rings.fill.put(chunk_of(part.addr));
             }
             match came {
-                Came::Apart(it) => landed.push(it),
-                Came::Whole(frame) => frames.push(frame),
-                Came::Nothing => received.lost_count += 1,
+                RxFrame::Split(it) => landed.push(it),
+                RxFrame::Single(frame) => frames.push(frame),
+                RxFrame::Nothing => received.lost_count += 1,
             }
             if landed.len() < received.count {
                 places = None;
@@ -270,7 +275,7 @@ impl XdpSocket {
     #[cold]
     fn too_long(&mut self, wire: &TxFrame<'_>) -> Option<io::Error> {
         self.mtu = self.interface.mtu().unwrap_or(self.mtu);
-        let error = || Refusal::TooLong.error(&self.address, &io::Error::from_raw_os_error(libc::EMSGSIZE));
+        let error = || SendError::TooLong.error(&self.address, &io::Error::from_raw_os_error(libc::EMSGSIZE));
         (packet_len(wire) > self.mtu).then(error)
     }
 

@@ -4,7 +4,7 @@ use super::craft::{self, PSH, Tcp};
 use super::rig::Verdict;
 use crate::oracle::Datagrams;
 use crate::pattern::Pattern;
-use crate::wire::{self, Seen, TCP, TCP_LEN, UDP, UDP_LEN};
+use crate::wire::{self, TCP, TCP_LEN, UDP, UDP_LEN, WireFacts};
 use packet::Time;
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ impl BackgroundTraffic {
     }
 
     /// Takes a packet that came out of the gateway.
-    pub fn take(&mut self, now: Time, frame: &[u8], seen: &Seen) -> Verdict {
+    pub fn take(&mut self, now: Time, frame: &[u8], seen: &WireFacts) -> Verdict {
         let upper = craft::upper(frame, seen);
         if seen.piece.is_some() {
             let mut whole = None;

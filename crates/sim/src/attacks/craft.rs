@@ -1,7 +1,7 @@
 //! What an attacker says in, the bytes of its packets out; and what a host reads in those that come out of a gateway.
 
 use crate::pattern::Pattern;
-use crate::wire::{self, Head, Seen, TCP, TCP_LEN, UDP, UDP_LEN, V4_LEN, V6_LEN, seal_v4};
+use crate::wire::{self, Head, TCP, TCP_LEN, UDP, UDP_LEN, V4_LEN, V6_LEN, WireFacts, seal_v4};
 use packet::Sum;
 
 /// What a TCP header says.
@@ -135,12 +135,12 @@ pub fn bytes(key: u64, len: usize) -> Vec<u8> {
 }
 
 /// What is behind the IP headers of a packet.
-pub fn upper<'a>(frame: &'a [u8], seen: &Seen) -> &'a [u8] {
+pub fn upper<'a>(frame: &'a [u8], seen: &WireFacts) -> &'a [u8] {
     &frame[seen.at..seen.end]
 }
 
 /// Is the transport checksum of a whole UDP or TCP packet right? Of another packet, and of one that has none, nothing is said.
-pub fn is_sum_right(frame: &[u8], seen: &Seen) -> bool {
+pub fn is_sum_right(frame: &[u8], seen: &WireFacts) -> bool {
     let upper = upper(frame, seen);
     let field_at = if seen.protocol == UDP { 6 } else { 16 };
     let has_sum = match seen.protocol {

@@ -6,7 +6,7 @@ use super::rig::{Rig, Verdict};
 use super::{Field, holds};
 use crate::pattern::Pattern;
 use crate::topology::{Gateway, GatewayRole};
-use crate::wire::{self, Head, Seen, TCP, TCP_LEN, UDP};
+use crate::wire::{self, Head, TCP, TCP_LEN, UDP, WireFacts};
 use core::time::Duration;
 use engine::{Event, Hold, Mode, Reason, Toward};
 use packet::LinkType;
@@ -520,7 +520,7 @@ impl Stream {
         })
     }
 
-    fn take(&mut self, frame: &[u8], seen: &Seen) -> Verdict {
+    fn take(&mut self, frame: &[u8], seen: &WireFacts) -> Verdict {
         let upper = craft::upper(frame, seen);
         // What is damaged so that it is no segment any more is cut like anything else.
         if self.may_be_damaged && (seen.piece.is_some() || !craft::is_sum_right(frame, seen)) {

@@ -7,7 +7,7 @@ use crate::laws::Law;
 use crate::net::Net;
 use crate::tcp::segment::SYN;
 use crate::tcp::{Connection, Emit, Outgoing, wire as tcp_wire};
-use crate::wire::{Head, Seen, TCP};
+use crate::wire::{Head, TCP, WireFacts};
 use core::time::Duration;
 use packet::{Ecn, Time, Version};
 
@@ -83,7 +83,7 @@ impl Host {
     }
 
     /// Takes a segment that `from` sent, whose sum is right.
-    pub(super) fn take_talk(&mut self, net: &mut Net, number: usize, from: usize, seen: &Seen, upper: &[u8]) {
+    pub(super) fn take_talk(&mut self, net: &mut Net, number: usize, from: usize, seen: &WireFacts, upper: &[u8]) {
         let flow = &net.flows[number];
         let hosts = flow.hosts_of(from);
         let at = self.talker(number, 1 - from).filter(|_| hosts == [seen.from.unwrap_or(u16::MAX), self.number]);

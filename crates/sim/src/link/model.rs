@@ -6,7 +6,7 @@
 //! frames. A frame that the way loses has taken its time on the line all the same.
 
 use super::red::Early;
-use super::shape::{Queue, REORDER_PATIENCE, Reorder, Shape};
+use super::shape::{LinkShape, Queue, REORDER_PATIENCE, Reorder};
 use crate::rng::{Losses, Question, befalls, draw, flipped_bits};
 use packet::{Buffer, HEADROOM, Pool, Time};
 use serde::{Deserialize, Serialize};
@@ -18,11 +18,11 @@ use std::time::Duration;
 /// Law, asserted at every step: offered + duplicated = delivered + lost + dropped + without room + inside.
 #[derive(Debug)]
 pub struct Link {
-    shape: Shape,
+    shape: LinkShape,
     losses: Losses,
     early: Option<Early>,
     pool: Pool,
-    line: Line,
+    line: LinkModel,
     /// In the order in which they are due, which is the order in which they came, but for those that were overtaken.
     travelling: VecDeque<Entry>,
     /// Held back until as many frames have passed them as shall overtake them.
@@ -52,7 +52,7 @@ pub enum Fate {
     WithoutRoom,
 }
 
-/// A frame that has arrived. It is given back by [`Link::give_back`].
+/// A frame that has arrived. It is given back by [`Link::free`].
 #[derive(Debug)]
 pub struct Departure {
     /// When it arrives.
@@ -124,19 +124,19 @@ struct Stored {
 
 impl Link {
     /// A wire with nothing on it.
-    pub fn new(shape: Shape) -> Link {
+    pub fn new(shape: LinkShape) -> Link {
         Link::with_memory(shape, MEMORY_LIMIT)
     }
 
     /// A wire that holds frames in at most `limit` bytes of memory.
-    pub fn with_memory(shape: Shape, limit: usize) -> Link {
+    pub fn with_memory(shape: LinkShape, limit: usize) -> Link {
         if let Err(bad) = shape.check() {
             panic!("a link's shape was checked: {bad}");
         }
         Link {
             losses: Losses::new(&shape),
             early: shape.red.map(Early::new),
-            line: Line::new(&shape),
+            line: LinkModel::new(&shape),
             shape,
             pool: Pool::new(limit),
             travelling: VecDeque::new(),
@@ -151,7 +151,7 @@ impl Link {
 
     /// Makes room for `count` frames of up to `len` bytes ahead, so that the first of them wait for no memory.
     pub fn foresee(&mut self, count: usize, len: usize) {
-        let lent: Vec<Buffer> = (0..count).map_while(|_| self.pool.lend(len)).collect();
+        let lent: Vec<Buffer> = (0..count).map_while(|_| self.pool.share(len)).collect();
         for mut buffer in lent {
             buffer.bytes_mut(0..HEADROOM + len).fill(1);
             self.pool.give(buffer);
@@ -160,7 +160,7 @@ impl Link {
     }
 
     /// What it does.
-    pub fn shape(&self) -> &Shape {
+    pub fn shape(&self) -> &LinkShape {
         &self.shape
     }
 
@@ -267,7 +267,7 @@ impl Link {
 
     /// Is one of its bytes among those that the way loses?
     fn loses_a_byte(&self, index: u64, len: usize) -> bool {
-        let Shape { byte_loss, seed, .. } = self.shape;
+        let LinkShape { byte_loss, seed, .. } = self.shape;
         byte_loss > 0.0 && befalls(-(len as f64 * (-byte_loss).ln_1p()).exp_m1(), seed, Question::ByteLoss, index)
     }
 
@@ -280,7 +280,7 @@ impl Link {
     }
 
     fn store(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Option<Stored> {
-        let mut buffer = self.pool.lend(len)?;
+        let mut buffer = self.pool.share(len)?;
         write(buffer.bytes_mut(HEADROOM..HEADROOM + len));
         self.inside.count(len);
         Some(Stored { buffer, len })
@@ -298,7 +298,7 @@ impl Link {
     }
 
     fn damage(&mut self, entry: &mut Entry) {
-        let Shape { bit_errors, seed, .. } = self.shape;
+        let LinkShape { bit_errors, seed, .. } = self.shape;
         if bit_errors == 0.0 {
             return;
         }
@@ -407,7 +407,7 @@ impl Tally {
 
 /// A queue and the line behind it: one frame's transmission starts when the last one's has ended.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct LinkModel {
     /// None: it takes no time.
     bits_per_second: Option<u64>,
     overhead_len: usize,
@@ -421,9 +421,9 @@ pub(super) struct Line {
     waiting_len: usize,
 }
 
-impl Line {
-    fn new(shape: &Shape) -> Line {
-        Line {
+impl LinkModel {
+    fn new(shape: &LinkShape) -> LinkModel {
+        LinkModel {
             bits_per_second: shape.rate_bits_per_second,
             overhead_len: shape.overhead_len,
             queue: shape.queue,

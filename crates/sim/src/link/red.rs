@@ -1,6 +1,6 @@
 //! How long a queue was of late in, the share of what comes that is dropped early out (Floyd and Jacobson 1993).
 
-use super::model::Line;
+use super::model::LinkModel;
 use super::shape::{RED_LEN_MEAN, Red, RedMode};
 use packet::Time;
 
@@ -21,7 +21,7 @@ impl Early {
     }
 
     /// The share of frames like this one that is dropped at `now`.
-    pub(super) fn share(&mut self, now: Time, line: &Line, len: usize) -> f64 {
+    pub(super) fn share(&mut self, now: Time, line: &LinkModel, len: usize) -> f64 {
         let (frame_count, byte_count, free_at, rate) = line.waiting();
         if frame_count == 0 && free_at < now {
             // Section 11 of the paper: as if as many usual frames had come to an empty queue as the idle time had room for.

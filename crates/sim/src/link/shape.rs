@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// the delay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub struct Shape {
+pub struct LinkShape {
     /// From the end of a frame's transmission to its arrival.
     pub delay: Duration,
     /// The delay differs by up to this in both directions, evenly; a frame that would arrive before an earlier one arrives
@@ -95,9 +95,9 @@ pub struct Reorder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadShape(String);
 
-impl Default for Shape {
-    fn default() -> Shape {
-        Shape {
+impl Default for LinkShape {
+    fn default() -> LinkShape {
+        LinkShape {
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             rate_bits_per_second: None,
@@ -115,7 +115,7 @@ impl Default for Shape {
     }
 }
 
-impl Shape {
+impl LinkShape {
     /// Could a wire be like this?
     ///
     /// # Errors
@@ -186,11 +186,11 @@ impl Shape {
     }
 }
 
-impl FromStr for Shape {
+impl FromStr for LinkShape {
     type Err = BadShape;
 
-    fn from_str(text: &str) -> Result<Shape, BadShape> {
-        let mut shape = Shape::default();
+    fn from_str(text: &str) -> Result<LinkShape, BadShape> {
+        let mut shape = LinkShape::default();
         let mut seen = Vec::new();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             let Some((key, value)) = word.split_once('=') else {
@@ -207,9 +207,9 @@ impl FromStr for Shape {
     }
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for LinkShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = Shape::default();
+        let plain = LinkShape::default();
         let mut words = Vec::new();
         let mut say = |differs: bool, word: String| words.extend(differs.then_some(word));
         say(self.delay != plain.delay, format!("delay={}", Stretch(self.delay)));
@@ -219,9 +219,9 @@ impl fmt::Display for Shape {
         }
         say(self.overhead_len != plain.overhead_len, format!("overhead={}B", self.overhead_len));
         say(self.queue != plain.queue, format!("queue={}", self.queue));
-        say(self.loss != plain.loss, format!("loss={}", Share(self.loss)));
+        say(self.loss != plain.loss, format!("loss={}", Probability(self.loss)));
         if let Some(burst) = self.burst {
-            say(true, format!("burst={}:{}", Share(burst.begins), Share(burst.ends)));
+            say(true, format!("burst={}:{}", Probability(burst.begins), Probability(burst.ends)));
         }
         say(self.bit_errors != plain.bit_errors, format!("ber={:e}", self.bit_errors));
         say(self.byte_loss != plain.byte_loss, format!("byteloss={:e}", self.byte_loss));
@@ -229,9 +229,9 @@ impl fmt::Display for Shape {
             say(true, format!("red={red}"));
         }
         if let Some(reorder) = self.reorder {
-            say(true, format!("reorder={}:{}", Share(reorder.share), reorder.displacement));
+            say(true, format!("reorder={}:{}", Probability(reorder.share), reorder.displacement));
         }
-        say(self.duplicates != plain.duplicates, format!("duplicate={}", Share(self.duplicates)));
+        say(self.duplicates != plain.duplicates, format!("duplicate={}", Probability(self.duplicates)));
         say(self.seed != plain.seed, format!("seed={}", self.seed));
         f.write_str(&words.join(","))
     }
@@ -252,20 +252,20 @@ impl fmt::Display for Red {
             RedMode::Packets => Queue::Packets(bound),
             RedMode::Bytes => Queue::Bytes(bound),
         });
-        write!(f, "{}:{}:{}", bounds[0], bounds[1], Share(self.share))
+        write!(f, "{}:{}:{}", bounds[0], bounds[1], Probability(self.share))
     }
 }
 
-impl From<Shape> for String {
-    fn from(shape: Shape) -> String {
+impl From<LinkShape> for String {
+    fn from(shape: LinkShape) -> String {
         shape.to_string()
     }
 }
 
-impl TryFrom<String> for Shape {
+impl TryFrom<String> for LinkShape {
     type Error = BadShape;
 
-    fn try_from(text: String) -> Result<Shape, BadShape> {
+    fn try_from(text: String) -> Result<LinkShape, BadShape> {
         text.parse()
     }
 }
@@ -403,9 +403,9 @@ impl fmt::Display for Scaled {
 }
 
 /// A share in percent where that reads back as the same number.
-struct Share(f64);
+struct Probability(f64);
 
-impl fmt::Display for Share {
+impl fmt::Display for Probability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = self.0 * 100.0;
         if percent / 100.0 == self.0 { write!(f, "{percent}%") } else { write!(f, "{}", self.0) }
@@ -447,8 +447,8 @@ mod tests {
     fn every_property_is_read_and_written_back() {
         let text = "delay=20ms,jitter=1500us,rate=500M,overhead=24B,queue=200p,loss=1%,burst=1%:25%,ber=1e-6,byteloss=2e-5,red=75kB:225kB:10%,\
                     reorder=2%:3,duplicate=0.1%,seed=7";
-        let shape: Shape = text.parse().unwrap();
-        let asked = Shape {
+        let shape: LinkShape = text.parse().unwrap();
+        let asked = LinkShape {
             delay: Duration::from_millis(20),
             jitter: Duration::from_micros(1_500),
             rate_bits_per_second: Some(500_000_000),
@@ -465,10 +465,10 @@ mod tests {
         };
         assert_eq!(shape, asked);
         assert_eq!(shape.to_string(), text);
-        assert_eq!("".parse(), Ok(Shape::default()));
-        assert_eq!(Shape::default().to_string(), "");
+        assert_eq!("".parse(), Ok(LinkShape::default()));
+        assert_eq!(LinkShape::default().to_string(), "");
         assert_eq!(
-            "delay=1.5ms,rate=2.5G,queue=64kB".parse::<Shape>().unwrap().to_string(),
+            "delay=1.5ms,rate=2.5G,queue=64kB".parse::<LinkShape>().unwrap().to_string(),
             "delay=1500us,rate=2500M,queue=64kB"
         );
     }
@@ -478,7 +478,7 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(20);
         for _ in 0..20_000 {
             let delay = rng.u64(0..10_000_000_000);
-            let shape = Shape {
+            let shape = LinkShape {
                 delay: Duration::from_nanos(delay),
                 jitter: Duration::from_nanos(rng.u64(0..=delay)),
                 rate_bits_per_second: rng.bool().then(|| rng.u64(1..)),
@@ -500,7 +500,7 @@ mod tests {
             };
             assert_eq!(shape.to_string().parse(), Ok(shape.clone()), "{shape}");
             let json = serde_json::to_string(&shape).unwrap();
-            assert_eq!(serde_json::from_str::<Shape>(&json).unwrap(), shape);
+            assert_eq!(serde_json::from_str::<LinkShape>(&json).unwrap(), shape);
         }
     }
 
@@ -536,7 +536,11 @@ mod tests {
             ("seed=x", "seed: `x` is no whole number; write such as 7"),
             ("delay=3601s", "delay=3601s: it is above 3600s"),
         ] {
-            assert_eq!(text.parse::<Shape>().map_err(|bad| bad.to_string()), Err(sentence.to_owned()), "{text}");
+            assert_eq!(
+                text.parse::<LinkShape>().map_err(|bad| bad.to_string()),
+                Err(sentence.to_owned()),
+                "{text}"
+            );
         }
     }
 }

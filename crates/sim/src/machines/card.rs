@@ -1,7 +1,7 @@
 //! Messages in, when their fragments are on the wire out: a card that cuts and joins, with what little it has (G2 to G5, G26).
 
 use super::FRAMING_LEN;
-use super::dma::{Dma, DmaSettings, Notice, Order, Request};
+use super::dma::{Dma, DmaSettings, Notice, Request, WriteOrder};
 use super::ring::{Class, Ring};
 use engine::Limits;
 use packet::Time;
@@ -45,7 +45,7 @@ impl Card {
             dma: DmaSettings {
                 start: Duration::from_micros(5),
                 bytes_per_second: bus_bytes_per_second,
-                order: Order::FirstIn,
+                order: WriteOrder::FirstIn,
                 tag_count: 1,
                 depth: usize::MAX,
                 notice: Notice::AtOnce,

@@ -15,7 +15,7 @@ pub struct DmaSettings {
     /// What the bus carries.
     pub bytes_per_second: u64,
     /// Whose turn is next.
-    pub order: Order,
+    pub order: WriteOrder,
     /// Requests that may have begun at once; 1: no tagged queueing.
     pub tag_count: usize,
     /// Requests that may wait; one more is refused.
@@ -28,7 +28,7 @@ pub struct DmaSettings {
 
 /// Whose turn is next, of those that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum WriteOrder {
     /// The oldest request's.
     FirstIn,
     /// The newest one's: the engine keeps requests on a stack, and busy queues starve others (L16).
@@ -124,8 +124,8 @@ impl Dma {
             return false;
         }
         let queue = match self.settings.order {
-            Order::FirstIn | Order::LastIn => 0,
-            Order::RoundRobin | Order::Priority => request.queue,
+            WriteOrder::FirstIn | WriteOrder::LastIn => 0,
+            WriteOrder::RoundRobin | WriteOrder::Priority => request.queue,
         };
         self.waiting.entry(queue).or_default().push_back((request, now));
         self.waiting_count += 1;
@@ -178,8 +178,8 @@ impl Dma {
 
     fn next_turn(&mut self) -> Option<(Request, Time)> {
         let mut queue = match self.settings.order {
-            Order::FirstIn | Order::LastIn | Order::Priority => self.waiting.first_entry()?,
-            Order::RoundRobin => {
+            WriteOrder::FirstIn | WriteOrder::LastIn | WriteOrder::Priority => self.waiting.first_entry()?,
+            WriteOrder::RoundRobin => {
                 let next = self.waiting.range(self.last_turn.wrapping_add(1)..).next().map(|(queue, _)| *queue);
                 let next = next.or_else(|| self.waiting.keys().next().copied())?;
                 self.last_turn = next;
@@ -190,7 +190,8 @@ impl Dma {
             }
         };
         let requests = queue.get_mut();
-        let turn = if self.settings.order == Order::LastIn { requests.pop_back() } else { requests.pop_front() };
+        let turn =
+            if self.settings.order == WriteOrder::LastIn { requests.pop_back() } else { requests.pop_front() };
         if requests.is_empty() {
             queue.remove();
         }
@@ -211,7 +212,7 @@ mod tests {
     const ENGINE: DmaSettings = DmaSettings {
         start: Duration::from_micros(10),
         bytes_per_second: 1_000_000_000,
-        order: Order::FirstIn,
+        order: WriteOrder::FirstIn,
         tag_count: 1,
         depth: 4,
         notice: Notice::AtOnce,
@@ -231,7 +232,7 @@ mod tests {
         told
     }
 
-    fn order(order: Order, queues: &[u32]) -> Vec<u64> {
+    fn order(order: WriteOrder, queues: &[u32]) -> Vec<u64> {
         told(&DmaSettings { order, ..ENGINE }, queues).into_iter().map(|(number, _)| number).collect()
     }
 
@@ -239,12 +240,12 @@ mod tests {
     #[test]
     fn each_order_serves_in_its_own() {
         let queues = [3, 3, 1, 2];
-        assert_eq!(order(Order::FirstIn, &queues), [0, 1, 2, 3]);
-        assert_eq!(order(Order::LastIn, &queues), [0, 3, 2, 1], "what has begun ends first");
-        assert_eq!(order(Order::RoundRobin, &queues), [0, 2, 3, 1]);
-        assert_eq!(order(Order::Priority, &queues), [0, 2, 3, 1]);
-        assert_eq!(order(Order::Priority, &[3, 1, 3, 1]), [0, 1, 3, 2]);
-        assert_eq!(order(Order::RoundRobin, &[1, 1, 3, 3]), [0, 2, 1, 3]);
+        assert_eq!(order(WriteOrder::FirstIn, &queues), [0, 1, 2, 3]);
+        assert_eq!(order(WriteOrder::LastIn, &queues), [0, 3, 2, 1], "what has begun ends first");
+        assert_eq!(order(WriteOrder::RoundRobin, &queues), [0, 2, 3, 1]);
+        assert_eq!(order(WriteOrder::Priority, &queues), [0, 2, 3, 1]);
+        assert_eq!(order(WriteOrder::Priority, &[3, 1, 3, 1]), [0, 1, 3, 2]);
+        assert_eq!(order(WriteOrder::RoundRobin, &[1, 1, 3, 3]), [0, 2, 1, 3]);
     }
 
     // L19, G30

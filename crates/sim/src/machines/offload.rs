@@ -5,7 +5,7 @@
 //! is one request to the DMA engine. Without, each packet is.
 
 use super::FRAMING_LEN;
-use super::dma::{Dma, DmaSettings, Notice, Order, Request};
+use super::dma::{Dma, DmaSettings, Notice, Request, WriteOrder};
 use crate::event::Events;
 use crate::rng::Rng;
 use packet::Time;
@@ -112,7 +112,7 @@ impl Offload {
             dma: DmaSettings {
                 start: Duration::from_nanos(10_400),
                 bytes_per_second: 655_000_000,
-                order: Order::RoundRobin,
+                order: WriteOrder::RoundRobin,
                 tag_count: 1,
                 depth: usize::MAX,
                 notice: Notice::AtOnce,
@@ -386,12 +386,12 @@ mod tests {
             let plain = Offload::plain();
             Offload { dma: DmaSettings { order, ..plain.dma.clone() }, ..plain }.run(&busy, Duration::from_secs(1))
         };
-        let stack = with(Order::LastIn);
+        let stack = with(WriteOrder::LastIn);
         // It is asked again after a second.
         let is_late = |wait: &Option<Duration>| wait.is_none_or(|wait| wait > Duration::from_secs(1));
         assert!(stack.syn_waits.iter().any(is_late), "{:?}", stack.syn_waits);
         assert!(stack.jain() < 0.5, "{}", stack.jain());
-        let turns = with(Order::RoundRobin);
+        let turns = with(WriteOrder::RoundRobin);
         let round = Dma::new(Offload::plain().dma).time_alone(1_500) * 65;
         assert!(
             turns.syn_waits.iter().all(|wait| wait.is_some_and(|wait| wait <= 2 * round)),

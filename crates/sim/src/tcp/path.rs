@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// One direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Way {
+pub struct PathDirection {
     /// What the line carries; none: any number of bits at once.
     pub rate_bits_per_second: Option<u64>,
     /// From the end of a packet's transmission to its arrival.
@@ -48,9 +48,9 @@ pub struct Transfer {
     /// The end that waits, takes and closes.
     pub receiver: Settings,
     /// From the sender to the receiver.
-    pub there: Way,
+    pub there: PathDirection,
     /// From the receiver to the sender.
-    pub back: Way,
+    pub back: PathDirection,
     /// Bytes that the sender sends, and that the receiver sends in turn.
     pub lens: [u64; 2],
     /// What befalls whom.
@@ -85,16 +85,16 @@ pub enum Side {
 
 /// What can be seen on the path.
 #[derive(Clone, Copy, Debug)]
-pub enum Seen<'a> {
+pub enum PathEvent<'a> {
     /// This end has sent it.
     Left(Side, &'a Outgoing),
     /// This end gets it.
     Arrives(Side, &'a Outgoing),
 }
 
-impl Default for Way {
-    fn default() -> Way {
-        Way {
+impl Default for PathDirection {
+    fn default() -> PathDirection {
+        PathDirection {
             rate_bits_per_second: Some(100_000_000),
             delay: Duration::from_millis(5),
             queue_len: 1 << 20,
@@ -110,8 +110,8 @@ impl Default for Way {
     }
 }
 
-/// Runs a transfer to its end, or until `patience` has passed.
-pub fn run(transfer: &Transfer, patience: Duration, mut observe: impl FnMut(Time, Seen<'_>)) -> Outcome {
+/// Runs a transfer to its end, or until `hold_timeout` has passed.
+pub fn run(transfer: &Transfer, patience: Duration, mut observe: impl FnMut(Time, PathEvent<'_>)) -> Outcome {
     let mut path = Path::new(transfer);
     path.step(Side::Sender, Time::ZERO, &mut observe, |end, now, mut out| {
         end.open(now, &mut out);
@@ -128,7 +128,7 @@ pub fn run(transfer: &Transfer, patience: Duration, mut observe: impl FnMut(Time
 struct Path<'a> {
     transfer: &'a Transfer,
     ends: [Connection; 2],
-    lines: [Line; 2],
+    lines: [Link; 2],
     dice: Rng,
     events: Events<usize>,
     travelling: Vec<Travelling>,
@@ -138,7 +138,7 @@ struct Path<'a> {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
+struct Link {
     free_at: Time,
 }
 
@@ -152,7 +152,7 @@ impl<'a> Path<'a> {
     fn new(transfer: &'a Transfer) -> Path<'a> {
         Path {
             ends: [Connection::new(transfer.sender.clone()), Connection::listening(transfer.receiver.clone())],
-            lines: [Line::default(); 2],
+            lines: [Link::default(); 2],
             dice: Rng::new(transfer.seed),
             events: Events::default(),
             travelling: Vec::new(),
@@ -176,7 +176,7 @@ impl<'a> Path<'a> {
         deadlines.chain(self.events.next_time()).min()
     }
 
-    fn advance(&mut self, now: Time, observe: &mut impl FnMut(Time, Seen<'_>)) {
+    fn advance(&mut self, now: Time, observe: &mut impl FnMut(Time, PathEvent<'_>)) {
         while self.events.next_time().is_some_and(|at| at <= now)
             && let Some((_, slot)) = self.events.next()
         {
@@ -190,13 +190,13 @@ impl<'a> Path<'a> {
         }
     }
 
-    fn arrive(&mut self, now: Time, travelling: Travelling, observe: &mut impl FnMut(Time, Seen<'_>)) {
+    fn arrive(&mut self, now: Time, travelling: Travelling, observe: &mut impl FnMut(Time, PathEvent<'_>)) {
         match travelling {
             Travelling::TooBig { to, mtu, seq } => {
                 self.step(to, now, observe, |end, now, mut out| _ = end.too_big(now, mtu, seq, &mut out));
             }
             Travelling::Segment(to, outgoing) => {
-                observe(now, Seen::Arrives(to, &outgoing));
+                observe(now, PathEvent::Arrives(to, &outgoing));
                 self.step(to, now, observe, |end, now, out| {
                     end.push(now, &outgoing.segment, &mut |emit| {
                         if let Emit::Fresh { offset, at, .. } = emit {
@@ -215,7 +215,7 @@ impl<'a> Path<'a> {
         &mut self,
         side: Side,
         now: Time,
-        observe: &mut impl FnMut(Time, Seen<'_>),
+        observe: &mut impl FnMut(Time, PathEvent<'_>),
         act: impl FnOnce(&mut Connection, Time, &mut dyn FnMut(Emit)),
     ) {
         let mut emitted = std::mem::take(&mut self.emitted);
@@ -223,7 +223,7 @@ impl<'a> Path<'a> {
         for emit in emitted.drain(..) {
             match emit {
                 Emit::Segment(outgoing) => {
-                    observe(now, Seen::Left(side, &outgoing));
+                    observe(now, PathEvent::Left(side, &outgoing));
                     self.carry(now, side, outgoing);
                 }
                 Emit::Arrived(len) => self.outcome.arrived[side as usize] = len,
@@ -239,7 +239,7 @@ impl<'a> Path<'a> {
     }
 
     /// The receiver has all: it sends its own, and closes.
-    fn answer(&mut self, now: Time, observe: &mut impl FnMut(Time, Seen<'_>)) {
+    fn answer(&mut self, now: Time, observe: &mut impl FnMut(Time, PathEvent<'_>)) {
         let len = self.transfer.lens[1];
         self.step(Side::Receiver, now, observe, |end, now, mut out| {
             end.write(now, len, &mut out);
@@ -303,9 +303,9 @@ impl<'a> Path<'a> {
     }
 }
 
-impl Line {
+impl Link {
     /// When a packet has been sent, and how many bytes waited in front of it; none where the queue is full.
-    fn take(&mut self, now: Time, way: &Way, len: u32) -> Option<(Time, u64)> {
+    fn take(&mut self, now: Time, way: &PathDirection, len: u32) -> Option<(Time, u64)> {
         let Some(rate) = way.rate_bits_per_second else { return Some((now, 0)) };
         let nanos_of = |len: u64| len * 8 * NANOS_PER_SECOND / rate;
         let waiting = (self.free_at.since(now).as_nanos() as u64).saturating_mul(rate) / (8 * NANOS_PER_SECOND);

@@ -4,7 +4,7 @@
 //! [`Proportional`] brings the window down while segments arrive (RFC 6937). Losses by duplicate acknowledgements (RFC
 //! 6675) are found by the [`Scoreboard`].
 
-use super::scoreboard::{Scoreboard, Sent};
+use super::scoreboard::{Scoreboard, SentRange};
 use packet::Time;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(crate) struct Rack {
 
 /// What the window for reordering depends on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct RttEstimate {
     /// The smoothed round trip.
     pub(crate) mean: Duration,
     /// The least round trip.
@@ -54,7 +54,7 @@ impl Rack {
     }
 
     /// A segment has arrived (RFC 8985 section 6.2 steps 1 to 3).
-    pub(crate) fn arrived(&mut self, now: Time, sent: &Sent, least: Option<Duration>) {
+    pub(crate) fn arrived(&mut self, now: Time, sent: &SentRange, least: Option<Duration>) {
         let trip = now.since(sent.at);
         if sent.end < self.highest && sent.is_first() {
             self.has_seen_reordering = true;
@@ -88,7 +88,7 @@ impl Rack {
     }
 
     /// How late a segment may be (RFC 8985 section 6.2 step 4).
-    pub(crate) fn window(&self, patience: Patience, sacked_count: usize) -> Duration {
+    pub(crate) fn window(&self, patience: RttEstimate, sacked_count: usize) -> Duration {
         let is_sure = patience.is_recovering || sacked_count >= DUPLICATE_COUNT;
         if !self.has_seen_reordering && is_sure {
             return Duration::ZERO;
@@ -115,7 +115,7 @@ impl Rack {
     }
 
     /// Would this segment, if it arrived, have arrived by `now`?
-    pub(crate) fn is_overdue(&self, now: Time, sent: &Sent, window: Duration) -> bool {
+    pub(crate) fn is_overdue(&self, now: Time, sent: &SentRange, window: Duration) -> bool {
         now >= sent.at + self.trip + window
     }
 }
@@ -297,8 +297,8 @@ mod tests {
         board.hold(span, |sent| rack.arrived(now, sent, Some(TRIP)));
     }
 
-    fn patience(is_recovering: bool) -> Patience {
-        Patience { mean: TRIP, least: TRIP, is_recovering }
+    fn patience(is_recovering: bool) -> RttEstimate {
+        RttEstimate { mean: TRIP, least: TRIP, is_recovering }
     }
 
     fn at(millis: u64) -> Time {

@@ -13,7 +13,7 @@ use std::collections::{BinaryHeap, VecDeque};
 /// Invariant: they lie side by side, from `una` to `next`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
-    segments: VecDeque<Sent>,
+    segments: VecDeque<SentRange>,
     /// The number of the first of them: numbers rise by one for each segment.
     first: u64,
     /// What the receiver holds beyond `una`.
@@ -38,7 +38,7 @@ pub(crate) struct Scoreboard {
 
 /// One segment as it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(crate) struct SentRange {
     /// Its first place.
     pub(crate) start: u64,
     /// The place behind its last.
@@ -68,7 +68,7 @@ pub(crate) enum State {
     Resent,
 }
 
-impl Sent {
+impl SentRange {
     /// Bytes of sequence space that it takes.
     #[inline]
     pub(crate) fn len(&self) -> u64 {
@@ -93,7 +93,7 @@ impl Scoreboard {
     pub(crate) fn send(&mut self, now: Time, end: u64, is_probe: bool) {
         debug_assert!(end > self.next);
         let turn = self.turn();
-        let sent = Sent { start: self.next, end, at: now, turn, count: 1, state: State::Flying, is_probe };
+        let sent = SentRange { start: self.next, end, at: now, turn, count: 1, state: State::Flying, is_probe };
         let number = self.first + self.segments.len() as u64;
         self.order.push_back((number, 1));
         if is_probe {
@@ -125,7 +125,7 @@ impl Scoreboard {
     }
 
     /// The next segment to be sent again, the lowest of those lost, with its number.
-    pub(crate) fn next_lost(&mut self) -> Option<(u64, Sent)> {
+    pub(crate) fn next_lost(&mut self) -> Option<(u64, SentRange)> {
         if self.lost_len == self.resent_len {
             self.again.clear();
             return None;
@@ -140,13 +140,13 @@ impl Scoreboard {
     }
 
     /// The newest segment, with its number, unless the receiver holds it.
-    pub(crate) fn newest(&self) -> Option<(u64, Sent)> {
+    pub(crate) fn newest(&self) -> Option<(u64, SentRange)> {
         let sent = self.segments.back().filter(|sent| sent.state != State::Sacked)?;
         Some((self.first + self.segments.len() as u64 - 1, *sent))
     }
 
     /// The oldest segment, with its number.
-    pub(crate) fn oldest(&self) -> Option<(u64, Sent)> {
+    pub(crate) fn oldest(&self) -> Option<(u64, SentRange)> {
         self.segments.front().map(|sent| (self.first, *sent))
     }
 
@@ -159,18 +159,18 @@ impl Scoreboard {
         for sent in whole {
             let mut start = sent.start;
             while sent.state != State::Sacked && sent.end - start > len {
-                self.push_part(Sent { start, end: start + len, is_probe: false, ..sent });
+                self.push_part(SentRange { start, end: start + len, is_probe: false, ..sent });
                 start += len;
             }
-            self.push_part(Sent { start, is_probe: sent.is_probe && start == sent.start, ..sent });
+            self.push_part(SentRange { start, is_probe: sent.is_probe && start == sent.start, ..sent });
         }
         self.count_anew();
     }
 
     /// A part of a segment, of which the receiver may hold all.
-    fn push_part(&mut self, part: Sent) {
+    fn push_part(&mut self, part: SentRange) {
         let is_held = self.held.holds(Span { start: part.start, end: part.end });
-        self.segments.push_back(if is_held { Sent { state: State::Sacked, ..part } } else { part });
+        self.segments.push_back(if is_held { SentRange { state: State::Sacked, ..part } } else { part });
     }
 
     /// Counts the segments anew, and lists them in the order in which they left.
@@ -206,12 +206,12 @@ impl Scoreboard {
 impl Scoreboard {
     /// All before `place` is acknowledged: tells each segment that was not known to be held, as it stood, once it is
     /// acknowledged whole. Returns the bytes that are so delivered.
-    pub(crate) fn acknowledge(&mut self, place: u64, mut tell: impl FnMut(&Sent)) -> u64 {
+    pub(crate) fn acknowledge(&mut self, place: u64, mut tell: impl FnMut(&SentRange)) -> u64 {
         let place = place.min(self.next);
         let mut delivered = 0;
         while let Some(sent) = self.segments.front_mut().filter(|sent| sent.start < place) {
             let is_whole = sent.end <= place;
-            let part = Sent { end: sent.end.min(place), ..*sent };
+            let part = SentRange { end: sent.end.min(place), ..*sent };
             sent.start = part.end;
             self.leave(part.state, part.len());
             if part.state != State::Sacked {
@@ -234,7 +234,7 @@ impl Scoreboard {
 
     /// The receiver holds this span: tells each segment that is so known to be held whole for the first time. Returns the
     /// bytes that are so delivered.
-    pub(crate) fn hold(&mut self, span: Span, mut tell: impl FnMut(&Sent)) -> u64 {
+    pub(crate) fn hold(&mut self, span: Span, mut tell: impl FnMut(&SentRange)) -> u64 {
         let span = Span { start: span.start.max(self.una), end: span.end.min(self.next) };
         if span.start >= span.end || self.held.holds(span) {
             return 0;
@@ -298,7 +298,7 @@ impl Scoreboard {
 /// Losses.
 impl Scoreboard {
     /// The segment that left first of those on their way, with its number.
-    pub(crate) fn earliest(&mut self) -> Option<(u64, Sent)> {
+    pub(crate) fn earliest(&mut self) -> Option<(u64, SentRange)> {
         self.forget_old();
         let (number, _) = *self.order.front()?;
         self.get(number).map(|sent| (number, sent))
@@ -332,7 +332,7 @@ impl Scoreboard {
     }
 
     /// All segments on their way of which `is_lost` are lost. Returns their bytes.
-    pub(crate) fn lose_where(&mut self, mut is_lost: impl FnMut(&Sent) -> bool) -> u64 {
+    pub(crate) fn lose_where(&mut self, mut is_lost: impl FnMut(&SentRange) -> bool) -> u64 {
         let end = self.first + self.segments.len() as u64;
         (self.first..end)
             .map(|number| match self.get(number) {
@@ -372,7 +372,7 @@ impl Scoreboard {
 /// What it comes to.
 impl Scoreboard {
     #[inline]
-    pub(crate) fn get(&self, number: u64) -> Option<Sent> {
+    pub(crate) fn get(&self, number: u64) -> Option<SentRange> {
         self.segments.get(number.checked_sub(self.first)? as usize).copied()
     }
 
@@ -413,7 +413,7 @@ impl Scoreboard {
     }
 
     /// The probe of the path's MTU, where it is lost.
-    pub(crate) fn lost_probe(&self) -> Option<Sent> {
+    pub(crate) fn lost_probe(&self) -> Option<SentRange> {
         self.get(self.probe?).filter(|sent| sent.is_probe && sent.state == State::Lost)
     }
 

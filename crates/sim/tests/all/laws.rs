@@ -3,7 +3,7 @@
 use crate::scenes::{HOSTS, pair, plan, run};
 use core::time::Duration;
 use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes};
-use wideload_sim::link::Shape;
+use wideload_sim::link::LinkShape;
 use wideload_sim::swarm::Case;
 use wideload_sim::{Broken, GatewayRole, InjectedBug, Kind, Law, Scene};
 
@@ -137,7 +137,7 @@ fn broken(bend: InjectedBug) -> Broken {
 
 /// A host on wide links, a gateway, a host on narrow ones: datagrams that no router may cut, some too long, and streams.
 fn scene(role: GatewayRole, bend: Option<InjectedBug>) -> Scene {
-    let topology = pair(role, Shape { delay: Duration::from_micros(50), ..Shape::default() });
+    let topology = pair(role, LinkShape { delay: Duration::from_micros(50), ..LinkShape::default() });
     let [far, near] = HOSTS;
     let flows = vec![
         plan(FlowKind::Datagrams, near, far, Sizes::Between(100, 1_400)),

@@ -3,7 +3,9 @@
 use fastrand::Rng;
 use packet::Time;
 use std::time::Duration;
-use wideload_sim::link::{Burst, Fate, Link, Losses, Queue, REORDER_PATIENCE, Red, RedMode, Reorder, Shape, Tally};
+use wideload_sim::link::{
+    Burst, Fate, Link, LinkShape, Losses, Queue, REORDER_PATIENCE, Red, RedMode, Reorder, Tally,
+};
 
 #[test]
 fn what_goes_in_goes_out_ends_or_is_inside_whatever_the_shape_and_the_times() {
@@ -57,7 +59,7 @@ fn what_goes_in_goes_out_ends_or_is_inside_whatever_the_shape_and_the_times() {
 #[test]
 fn bytes_that_are_lost_take_long_frames_more_often() {
     let lost = |len: usize| {
-        let mut link = Link::new(Shape { byte_loss: 1e-4, seed: 4, ..Shape::default() });
+        let mut link = Link::new(LinkShape { byte_loss: 1e-4, seed: 4, ..LinkShape::default() });
         let frame = vec![0; len];
         let fates = (0..20_000).map(|_| {
             let fate = link.push(Time::ZERO, &frame);
@@ -105,12 +107,12 @@ fn in_byte_mode_a_frame_is_dropped_as_often_as_its_length_says() {
 /// Offers frames of two kinds, mixed, at so many times the line's rate; says how many of each were dropped early, and in all.
 fn offer(red: Red, load: f64, len_of: impl Fn(usize) -> usize) -> ([u64; 2], u64) {
     let rate = 10_000_000;
-    let shape = Shape {
+    let shape = LinkShape {
         rate_bits_per_second: Some(rate),
         queue: Queue::Packets(100_000),
         red: Some(red),
         seed: 8,
-        ..Shape::default()
+        ..LinkShape::default()
     };
     let mut link = Link::new(shape);
     let (mut now, mut dropped) = (0.0, [0, 0]);
@@ -137,7 +139,7 @@ fn a_link_does_to_the_nanosecond_what_a_list_and_a_loop_do() {
     let (mut dropped, mut reordered, mut held) = (0, 0, 0);
     for seed in 0..400 {
         let mut rng = Rng::with_seed(seed);
-        let shape = Shape { jitter: Duration::ZERO, bit_errors: 0.0, ..any_shape(&mut rng) };
+        let shape = LinkShape { jitter: Duration::ZERO, bit_errors: 0.0, ..any_shape(&mut rng) };
         let offers = offers(&mut rng, 300);
         let (trace, link) = trace(&shape, &offers);
         assert_eq!(trace, simple(&shape, &offers, &link), "seed {seed}: {shape}");
@@ -157,10 +159,10 @@ fn without_reordering_frames_leave_as_they_came_and_none_is_further_off_than_the
         let mut rng = Rng::with_seed(seed);
         let jitter = Duration::from_nanos(rng.u64(0..3_000_000));
         let delay = jitter + Duration::from_nanos(rng.u64(0..3_000_000));
-        let shape = Shape { reorder: None, duplicates: 0.0, jitter, delay, ..any_shape(&mut rng) };
+        let shape = LinkShape { reorder: None, duplicates: 0.0, jitter, delay, ..any_shape(&mut rng) };
         let offers = offers(&mut rng, 300);
         let (left, link) = trace(&shape, &offers);
-        let (straight, _) = trace(&Shape { jitter: Duration::ZERO, ..shape.clone() }, &offers);
+        let (straight, _) = trace(&LinkShape { jitter: Duration::ZERO, ..shape.clone() }, &offers);
         assert!(left.is_sorted(), "seed {seed}: in order of time and of number");
         assert_eq!(link.counters().reordered.frames, 0);
         let mut last = Time::ZERO;
@@ -177,7 +179,7 @@ fn without_reordering_frames_leave_as_they_came_and_none_is_further_off_than_the
 
 #[test]
 fn jitter_is_even_between_its_bounds_for_frames_far_apart() {
-    let shape: Shape = "delay=5ms,jitter=1ms,seed=4".parse().unwrap();
+    let shape: LinkShape = "delay=5ms,jitter=1ms,seed=4".parse().unwrap();
     let offers: Vec<_> = (0..20_000).map(|index| (Time::from_nanos(index * 3_000_000), 100)).collect();
     let (left, _) = trace(&shape, &offers);
     let mut tenths = [0; 10];
@@ -194,11 +196,11 @@ fn over_no_window_does_more_leave_the_line_than_its_rate() {
         let mut rng = Rng::with_seed(seed);
         let rate = [9_600, 1_000_003, 10_000_000, 999_999_937, 40_000_000_000][rng.usize(0..5)];
         let overhead_len = rng.usize(0..40);
-        let shape = Shape {
+        let shape = LinkShape {
             rate_bits_per_second: Some(rate),
             overhead_len,
             queue: Queue::Packets(200),
-            ..Shape::default()
+            ..LinkShape::default()
         };
         let offers = offers(&mut rng, 250);
         let (left, _) = trace(&shape, &offers);
@@ -236,12 +238,12 @@ fn a_line_that_is_never_idle_keeps_its_rate_to_the_nanosecond_for_a_million_fram
 fn the_same_seed_gives_the_same_trace_and_another_one_another() {
     for seed in 0..100 {
         let mut rng = Rng::with_seed(seed);
-        let shape = Shape { loss: 0.2, ..any_shape(&mut rng) };
+        let shape = LinkShape { loss: 0.2, ..any_shape(&mut rng) };
         let offers = offers(&mut rng, 300);
         let (once, link) = trace(&shape, &offers);
         let (again, other_link) = trace(&shape, &offers);
         assert_eq!((&once, link.counters()), (&again, other_link.counters()), "seed {seed}");
-        let (other, _) = trace(&Shape { seed: shape.seed + 1, ..shape }, &offers);
+        let (other, _) = trace(&LinkShape { seed: shape.seed + 1, ..shape }, &offers);
         assert_ne!(once, other, "seed {seed}");
     }
 }
@@ -251,11 +253,11 @@ fn which_frames_are_lost_hangs_on_their_numbers_alone() {
     for seed in 0..100 {
         let mut rng = Rng::with_seed(seed);
         let burst = rng.bool().then_some(Burst { begins: 0.02, ends: 0.3 });
-        let lossy = Shape { loss: 0.05, burst, seed, ..Shape::default() };
+        let lossy = LinkShape { loss: 0.05, burst, seed, ..LinkShape::default() };
         let expected: Vec<bool> = Losses::new(&lossy).take(300).collect();
         for _ in 0..5 {
-            let Shape { loss, burst, seed, .. } = lossy;
-            let shape = Shape { loss, burst, seed, ..any_shape(&mut rng) };
+            let LinkShape { loss, burst, seed, .. } = lossy;
+            let shape = LinkShape { loss, burst, seed, ..any_shape(&mut rng) };
             let mut link = Link::new(shape.clone());
             let lost: Vec<bool> = offers(&mut rng, 300)
                 .into_iter()
@@ -280,7 +282,8 @@ fn a_lost_frame_takes_its_time_on_the_line() {
 #[test]
 fn a_frame_that_is_held_back_is_overtaken_by_as_many_as_asked() {
     for displacement in [1, 2, 3, 10] {
-        let shape = Shape { reorder: Some(Reorder { share: 0.05, displacement }), seed: 6, ..Shape::default() };
+        let shape =
+            LinkShape { reorder: Some(Reorder { share: 0.05, displacement }), seed: 6, ..LinkShape::default() };
         let offers: Vec<_> = (0..2_000).map(|index| (Time::from_nanos(index * 1_000), 100)).collect();
         let (left, link) = trace(&shape, &offers);
         let held: Vec<u64> = held_back(&shape, &offers);
@@ -324,10 +327,10 @@ fn a_queue_in_bytes_takes_frames_till_their_bytes_are_its_own() {
 }
 
 /// Any mixture of what a link can do.
-fn any_shape(rng: &mut Rng) -> Shape {
+fn any_shape(rng: &mut Rng) -> LinkShape {
     let delay = Duration::from_nanos(rng.u64(0..5_000_000));
     let share = |rng: &mut Rng| if rng.bool() { rng.f64() * 0.3 } else { 0.0 };
-    Shape {
+    LinkShape {
         delay,
         jitter: if rng.bool() { delay.mul_f64(rng.f64()) } else { Duration::ZERO },
         rate_bits_per_second: rng.bool().then(|| 1 << rng.u32(18..34)),
@@ -359,7 +362,7 @@ fn offers(rng: &mut Rng, count: usize) -> Vec<(Time, usize)> {
 }
 
 /// When each frame leaves, in the order in which they do; the link is asked in between.
-fn trace(shape: &Shape, offers: &[(Time, usize)]) -> (Vec<(Time, u64)>, Link) {
+fn trace(shape: &LinkShape, offers: &[(Time, usize)]) -> (Vec<(Time, u64)>, Link) {
     let mut link = Link::new(shape.clone());
     let mut left = Vec::new();
     for (now, len) in offers {
@@ -377,7 +380,7 @@ fn empty(link: &mut Link, now: Time, left: &mut Vec<(Time, u64)>) {
     }
 }
 
-fn held_back(shape: &Shape, offers: &[(Time, usize)]) -> Vec<u64> {
+fn held_back(shape: &LinkShape, offers: &[(Time, usize)]) -> Vec<u64> {
     let mut link = Link::new(shape.clone());
     let held = offers.iter().enumerate().filter_map(|(index, (now, len))| {
         (link.push(*now, &vec![0; *len]) == Fate::HeldBack).then_some(index as u64)
@@ -396,7 +399,7 @@ struct Taken {
 
 /// The same without a queue, a heap or a running state: every question is asked of the whole past, in fractions of a
 /// nanosecond as large as the rate says. Which frames are held back or doubled is taken from the link.
-fn simple(shape: &Shape, offers: &[(Time, usize)], link: &Link) -> Vec<(Time, u64)> {
+fn simple(shape: &LinkShape, offers: &[(Time, usize)], link: &Link) -> Vec<(Time, u64)> {
     let rate = u128::from(shape.rate_bits_per_second.unwrap_or(1));
     let lost: Vec<bool> = Losses::new(shape).take(offers.len()).collect();
     let held = held_back(shape, offers);
@@ -447,9 +450,9 @@ fn simple(shape: &Shape, offers: &[(Time, usize)], link: &Link) -> Vec<(Time, u6
 }
 
 /// Frames that leave twice where nothing is ever dropped, and so wherever they are not.
-fn doubled(shape: &Shape, offers: &[(Time, usize)]) -> Vec<u64> {
-    let Shape { duplicates, seed, .. } = *shape;
-    let (left, _) = trace(&Shape { duplicates, seed, ..Shape::default() }, offers);
+fn doubled(shape: &LinkShape, offers: &[(Time, usize)]) -> Vec<u64> {
+    let LinkShape { duplicates, seed, .. } = *shape;
+    let (left, _) = trace(&LinkShape { duplicates, seed, ..LinkShape::default() }, offers);
     left.windows(2).filter(|pair| pair[0].1 == pair[1].1).map(|pair| pair[0].1).collect()
 }
 

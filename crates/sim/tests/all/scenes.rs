@@ -2,17 +2,17 @@
 
 use core::time::Duration;
 use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes, Talk};
-use wideload_sim::link::Shape;
+use wideload_sim::link::LinkShape;
 use wideload_sim::{Gateway, GatewayRole, Kind, Outcome, Scene, Simulation, Topology};
 
 /// A host on wide links, a gateway, a host on narrow ones, over a wire like this.
-pub fn pair(role: GatewayRole, shape: Shape) -> Topology {
+pub fn pair(role: GatewayRole, shape: LinkShape) -> Topology {
     let mut topology = Topology::default();
     let far = topology.node("far", Kind::Host { dont_fragment: true });
     let gateway = topology.node("gateway", Kind::Gateway(Gateway::new(role, far)));
     let near = topology.node("near", Kind::Host { dont_fragment: true });
     assert_eq!([far, near], HOSTS);
-    topology.link([far, gateway], 9_000, Shape::default());
+    topology.link([far, gateway], 9_000, LinkShape::default());
     topology.link([gateway, near], 1_500, shape);
     topology
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use wideload_sim::tcp::Settings;
-use wideload_sim::tcp::path::{Transfer, Way, run};
+use wideload_sim::tcp::path::{PathDirection, Transfer, run};
 use wideload_sim::tcp::settings::Memory;
 
 #[test]
@@ -16,7 +16,8 @@ fn ten_times_the_segments_take_no_more_memory_from_the_heap() {
 fn send(len: u64, loss: f64) {
     let memory = Memory::Fixed(4 << 20);
     let end = Settings { memory, ..Settings::linux() };
-    let way = Way { loss, rate_bits_per_second: Some(1_000_000_000), mtu: 1_500, ..Way::default() };
+    let way =
+        PathDirection { loss, rate_bits_per_second: Some(1_000_000_000), mtu: 1_500, ..PathDirection::default() };
     let transfer = Transfer { sender: end.clone(), receiver: end, there: way, back: way, lens: [len, 0], seed: 1 };
     let outcome = run(&transfer, Duration::from_secs(3_600), |_, _| {});
     assert_eq!(outcome.arrived[1], len);

@@ -2,7 +2,7 @@
 
 use packet::{Time, Version};
 use std::time::Duration;
-use wideload_sim::tcp::path::{Outcome, Seen, Side, Transfer, Way, run};
+use wideload_sim::tcp::path::{Outcome, PathDirection, PathEvent, Side, Transfer, run};
 use wideload_sim::tcp::segment::{ACK, RST, SYN};
 use wideload_sim::tcp::settings::{
     Acks, Algorithm, Belief, Detection, Growth, InitialWindow, Memory, Nagle, PathChoice, Probing, Reduction,
@@ -39,7 +39,7 @@ fn the_same_seed_is_the_same_run() {
 
 #[test]
 fn a_path_that_carries_nothing_ends_in_giving_up() {
-    let there = Way { loss: 1.0, ..Way::default() };
+    let there = PathDirection { loss: 1.0, ..PathDirection::default() };
     let transfer = Transfer { there, ..plain(1_000) };
     let outcome = run(&transfer, PATIENCE, |_, _| {});
     assert_eq!(outcome.ends[0], Some(End::GaveUp));
@@ -58,7 +58,13 @@ fn transfers_of_wide_segments_take_what_the_kernel_takes() {
             let end = Settings { algorithm, slow_start_exit, mtu: 9_000, memory, ..Settings::linux() };
             let delay = Duration::from_millis(trip) / 2;
             let rate_bits_per_second = Some(100_000_000);
-            let way = Way { rate_bits_per_second, delay, mtu: 9_000, queue_len: 64 << 20, ..Way::default() };
+            let way = PathDirection {
+                rate_bits_per_second,
+                delay,
+                mtu: 9_000,
+                queue_len: 64 << 20,
+                ..PathDirection::default()
+            };
             let transfer = Transfer { sender: end.clone(), receiver: end, there: way, back: way, ..plain(len) };
             let simulated = run(&transfer, PATIENCE, |_, _| {}).complete.unwrap().as_secs_f64() * 1e3;
             let apart = simulated / kernel - 1.0;
@@ -89,12 +95,12 @@ fn draw(seed: u64) -> Transfer {
     }
 }
 
-fn way(random: &mut fastrand::Rng, version: Version) -> Way {
+fn way(random: &mut fastrand::Rng, version: Version) -> PathDirection {
     let floor = if version == Version::V4 { 300 } else { 1_280 };
     let sizes = [floor, 1_280, 1_500, 4_000, 9_000];
     let delay = Duration::from_micros(random.u64(10..100_000));
     let some = |random: &mut fastrand::Rng, most: f64| if random.bool() { 0.0 } else { random.f64() * most };
-    Way {
+    PathDirection {
         rate_bits_per_second: random.bool().then(|| random.u64(1_000_000..2_000_000_000)),
         delay,
         queue_len: random.u64(20_000..500_000),
@@ -159,8 +165,8 @@ fn watch(transfer: &Transfer, seed: u64) -> Outcome {
     let mut told: [Option<u32>; 2] = [None; 2];
     run(transfer, PATIENCE, |now, seen| {
         let (is_leaving, side, outgoing) = match seen {
-            Seen::Left(side, outgoing) => (true, side, outgoing),
-            Seen::Arrives(side, outgoing) => (false, other(side), outgoing),
+            PathEvent::Left(side, outgoing) => (true, side, outgoing),
+            PathEvent::Arrives(side, outgoing) => (false, other(side), outgoing),
         };
         let segment = &outgoing.segment;
         let index = side as usize;
@@ -195,8 +201,8 @@ fn plain(len: u64) -> Transfer {
     Transfer {
         sender: Settings::linux(),
         receiver: Settings::linux(),
-        there: Way::default(),
-        back: Way::default(),
+        there: PathDirection::default(),
+        back: PathDirection::default(),
         lens: [len, 0],
         seed: 1,
     }

@@ -3,7 +3,7 @@
 use crate::scenes::{HOSTS, pair, plan, run};
 use core::time::Duration;
 use wideload_sim::flow::{Kind as FlowKind, Plan, Reply, Sizes, Talk};
-use wideload_sim::link::{Burst, Queue, Red, RedMode, Reorder, Shape};
+use wideload_sim::link::{Burst, LinkShape, Queue, Red, RedMode, Reorder};
 use wideload_sim::swarm::{Case, TOUR};
 use wideload_sim::{
     Change, Coverage, Fault, Gateway, GatewayRole, InjectedBug, Kind, Law, Role, Router, Scene, Simulation, To,
@@ -24,7 +24,7 @@ fn the_same_seed_gives_the_same_run_and_another_one_another() {
 #[test]
 fn a_trace_is_the_same_in_every_build() {
     // Of this scene, whose every number is whole, so that no rounding of another machine shows.
-    let outcome = run(&scene(plain(), Shape::default()));
+    let outcome = run(&scene(plain(), LinkShape::default()));
     assert_eq!(format!("{:016x}", outcome.trace), TRACE);
 }
 
@@ -53,21 +53,21 @@ fn a_tour_of_seeds_breaks_no_law_and_meets_everything() {
 
 #[test]
 fn each_fault_befalls_packets_where_it_is_and_nowhere_else() {
-    let base = Shape { delay: Duration::from_micros(100), seed: 3, ..Shape::default() };
+    let base = LinkShape { delay: Duration::from_micros(100), seed: 3, ..LinkShape::default() };
     let slow = Some(50_000_000);
     let red = Red { mode: RedMode::Packets, min: 1, max: 10, share: 0.5 };
     let shapes = [
-        (Fault::Loss, Shape { loss: 0.05, ..base.clone() }),
-        (Fault::Burst, Shape { burst: Some(Burst { begins: 0.02, ends: 0.3 }), ..base.clone() }),
-        (Fault::ByteLoss, Shape { byte_loss: 1e-4, ..base.clone() }),
-        (Fault::BitErrors, Shape { bit_errors: 1e-5, ..base.clone() }),
-        (Fault::Reorder, Shape { reorder: Some(Reorder { share: 0.1, displacement: 4 }), ..base.clone() }),
-        (Fault::Duplicate, Shape { duplicates: 0.1, ..base.clone() }),
-        (Fault::Jitter, Shape { jitter: Duration::from_micros(50), ..base.clone() }),
-        (Fault::Rate, Shape { rate_bits_per_second: slow, queue: Queue::Packets(5), ..base.clone() }),
+        (Fault::Loss, LinkShape { loss: 0.05, ..base.clone() }),
+        (Fault::Burst, LinkShape { burst: Some(Burst { begins: 0.02, ends: 0.3 }), ..base.clone() }),
+        (Fault::ByteLoss, LinkShape { byte_loss: 1e-4, ..base.clone() }),
+        (Fault::BitErrors, LinkShape { bit_errors: 1e-5, ..base.clone() }),
+        (Fault::Reorder, LinkShape { reorder: Some(Reorder { share: 0.1, displacement: 4 }), ..base.clone() }),
+        (Fault::Duplicate, LinkShape { duplicates: 0.1, ..base.clone() }),
+        (Fault::Jitter, LinkShape { jitter: Duration::from_micros(50), ..base.clone() }),
+        (Fault::Rate, LinkShape { rate_bits_per_second: slow, queue: Queue::Packets(5), ..base.clone() }),
         (
             Fault::Red,
-            Shape { rate_bits_per_second: slow, red: Some(red), queue: Queue::Packets(10_000), ..base.clone() },
+            LinkShape { rate_bits_per_second: slow, red: Some(red), queue: Queue::Packets(10_000), ..base.clone() },
         ),
     ];
     let harmless = run(&scene(plain(), base));
@@ -87,7 +87,7 @@ fn each_fault_befalls_packets_where_it_is_and_nowhere_else() {
 
 #[test]
 fn a_link_without_carrier_loses_all_and_goes_on_once_it_is_back() {
-    let mut scene = scene(plain(), Shape { delay: Duration::from_micros(100), ..Shape::default() });
+    let mut scene = scene(plain(), LinkShape { delay: Duration::from_micros(100), ..LinkShape::default() });
     let [down, up] = [300, 600].map(Duration::from_micros);
     scene.changes = vec![Change { at: down, link: 1, to: To::Down }, Change { at: up, link: 1, to: To::Up }];
     let outcome = run(&scene);
@@ -99,7 +99,7 @@ fn a_link_without_carrier_loses_all_and_goes_on_once_it_is_back() {
 
 #[test]
 fn an_mtu_that_shrinks_meanwhile_is_kept_and_hosts_hear_of_it() {
-    let mut scene = scene(GatewayRole::Border, Shape::default());
+    let mut scene = scene(GatewayRole::Border, LinkShape::default());
     scene.changes = vec![Change { at: Duration::from_micros(300), link: 1, to: To::Mtu(700) }];
     let outcome = run(&scene);
     assert_eq!(outcome.broken, None);
@@ -109,10 +109,10 @@ fn an_mtu_that_shrinks_meanwhile_is_kept_and_hosts_hear_of_it() {
 
 #[test]
 fn a_connection_brings_all_its_bytes_both_ways_through_gateways_and_losses() {
-    let lossy = Shape { delay: Duration::from_millis(1), loss: 0.02, seed: 3, ..Shape::default() };
+    let lossy = LinkShape { delay: Duration::from_millis(1), loss: 0.02, seed: 3, ..LinkShape::default() };
     for role in [GatewayRole::Border, GatewayRole::WideInterface, GatewayRole::ReceiveOffload] {
         for (shape, reply, is_v6) in [
-            (Shape::default(), Reply::AtLast, false),
+            (LinkShape::default(), Reply::AtLast, false),
             (lossy.clone(), Reply::AtOnce, false),
             (lossy.clone(), Reply::AtLast, true),
         ] {
@@ -133,7 +133,7 @@ fn a_connection_hears_of_a_shorter_link_and_finds_one_that_nobody_speaks_of() {
         let mut scene = talking(routed(kind), [0, 2]);
         let second = scene.topology.node("second router", Kind::Router(kind));
         scene.topology.links[1].ends = [1, second];
-        scene.topology.link([second, 2], 1_500, Shape::default());
+        scene.topology.link([second, 2], 1_500, LinkShape::default());
         let outcome = run(&scene);
         assert_eq!((outcome.broken, outcome.connections), (None, 1), "{kind:?}");
         assert_eq!(outcome.told_count > 0, is_told, "{kind:?}");
@@ -143,7 +143,7 @@ fn a_connection_hears_of_a_shorter_link_and_finds_one_that_nobody_speaks_of() {
 #[test]
 fn a_connection_that_takes_part_is_marked_where_a_link_is_crowded() {
     let marked = |ecn: bool, marks_above: Option<u64>| {
-        let shape = Shape { rate_bits_per_second: Some(100_000_000), ..Shape::default() };
+        let shape = LinkShape { rate_bits_per_second: Some(100_000_000), ..LinkShape::default() };
         let mut scene = talking(scene(plain(), shape), [0, 2]);
         scene.flows[0].talk.ends.iter_mut().for_each(|end| end.ecn = ecn);
         scene.topology.links.iter_mut().for_each(|link| link.marks_above = marks_above);
@@ -157,7 +157,7 @@ fn a_connection_that_takes_part_is_marked_where_a_link_is_crowded() {
 
 #[test]
 fn a_connection_that_cannot_end_breaks_a_law() {
-    let mut scene = talking(scene(plain(), Shape::default()), [0, 2]);
+    let mut scene = talking(scene(plain(), LinkShape::default()), [0, 2]);
     scene.changes = vec![Change { at: Duration::from_micros(300), link: 1, to: To::Down }];
     let broken = run(&scene).broken.expect("nothing arrives over a link that stays down");
     assert_eq!(broken.law, Law::Integrity);
@@ -166,7 +166,7 @@ fn a_connection_that_cannot_end_breaks_a_law() {
 
 #[test]
 fn bytes_that_a_gateway_changes_in_a_connection_are_seen() {
-    let mut scene = talking(scene(plain(), Shape::default()), [0, 2]);
+    let mut scene = talking(scene(plain(), LinkShape::default()), [0, 2]);
     scene.bend = Some(InjectedBug::Corrupts);
     let broken = run(&scene).broken.expect("a law breaks");
     assert_eq!(broken.law, Law::Integrity, "{broken}");
@@ -178,11 +178,11 @@ fn a_packet_that_passes_two_gateways_counts_at_the_first() {
         scene.flows.retain(|flow| flow.kind == FlowKind::Datagrams);
         run(&scene)
     };
-    let one = messages(scene(plain(), Shape::default()));
-    let mut scene = scene(plain(), Shape::default());
+    let one = messages(scene(plain(), LinkShape::default()));
+    let mut scene = scene(plain(), LinkShape::default());
     let gateway = scene.topology.node("second gateway", Kind::Gateway(Gateway::new(plain(), 2)));
     scene.topology.links[1].ends = [1, gateway];
-    scene.topology.link([gateway, 2], 9_000, Shape::default());
+    scene.topology.link([gateway, 2], 9_000, LinkShape::default());
     let two = messages(scene);
     assert_eq!((one.broken, two.broken), (None, None));
     assert_eq!([one.packets, two.packets], [1_200, 1_200]);
@@ -237,7 +237,7 @@ fn plain() -> GatewayRole {
 }
 
 /// A host behind a gateway, and a host on the other side of a link that is like this.
-fn scene(role: GatewayRole, shape: Shape) -> Scene {
+fn scene(role: GatewayRole, shape: LinkShape) -> Scene {
     let topology = pair(role, shape);
     let [far, near] = HOSTS;
     let flows = vec![
@@ -254,8 +254,8 @@ fn routed(kind: Router) -> Scene {
     let one = topology.node("one", Kind::Host { dont_fragment: false });
     let router = topology.node("router", Kind::Router(kind));
     let other = topology.node("other", Kind::Host { dont_fragment: false });
-    topology.link([one, router], 1_500, Shape::default());
-    topology.link([router, other], 700, Shape::default());
+    topology.link([one, router], 1_500, LinkShape::default());
+    topology.link([router, other], 700, LinkShape::default());
     let flows = vec![plan(FlowKind::Datagrams, one, other, Sizes::Between(1, 5_000))];
     Scene { topology, flows, seed: 2, ..Scene::default() }
 }

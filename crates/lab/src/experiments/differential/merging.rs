@@ -4,7 +4,7 @@ use super::merging_model::explain;
 use super::{Bench, Kind, Known, Verdict};
 use crate::experiments::forwarder::{Enough, Forwarder, Treats};
 use crate::experiments::wire::{
-    ACK, CWR, ECE, FIN, Filled, Ip, Options, PSH, RST, SYN, URG, Upper, one_hop_on, put_content, put_upper,
+    ACK, CWR, ECE, FIN, Filled, Ip, Options, PSH, RST, SYN, TransportFacts, URG, one_hop_on, put_content, put_upper,
 };
 use engine::{
     Batch, Egress, Gateway, GatewaySettings, Holding, Mode, Position, Secret, Secrets, SegmentSize, SideSettings,
@@ -29,7 +29,7 @@ pub(super) struct Case {
 pub(super) struct Drawn {
     pub flow: usize,
     pub ip: Ip,
-    pub upper: Upper,
+    pub upper: TransportFacts,
     pub content: u32,
     pub len: u16,
     pub filled: Filled,
@@ -395,7 +395,7 @@ pub(super) fn unlike(what: &str, one: &Left, other: &Left) -> String {
 impl Drawn {
     fn bytes(&self, number: u16) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(usize::from(self.len) + 128);
-        let upper = Upper { ports: [FIRST_PORT + number, FIRST_PORT + self.flow as u16], ..self.upper };
+        let upper = TransportFacts { ports: [FIRST_PORT + number, FIRST_PORT + self.flow as u16], ..self.upper };
         let front = vec![1; usize::from(self.option_words) * 4];
         put_upper(&mut bytes, (&self.ip, &front, upper.protocol()), &upper, self.filled, |to| {
             let at = if upper.is_tcp { upper.seq as usize } else { 0 };
@@ -439,7 +439,7 @@ fn draw_flow(rng: &mut Rng, flow: usize) -> Vec<Drawn> {
         1 => Options::Sack(rng.u32(..)),
         _ => Options::Stamps(rng.u32(..), rng.u32(..)),
     };
-    let upper = Upper {
+    let upper = TransportFacts {
         is_tcp,
         ports: [0; 2],
         seq: if rng.u8(..8) == 0 { u32::MAX - rng.u32(..3_000) } else { rng.u32(..) },
@@ -530,7 +530,7 @@ fn oddity(rng: &mut Rng, packet: &mut Drawn, next: &mut Drawn, usual: u16) {
         let Drawn { ip, upper, filled, .. } = *packet;
         next.ip = ip;
         next.filled = filled;
-        next.upper = Upper { flags: upper.flags & !(SYN | FIN | PSH), ..upper };
+        next.upper = TransportFacts { flags: upper.flags & !(SYN | FIN | PSH), ..upper };
     }
 }
 

@@ -56,14 +56,14 @@ pub struct Differential {
     /// What all was drawn from.
     pub seed: u64,
     /// The parts that were asked for.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PartReport>,
     /// Every difference that is known, met or not.
     pub known: Vec<Met>,
 }
 
 /// One part.
 #[derive(Clone, Debug, Serialize)]
-pub struct Part {
+pub struct PartReport {
     /// Which.
     pub kind: Kind,
     /// Datagrams, trains or bursts.
@@ -186,9 +186,9 @@ pub fn repeat(seed: u64, cases: Cases) -> io::Result<Differential> {
     Ok(Differential { conditions, seed, parts: vec![part], known: met.rows() })
 }
 
-fn again<B: Bench>(seed: u64, cases: Cases, met: &mut Tallies) -> io::Result<Part> {
+fn again<B: Bench>(seed: u64, cases: Cases, met: &mut Tallies) -> io::Result<PartReport> {
     let began = Instant::now();
-    let mut part = Part::new(B::KIND);
+    let mut part = PartReport::new(B::KIND);
     run_batch(&mut B::open(&mut for_thread(seed, B::KIND, 0))?, seed, cases, &mut part, met)?;
     part.seconds = began.elapsed().as_secs_f64();
     Ok(part)
@@ -199,19 +199,19 @@ fn part<B: Bench>(
     wanted: u64,
     met: &mut Tallies,
     tell: &(impl Fn(&str) + Sync),
-) -> io::Result<Part> {
+) -> io::Result<PartReport> {
     if wanted == 0 {
-        return Ok(Part::new(B::KIND));
+        return Ok(PartReport::new(B::KIND));
     }
     let began = Instant::now();
     let (next, done, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-    let whole = Mutex::new((Part::new(B::KIND), Tallies::default()));
+    let whole = Mutex::new((PartReport::new(B::KIND), Tallies::default()));
     let work = |thread: u64| -> io::Result<()> {
         let mut bench = B::open(&mut for_thread(settings.seed, B::KIND, thread))?;
         while !is_over.load(Ordering::Relaxed) {
             let first = next.fetch_add(BATCH, Ordering::Relaxed);
             let cases = Cases { kind: B::KIND, first, count: BATCH };
-            let (mut part, mut met) = (Part::new(B::KIND), Tallies::default());
+            let (mut part, mut met) = (PartReport::new(B::KIND), Tallies::default());
             run_batch(&mut bench, settings.seed, cases, &mut part, &mut met)?;
             let so_far = done.fetch_add(part.count, Ordering::Relaxed) + part.count;
             let mut whole = whole.lock().expect("who holds it does not panic");
@@ -250,7 +250,7 @@ fn run_batch<B: Bench>(
     bench: &mut B,
     seed: u64,
     which: Cases,
-    part: &mut Part,
+    part: &mut PartReport,
     met: &mut Tallies,
 ) -> io::Result<()> {
     let cases: Vec<B::Case> = (which.first..which.first + which.count)
@@ -382,10 +382,10 @@ impl Tallies {
     }
 }
 
-impl Part {
-    fn new(kind: Kind) -> Part {
+impl PartReport {
+    fn new(kind: Kind) -> PartReport {
         let failures = Vec::new();
-        Part {
+        PartReport {
             kind,
             count: 0,
             cases: 0,
@@ -399,7 +399,7 @@ impl Part {
         }
     }
 
-    fn add(&mut self, more: Part) {
+    fn add(&mut self, more: PartReport) {
         self.count += more.count;
         self.cases += more.cases;
         self.packets += more.packets;
@@ -422,7 +422,7 @@ impl Differential {
         let early = self.known.iter().find(|met| met.id == Known::Early.said()[0]).map_or(0, |met| met.count);
         let bursts =
             self.parts.iter().filter(|part| part.kind == Kind::Merging).map(|part| part.cases).sum::<u64>();
-        self.parts.iter().all(Part::is_good) && early * EARLY_SHARE <= bursts.max(EARLY_SHARE)
+        self.parts.iter().all(PartReport::is_good) && early * EARLY_SHARE <= bursts.max(EARLY_SHARE)
     }
 }
 
@@ -473,14 +473,14 @@ impl fmt::Display for Differential {
             "", "compared", "cases", "packets", "same", "as known", "passing", "failures", "seconds"
         )?;
         for part in &self.parts {
-            let Part { kind, count, cases, packets, same, told, passing, failures, seconds, .. } = part;
+            let PartReport { kind, count, cases, packets, same, told, passing, failures, seconds, .. } = part;
             writeln!(
                 f,
                 "{kind:<13}{count:>11}{cases:>11}{packets:>12}{same:>11}{told:>11}{passing:>9}{:>10}{seconds:>9.1}",
                 failures.len()
             )?;
         }
-        for Part { kind, failures, unjudged, .. } in &self.parts {
+        for PartReport { kind, failures, unjudged, .. } in &self.parts {
             if failures.len() >= FAILURES_MAX {
                 writeln!(
                     f,
@@ -561,7 +561,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_a_failure_as_small_as_can_be_with_the_command_that_repeats_it() {
-        let (mut part, mut met) = (Part::new(Kind::Merging), Tallies::default());
+        let (mut part, mut met) = (PartReport::new(Kind::Merging), Tallies::default());
         let cases = Cases { kind: Kind::Merging, first: 5, count: 3 };
         run_batch(&mut Sevens, 9, cases, &mut part, &mut met).unwrap();
         let differing: Vec<u64> = (5..8)
@@ -580,7 +580,7 @@ mod tests {
 
     #[test]
     fn a_difference_counts_once_for_a_case_and_one_that_was_never_met_is_shown() {
-        let (mut part, mut met) = (Part::new(Kind::Merging), Tallies::default());
+        let (mut part, mut met) = (PartReport::new(Kind::Merging), Tallies::default());
         let cases = Cases { kind: Kind::Merging, first: 0, count: 200 };
         run_batch(&mut Sevens, 1, cases, &mut part, &mut met).unwrap();
         assert!(part.told > 0 && part.same > 0);
@@ -631,7 +631,7 @@ mod tests {
 
     #[test]
     fn what_nobody_looked_into_after_ten_failures_is_counted_and_told() {
-        let (mut part, mut met) = (Part::new(Kind::Merging), Tallies::default());
+        let (mut part, mut met) = (PartReport::new(Kind::Merging), Tallies::default());
         let cases = Cases { kind: Kind::Merging, first: 0, count: 64 };
         run_batch(&mut Sevens, 1, cases, &mut part, &mut met).unwrap();
         assert_eq!(part.failures.len(), FAILURES_MAX);

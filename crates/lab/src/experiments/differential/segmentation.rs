@@ -3,7 +3,7 @@
 use super::{Bench, Kind, Verdict};
 use crate::experiments::forwarder::{Enough, Forwarder, Treats};
 use crate::experiments::wire::{
-    ACK, CWR, ECE, FIN, Filled, Ip, Options, PSH, URG, Upper, one_hop_on, put_content, put_upper,
+    ACK, CWR, ECE, FIN, Filled, Ip, Options, PSH, TransportFacts, URG, one_hop_on, put_content, put_upper,
 };
 use engine::{
     Batch, Egress, Gateway, GatewaySettings, Position, Secret, Secrets, SegmentSize, SideSettings, WirePackets,
@@ -18,7 +18,7 @@ use std::io;
 pub(super) struct Case {
     ip: Ip,
     front: Front,
-    upper: Upper,
+    upper: TransportFacts,
     content: u32,
     payload_len: u16,
     segment_len: u16,
@@ -47,7 +47,7 @@ impl Bench for Segmentation {
     const KIND: Kind = Kind::Segmentation;
 
     fn open(_: &mut Rng) -> io::Result<Segmentation> {
-        Ok(Segmentation { forwarder: Forwarder::open(Treats::Cuts)? })
+        Ok(Segmentation { forwarder: Forwarder::open(Treats::Fragments)? })
     }
 
     fn draw(rng: &mut Rng) -> Case {
@@ -66,8 +66,8 @@ impl Bench for Segmentation {
             Case { payload_len: two, ..*case },
             Case { payload_len: case.payload_len.min(case.segment_len.saturating_add(1)), ..*case },
             Case { front: Front::None, ..*case },
-            Case { upper: Upper { options: Options::None, ..upper }, ..*case },
-            Case { upper: Upper { flags: ACK, urgent: 0, ..upper }, ..*case },
+            Case { upper: TransportFacts { options: Options::None, ..upper }, ..*case },
+            Case { upper: TransportFacts { flags: ACK, urgent: 0, ..upper }, ..*case },
             Case { ip: plain_ip, ..*case },
             Case { resized_from: None, ..*case },
         ];
@@ -236,7 +236,7 @@ fn draw(rng: &mut Rng) -> Case {
     Case { ip, front, upper, content, payload_len: payload_len as u16, segment_len, resized_from }
 }
 
-fn draw_upper(rng: &mut Rng) -> Upper {
+fn draw_upper(rng: &mut Rng) -> TransportFacts {
     let is_tcp = rng.u8(..4) > 0;
     let mut flags = ACK;
     for flag in [FIN, PSH, ECE, CWR] {
@@ -254,7 +254,7 @@ fn draw_upper(rng: &mut Rng) -> Upper {
         _ => Options::Stamps(rng.u32(..), rng.u32(..)),
     };
     let near_the_end = rng.u8(..4) == 0;
-    Upper {
+    TransportFacts {
         is_tcp,
         ports: [rng.u16(1..), rng.u16(1..)],
         seq: if near_the_end { u32::MAX - rng.u32(..5_000) } else { rng.u32(..) },

@@ -2,7 +2,7 @@
 //!
 //! The content of a good datagram follows from its number, so whoever receives it can tell whether it is right.
 
-use super::super::wire::{self, Filled, Ip, Upper, put_content, put_ip, put_upper};
+use super::super::wire::{self, Filled, Ip, TransportFacts, put_content, put_ip, put_upper};
 use super::Flood;
 use fastrand::Rng;
 use packet::Version;
@@ -45,7 +45,7 @@ impl Load {
         // Each of some sources sends many.
         let source = GOOD_SOURCE + (number % GOOD_SOURCES) as u32;
         let ip = header(self.version, source, 0);
-        let upper = Upper {
+        let upper = TransportFacts {
             is_tcp: false,
             ports: [PORT, PORT],
             seq: 0,

@@ -102,7 +102,7 @@ impl Target for Kernel {
 impl Behind {
     pub(super) fn open(version: Version) -> io::Result<Behind> {
         Ok(Behind {
-            forwarder: Forwarder::open(Treats::Cuts)?,
+            forwarder: Forwarder::open(Treats::Fragments)?,
             rejoining: Rejoining::new(),
             receiver: Kernel::open(version)?,
             frames: Vec::new(),

@@ -10,20 +10,20 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// A gateway in the middle of three hosts, run by the command `wideload run`; ended when this is dropped.
-pub(super) struct Kept<'a> {
+pub(super) struct KillRounds<'a> {
     three_hosts: &'a ThreeHosts,
     folder: TempDir,
     running: Running,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> KillRounds<'a> {
     /// Starts it, with more lines for its wide side.
-    pub(super) fn start(program: &Path, three_hosts: &'a ThreeHosts, wide: &str) -> io::Result<Kept<'a>> {
+    pub(super) fn start(program: &Path, three_hosts: &'a ThreeHosts, wide: &str) -> io::Result<KillRounds<'a>> {
         let folder = tempfile::tempdir()?;
         write(three_hosts, folder.path(), wide)?;
         let running = Running::start(program, three_hosts.middle.space(), &config(folder.path()))?;
         three_hosts.settle()?;
-        Ok(Kept { three_hosts, folder, running })
+        Ok(KillRounds { three_hosts, folder, running })
     }
 
     /// Has it read its configuration anew, with other lines for its wide side.

@@ -2,8 +2,8 @@
 
 use super::super::datagrams::{Inbox, outbox};
 use super::super::link::link;
-use crate::emulator::{Outcome, Scheduling, Shape};
-use crate::net::{End, Host, Offloading, cable};
+use crate::emulator::{LinkShape, Outcome, Scheduling};
+use crate::net::{Host, HostLink, Offloading, cable};
 use crate::three_hosts::{NARROW, ThreeHosts, WIDE, v4, v6};
 use crate::traffic;
 use linux::addresses::Prefix;
@@ -35,20 +35,20 @@ pub struct Mixed {
 #[derive(Debug)]
 pub(super) struct Wire {
     host: Host,
-    shapes: [Shape; 2],
+    shapes: [LinkShape; 2],
 }
 
 impl Wire {
     /// Takes the narrow cable out and puts a wire of this shape, both ways, in its place.
-    pub(super) fn into(three_hosts: &ThreeHosts, shape: &Shape) -> io::Result<Wire> {
+    pub(super) fn into(three_hosts: &ThreeHosts, shape: &LinkShape) -> io::Result<Wire> {
         let [_, _, to_narrow, narrow] = three_hosts.names();
         let host = Host::new("wire")?;
         three_hosts.middle.tell(|netlink| netlink.remove(to_narrow))?;
         let addresses = [Prefix::new(v4(NARROW), 24), Prefix::new(v6(NARROW), 64)];
-        let end = |host, interface, addresses| End { host, interface, mtu: NARROW_MTU, addresses };
+        let end = |host, interface, addresses| HostLink { host, interface, mtu: NARROW_MTU, addresses };
         cable([end(&three_hosts.middle, to_narrow, &[]), end(&host, NEAR, &[])], Offloading::Off)?;
         cable([end(&host, FAR, &[]), end(&three_hosts.narrow, narrow, &addresses)], Offloading::Off)?;
-        let other_seed = Shape { seed: shape.seed + 1, ..shape.clone() };
+        let other_seed = LinkShape { seed: shape.seed + 1, ..shape.clone() };
         Ok(Wire { host, shapes: [shape.clone(), other_seed] })
     }
 

@@ -11,10 +11,10 @@ mod mixed;
 mod stream;
 
 use self::counter_audit::{CounterAudit, WAYS};
-use self::kill_rounds::{Kept, METRICS};
+use self::kill_rounds::{KillRounds, METRICS};
 use self::mixed::{Wire, forget_neighbours, traffic};
 use super::Conditions;
-use crate::emulator::Shape;
+use crate::emulator::LinkShape;
 use crate::net::{Host, Offloading};
 use crate::three_hosts::{NARROW, ThreeHosts, WIDE, v4, v6};
 use crate::traffic::{content, digest};
@@ -48,7 +48,7 @@ pub struct SoakSettings {
     /// How long mixed traffic goes on.
     pub stretch: Duration,
     /// The wire to the narrow host meanwhile, both ways.
-    pub wire: Shape,
+    pub wire: LinkShape,
 }
 
 /// What it came to.
@@ -61,7 +61,7 @@ pub struct Soak {
     /// Worker processes that were killed.
     pub kills: Vec<Kills>,
     /// Mixed traffic.
-    pub watched: Option<Watched>,
+    pub watched: Option<Usage>,
     /// What is wrong, each in a sentence; nothing where all is well.
     pub faults: Vec<String>,
 }
@@ -94,7 +94,7 @@ pub struct Kills {
 
 /// Mixed traffic, with the counters fetched over and over.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Watched {
+pub struct Usage {
     /// How long it went on, in seconds.
     pub seconds: f64,
     /// How often the counters were fetched.
@@ -166,7 +166,7 @@ pub fn soak(settings: &SoakSettings, mut tell: impl FnMut(&str)) -> io::Result<S
 
 fn reloads(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) -> io::Result<()> {
     let three_hosts = ThreeHosts::new(MTUS, Offloading::Off)?;
-    let mut kept = Kept::start(&settings.program, &three_hosts, "join = \"hop\"")?;
+    let mut kept = KillRounds::start(&settings.program, &three_hosts, "join = \"hop\"")?;
     let began = Instant::now();
     let (stream, ()) = stream::during(&three_hosts, LONG_LEN, STEADY, || {
         for round in 1..=settings.reloads {
@@ -187,7 +187,7 @@ fn restarts(
     tell: &mut impl FnMut(&str),
 ) -> io::Result<()> {
     let three_hosts = ThreeHosts::new(MTUS, Offloading::Off)?;
-    let mut kept = Kept::start(&settings.program, &three_hosts, wide)?;
+    let mut kept = KillRounds::start(&settings.program, &three_hosts, wide)?;
     let began = Instant::now();
     let (stream, ()) = stream::during(&three_hosts, len, step, || {
         for round in 1..=settings.restarts {
@@ -203,7 +203,7 @@ fn restarts(
 
 fn kills(settings: &SoakSettings, round: usize, soak: &mut Soak, tell: &mut impl FnMut(&str)) -> io::Result<()> {
     let three_hosts = ThreeHosts::new(MTUS, Offloading::Off)?;
-    let mut kept = Kept::start(&settings.program, &three_hosts, "")?;
+    let mut kept = KillRounds::start(&settings.program, &three_hosts, "")?;
     tell(&format!("kills, round {} of {}: {} streams", round + 1, settings.kill_rounds, settings.streams));
     let (beside, intact) = stream::during(&three_hosts, SHORT_LEN, STEADY, || {
         let three_hosts = &three_hosts;
@@ -283,7 +283,7 @@ fn watch(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) 
     let (kept, mixed, outcome, began) = thread::scope(|scope| {
         let carried = scope.spawn(|| wire.carry(&stop_wire));
         let mut inner = || -> io::Result<_> {
-            let kept = Kept::start(&settings.program, &three_hosts, "join = \"hop\"")?;
+            let kept = KillRounds::start(&settings.program, &three_hosts, "join = \"hop\"")?;
             let began = Instant::now();
             let mixed = scope.spawn(|| traffic(&three_hosts, &stop));
             let watched =
@@ -309,7 +309,7 @@ fn watch(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) 
         Ok::<_, io::Error>((kept, mixed, outcome, began))
     })?;
     let offered = outcome.ways.iter().map(|way| way.counters.offered.frames).sum();
-    let left = |way: &crate::emulator::Way| way.counters.delivered.frames + way.inside.frames;
+    let left = |way: &crate::emulator::EmulatedLink| way.counters.delivered.frames + way.inside.frames;
     let lost = outcome.ways.iter().map(|way| way.counters.offered.frames.saturating_sub(left(way))).sum();
     let watched = looks.told(began.elapsed(), mixed, [offered, lost]);
     soak.faults.extend(looks.first_broken);
@@ -367,10 +367,10 @@ impl Looks {
         Ok(())
     }
 
-    fn told(&self, stretch: Duration, mixed: Mixed, wire: [u64; 2]) -> Watched {
+    fn told(&self, stretch: Duration, mixed: Mixed, wire: [u64; 2]) -> Usage {
         let books = self.last.as_ref();
         let event = |event| books.map_or(0, |books| books.event(event));
-        Watched {
+        Usage {
             seconds: stretch.as_secs_f64(),
             fetched: self.fetched,
             unexplained: self.unexplained,
@@ -387,11 +387,11 @@ impl Looks {
     }
 }
 
-impl Watched {
+impl Usage {
     /// Did more messages fail to arrive than the wire lost frames and the gateway says that it ended packets, beside those few
     /// that hosts drop while they ask for each other?
     fn lacks_messages(&self) -> bool {
-        let Watched { mixed: Mixed { messages_sent, messages, .. }, wire: [_, lost], fates, .. } = self;
+        let Usage { mixed: Mixed { messages_sent, messages, .. }, wire: [_, lost], fates, .. } = self;
         let ended: u64 = fates.iter().map(|(_, [.., ended])| ended).sum();
         messages_sent.saturating_sub(*messages) > lost + ended + messages_sent / HOSTS_DROP_ONE_IN
     }
@@ -407,7 +407,7 @@ impl Soak {
     }
 
     /// Asks a gateway for its books, and ends it.
-    fn close(&mut self, mut kept: Kept<'_>, after: &str) -> io::Result<()> {
+    fn close(&mut self, mut kept: KillRounds<'_>, after: &str) -> io::Result<()> {
         self.faults.extend(kept.broken()?.into_iter().map(|broken| format!("after {after}: {broken}")));
         kept.end()
     }
@@ -452,15 +452,15 @@ impl fmt::Display for Soak {
     }
 }
 
-impl fmt::Display for Watched {
+impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Watched { seconds, fetched, unexplained, mixed, most_held, .. } = self;
+        let Usage { seconds, fetched, unexplained, mixed, most_held, .. } = self;
         writeln!(f, "{seconds:.0} s of mixed traffic: {fetched} looks at the counters, {unexplained} unexplained")?;
         writeln!(f, "  {:<10} {:>11} {:>11} {:>6} {:>7}", "way", "came", "went on", "held", "ended")?;
         for (way, [came, went, held, ended]) in &self.fates {
             writeln!(f, "  {way:<10} {came:>11} {went:>11} {held:>6} {ended:>7}")?;
         }
-        let Watched { passed, joined, pieces, sorted, wire: [offered, lost], .. } = self;
+        let Usage { passed, joined, pieces, sorted, wire: [offered, lost], .. } = self;
         writeln!(
             f,
             "  most held {most_held}; frames passed {passed}, fragments joined {joined} and made {pieces}, segments sorted {sorted}"
@@ -504,11 +504,11 @@ mod tests {
     #[test]
     fn messages_that_nobody_says_where_they_went_are_missed() {
         let mixed = Mixed { messages_sent: 1_000, messages: 500, ..Mixed::default() };
-        let watched = |lost, ended| Watched {
+        let watched = |lost, ended| Usage {
             mixed,
             wire: [9_000, lost],
             fates: WAYS.map(|way| (way.to_owned(), [9_000, 9_000, 0, ended])).into(),
-            ..Watched::default()
+            ..Usage::default()
         };
         assert!(watched(399, 0).lacks_messages() && watched(199, 100).lacks_messages());
         assert!(!watched(400, 0).lacks_messages() && !watched(200, 100).lacks_messages());

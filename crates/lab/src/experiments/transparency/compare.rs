@@ -1,7 +1,7 @@
 //! What arrived through the kernel and what arrived through a gateway in, the first difference in words out.
 
 use super::PortKind;
-use super::frames::{Sent, Side};
+use super::frames::{SentFrame, Side};
 use super::rig::{Arrived, NARROW_MTU, WIDE_MTU};
 use linux::frames::SeenFrame;
 use packet::Sum;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub(super) struct Evidence<'a> {
     /// By which ports the gateway stands on its links.
     pub port: PortKind,
-    pub sent: &'a [Sent],
+    pub sent: &'a [SentFrame],
     pub kernel: Arrived,
     pub ours: Arrived,
 }
@@ -61,7 +61,7 @@ impl Evidence<'_> {
     }
 
     /// Takes frames that are excused, and that the kernel has not, out of ours.
-    pub(super) fn drop_extra(&mut self, is_excused: impl Fn(Side, &SeenFrame, &[Sent]) -> bool) {
+    pub(super) fn drop_extra(&mut self, is_excused: impl Fn(Side, &SeenFrame, &[SentFrame]) -> bool) {
         for side in [Side::Wide, Side::Narrow] {
             let (kernel, ours) = (&self.kernel[side as usize], &mut self.ours[side as usize]);
             for extra in without(ours, kernel) {

@@ -30,7 +30,7 @@ impl Side {
 
 /// A frame that is sent from an end.
 #[derive(Clone, Debug)]
-pub(super) struct Sent {
+pub(super) struct SentFrame {
     pub from: Side,
     pub bytes: Vec<u8>,
 }
@@ -42,7 +42,7 @@ pub(super) struct Frames {
     number: [u8; 2],
     /// Hardware addresses to send to from the wide and the narrow end, where a router stands between them.
     routers: Option<[[u8; 6]; 2]>,
-    pub sent: Vec<Sent>,
+    pub sent: Vec<SentFrame>,
 }
 
 impl Frames {
@@ -70,7 +70,7 @@ impl Frames {
 
     /// Sends a whole frame.
     pub(super) fn raw(&mut self, from: Side, bytes: Vec<u8>) {
-        self.sent.push(Sent { from, bytes });
+        self.sent.push(SentFrame { from, bytes });
     }
 
     /// Sends something to the other end under an EtherType.

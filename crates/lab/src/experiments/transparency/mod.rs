@@ -15,7 +15,7 @@ mod sockets;
 
 use super::Conditions;
 use compare::Evidence;
-use frames::{Frames, Sent, Side};
+use frames::{Frames, SentFrame, Side};
 use kinds::{KINDS, Kind};
 use rig::{Arrived, Rig};
 use serde::Serialize;
@@ -361,7 +361,7 @@ impl Scene {
         let mut rig = Rig::new(role, links)?;
         let routers = rig.routers()?;
         let number = |index: usize| [attempt, index as u8 + 1];
-        let mut sent: Vec<(usize, Vec<Sent>)> = Vec::new();
+        let mut sent: Vec<(usize, Vec<SentFrame>)> = Vec::new();
         for &index in wanted {
             let mut frames = Frames::new(number(index), routers);
             introduce(&rig, &frames, role)?;
@@ -402,7 +402,14 @@ impl Scene {
         Ok(rows)
     }
 
-    fn judge(self, kind: &Kind, middle: Middle, sent: &[Sent], kernel: &Arrived, ours: Arrived) -> TransparencyRow {
+    fn judge(
+        self,
+        kind: &Kind,
+        middle: Middle,
+        sent: &[SentFrame],
+        kernel: &Arrived,
+        ours: Arrived,
+    ) -> TransparencyRow {
         let Scene { role, links, port } = self;
         let count = |arrived: &Arrived| arrived[0].len() + arrived[1].len();
         let arrived = [count(kernel), count(&ours)];
@@ -456,7 +463,7 @@ fn introduce(rig: &Rig, frames: &Frames, role: Role) -> io::Result<()> {
 }
 
 /// A small datagram from each end.
-fn settling(probes: &Frames) -> Vec<Sent> {
+fn settling(probes: &Frames) -> Vec<SentFrame> {
     let mut frames = Frames::new([0xEE, 0], None);
     for from in [Side::Wide, Side::Narrow] {
         let bytes = probes.ip4(from, 253, &[0; 40]).bytes();

@@ -1,8 +1,8 @@
 //! A role and kinds of frames in, the frames that came out at both ends out: two ends without addresses, and what stands between.
 
-use super::frames::{Sent, Side, icmp};
+use super::frames::{SentFrame, Side, icmp};
 use super::{Links, Middle, PortKind, Role};
-use crate::net::{End, Host, Offloading, cable};
+use crate::net::{Host, HostLink, Offloading, cable};
 use config::Config;
 use daemon::service::Service;
 use linux::addresses::Prefix;
@@ -63,7 +63,7 @@ impl Rig {
         let addresses = [of(1), of(2)];
         let own = |index: usize| if has_addresses { &addresses[index][..] } else { &[] };
         let offloading = if links == Links::Plain { Offloading::Off } else { Offloading::On };
-        let end = |host, interface, mtu, addresses| End { host, interface, mtu, addresses };
+        let end = |host, interface, mtu, addresses| HostLink { host, interface, mtu, addresses };
         let [wide_name, to_wide, to_narrow, narrow_name] = names.each_ref().map(String::as_str);
         cable([end(&wide, wide_name, WIDE_MTU, &[]), end(&middle, to_wide, WIDE_MTU, own(0))], offloading)?;
         cable(
@@ -153,7 +153,7 @@ impl Rig {
     }
 
     /// Waits until frames pass both ways.
-    pub(super) fn settle(&mut self, probes: &[Sent]) -> io::Result<()> {
+    pub(super) fn settle(&mut self, probes: &[SentFrame]) -> io::Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < SETTLE_MAX {
             let arrived = self.play(probes, [1, 1])?;
@@ -168,8 +168,8 @@ impl Rig {
     }
 
     /// Sends frames and takes those that come, until as many as are wanted came and then nothing for a moment.
-    pub(super) fn play(&mut self, sent: &[Sent], wanted: [usize; 2]) -> io::Result<Arrived> {
-        for Sent { from, bytes } in sent {
+    pub(super) fn play(&mut self, sent: &[SentFrame], wanted: [usize; 2]) -> io::Result<Arrived> {
+        for SentFrame { from, bytes } in sent {
             // A link refuses frames that are too long for it, in each middle alike.
             match self.sockets[*from as usize].send(bytes) {
                 Err(why) if why.raw_os_error() != Some(EMSGSIZE) => {

@@ -3,7 +3,7 @@
 use super::rig::{BRIDGE, BRIDGE_FILTERS, NARROW_MTU, ROUTER_SETTINGS, WIDE_MTU, gateway_config};
 use super::sockets::{Notes, SocketKind, Talk};
 use super::{Links, Middle, PortKind, Role};
-use crate::net::{End, Host, Offloading, cable};
+use crate::net::{Host, HostLink, Offloading, cable};
 use config::Config;
 use daemon::service::Service;
 use linux::addresses::Prefix;
@@ -42,7 +42,7 @@ impl SocketRig {
             }
         }
         let offloading = if links == Links::Plain { Offloading::Off } else { Offloading::On };
-        let end = |host, interface, mtu, addresses| End { host, interface, mtu, addresses };
+        let end = |host, interface, mtu, addresses| HostLink { host, interface, mtu, addresses };
         let of = |side, host| [Prefix::new(v4(role, side, 0, host), 16), Prefix::new(v6(role, side, 0, host), 64)];
         let own = [of(WIDE, 1), of(NARROW, 2), of(WIDE, 254), of(NARROW, 254)];
         let to_narrow = if role == Role::WideInterface { &wide } else { &between };

@@ -2,8 +2,8 @@
 
 use super::super::congestion::Acked;
 use super::super::ranges::Span;
-use super::super::recovery::{DUPLICATE_COUNT, Patience, Proportional};
-use super::super::scoreboard::{Sent, State};
+use super::super::recovery::{DUPLICATE_COUNT, Proportional, RttEstimate};
+use super::super::scoreboard::{SentRange, State};
 use super::super::segment::{ECE, FIN, SYN, Segment};
 use super::super::settings::{Detection, Reduction};
 use super::{Phase, Said, Sender};
@@ -25,7 +25,7 @@ pub(super) struct News {
 
 /// How it was told that a segment arrived.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum AckNews {
     ByAck,
     ByBlock,
 }
@@ -95,7 +95,7 @@ impl Sender {
             let least = trip.least();
             let delivered = board.hold(span, |sent| {
                 rack.arrived(now, sent, least);
-                news.arrived(now, sent, Told::ByBlock);
+                news.arrived(now, sent, AckNews::ByBlock);
             });
             news.delivered += delivered;
         }
@@ -106,7 +106,7 @@ impl Sender {
         let least = trip.least();
         let delivered = board.acknowledge(ack, |sent| {
             rack.arrived(now, sent, least);
-            news.arrived(now, sent, Told::ByAck);
+            news.arrived(now, sent, AckNews::ByAck);
         });
         news.delivered += delivered;
     }
@@ -185,8 +185,8 @@ impl Sender {
         lost
     }
 
-    pub(super) fn patience(&self) -> Patience {
-        Patience {
+    pub(super) fn patience(&self) -> RttEstimate {
+        RttEstimate {
             mean: self.trip.mean().unwrap_or_default(),
             least: self.trip.least().unwrap_or_default(),
             is_recovering: self.phase != Phase::Open,
@@ -293,7 +293,7 @@ fn says_repeat(spans: &[Option<Span>; 4], ack: u64) -> bool {
 
 impl News {
     /// A segment has arrived. Only one that was sent once tells a round trip (RFC 6298 section 3).
-    fn arrived(&mut self, now: Time, sent: &Sent, told: Told) {
+    fn arrived(&mut self, now: Time, sent: &SentRange, told: AckNews) {
         if sent.is_probe {
             self.probe = Some(sent.len());
         }
@@ -303,8 +303,8 @@ impl News {
         let trip = now.since(sent.at);
         self.longest = self.longest.max(sent.len());
         match told {
-            Told::ByBlock => _ = self.sack_trip.get_or_insert(trip),
-            Told::ByAck => {
+            AckNews::ByBlock => _ = self.sack_trip.get_or_insert(trip),
+            AckNews::ByAck => {
                 self.first_trip.get_or_insert(trip);
                 self.last_trip = Some(trip);
             }

@@ -1,7 +1,7 @@
 //! The state of a sender and the time in, the next piece of the stream out: new, again, or a probe.
 
 use super::super::recovery::{DUPLICATE_COUNT, Tail};
-use super::super::scoreboard::Sent;
+use super::super::scoreboard::SentRange;
 use super::super::settings::Nagle;
 use super::{Phase, Piece, Sender};
 use packet::Time;
@@ -82,7 +82,7 @@ impl Sender {
         Some(self.send_again(now, number, sent))
     }
 
-    fn send_again(&mut self, now: Time, number: u64, sent: Sent) -> Piece {
+    fn send_again(&mut self, now: Time, number: u64, sent: SentRange) -> Piece {
         self.board.resend(now, number);
         self.way_down.sent(sent.len());
         self.counts.sent_again += 1;
@@ -99,7 +99,7 @@ impl Sender {
         Piece { start, len, has_fin: end > self.end, is_last: data_end == self.end, is_again, has_cwr }
     }
 
-    pub(super) fn data_len(&self, sent: &Sent) -> u64 {
+    pub(super) fn data_len(&self, sent: &SentRange) -> u64 {
         sent.end.min(self.end).saturating_sub(sent.start)
     }
 

@@ -4,7 +4,7 @@
 
 use super::{BATCH_COUNT, NO_MESSAGE};
 use crate::rx_buffer::{BATCH_LEN, Layout, NOTHING, RxBuffer, RxOutcome};
-use crate::vnet::{Laid, VnetHeader};
+use crate::vnet::{Split, VnetHeader};
 use linux::device::checked;
 use packet::{Buffer, HeaderLayout, LinkType, PayloadSlots, Pool, SplitFrame};
 use std::io;
@@ -34,7 +34,7 @@ enum Expected {
 }
 
 /// Where the payloads of a batch go that is received apart.
-pub(super) struct Apart<'a> {
+pub(super) struct SplitWriter<'a> {
     front: HeaderLayout,
     places: [Option<&'a mut [u8]>; BATCH_COUNT],
 }
@@ -42,9 +42,9 @@ pub(super) struct Apart<'a> {
 /// A frame of a batch.
 pub(super) enum Taken {
     /// Its payload lies at its place.
-    Apart(SplitFrame),
+    Split(SplitFrame),
     /// It is all there, and lies so; what is left to do for it.
-    Whole(Buffer, Laid, VnetHeader),
+    Single(Buffer, Split, VnetHeader),
 }
 
 /// Room for what the kernel says beside a frame.
@@ -55,12 +55,12 @@ struct Control([u8; CONTROL_LEN]);
 // SAFETY: the pointers are written anew before each call to the kernel and followed by nobody after it.
 unsafe impl Send for Receiving {}
 
-impl<'a> Apart<'a> {
+impl<'a> SplitWriter<'a> {
     /// The first `count` of these places.
-    pub(super) fn new(mut places: PayloadSlots<'a>, count: usize) -> Apart<'a> {
+    pub(super) fn new(mut places: PayloadSlots<'a>, count: usize) -> SplitWriter<'a> {
         let front = places.front();
         let next = |index: usize| if index < count { places.next() } else { None };
-        Apart { front, places: std::array::from_fn(next) }
+        SplitWriter { front, places: std::array::from_fn(next) }
     }
 
     pub(super) fn place(&self, index: usize) -> Option<(HeaderLayout, &[u8])> {
@@ -102,7 +102,7 @@ impl Receiving {
         layout: Layout,
         vnet_len: usize,
         count: usize,
-        apart: &mut Option<Apart<'_>>,
+        apart: &mut Option<SplitWriter<'_>>,
     ) -> io::Result<usize> {
         for index in 0..count {
             let parts = &mut self.parts[index];
@@ -141,7 +141,7 @@ impl Receiving {
         index: usize,
         layout: Layout,
         vnet_len: usize,
-        laid: Laid,
+        laid: Split,
         place: Option<(HeaderLayout, &[u8])>,
         may_stay: bool,
     ) -> Option<Taken> {
@@ -151,26 +151,26 @@ impl Receiving {
             return None;
         }
         let len = (message.msg_len as usize).checked_sub(vnet_len)?;
-        let laid = Laid { len, ..laid };
+        let laid = Split { len, ..laid };
         #[allow(clippy::unnecessary_cast, reason = "musl counts it in another type")]
         let control_len = (message.msg_hdr.msg_controllen as usize).min(CONTROL_LEN);
         let tag = tag(&self.controls[index].0[..control_len]);
         let came = match place {
-            Some(place) => landing.take_apart(vnet_len, laid, place, may_stay && tag.is_none())?,
+            Some(place) => landing.split_frame(vnet_len, laid, place, may_stay && tag.is_none())?,
             None => RxOutcome::Whole(landing.take(layout, len)?),
         };
         let mut buffer = match came {
-            RxOutcome::Apart(it) => return Some(Taken::Apart(it)),
+            RxOutcome::Split(it) => return Some(Taken::Split(it)),
             RxOutcome::Whole(buffer) => buffer,
         };
         let header = VnetHeader::read(&landing.vnet);
         Some(match tag {
             Some(tag) if laid.medium == LinkType::Ethernet && len >= ADDRESSES_LEN => {
                 insert_tag(&mut buffer, laid.at, tag);
-                let laid = Laid { at: laid.at - TAG_LEN, len: len + TAG_LEN, ..laid };
-                Taken::Whole(buffer, laid, header.moved_by(TAG_LEN as u16))
+                let laid = Split { at: laid.at - TAG_LEN, len: len + TAG_LEN, ..laid };
+                Taken::Single(buffer, laid, header.moved_by(TAG_LEN as u16))
             }
-            _ => Taken::Whole(buffer, laid, header),
+            _ => Taken::Single(buffer, laid, header),
         })
     }
 

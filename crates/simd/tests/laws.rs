@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::ops::Range;
 use std::panic::catch_unwind;
-use wideload_lanes::{self as lanes, Path};
+use wideload_simd::{self as simd, Path};
 
 #[test]
 fn every_length_at_every_alignment_sums_and_copies_like_a_sum_by_hand() {
@@ -38,7 +38,7 @@ fn a_copy_writes_what_it_copies_and_nothing_beside() {
             for len in (0..LEN_END).step_by(STEP) {
                 let from = &source[from_start..][..len];
                 let to = GUARD_LEN + to_start..GUARD_LEN + to_start + len;
-                lanes::copy(&mut area[to.clone()], from);
+                simd::copy(&mut area[to.clone()], from);
                 check_copy(&mut area, to, from, || format!("{len} bytes at {from_start} to {to_start}"));
             }
         }
@@ -105,9 +105,9 @@ fn one_byte_anywhere_counts_where_it_stands() {
 #[test]
 fn lengths_that_differ_are_refused_in_a_sentence() {
     let refusals = [
-        catch_unwind(|| lanes::copy(&mut [0; 3], &[0; 4])),
-        catch_unwind(|| lanes::copy(&mut [0; 300], &[0; 200])),
-        catch_unwind(|| drop_sum(lanes::copy_and_sum(&mut [0; 4], &[0; 3]))),
+        catch_unwind(|| simd::copy(&mut [0; 3], &[0; 4])),
+        catch_unwind(|| simd::copy(&mut [0; 300], &[0; 200])),
+        catch_unwind(|| drop_sum(simd::copy_and_sum(&mut [0; 4], &[0; 3]))),
         catch_unwind(|| drop_sum(Path::Scalar.copy_and_sum(&mut [0; 200], &[0; 300]))),
     ];
     let sentences = refusals.map(|refusal| *refusal.unwrap_err().downcast::<String>().unwrap());
@@ -121,7 +121,7 @@ fn lengths_that_differ_are_refused_in_a_sentence() {
 fn the_path_chosen_is_the_widest_that_is_here() {
     let here: Vec<&str> = Path::ALL.into_iter().filter(|path| path.is_here()).map(Path::name).collect();
     println!("paths tested on this processor: {}", here.join(", "));
-    assert_eq!(here.last(), Some(&lanes::path().name()));
+    assert_eq!(here.last(), Some(&simd::path().name()));
     for path in Path::ALL.into_iter().filter(|path| !path.is_here()) {
         println!("not tested, this processor lacks it: {}", path.name());
         let refusal = catch_unwind(|| path.sum(&[1])).unwrap_err();
@@ -133,9 +133,9 @@ fn the_path_chosen_is_the_widest_that_is_here() {
 fn a_prefetch_takes_any_bytes() {
     let bytes = noise(700);
     for len in [0, 1, 64, 65, 700] {
-        lanes::prefetch(&bytes[..len]);
-        lanes::prefetch_lines(&bytes[..len], 3);
-        lanes::prefetch_lines(&bytes[..len], usize::MAX);
+        simd::prefetch(&bytes[..len]);
+        simd::prefetch_lines(&bytes[..len], 3);
+        simd::prefetch_lines(&bytes[..len], usize::MAX);
     }
 }
 
@@ -172,7 +172,7 @@ struct Way {
 
 fn ways() -> impl Iterator<Item = &'static Way> {
     static WAYS: [(Option<Path>, Way); 4] = [
-        (None, Way { name: "chosen", sum: lanes::sum, copy_and_sum: lanes::copy_and_sum }),
+        (None, Way { name: "chosen", sum: simd::sum, copy_and_sum: simd::copy_and_sum }),
         (
             Some(Path::Scalar),
             Way {

@@ -3,11 +3,11 @@
 //! Everything that waits lives here: found by its key, charged in bytes, with a deadline; see [`FairQueue`] for what is given
 //! up when. A key is not indexed before another thing is held, so a thing that comes and goes alone is never hashed.
 
+mod fair_queue;
 mod index;
 mod slab;
-mod waiting;
 
-pub use waiting::{FairQueue, Handle, HasSource};
+pub use fair_queue::{FairQueue, Handle, HasSource};
 
 use crate::keyed_hash::{Secret, TableKey};
 use core::time::Duration;
@@ -122,8 +122,8 @@ impl<K: Key, V> FairTable<K, V> {
 
     /// The thing at a place.
     #[inline]
-    pub fn at_mut(&mut self, handle: Handle) -> &mut V {
-        &mut self.things.at_mut(handle).value
+    pub fn slot_mut(&mut self, handle: Handle) -> &mut V {
+        &mut self.things.slot_mut(handle).value
     }
 
     /// Holds a thing under a new key, for the longest patience that is not above `wanted` (else the shortest).
@@ -154,7 +154,7 @@ impl<K: Key, V> FairTable<K, V> {
 
     fn index_newest(&mut self) {
         let at = core::mem::replace(&mut self.newest, NONE);
-        let thing = self.things.at_mut(Handle(at));
+        let thing = self.things.slot_mut(Handle(at));
         if !thing.is_hashed {
             (thing.hash, thing.is_hashed) = (thing.key.hash(&self.table_key), true);
         }
@@ -169,8 +169,8 @@ impl<K: Key, V> FairTable<K, V> {
     /// Gives a thing a new deadline, as if it came now: for patience that is about idleness. Where its patience would end
     /// when it does anyway, it keeps its place.
     #[inline]
-    pub fn touch(&mut self, now: Time, handle: Handle, wanted: Duration) {
-        self.things.touch(now, handle, wanted);
+    pub fn refresh(&mut self, now: Time, handle: Handle, wanted: Duration) {
+        self.things.refresh(now, handle, wanted);
     }
 
     /// Moves a thing to the reserve; false where it is there, or charged nothing.
@@ -196,8 +196,8 @@ impl<K: Key, V> FairTable<K, V> {
     }
 
     /// A thing whose patience has ended.
-    pub fn late(&self, now: Time) -> Option<Handle> {
-        self.things.late(now)
+    pub fn overdue(&self, now: Time) -> Option<Handle> {
+        self.things.overdue(now)
     }
 
     /// The thing that has waited longest of those with the earliest deadline; for giving up everything in order.
@@ -271,7 +271,7 @@ impl<K: Key, V> HasSource for Thing<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use super::waiting::{LEVEL_COUNT, level};
+    use super::fair_queue::{LEVEL_COUNT, bucket};
     use super::*;
     use core::cell::RefCell;
     use core::net::{IpAddr, Ipv4Addr};
@@ -298,8 +298,8 @@ mod tests {
 
     #[test]
     fn there_are_two_levels_for_each_power_of_two_and_one_for_every_charge() {
-        assert_eq!([0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 15].map(level), [0, 0, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]);
-        assert_eq!(level(usize::MAX), LEVEL_COUNT - 1);
+        assert_eq!([0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 15].map(bucket), [0, 0, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]);
+        assert_eq!(bucket(usize::MAX), LEVEL_COUNT - 1);
     }
 
     #[test]
@@ -325,7 +325,7 @@ mod tests {
             both.insert(number, 0, 200, SECOND);
         }
         let protected: Vec<_> = (0..5).map(|index| both.things[index].handle).collect();
-        protected.iter().for_each(|at| both.protect(*at));
+        protected.iter().for_each(|at| both.move_to_reserve(*at));
         // 1,000 of 4,000 bytes is its part: the others go first.
         assert_eq!(both.held.victim(), Some(both.things[5].handle));
         both.charge(protected[3], 201);
@@ -432,7 +432,7 @@ mod tests {
                 }
                 6 => {
                     if let Some(at) = any(self, random) {
-                        self.protect(at);
+                        self.move_to_reserve(at);
                     }
                 }
                 7 => {
@@ -441,7 +441,7 @@ mod tests {
                     }
                 }
                 8 => {
-                    while let Some(at) = self.held.late(self.now) {
+                    while let Some(at) = self.held.overdue(self.now) {
                         self.remove(at);
                     }
                     assert!(self.things.iter().all(|thing| thing.deadline > self.now));
@@ -465,7 +465,7 @@ mod tests {
         }
 
         fn touch(&mut self, at: Handle, wanted: Duration) {
-            self.held.touch(self.now, at, wanted);
+            self.held.refresh(self.now, at, wanted);
             let patience = patience_for(wanted);
             let (deadline, lined_up) = (self.now + patience, self.tick());
             let thing = self.thing(at);
@@ -496,7 +496,7 @@ mod tests {
             self.settle(source);
         }
 
-        fn protect(&mut self, at: Handle) {
+        fn move_to_reserve(&mut self, at: Handle) {
             self.held.move_to_reserve(at);
             let clock = self.tick();
             let thing = self.thing(at);
@@ -527,7 +527,7 @@ mod tests {
 
         /// A source that changes its level goes to the end of the new one; one that holds nothing is forgotten.
         fn settle(&mut self, source: u8) {
-            let level = level(self.open(source).map(|thing| thing.charge).sum());
+            let level = bucket(self.open(source).map(|thing| thing.charge).sum());
             let holds = self.open(source).next().is_some();
             let known = self.sources.iter().position(|(known, _)| *known == source);
             if let Some(index) = known.filter(|index| !holds || self.sources[*index].1 != level) {
@@ -538,7 +538,7 @@ mod tests {
             }
         }
 
-        fn weakest(&self) -> Option<Handle> {
+        fn victim(&self) -> Option<Handle> {
             let mut reserve: Vec<_> = self.things.iter().filter(|thing| thing.protected.is_some()).collect();
             reserve.sort_by_key(|thing| thing.protected);
             let reserved: usize = reserve.iter().map(|thing| thing.charge).sum();
@@ -582,8 +582,8 @@ mod tests {
             assert_eq!(self.held.charged(), charged, "{what}");
             let next = self.things.iter().map(|thing| thing.deadline).min();
             assert_eq!(self.held.next_deadline(), next, "{what}");
-            assert_eq!(self.held.victim(), self.weakest(), "{what}: {:?}", self.things);
-            assert_eq!(self.held.over_limit(), self.weakest().filter(|_| charged > self.limit), "{what}");
+            assert_eq!(self.held.victim(), self.victim(), "{what}: {:?}", self.things);
+            assert_eq!(self.held.over_limit(), self.victim().filter(|_| charged > self.limit), "{what}");
             for thing in &self.things {
                 assert_eq!(self.held.find(&thing.name), Some(thing.handle), "{what}");
             }
@@ -598,7 +598,7 @@ mod tests {
             {
                 self.check_oldest(longest, what);
             }
-            let late = self.held.late(self.now).map(|at| {
+            let late = self.held.overdue(self.now).map(|at| {
                 let thing = self.things.iter().find(|thing| thing.handle == at).unwrap();
                 thing.deadline <= self.now
             });

@@ -2,13 +2,13 @@
 
 use super::Station;
 use super::ask::Ask;
-use crate::landing::{Device, Receiver};
+use crate::placement::{Device, Receiver};
 use crate::section::Section;
 use engine::PlacementMode;
 use packet::{LinkType, Packet, Time};
 use std::time::Duration;
 
-struct Landing {
+struct PlacementHarness {
     receiver: Receiver,
     /// Frames of a section.
     count: usize,
@@ -19,10 +19,10 @@ struct Landing {
 pub fn open(ask: &Ask, section: &Section) -> Result<Box<dyn Station>, String> {
     let device = Device::new(section, ask.ring, LinkType::Ip, ask.pages);
     let receiver = Receiver::new(device, PlacementMode::Always, ask.pages);
-    Ok(Box::new(Landing { receiver, count: section.len(), now: Time::ZERO }))
+    Ok(Box::new(PlacementHarness { receiver, count: section.len(), now: Time::ZERO }))
 }
 
-impl Station for Landing {
+impl Station for PlacementHarness {
     fn fill(&mut self) {
         self.now = self.now + Duration::from_secs(1);
     }
@@ -42,7 +42,7 @@ impl Station for Landing {
 }
 
 #[inline(never)]
-fn timed_section(it: &mut Landing) -> usize {
+fn timed_section(it: &mut PlacementHarness) -> usize {
     let mut completed = 0;
     it.receiver.receive_all(it.now, it.count, |_| completed += 1);
     completed

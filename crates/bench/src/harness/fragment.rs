@@ -194,7 +194,7 @@ fn each(packet: &Packet, mut take: impl FnMut(WirePacket<'_>)) {
 
 #[inline(always)]
 fn copied(piece: &WirePacket<'_>, out: &mut Output) -> (Buffer, usize) {
-    let mut buffer = out.pool.lend(piece.frame_len()).expect("the pool has a buffer for each piece");
+    let mut buffer = out.pool.share(piece.frame_len()).expect("the pool has a buffer for each piece");
     buffer.put(HEADROOM, piece.header);
     buffer.put(HEADROOM + piece.header.len(), piece.payload);
     (buffer, piece.frame_len())

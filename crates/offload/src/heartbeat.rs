@@ -9,7 +9,7 @@ use crate::bpf::{
     self, EXIT, FIRST, Hook, Kind, NANOSECONDS, NEXT, R0, R1, R2, R3, R7, REDIRECT, RIGHTS, Step, assemble, call,
     copy, jump_if_later, load_long, load_map_value, set, subtract,
 };
-use crate::leases::{self, Beats};
+use crate::flow_offload::{self, Beats};
 use crate::names;
 use linux::failure::advised;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -86,7 +86,7 @@ impl Heartbeat {
     pub fn watch(&self, index: u32, to: u32) -> io::Result<FailOpen> {
         let what = format!("interface {index}: cannot let its packets pass where no worker works");
         // What a worker has lent to the kernel passes as it was lent.
-        let mut steps = leases::unless_noted().to_vec();
+        let mut steps = flow_offload::unless_noted().to_vec();
         steps.extend(self.silent("silent"));
         steps.extend([Step::Place("noted"), set(R0, NEXT), EXIT, Step::Place("silent")]);
         steps.extend([set(R1, to.cast_signed()), set(R2, 0), call(REDIRECT), EXIT]);
@@ -97,24 +97,29 @@ impl Heartbeat {
         Ok(FailOpen { _link: link })
     }
 
-    /// Has a packet socket see nothing while a beat is missing, but for what is said in the map of its [leases](leases::Leases::fds), where
+    /// Has a packet socket see nothing while a beat is missing, but for what is said in the map of its [flow_offload](flow_offload::Leases::fds), where
     /// it has some: that passes as before, by the interface whose number is beside it.
     ///
     /// # Errors
     /// The right is missing, or it is no socket.
-    pub fn hush(&self, socket: BorrowedFd<'_>, leases: Option<(BorrowedFd<'_>, Option<u32>)>) -> io::Result<()> {
-        let program = self.filter(leases)?;
-        leases::attach(socket, program.as_fd()).map_err(|why| advised(leases::AT_A_SOCKET, &why, RIGHTS))
+    pub fn clear(
+        &self,
+        socket: BorrowedFd<'_>,
+        flow_offload: Option<(BorrowedFd<'_>, Option<u32>)>,
+    ) -> io::Result<()> {
+        let program = self.filter(flow_offload)?;
+        flow_offload::attach(socket, program.as_fd())
+            .map_err(|why| advised(flow_offload::AT_A_SOCKET, &why, RIGHTS))
     }
 
-    fn filter(&self, leases: Option<(BorrowedFd<'_>, Option<u32>)>) -> io::Result<OwnedFd> {
-        if let Some((map, to)) = leases {
-            return leases::filter(map, to, Some(self.beats()));
+    fn filter(&self, flow_offload: Option<(BorrowedFd<'_>, Option<u32>)>) -> io::Result<OwnedFd> {
+        if let Some((map, to)) = flow_offload {
+            return flow_offload::filter(map, to, Some(self.beats()));
         }
         let mut steps = self.silent("refuse");
         steps.extend([set(R0, ALL), EXIT, Step::Place("refuse"), set(R0, NOTHING), EXIT]);
         let program = bpf::load(names::FAIL_SOCKET, Kind::Filter, 0, &assemble(&steps));
-        program.map_err(|refusal| refusal.about(leases::AT_A_SOCKET))
+        program.map_err(|refusal| refusal.about(flow_offload::AT_A_SOCKET))
     }
 
     /// For a program that watches them by itself.
@@ -180,14 +185,14 @@ mod tests {
     fn the_beats_of_several_workers_are_watched() {
         let pulse = Heartbeat::new(3).expect("the test runs as root");
         let socket = linux::device::socket(libc::AF_PACKET, libc::SOCK_RAW).expect("the test runs as root");
-        pulse.hush(socket.as_fd(), None).expect("the kernel takes it");
+        pulse.clear(socket.as_fd(), None).expect("the kernel takes it");
     }
 
     #[test]
     fn beats_that_a_program_before_this_one_wrote_are_watched_at_a_border_by_who_has_the_rights_of_the_service() {
         let socket = linux::device::socket(libc::AF_PACKET, libc::SOCK_RAW).expect("the test runs as root");
         let flows = bpf::shared_block(names::FLOWS, 1 << 20).expect("the test runs as root");
-        let maps = [1, 3, leases::WORKERS_MAX].map(|count| {
+        let maps = [1, 3, flow_offload::WORKERS_MAX].map(|count| {
             let len = count * WORD_LEN;
             (count, bpf::shared_block(names::HEARTBEAT, len as u32).expect("the test runs as root"))
         });
@@ -199,7 +204,7 @@ mod tests {
             for (count, map) in maps {
                 let pulse = Heartbeat::adopt(map, count).expect("it is such a map");
                 (0..count).for_each(|number| pulse.beat(number));
-                pulse.hush(socket.as_fd(), Some((flows.as_fd(), Some(1)))).expect("the kernel takes it");
+                pulse.clear(socket.as_fd(), Some((flows.as_fd(), Some(1)))).expect("the kernel takes it");
             }
         });
         with_few.join().expect("the kernel takes them");

@@ -22,7 +22,7 @@ use packet::{Frame, Ingress, Ip, LinkType, Packet, Pool, Time};
 
 /// All that happens to packets that leave by one wire.
 #[derive(Debug)]
-pub struct Way {
+pub struct Direction {
     /// The number of its direction.
     at: usize,
     /// What it is to the packets.
@@ -54,8 +54,8 @@ struct Watch {
     put_count: u64,
     /// Frames that found no memory.
     lost_count: u64,
-    orders: Vec<Order>,
-    marks: Marks,
+    orders: Vec<OrderCheck>,
+    marks: EcnCounts,
     /// Events since everything that is held was counted, and how much that was.
     since_walk: usize,
     walk_len: usize,
@@ -63,7 +63,7 @@ struct Watch {
 
 /// Bytes that came and went marked (RFC 3168).
 #[derive(Clone, Copy, Debug, Default)]
-struct Marks {
+struct EcnCounts {
     came: u64,
     went: u64,
     /// Did marked pieces of datagrams come, or leave? Joined to others, they mark more than came marked.
@@ -72,7 +72,7 @@ struct Marks {
 
 /// How far a flow came and went, and how much of it came and went behind what follows it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Order {
+struct OrderCheck {
     top_in: u64,
     late_in: u64,
     top_out: u64,
@@ -88,7 +88,7 @@ pub struct Ways {
     engine: Engine,
     secrets: Secrets,
     batch: Batch,
-    all: Vec<Way>,
+    all: Vec<Direction>,
     /// What is wrong with it on purpose.
     pub bend: Option<InjectedBug>,
     /// The moment at which it last began.
@@ -101,7 +101,7 @@ impl Ways {
         settings: &GatewaySettings,
         secrets: Secrets,
         pool_limit: usize,
-        all: Vec<Way>,
+        all: Vec<Direction>,
         bend: Option<InjectedBug>,
     ) -> Ways {
         let engine = Engine::new(settings, secrets, || Pool::new(pool_limit));
@@ -136,7 +136,7 @@ impl Ways {
     pub fn expire(&mut self, net: &mut Net, back: Back<'_>) {
         let Ways { engine, all, bend, .. } = self;
         let holds_on = *bend == Some(InjectedBug::HoldsTooLong);
-        let is_late = |way: &Way| way.next_deadline(engine).is_some_and(|deadline| deadline <= net.now);
+        let is_late = |way: &Direction| way.next_deadline(engine).is_some_and(|deadline| deadline <= net.now);
         if holds_on && !all.iter().any(is_late) {
             return;
         }
@@ -200,10 +200,10 @@ impl Ways {
     }
 }
 
-impl Way {
+impl Direction {
     /// The direction `at` of an engine, which may hold things so long, and so much of them.
-    pub fn new(at: usize, role: Role, wire: usize, patience: Duration, limit: usize) -> Way {
-        Way {
+    pub fn new(at: usize, role: Role, wire: usize, patience: Duration, limit: usize) -> Direction {
+        Direction {
             at,
             role,
             wire,
@@ -413,7 +413,7 @@ impl Way {
             }
         });
         net.hits.laws[Law::Order as usize - 1] += count;
-        if let Some((flow, Order { late_in, late_out, .. })) = broken {
+        if let Some((flow, OrderCheck { late_in, late_out, .. })) = broken {
             let role = self.role.name();
             net.breaks(Law::Order, || {
                 format!("of flow {flow}, {late_out} went out behind what follows it at a {role}; {late_in} came so")
@@ -454,7 +454,7 @@ impl Way {
     /// Nothing leaves marked that nobody marked.
     #[inline]
     fn check_marks(&self, net: &mut Net) {
-        let Marks { came, went, in_pieces } = self.watch.marks;
+        let EcnCounts { came, went, in_pieces } = self.watch.marks;
         if went > came && !in_pieces && !net.is_spoilt() {
             let role = self.role.name();
             net.breaks(Law::Integrity, || format!("{went} bytes left a {role} marked, {came} came so"));
@@ -464,7 +464,7 @@ impl Way {
     /// Every mark that came left, but for those of packets that ended here.
     fn check_marks_at_end(&self, engine: &Engine, net: &mut Net) {
         net.looked(Law::Integrity);
-        let Marks { came, went, .. } = self.watch.marks;
+        let EcnCounts { came, went, .. } = self.watch.marks;
         let ended = engine.ledger(self.at).retired_all().bytes;
         if went + ended < came && !net.is_spoilt() {
             let role = self.role.name();
@@ -477,7 +477,7 @@ impl Way {
     /// The laws that hold between two events.
     fn check(&mut self, engine: &Engine, net: &mut Net) {
         net.looked(Law::Conservation);
-        let Way { at, watch, .. } = self;
+        let Direction { at, watch, .. } = self;
         let out = engine.output(*at);
         let (came, received) = (watch.came, out.ledger.received);
         if came != received {
@@ -579,15 +579,15 @@ impl Way {
 }
 
 impl Watch {
-    fn order(&mut self, flow: usize) -> &mut Order {
+    fn order(&mut self, flow: usize) -> &mut OrderCheck {
         if flow >= self.orders.len() {
-            self.orders.resize(flow + 1, Order::default());
+            self.orders.resize(flow + 1, OrderCheck::default());
         }
         &mut self.orders[flow]
     }
 }
 
-impl Marks {
+impl EcnCounts {
     /// A piece of a segment says nothing here: where its header ends is not known.
     #[inline]
     fn comes(&mut self, front: &[u8]) {
@@ -606,7 +606,7 @@ impl Marks {
     }
 }
 
-impl Order {
+impl OrderCheck {
     #[inline]
     fn comes(&mut self, start: u64, len: u64) {
         self.late_in += late(&mut self.top_in, start, len);

@@ -3,7 +3,7 @@
 //! ```
 //! let packet = [0x45, 0, 0, 28, 0x12, 0x34, 0x20, 0, 64, 17, 0xC4, 0x99, 192, 0, 2, 1, 192, 0, 2, 2];
 //! let mut copy = [0; 20];
-//! let sum = wideload_lanes::copy_and_sum(&mut copy, &packet);
+//! let sum = wideload_simd::copy_and_sum(&mut copy, &packet);
 //! assert_eq!(copy, packet);
 //! // A header with a right checksum sums up to minus zero, in either byte order.
 //! assert_eq!(sum % 0xFFFF, 0);
@@ -15,7 +15,7 @@
 //!
 //! What is shorter than [`SMALL_LEN`] is done on the spot. Sums of anything else go one [`Path`], which is chosen once, by
 //! what the processor has; all paths give equal results, and a caller who wants a certain one asks it. Longer copies are
-//! `memcpy`'s, which chooses for itself: loops of our own were no faster at any length (`benches/lanes.rs`).
+//! `memcpy`'s, which chooses for itself: loops of our own were no faster at any length (`benches/simd.rs`).
 #![deny(unsafe_op_in_unsafe_fn)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 

@@ -13,8 +13,8 @@ use config::{Config, Role};
 use engine::{FragmentPolicy, Toggle};
 use linux::monitor::{Change, Monitor};
 use linux::netlink::Netlink;
-use offload::pulse::Heartbeat;
-use offload::redirect::{Links, Pair, Redirect, Taking, Target};
+use offload::heartbeat::Heartbeat;
+use offload::redirect::{Pair, Redirect, RedirectLinks, Taking, Target};
 use packet::LinkType;
 use port::Address;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 
 /// The programs and routes, kept right until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Beside {
-    orders: Sender<Order>,
+pub(crate) struct Redirects {
+    orders: Sender<Command>,
     bell: Arc<OwnedFd>,
     trouble: Arc<Mutex<Option<String>>>,
     thread: Option<JoinHandle<()>>,
@@ -38,7 +38,7 @@ pub(crate) struct Beside {
 pub(crate) type Spot = [u32; 2];
 
 /// What the thread is told.
-enum Order {
+enum Command {
     /// Say which links there are, by their numbers.
     Tell(Sender<Vec<(Spot, [RawFd; 3])>>),
     /// Take nothing more, and have the host send nothing that is too long.
@@ -48,13 +48,17 @@ enum Order {
     End,
 }
 
-impl Beside {
+impl Redirects {
     /// Begins, in the namespace of the calling thread, once the workers' ports are open. Packets are taken while
     /// all workers write their beats. What a program before this one left is taken over.
     ///
     /// # Errors
     /// What the kernel refuses; nothing stays changed.
-    pub fn start(config: &Config, pulse: Option<Arc<Heartbeat>>, before: Vec<(Spot, Links)>) -> io::Result<Beside> {
+    pub fn start(
+        config: &Config,
+        pulse: Option<Arc<Heartbeat>>,
+        before: Vec<(Spot, RedirectLinks)>,
+    ) -> io::Result<Redirects> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (orders, taken) = mpsc::channel();
         let (tell, told) = mpsc::channel();
@@ -75,7 +79,7 @@ impl Beside {
                 Err(error) => drop(tell.send(Err(error))),
             }
         })?;
-        let beside = Beside { orders, bell, trouble, thread: Some(thread) };
+        let beside = Redirects { orders, bell, trouble, thread: Some(thread) };
         told.recv().map_err(|_| ended())??;
         Ok(beside)
     }
@@ -84,16 +88,16 @@ impl Beside {
     ///
     /// # Errors
     /// What the kernel refuses; what stood before stands.
-    pub fn renew(&self, config: Option<&Config>) -> io::Result<()> {
+    pub fn refresh(&self, config: Option<&Config>) -> io::Result<()> {
         let (tell, told) = mpsc::channel();
-        self.give(Order::Renew(config.map(|config| Box::new(config.clone())), tell));
+        self.give(Command::Renew(config.map(|config| Box::new(config.clone())), tell));
         told.recv().map_err(|_| ended())?
     }
 
     /// Takes nothing more from here on; what was taken still comes back. To be called before the workers end.
     pub fn stop_taking(&self) {
         let (tell, told) = mpsc::channel();
-        self.give(Order::StopTaking(tell));
+        self.give(Command::StopTaking(tell));
         // A thread that has ended takes nothing.
         let _ = told.recv();
     }
@@ -101,7 +105,7 @@ impl Beside {
     /// The links that stand, by the numbers of their descriptors: for a program that takes this one's place.
     pub fn links(&self) -> Vec<(Spot, [RawFd; 3])> {
         let (tell, told) = mpsc::channel();
-        self.give(Order::Tell(tell));
+        self.give(Command::Tell(tell));
         told.recv().unwrap_or_default()
     }
 
@@ -110,16 +114,16 @@ impl Beside {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn give(&self, order: Order) {
+    fn give(&self, order: Command) {
         // A thread that has ended takes no order, and whoever waits hears that.
         let _ = self.orders.send(order);
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 }
 
-impl Drop for Beside {
+impl Drop for Redirects {
     fn drop(&mut self) {
-        self.give(Order::End);
+        self.give(Command::End);
         if let Some(thread) = self.thread.take() {
             // One that panicked has said why.
             let _ = thread.join();
@@ -134,7 +138,7 @@ fn ended() -> io::Error {
 /// The thread's own.
 struct Follower {
     standing: Standing,
-    orders: Receiver<Order>,
+    orders: Receiver<Command>,
     bell: Arc<OwnedFd>,
     trouble: Arc<Mutex<Option<String>>>,
 }
@@ -156,18 +160,18 @@ impl Follower {
             let mut asked = Vec::new();
             while let Ok(order) = self.orders.try_recv() {
                 match order {
-                    Order::End => return,
+                    Command::End => return,
                     // Who asked may be gone.
-                    Order::Tell(tell) => drop(tell.send(self.standing.links())),
-                    Order::StopTaking(tell) => {
+                    Command::Tell(tell) => drop(tell.send(self.standing.links())),
+                    Command::StopTaking(tell) => {
                         self.standing.stop_taking();
                         // Who asked may be gone.
                         let _ = tell.send(());
                     }
-                    Order::Renew(config, tell) => {
+                    Command::Renew(config, tell) => {
                         let outcome = match config {
                             Some(config) => self.standing.suit(*config),
-                            None => self.standing.renew(),
+                            None => self.standing.update(),
                         };
                         asked.push((tell, outcome));
                     }
@@ -178,7 +182,7 @@ impl Follower {
             let is_due = has_changed && rest >= REST_MIN || has_failed && rest >= TRY_AGAIN;
             let outcome = if is_due && asked.is_empty() {
                 (has_changed, looked_at) = (false, Instant::now());
-                let outcome = self.standing.renew();
+                let outcome = self.standing.update();
                 has_failed = outcome.is_err();
                 outcome
             } else {
@@ -208,7 +212,7 @@ struct Standing {
     /// What was done otherwise than asked.
     doubt: Option<String>,
     /// Of the program before this one, or of what took other packets: others take their place.
-    before: Vec<(Spot, Links)>,
+    before: Vec<(Spot, RedirectLinks)>,
 }
 
 /// A redirection, by the numbers of interfaces as they are.
@@ -235,7 +239,7 @@ enum What {
 }
 
 impl Standing {
-    fn new(config: Config, pulse: Option<Arc<Heartbeat>>, before: Vec<(Spot, Links)>) -> Standing {
+    fn new(config: Config, pulse: Option<Arc<Heartbeat>>, before: Vec<(Spot, RedirectLinks)>) -> Standing {
         Standing { config, pulse, routes: None, redirects: Vec::new(), is_ending: false, doubt: None, before }
     }
 
@@ -253,12 +257,12 @@ impl Standing {
     fn begin(&mut self) -> io::Result<Monitor> {
         // Before anything is read, so that no change is missed.
         let monitor = Monitor::open()?;
-        self.renew()?;
+        self.update()?;
         Ok(monitor)
     }
 
     /// Sets what is missing and takes away what is not wanted any more.
-    fn renew(&mut self) -> io::Result<()> {
+    fn update(&mut self) -> io::Result<()> {
         if self.is_ending {
             return Ok(());
         }
@@ -298,7 +302,7 @@ impl Standing {
                 Some(routes) => routes,
                 None => WideRoutes::start(&narrow)?,
             };
-            self.doubt = self.routes.insert(routes).renew(&self.config)?;
+            self.doubt = self.routes.insert(routes).refresh(&self.config)?;
         }
         Ok(())
     }
@@ -306,11 +310,11 @@ impl Standing {
     /// Goes on by another configuration; where that cannot be, by the one before.
     fn suit(&mut self, config: Config) -> io::Result<()> {
         let before = std::mem::replace(&mut self.config, config);
-        let outcome = self.renew();
+        let outcome = self.update();
         if outcome.is_err() {
             self.config = before;
             // What can stand of it, stands again.
-            let _ = self.renew();
+            let _ = self.update();
         }
         outcome
     }
@@ -318,7 +322,7 @@ impl Standing {
     /// Has what ends by itself live on.
     fn refresh(&mut self) -> io::Result<()> {
         if let Some(routes) = &mut self.routes {
-            let doubt = routes.refresh()?;
+            let doubt = routes.extend()?;
             self.doubt = doubt.or(self.doubt.take());
         }
         Ok(())

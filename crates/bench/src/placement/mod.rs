@@ -39,18 +39,18 @@ pub fn show(rounds: usize) -> Result<ExitCode, String> {
     head("ring of 512 frames or 1 MiB");
     for step in [STEP, LONG_STEP] {
         for len in [9_000, 16_000, 32_000, 65_000] {
-            time(&Shape { len, step, ring_len: RING_LEN, hosts: 1 }, rounds);
+            time(&PlacementCase { len, step, ring_len: RING_LEN, hosts: 1 }, rounds);
         }
     }
     for (ring_len, name) in [(RING_LEN / 4, "ring of 256 KiB"), (4 * RING_LEN, "ring of 4 MiB")] {
         head(name);
         for len in [9_000, 32_000, 65_000] {
-            time(&Shape { len, step: STEP, ring_len, hosts: 1 }, rounds);
+            time(&PlacementCase { len, step: STEP, ring_len, hosts: 1 }, rounds);
         }
     }
     head("two hosts in turns: every guess is wrong");
     for step in [STEP, LONG_STEP] {
-        time(&Shape { len: 32_000, step, ring_len: RING_LEN, hosts: 2 }, rounds);
+        time(&PlacementCase { len: 32_000, step, ring_len: RING_LEN, hosts: 2 }, rounds);
     }
     success::show();
     Ok(ExitCode::SUCCESS)
@@ -63,7 +63,7 @@ fn head(name: &str) {
 }
 
 /// What comes.
-struct Shape {
+struct PlacementCase {
     len: usize,
     step: usize,
     ring_len: usize,
@@ -71,7 +71,7 @@ struct Shape {
 }
 
 /// Has every arm receive the same frames in turns, and prints a line.
-fn time(shape: &Shape, rounds: usize) {
+fn time(shape: &PlacementCase, rounds: usize) {
     let frames = ring(shape);
     let count = frames.len();
     let device = Device::new(&frames, 1, LinkType::Ethernet, Pages::Huge);
@@ -109,7 +109,7 @@ fn time(shape: &Shape, rounds: usize) {
 }
 
 /// Whole datagrams, as many as the ring has room for.
-fn ring(Shape { len, step, ring_len, hosts }: &Shape) -> Section {
+fn ring(PlacementCase { len, step, ring_len, hosts }: &PlacementCase) -> Section {
     let mut section = Section::default();
     let count = ring_len / len / usize::from(*hosts);
     for id in 0..count.max(1) as u32 {

@@ -15,7 +15,7 @@ pub struct Calls(BTreeMap<(String, String), u64>);
 
 /// What one packet goes through, in the mean.
 #[derive(Debug, Default, PartialEq)]
-pub struct Way {
+pub struct CallPath {
     /// How often it calls each function of a crate of ours.
     pub calls: BTreeMap<String, f64>,
     /// How often a function calls one of another crate.
@@ -26,7 +26,7 @@ pub struct Way {
 ///
 /// # Errors
 /// Why it could not be followed.
-pub fn of_packet(harness: &Command, packets: usize, folder: &Path, patience: Duration) -> Result<Way, String> {
+pub fn of_packet(harness: &Command, packets: usize, folder: &Path, patience: Duration) -> Result<CallPath, String> {
     let few = instructions::profile(harness, FEW, folder, patience)?;
     let many = instructions::profile(harness, MANY, folder, patience)?;
     let (few, many) = (Calls::parse(&few), Calls::parse(&many));
@@ -55,8 +55,8 @@ impl Calls {
     }
 
     /// What was called beyond these, by each of so many packets.
-    fn way_beyond(&self, fewer: &Calls, packets: f64) -> Way {
-        let mut way = Way::default();
+    fn way_beyond(&self, fewer: &Calls, packets: f64) -> CallPath {
+        let mut way = CallPath::default();
         for (call, count) in &self.0 {
             let more = count.saturating_sub(fewer.0.get(call).copied().unwrap_or(0)) as f64 / packets;
             let (caller, callee) = call;
@@ -70,7 +70,7 @@ impl Calls {
     }
 }
 
-impl Way {
+impl CallPath {
     /// Functions that most packets call.
     pub fn functions(&self) -> impl Iterator<Item = (&str, f64)> {
         let usual = self.calls.iter().filter(|(_, count)| **count >= USUAL);

@@ -1,6 +1,6 @@
 //! Bytes in, nanoseconds to sum and to copy them out: by length, by path, from a near source and from far memory.
 //!
-//! `cargo bench -p wideload-lanes` prints the table; a word as argument keeps the rows whose name contains it. All
+//! `cargo bench -p wideload-simd` prints the table; a word as argument keeps the rows whose name contains it. All
 //! cases of a length take turns, so that what disturbs the machine disturbs them alike; the figure is the median of
 //! their turns. Source and destination stand as a payload does behind its headers: on no line's beginning.
 #![allow(missing_docs)]
@@ -8,12 +8,12 @@
 use internet_checksum::Checksum;
 use std::hint::black_box;
 use std::time::Instant;
-use wideload_lanes::{self as lanes, Path};
+use wideload_simd::{self as simd, Path};
 
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let cases: Vec<_> = cases().into_iter().filter(|case| case.name.contains(&wanted)).collect();
-    println!("ns a call, median of {ROUNDS}; path {}", lanes::path().name());
+    println!("ns a call, median of {ROUNDS}; path {}", simd::path().name());
     let far: Vec<u8> = (0..FAR_LEN).map(|index| (index as u8).wrapping_mul(151)).collect();
     for (source, near) in [("near", true), ("far", false)] {
         print!("{:<28}", format!("source {source}, bytes:"));
@@ -39,7 +39,7 @@ fn cases() -> Vec<Case> {
     let on = |path: Path, name, time| Case { name, is_here: path.is_here(), time };
     vec![
         case("copy: copy_from_slice", |work| work.time(|to, from| to.copy_from_slice(from))),
-        case("copy: lanes", |work| work.time(lanes::copy)),
+        case("copy: simd", |work| work.time(simd::copy)),
         case("sum: internet-checksum", |work| {
             work.time(|_, from| {
                 let mut checksum = Checksum::new();
@@ -47,16 +47,16 @@ fn cases() -> Vec<Case> {
                 checksum.checksum()
             })
         }),
-        case("sum: lanes", |work| work.time(|_, from| lanes::sum(from))),
+        case("sum: simd", |work| work.time(|_, from| simd::sum(from))),
         on(Path::Avx2, "sum: avx2", |work| work.time(|_, from| Path::Avx2.sum(from))),
         case("sum: scalar", |work| work.time(|_, from| Path::Scalar.sum(from))),
-        case("both: two passes of lanes", |work| {
+        case("both: two passes of simd", |work| {
             work.time(|to, from| {
-                lanes::copy(to, from);
-                lanes::sum(from)
+                simd::copy(to, from);
+                simd::sum(from)
             })
         }),
-        case("both: lanes", |work| work.time(lanes::copy_and_sum)),
+        case("both: simd", |work| work.time(simd::copy_and_sum)),
         on(Path::Avx2, "both: avx2", |work| work.time(|to, from| Path::Avx2.copy_and_sum(to, from))),
         case("both: scalar", |work| work.time(|to, from| Path::Scalar.copy_and_sum(to, from))),
     ]

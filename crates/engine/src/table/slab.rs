@@ -30,23 +30,23 @@ impl List {
     }
 
     pub(super) fn push_back<T>(&mut self, slab: &mut Slab<T>, at: u32, links: impl Fn(&mut T) -> &mut Links) {
-        *links(slab.at_mut(at)) = Links { before: self.last, after: NONE };
+        *links(slab.slot_mut(at)) = Links { before: self.last, after: NONE };
         match self.last {
             NONE => self.first = at,
-            last => links(slab.at_mut(last)).after = at,
+            last => links(slab.slot_mut(last)).after = at,
         }
         self.last = at;
     }
 
     pub(super) fn unlink<T>(&mut self, slab: &mut Slab<T>, at: u32, links: impl Fn(&mut T) -> &mut Links) {
-        let Links { before, after } = *links(slab.at_mut(at));
+        let Links { before, after } = *links(slab.slot_mut(at));
         match before {
             NONE => self.first = after,
-            before => links(slab.at_mut(before)).after = after,
+            before => links(slab.slot_mut(before)).after = after,
         }
         match after {
             NONE => self.last = before,
-            after => links(slab.at_mut(after)).before = before,
+            after => links(slab.slot_mut(after)).before = before,
         }
     }
 }
@@ -118,7 +118,7 @@ impl<T> Slab<T> {
     }
 
     #[inline(always)]
-    pub(super) fn at_mut(&mut self, at: u32) -> &mut T {
+    pub(super) fn slot_mut(&mut self, at: u32) -> &mut T {
         match self.places.get_mut(at as usize) {
             Some(thing) => thing,
             None => panic!("a place that is linked is taken"),

@@ -177,8 +177,8 @@ impl<T: HasSource> FairQueue<T> {
 
     /// The thing at a place.
     #[inline]
-    pub fn at_mut(&mut self, handle: Handle) -> &mut T {
-        match &mut self.slots.at_mut(handle.0).value {
+    pub fn slot_mut(&mut self, handle: Handle) -> &mut T {
+        match &mut self.slots.slot_mut(handle.0).value {
             Some(value) => value,
             None => panic!("what is asked for is held"),
         }
@@ -188,9 +188,9 @@ impl<T: HasSource> FairQueue<T> {
     #[inline(always)]
     pub fn insert(&mut self, now: Time, thing: T, charge: usize, wanted: Duration) -> Handle {
         self.queue_pending();
-        let (patience, length) = self.patience_for(wanted);
+        let (patience, length) = self.timeout_class_for(wanted);
         let at = self.slots.place(Slot::free());
-        let slot = self.slots.at_mut(at);
+        let slot = self.slots.slot_mut(at);
         debug_assert!(slot.value.is_none());
         // A free place has nothing to be dropped.
         core::mem::forget(slot.value.replace(thing));
@@ -219,21 +219,21 @@ impl<T: HasSource> FairQueue<T> {
         if let Some(patience) = self.patiences.get_mut(usize::from(slot.patience)) {
             patience.line.push_back(&mut self.slots, at, |slot| &mut slot.by_patience);
         }
-        self.enter_ranks(at, address, charge);
+        self.enter_queues(at, address, charge);
     }
 
     /// Puts a thing into the line of its source, where it is charged anything.
-    fn enter_ranks(&mut self, at: u32, address: Address, charge: usize) {
+    fn enter_queues(&mut self, at: u32, address: Address, charge: usize) {
         if charge > 0 {
             let source = self.source_of(address);
-            self.slots.at_mut(at).rank = Queue::Source(source);
+            self.slots.slot_mut(at).rank = Queue::Source(source);
             self.enter_source(at, source, charge);
         }
     }
 
     /// Takes a thing out of its line of ranks.
-    fn leave_ranks(&mut self, at: u32, charge: usize) {
-        match core::mem::replace(&mut self.slots.at_mut(at).rank, Queue::Nowhere) {
+    fn leave_queues(&mut self, at: u32, charge: usize) {
+        match core::mem::replace(&mut self.slots.slot_mut(at).rank, Queue::Nowhere) {
             Queue::Nowhere => {}
             Queue::Reserve => {
                 self.reserve.unlink(&mut self.slots, at, |slot| &mut slot.by_rank);
@@ -245,7 +245,7 @@ impl<T: HasSource> FairQueue<T> {
 
     /// Charges a thing anew. One that was charged nothing goes to the end of its source's line.
     pub fn charge(&mut self, handle: Handle, charge: usize) {
-        let slot = self.slots.at_mut(handle.0);
+        let slot = self.slots.slot_mut(handle.0);
         if slot.charge == charge {
             return;
         }
@@ -257,9 +257,9 @@ impl<T: HasSource> FairQueue<T> {
         }
         self.queue_pending();
         match (rank, address) {
-            (Queue::Nowhere, Some(address)) => self.enter_ranks(handle.0, address, charge),
+            (Queue::Nowhere, Some(address)) => self.enter_queues(handle.0, address, charge),
             (Queue::Nowhere, None) => {}
-            _ if charge == 0 => self.leave_ranks(handle.0, before),
+            _ if charge == 0 => self.leave_queues(handle.0, before),
             (Queue::Reserve, _) => self.reserve_charged = self.reserve_charged - before + charge,
             (Queue::Source(source), _) => self.move_source(source, before, charge),
         }
@@ -268,20 +268,20 @@ impl<T: HasSource> FairQueue<T> {
     /// Gives a thing a new deadline, as if it came now: for patience that is about idleness. Where its patience would end
     /// when it does anyway, it keeps its place.
     #[inline]
-    pub fn touch(&mut self, now: Time, handle: Handle, wanted: Duration) {
-        let (patience, length) = self.patience_for(wanted);
+    pub fn refresh(&mut self, now: Time, handle: Handle, wanted: Duration) {
+        let (patience, length) = self.timeout_class_for(wanted);
         let deadline = now.later(length);
-        let slot = self.slots.at_mut(handle.0);
+        let slot = self.slots.slot_mut(handle.0);
         if slot.deadline != deadline || usize::from(slot.patience) != patience {
-            self.touch_at(handle, patience, deadline);
+            self.refresh_at(handle, patience, deadline);
         }
     }
 
-    fn touch_at(&mut self, handle: Handle, patience: usize, deadline: Time) {
+    fn refresh_at(&mut self, handle: Handle, patience: usize, deadline: Time) {
         if handle.0 != self.newest {
             self.queue_pending();
         }
-        let slot = self.slots.at_mut(handle.0);
+        let slot = self.slots.slot_mut(handle.0);
         let before = usize::from(core::mem::replace(&mut slot.patience, patience as u8));
         slot.deadline = deadline;
         if before == patience && slot.by_patience.after == NONE || handle.0 == self.newest {
@@ -298,7 +298,7 @@ impl<T: HasSource> FairQueue<T> {
     /// Moves a thing to the reserve; false where it is there, or charged nothing.
     pub fn move_to_reserve(&mut self, handle: Handle) -> bool {
         self.queue_pending();
-        let slot = self.slots.at_mut(handle.0);
+        let slot = self.slots.slot_mut(handle.0);
         let (Queue::Source(source), charge) = (slot.rank, slot.charge) else { return false };
         self.leave_source(handle.0, source, charge);
         self.enter_reserve(handle.0, charge);
@@ -311,23 +311,23 @@ impl<T: HasSource> FairQueue<T> {
         if handle.0 == self.newest {
             self.newest = NONE;
         } else {
-            self.leave_lines(handle.0);
+            self.leave_lists(handle.0);
         }
-        let slot = self.slots.at_mut(handle.0);
+        let slot = self.slots.slot_mut(handle.0);
         let Some(thing) = slot.value.take() else { panic!("what is taken out is held") };
         self.charged -= slot.charge;
         self.slots.vacate(handle.0);
         thing
     }
 
-    fn leave_lines(&mut self, at: u32) {
+    fn leave_lists(&mut self, at: u32) {
         self.queue_pending();
         let slot = self.slots.at(at);
         let charge = slot.charge;
         if let Some(patience) = self.patiences.get_mut(usize::from(slot.patience)) {
             patience.line.unlink(&mut self.slots, at, |slot| &mut slot.by_patience);
         }
-        self.leave_ranks(at, charge);
+        self.leave_queues(at, charge);
     }
 
     /// When the next thing's patience ends.
@@ -336,7 +336,7 @@ impl<T: HasSource> FairQueue<T> {
     }
 
     /// A thing whose patience has ended.
-    pub fn late(&self, now: Time) -> Option<Handle> {
+    pub fn overdue(&self, now: Time) -> Option<Handle> {
         self.heads().find(|at| self.slots.at(*at).deadline <= now).map(Handle)
     }
 
@@ -423,18 +423,18 @@ impl<T: HasSource> FairQueue<T> {
 
     /// The longest that fits is better than any that does not; of those that do not, the shortest.
     #[inline]
-    fn patience_for(&mut self, wanted: Duration) -> (usize, u64) {
+    fn timeout_class_for(&mut self, wanted: Duration) -> (usize, u64) {
         if let Some((known, patience)) = self.last_wanted
             && known == wanted
         {
             return patience;
         }
-        let patience = self.seek_patience(wanted);
+        let patience = self.find_timeout_class(wanted);
         self.last_wanted = Some((wanted, patience));
         patience
     }
 
-    fn seek_patience(&self, wanted: Duration) -> (usize, u64) {
+    fn find_timeout_class(&self, wanted: Duration) -> (usize, u64) {
         let fitting = self.patiences.iter().position(|patience| patience.length <= wanted);
         let patience = fitting.unwrap_or(self.patiences.len().saturating_sub(1));
         let length = self.patiences.get(patience).map_or(wanted, |patience| patience.length);
@@ -460,21 +460,21 @@ impl<T: HasSource> FairQueue<T> {
     fn add_source(&mut self, address: Address, hash: u64) -> u32 {
         let nobody = Source { address, hash, charged: 0, things: List::default(), links: Links::NONE };
         let at = self.sources.place(nobody);
-        let source = self.sources.at_mut(at);
+        let source = self.sources.slot_mut(at);
         (source.address, source.hash, source.charged, source.things) = (address, hash, 0, List::default());
         self.sources_index.insert(hash, at);
         at
     }
 
     fn enter_reserve(&mut self, at: u32, charge: usize) {
-        self.slots.at_mut(at).rank = Queue::Reserve;
+        self.slots.slot_mut(at).rank = Queue::Reserve;
         self.reserve.push_back(&mut self.slots, at, |slot| &mut slot.by_rank);
         self.reserve_charged += charge;
     }
 
     /// Puts a thing at the end of its source's line.
     fn enter_source(&mut self, at: u32, source: u32, charge: usize) {
-        let known = self.sources.at_mut(source);
+        let known = self.sources.slot_mut(source);
         let is_first = known.things.head().is_none();
         known.things.push_back(&mut self.slots, at, |slot| &mut slot.by_rank);
         if !is_first {
@@ -486,7 +486,7 @@ impl<T: HasSource> FairQueue<T> {
 
     /// Takes a thing out of its source's line.
     fn leave_source(&mut self, at: u32, source: u32, charge: usize) {
-        let known = self.sources.at_mut(source);
+        let known = self.sources.slot_mut(source);
         known.things.unlink(&mut self.slots, at, |slot| &mut slot.by_rank);
         if known.things.head().is_some() {
             return self.move_source(source, charge, 0);
@@ -506,12 +506,12 @@ impl<T: HasSource> FairQueue<T> {
 
     /// Moves a source that holds something to the level of its charge.
     fn move_source(&mut self, source: u32, less: usize, more: usize) {
-        let charged = &mut self.sources.at_mut(source).charged;
+        let charged = &mut self.sources.slot_mut(source).charged;
         let before = *charged;
         *charged = before - less + more;
         let after = *charged;
-        if level(before) == level(after) {
-            let level = self.levels.at_mut(level(before));
+        if bucket(before) == bucket(after) {
+            let level = self.levels.at_mut(bucket(before));
             level.charged = level.charged - before + after;
             return;
         }
@@ -530,7 +530,7 @@ impl UsageBuckets {
 
     /// Puts a source at the end of the level of its charge.
     fn enter(&mut self, sources: &mut Slab<Source>, source: u32, charged: usize) {
-        let at = level(charged);
+        let at = bucket(charged);
         let level = self.at_mut(at);
         level.charged += charged;
         level.line.push_back(sources, source, |source| &mut source.links);
@@ -539,7 +539,7 @@ impl UsageBuckets {
 
     /// Takes a source out of the level of its charge.
     fn leave(&mut self, sources: &mut Slab<Source>, source: u32, charged: usize) {
-        let at = level(charged);
+        let at = bucket(charged);
         let level = self.at_mut(at);
         level.charged -= charged;
         level.line.unlink(sources, source, |source| &mut source.links);
@@ -560,7 +560,7 @@ impl UsageBuckets {
 }
 
 /// Two levels for each power of two: one for its lower half, one for its upper.
-pub(super) fn level(charged: usize) -> usize {
+pub(super) fn bucket(charged: usize) -> usize {
     match charged.checked_ilog2() {
         None | Some(0) => 0,
         Some(log) => 2 * log as usize + (charged >> (log - 1) & 1),

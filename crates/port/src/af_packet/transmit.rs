@@ -6,7 +6,7 @@ use crate::port::TxFrame;
 use crate::rx_buffer::NOTHING;
 use crate::vnet::{self, VnetHeader};
 use linux::device::checked;
-use offload::leases::{FOLDED_LEN, Folded};
+use offload::flow_offload::{FOLDED_LEN, Folded};
 use packet::LinkType;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -28,7 +28,7 @@ pub(super) struct Sending {
 #[derive(Clone, Copy)]
 pub(super) enum Memory {
     OnePiece,
-    Pieces,
+    Fragments,
 }
 
 // SAFETY: the pointers are written anew before each call to the kernel and followed by nobody after it.
@@ -69,7 +69,7 @@ impl Sending {
             }
             self.headers[index] = match memory {
                 Memory::OnePiece => header.in_one_piece(front.len() + rest.len() + wire.payload.len()),
-                Memory::Pieces => header,
+                Memory::Fragments => header,
             }
             .write();
             let parts = &mut self.parts[index];

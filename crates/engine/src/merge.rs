@@ -12,11 +12,11 @@
 //! A router is told not to join (RFC 1812 section 5.2.6, R031), unless those of one network agree on it (R010): a side does
 //! it only where it is asked for by name (rel:C1). IPv6 fragments pass: they are as long as their sender made them (R087).
 
-use crate::held::{FairTable, Handle, Key};
 use crate::keyed_hash::{Secret, TableKey};
 use crate::ledger::{Event, Tally};
 use crate::output::Next;
 use crate::reassembly::{DatagramKey, Hints, fault};
+use crate::table::{FairTable, Handle, Key};
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use packet::{Address, Buffer, Fragment, Packet, Time};
@@ -176,15 +176,15 @@ impl FragmentMerger {
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         let ip = packet.ip();
         let Some(fragment) = ip.fragment.filter(|_| ip.is_cut_on_the_way()) else { return out.forward(packet) };
-        while let Some(at) = self.passed.late(now) {
+        while let Some(at) = self.passed.overdue(now) {
             self.passed.remove(at);
         }
         let newcomer = Arrival::of(packet, fragment);
         let key = self.limits.runs.key(newcomer.datagram);
-        if let Err(at) = self.run_hints.seek(&self.runs, &key, fragment.id) {
+        if let Err(at) = self.run_hints.find(&self.runs, &key, fragment.id) {
             match self.refuses(now, at, &newcomer, out) {
                 None => return self.append(now, at, newcomer, out),
-                Some(event) => self.let_go(now, at, event, out),
+                Some(event) => self.flush_run(now, at, event, out),
             }
         }
         self.open(now, key, newcomer, out);
@@ -192,15 +192,15 @@ impl FragmentMerger {
 
     /// Lets go of what has waited long enough.
     pub fn expire(&mut self, now: Time, out: &mut impl Next) {
-        while let Some(at) = self.runs.late(now) {
-            self.let_go(now, at, Event::JoinedLate, out);
+        while let Some(at) = self.runs.overdue(now) {
+            self.flush_run(now, at, Event::JoinedLate, out);
         }
     }
 
     /// Lets go of everything, the earliest deadline first: the input has ended.
     pub fn flush(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.runs.oldest() {
-            self.let_go(now, at, Event::JoinedAtEnd, out);
+            self.flush_run(now, at, Event::JoinedAtEnd, out);
         }
     }
 
@@ -224,7 +224,7 @@ impl FragmentMerger {
 
     /// Why a fragment does not join the run, if it does not. Makes room where it does.
     fn refuses(&mut self, now: Time, at: Handle, newcomer: &Arrival, out: &mut impl Next) -> Option<Event> {
-        let run = self.runs.at_mut(at);
+        let run = self.runs.slot_mut(at);
         let payload_len = newcomer.payload_len();
         if run.datagram != newcomer.datagram {
             Some(Event::JoinedEvicted)
@@ -244,7 +244,7 @@ impl FragmentMerger {
     }
 
     fn append(&mut self, now: Time, at: Handle, newcomer: Arrival, out: &mut impl Next) {
-        let run = self.runs.at_mut(at);
+        let run = self.runs.slot_mut(at);
         run.append(&newcomer);
         out.recycle(newcomer.packet);
         let event = match (run.more, run.packet.ip().starts()) {
@@ -253,7 +253,7 @@ impl FragmentMerger {
             (true, _) if run.packet.len() == usize::from(self.mtu) => Event::JoinedFull,
             (true, _) => return,
         };
-        self.let_go(now, at, event, out);
+        self.flush_run(now, at, event, out);
     }
 
     /// With no run open for it, a fragment starts one: where it lies beyond all that has passed of its datagram, where there
@@ -262,9 +262,9 @@ impl FragmentMerger {
         let charge = self.charge_of(newcomer.packet.pinned_len());
         let has_room = self.make_room(now, charge, None, out);
         let id = newcomer.packet.ip().id;
-        let before = match self.passed_hints.seek(&self.passed, &newcomer.datagram, id) {
+        let before = match self.passed_hints.find(&self.passed, &newcomer.datagram, id) {
             Ok(_) => DeliveredUpTo::NOTHING,
-            Err(at) => *self.passed.at_mut(at),
+            Err(at) => *self.passed.slot_mut(at),
         };
         let joins = newcomer.start >= before.top && newcomer.waits(self.mtu);
         let passed = before.and(&newcomer);
@@ -281,7 +281,7 @@ impl FragmentMerger {
     }
 
     /// Ends a run by this rule.
-    fn let_go(&mut self, now: Time, at: Handle, event: Event, out: &mut impl Next) {
+    fn flush_run(&mut self, now: Time, at: Handle, event: Event, out: &mut impl Next) {
         let run = self.runs.remove(at);
         self.remember(now, &run.datagram, run.packet.ip().id, run.passed);
         run.leave(event, out);
@@ -290,9 +290,9 @@ impl FragmentMerger {
     /// Remembers how far a datagram came, unless it passed in order to its end. Nothing makes this last longer: its
     /// identification will be another's.
     fn remember(&mut self, now: Time, datagram: &DatagramKey, id: u32, passed: DeliveredUpTo) {
-        match self.passed_hints.seek(&self.passed, datagram, id) {
+        match self.passed_hints.find(&self.passed, datagram, id) {
             Err(at) if passed.is_over => drop(self.passed.remove(at)),
-            Err(at) => *self.passed.at_mut(at) = passed,
+            Err(at) => *self.passed.slot_mut(at) = passed,
             Ok(_) if passed.is_over => {}
             Ok(vacancy) => {
                 let at = self.passed.insert_vacant(now, vacancy, *datagram, passed, 1, REPEATED_WITHIN);
@@ -306,14 +306,14 @@ impl FragmentMerger {
 
     /// Moves a run to a buffer that takes the longest packet; false where there is none.
     fn grow(&mut self, now: Time, at: Handle, out: &mut impl Next) -> bool {
-        let Some(larger) = out.pool().lend(self.mtu.into()) else { return false };
+        let Some(larger) = out.pool().share(self.mtu.into()) else { return false };
         // A pool that is short may lend a larger one than was asked for, and charged.
         let charge = self.charge_of(larger.pinned_len());
         if !self.make_room(now, charge - self.charge_of(0), Some(at), out) {
             out.pool().give(larger);
             return false;
         }
-        out.pool().give(self.runs.at_mut(at).packet.move_to(larger));
+        out.pool().give(self.runs.slot_mut(at).packet.move_to(larger));
         self.runs.charge(at, charge);
         true
     }
@@ -323,7 +323,7 @@ impl FragmentMerger {
         while self.runs.charged() + more > self.limits.bytes {
             match self.runs.oldest() {
                 Some(oldest) if self.limits.full == Full::Evict && keep != Some(oldest) => {
-                    self.let_go(now, oldest, Event::JoinedEvicted, out);
+                    self.flush_run(now, oldest, Event::JoinedEvicted, out);
                 }
                 _ => return false,
             }

@@ -74,11 +74,11 @@ pub enum SegmentRole {
     /// It asks for one.
     Opens,
     /// It agrees to one.
-    Answers,
+    SynAck,
     /// It is one of many.
     GoesOn,
     /// It ends it, or is urgent, or damaged.
-    Ends,
+    Closing,
 }
 
 /// What the kernel passed on.
@@ -133,9 +133,9 @@ impl Flow {
         let header_len = if packet.first() == Some(&0x45) { IPV4_LEN } else { IPV6_LEN };
         match packet.get(header_len + 13).map(|flags| flags & (ENDS | ACK)) {
             Some(SYN) => SegmentRole::Opens,
-            Some(flags) if flags == SYN | ACK => SegmentRole::Answers,
+            Some(flags) if flags == SYN | ACK => SegmentRole::SynAck,
             Some(flags) if flags & ENDS == 0 => SegmentRole::GoesOn,
-            _ => SegmentRole::Ends,
+            _ => SegmentRole::Closing,
         }
     }
 
@@ -206,7 +206,7 @@ impl FlowOffload {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the place.
         let start = unsafe { mmap(ptr::null_mut(), BLOCK_LEN, protection, MapFlags::SHARED, &map, 0)? };
-        let mut leases = FlowOffload {
+        let mut flow_offload = FlowOffload {
             map,
             links,
             start,
@@ -215,10 +215,10 @@ impl FlowOffload {
             lost_before: 0,
             missing: (0, 0),
         };
-        leases.before = leases.passed();
+        flow_offload.before = flow_offload.passed();
         // Who lent them before may have known of the flows what we do not.
-        leases.withdraw();
-        Ok(leases)
+        flow_offload.withdraw();
+        Ok(flow_offload)
     }
 
     /// To be handed to another process, in this order.
@@ -390,7 +390,7 @@ impl FlowOffload {
     /// The worker has let go of all that was received: where that is all that was left to it, flows may go on without it. Else a frame
     /// is on its way to the socket, and only its reception tells which of the others came before it; what is on its way for
     /// 50 ms was lost with a process that died.
-    pub fn settle(&mut self) {
+    pub fn commit(&mut self) {
         let left = self.long(LEFT_AT).load(Ordering::SeqCst);
         if self.lags() {
             let (count, since) = self.missing;
@@ -486,7 +486,7 @@ const IPV6_LEN: usize = 40;
 mod tests {
     use super::program::{HEADERS_NOTE_AT, NOTE_AT, NOTED, SEGMENT_NOTE_AT, TO_NOTE_AT};
     use super::*;
-    use crate::pulse::Heartbeat;
+    use crate::heartbeat::Heartbeat;
     use linux::namespace::Namespace;
     use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
     use std::os::fd::AsRawFd;
@@ -498,7 +498,7 @@ mod tests {
             let mut rig = Rig::new();
             let packet = Packet { version, ..TRAIN };
             assert_eq!(rig.says(packet), Said::Kept, "nothing is lent");
-            rig.lend(packet, 900);
+            rig.offload(packet, 900);
             assert_eq!(rig.says(packet), Said::Kept, "one of it may be with the worker");
             rig.settle(2);
             let headers_len = if version == 4 { 40 } else { 60 };
@@ -506,7 +506,7 @@ mod tests {
             assert_eq!(rig.says(Packet { to_port: 81, ..packet }), Said::Kept, "of another flow");
             assert_eq!(rig.says(Packet { version: 10 - version, ..packet }), Said::Kept, "of another version");
             let passed = OffloadStats { frames: 1, packets_in: 20, packets_out: 4, bytes: 2_880, lost: 0 };
-            assert_eq!(rig.leases.passed(), passed);
+            assert_eq!(rig.flow_offload.passed(), passed);
         }
     }
 
@@ -516,29 +516,29 @@ mod tests {
         for is_done in [false, true] {
             let mut rig = Rig::new();
             assert_eq!(rig.says(opening), Said::Kept);
-            rig.leases.expect(flow(TRAIN));
+            rig.flow_offload.expect(flow(TRAIN));
             if is_done {
                 rig.settle(1);
             }
-            rig.lend(TRAIN, 1_500);
+            rig.offload(TRAIN, 1_500);
             assert_eq!(rig.says(TRAIN), if is_done { Said::Goes(1_460) } else { Said::Kept });
         }
         // What comes before it is lent is noted.
         let mut rig = Rig::new();
         assert_eq!(rig.says(opening), Said::Kept);
-        rig.leases.expect(flow(TRAIN));
+        rig.flow_offload.expect(flow(TRAIN));
         assert_eq!(rig.says(TRAIN), Said::Kept);
-        rig.leases.count(2);
-        rig.leases.settle();
+        rig.flow_offload.count(2);
+        rig.flow_offload.commit();
         assert_eq!(rig.says(TRAIN), Said::Kept);
-        rig.lend(TRAIN, 1_500);
+        rig.offload(TRAIN, 1_500);
         assert_eq!(rig.says(TRAIN), Said::Kept);
         rig.settle(2);
         assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
         // Where it opens anew, too.
         assert_eq!(rig.says(opening), Said::Kept);
-        rig.leases.expect(flow(TRAIN));
-        rig.lend(TRAIN, 1_500);
+        rig.flow_offload.expect(flow(TRAIN));
+        rig.offload(TRAIN, 1_500);
         assert_eq!(rig.says(TRAIN), Said::Kept);
     }
 
@@ -549,14 +549,14 @@ mod tests {
             [(Some(TRAIN), true, true), (Some(pure), true, true), (Some(TRAIN), false, false), (None, true, false)]
         {
             let mut rig = Rig::ready(1_500);
-            let until = |rig: &Rig| rig.leases.until(flow(TRAIN)).load(Ordering::SeqCst);
-            rig.leases.refresh(|_, _| Some(growing(1_500)));
+            let until = |rig: &Rig| rig.flow_offload.until(flow(TRAIN)).load(Ordering::SeqCst);
+            rig.flow_offload.refresh(|_, _| Some(growing(1_500)));
             let before = until(&rig);
             if let Some(packet) = used_by {
                 rig.says(packet);
             }
             let mut asked = Vec::new();
-            let count = rig.leases.refresh(|flow, _| {
+            let count = rig.flow_offload.refresh(|flow, _| {
                 asked.push(flow);
                 is_wanted.then_some(growing(1_000))
             });
@@ -564,8 +564,8 @@ mod tests {
             assert!(asked.iter().all(|asked| *asked == flow(TRAIN)));
             assert_eq!(until(&rig) > before, runs_on, "{used_by:?}, {is_wanted}");
             assert_eq!(rig.says(TRAIN), Said::Goes(if runs_on { 960 } else { 1_460 }));
-            rig.leases.end(flow(TRAIN));
-            assert_eq!(rig.leases.refresh(|_, _| panic!("it has ended")), 0);
+            rig.flow_offload.end(flow(TRAIN));
+            assert_eq!(rig.flow_offload.refresh(|_, _| panic!("it has ended")), 0);
         }
     }
 
@@ -574,28 +574,28 @@ mod tests {
         for version in [4, 6] {
             let packet = Packet { version, ..TRAIN };
             let mut rig = Rig::new();
-            rig.lend(packet, 1_500);
+            rig.offload(packet, 1_500);
             assert_eq!(rig.says(packet), Said::Kept);
             rig.settle(1);
-            assert_eq!(rig.leases.acked().count(), 0, "what the worker sees it knows");
+            assert_eq!(rig.flow_offload.acked().count(), 0, "what the worker sees it knows");
             let acked = |ack: u32| {
                 let mut frame = frame(packet);
                 let at = 14 + if version == 4 { 20 } else { 40 } + 8;
                 frame[at..at + 4].copy_from_slice(&ack.to_be_bytes());
                 assert!(matches!(rig.says_of(&frame, packet), Said::Goes(_)));
-                rig.leases.acked().collect::<Vec<_>>()
+                rig.flow_offload.acked().collect::<Vec<_>>()
             };
             for (ack, last) in [(0xFFFF_FF00, 0xFFFF_FF00), (70, 70), (0xFFFF_FFF0, 70), (71, 71), (71, 71)] {
                 assert_eq!(acked(ack), [(flow(packet), last)], "{ack}");
             }
             let mut heard = Vec::new();
-            rig.leases.refresh(|flow, acked| {
+            rig.flow_offload.refresh(|flow, acked| {
                 heard.push((flow, acked));
                 Some(growing(1_500))
             });
             assert_eq!(heard, [(flow(packet), Some(71))]);
-            rig.leases.withdraw();
-            assert_eq!(rig.leases.acked().collect::<Vec<_>>(), [(flow(packet), 71)]);
+            rig.flow_offload.withdraw();
+            assert_eq!(rig.flow_offload.acked().collect::<Vec<_>>(), [(flow(packet), 71)]);
         }
     }
 
@@ -614,22 +614,22 @@ mod tests {
         for (flags, turn) in [
             (0x02, SegmentRole::Opens),
             (0xC2, SegmentRole::Opens),
-            (0x12, SegmentRole::Answers),
-            (0x52, SegmentRole::Answers),
+            (0x12, SegmentRole::SynAck),
+            (0x52, SegmentRole::SynAck),
             (0x10, SegmentRole::GoesOn),
             (0x18, SegmentRole::GoesOn),
-            (0x11, SegmentRole::Ends),
-            (0x14, SegmentRole::Ends),
-            (0x04, SegmentRole::Ends),
-            (0x30, SegmentRole::Ends),
-            (0x13, SegmentRole::Ends),
-            (0x06, SegmentRole::Ends),
+            (0x11, SegmentRole::Closing),
+            (0x14, SegmentRole::Closing),
+            (0x04, SegmentRole::Closing),
+            (0x30, SegmentRole::Closing),
+            (0x13, SegmentRole::Closing),
+            (0x06, SegmentRole::Closing),
         ] {
             for version in [4, 6] {
                 assert_eq!(Flow::turn(&frame(Packet { flags, version, ..TRAIN })[14..]), turn, "{flags:#x}");
             }
         }
-        assert_eq!(Flow::turn(&frame(TRAIN)[14..44]), SegmentRole::Ends, "it is damaged");
+        assert_eq!(Flow::turn(&frame(TRAIN)[14..44]), SegmentRole::Closing, "it is damaged");
     }
 
     #[test]
@@ -663,14 +663,14 @@ mod tests {
     #[test]
     fn a_lease_ends_when_it_is_revoked_runs_out_or_leads_nowhere() {
         let mut rig = Rig::ready(1_500);
-        rig.leases.withdraw();
+        rig.flow_offload.withdraw();
         assert_eq!(rig.says(TRAIN), Said::Kept);
         let rig = Rig::ready(1_500);
-        rig.leases.set_redirect(0);
+        rig.flow_offload.set_redirect(0);
         assert_eq!(rig.says(TRAIN), Said::Kept);
         let rig = Rig::ready(1_500);
         let at = flow(TRAIN).at();
-        rig.leases.long(at + UNTIL_AT).store(now() - 1, Ordering::SeqCst);
+        rig.flow_offload.long(at + UNTIL_AT).store(now() - 1, Ordering::SeqCst);
         assert_eq!(rig.says(TRAIN), Said::Kept);
     }
 
@@ -681,13 +681,13 @@ mod tests {
         let mut other =
             other.filter(|other| flow(*other).at() == flow(TRAIN).at() && other.from_port != TRAIN.from_port);
         let other = other.next().expect("there are more ports than places");
-        let until = rig.leases.long(flow(TRAIN).at() + UNTIL_AT) as *const AtomicU64;
+        let until = rig.flow_offload.long(flow(TRAIN).at() + UNTIL_AT) as *const AtomicU64;
         // SAFETY: the memory is that of the stand's leases, which live on.
         let until = unsafe { &*until };
         for (ended_before, is_free) in [(-1, false), (1, false), (10 * GRACE as i64, true)] {
             until.store(now().wrapping_add_signed(-ended_before * 1_000), Ordering::SeqCst);
-            rig.lend(other, 1_500);
-            let key = rig.leases.word(flow(TRAIN).at() + KEY_AT + 4 * PORTS_WORD);
+            rig.offload(other, 1_500);
+            let key = rig.flow_offload.word(flow(TRAIN).at() + KEY_AT + 4 * PORTS_WORD);
             let is_other = key.load(Ordering::SeqCst) == flow(other).0[PORTS_WORD];
             assert_eq!(is_other, is_free, "ended {ended_before} us ago");
         }
@@ -782,13 +782,13 @@ mod tests {
         for (version, len_max) in [(4, 540), (6, 560)] {
             let long = Packet { version, ..LONG };
             let mut rig = Rig::new();
-            rig.lend(long, len_max);
+            rig.offload(long, len_max);
             rig.says(long);
             rig.settle(1);
             let half_summed = half_summed(long);
             assert_eq!(rig.says_of(&half_summed, long), Said::Goes(500), "version {version}");
             let passed = OffloadStats { frames: 1, packets_in: 1, packets_out: 4, bytes: 2_000, lost: 0 };
-            assert_eq!(rig.leases.passed(), passed);
+            assert_eq!(rig.flow_offload.passed(), passed);
             let mut whole = half_summed.clone();
             whole[if version == 4 { 50 } else { 70 }] ^= 1;
             assert_eq!(rig.says_of(&whole, long), Said::Kept);
@@ -804,13 +804,13 @@ mod tests {
             padded.push(0);
             assert_eq!(rig.says_of(&padded, long), Said::Kept);
             rig.settle(1);
-            rig.leases.end(flow(long));
+            rig.flow_offload.end(flow(long));
             rig.says(long);
             rig.settle(1);
             // In eight pieces, and not in nine.
             for (len_max, said) in [(len_max - 250, Said::Goes(250)), (len_max - 251, Said::Kept)] {
                 let mut rig = Rig::new();
-                rig.lend(long, len_max);
+                rig.offload(long, len_max);
                 rig.says(long);
                 rig.settle(1);
                 assert_eq!(rig.says_of(&half_summed, long), said, "version {version}");
@@ -886,7 +886,7 @@ mod tests {
         for _ in 0..2 * SINGLES_MAX {
             assert_eq!(rig.says_of(&padded, pure), Said::Goes(0));
         }
-        assert_eq!(rig.leases.passed().bytes, 0);
+        assert_eq!(rig.flow_offload.passed().bytes, 0);
         let mut short = frame(pure);
         short[17] += 1;
         assert_eq!(rig.says_of(&short, pure), Said::Kept, "it says that it is longer than it is");
@@ -922,12 +922,12 @@ mod tests {
         let rig = Rig::ready(1_500);
         let words = [0, 1, 8, 10, u32::MAX].map(u64::from).into_iter().chain([u64::from(TO) + (1 << 32), u64::MAX]);
         for word in words {
-            rig.leases.long(TO_AT).store(word, Ordering::SeqCst);
-            rig.leases.long(flow(TRAIN).at() + LAST_AT).store(0, Ordering::SeqCst);
+            rig.flow_offload.long(TO_AT).store(word, Ordering::SeqCst);
+            rig.flow_offload.long(flow(TRAIN).at() + LAST_AT).store(0, Ordering::SeqCst);
             assert_eq!(rig.says(TRAIN), Said::Kept, "{word:#x}");
         }
-        rig.leases.set_redirect(TO);
-        rig.leases.long(flow(TRAIN).at() + LAST_AT).store(0, Ordering::SeqCst);
+        rig.flow_offload.set_redirect(TO);
+        rig.flow_offload.long(flow(TRAIN).at() + LAST_AT).store(0, Ordering::SeqCst);
         assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
     }
 
@@ -936,12 +936,12 @@ mod tests {
         let pulse = Heartbeat::new(3).expect("the test runs as root");
         let mut rig = Rig::beside(Some(&pulse));
         for packet in [TRAIN, LONG, Packet { flags: 0x02, ..TRAIN }, Packet { to_port: 81, ..TRAIN }] {
-            rig.lend(TRAIN, 1_500);
+            rig.offload(TRAIN, 1_500);
             assert_eq!(rig.says(packet), Said::Refused);
         }
-        assert_eq!(rig.leases.long(LEFT_AT).load(Ordering::SeqCst), 0);
+        assert_eq!(rig.flow_offload.long(LEFT_AT).load(Ordering::SeqCst), 0);
         let at = flow(TRAIN).at();
-        rig.leases.long(at + LAST_AT).store(0, Ordering::SeqCst);
+        rig.flow_offload.long(at + LAST_AT).store(0, Ordering::SeqCst);
         assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
         let another = Packet { to_port: 81, ..TRAIN };
         for (beating, said) in [(0..2, Said::Refused), (2..3, Said::Kept)] {
@@ -957,9 +957,9 @@ mod tests {
         rig.settle(0);
         assert_eq!(rig.says(TRAIN), Said::Kept, "one is missing");
         rig.settle(0);
-        let (count, since) = rig.leases.missing;
+        let (count, since) = rig.flow_offload.missing;
         assert_eq!(count, 3);
-        rig.leases.missing = (count, since - MISSING.as_nanos() as u64);
+        rig.flow_offload.missing = (count, since - MISSING.as_nanos() as u64);
         rig.settle(0);
         assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
     }
@@ -968,23 +968,23 @@ mod tests {
     fn a_lease_that_runs_is_not_lengthened_and_what_it_allows_only_shrinks() {
         let mut rig = Rig::ready(1_500);
         for (len_max, said) in [(9_000, 1_460), (1_000, 960), (1_500, 960)] {
-            rig.lend(TRAIN, len_max);
+            rig.offload(TRAIN, len_max);
             assert_eq!(rig.says(TRAIN), Said::Goes(said));
         }
-        rig.leases.end(flow(Packet { to_port: 81, ..TRAIN }));
+        rig.flow_offload.end(flow(Packet { to_port: 81, ..TRAIN }));
         assert_eq!(rig.says(TRAIN), Said::Goes(960));
-        rig.leases.end(flow(TRAIN));
+        rig.flow_offload.end(flow(TRAIN));
         assert_eq!(rig.says(TRAIN), Said::Kept);
     }
 
     #[test]
     fn what_the_kernel_lost_is_known_until_all_is_revoked() {
         let mut rig = Rig::new();
-        assert!(!rig.leases.has_dropped());
-        rig.leases.long(LOST_AT).fetch_add(1, Ordering::SeqCst);
-        assert!(rig.leases.has_dropped());
-        rig.leases.withdraw();
-        assert!(!rig.leases.has_dropped());
+        assert!(!rig.flow_offload.has_dropped());
+        rig.flow_offload.long(LOST_AT).fetch_add(1, Ordering::SeqCst);
+        assert!(rig.flow_offload.has_dropped());
+        rig.flow_offload.withdraw();
+        assert!(!rig.flow_offload.has_dropped());
     }
 
     #[test]
@@ -997,7 +997,7 @@ mod tests {
             (900, 2_880, 1_448, 860),
         ] {
             let mut rig = Rig::new();
-            rig.leases.offload(flow(TRAIN), SegmentLimit { len_max, may_grow: false });
+            rig.flow_offload.offload(flow(TRAIN), SegmentLimit { len_max, may_grow: false });
             rig.says(TRAIN);
             rig.settle(1);
             let train = Packet { len, segment_len, ..TRAIN };
@@ -1005,8 +1005,8 @@ mod tests {
         }
         // What was once not known stays so while the lease runs.
         let mut rig = Rig::ready(900);
-        rig.leases.offload(flow(TRAIN), SegmentLimit { len_max: 900, may_grow: false });
-        rig.leases.offload(flow(TRAIN), growing(900));
+        rig.flow_offload.offload(flow(TRAIN), SegmentLimit { len_max: 900, may_grow: false });
+        rig.flow_offload.offload(flow(TRAIN), growing(900));
         assert_eq!(rig.says(TRAIN), Said::Goes(144));
     }
 
@@ -1033,7 +1033,7 @@ mod tests {
     }
 
     struct Rig {
-        leases: FlowOffload,
+        flow_offload: FlowOffload,
         program: OwnedFd,
     }
 
@@ -1049,28 +1049,28 @@ mod tests {
             let program = program::load((names::FLOW_SOCKET, Kind::Classifier), map.as_fd(), settings, "test");
             let program = program.expect("the kernel takes it");
             let links = [(); 2].map(|()| program.try_clone().expect("there are descriptors"));
-            let leases = FlowOffload::adopt(map, links, 7).expect("it is such a map");
-            leases.set_redirect(TO);
-            Rig { leases, program }
+            let flow_offload = FlowOffload::adopt(map, links, 7).expect("it is such a map");
+            flow_offload.set_redirect(TO);
+            Rig { flow_offload, program }
         }
 
         /// One that has lent the flow of a train, of which the worker has nothing.
         fn ready(len_max: u16) -> Rig {
             let mut rig = Rig::new();
-            rig.lend(TRAIN, len_max);
+            rig.offload(TRAIN, len_max);
             assert_eq!(rig.says(TRAIN), Said::Kept);
             rig.settle(1);
             rig
         }
 
-        fn lend(&mut self, packet: Packet, len_max: u16) {
-            self.leases.offload(flow(packet), growing(len_max));
+        fn offload(&mut self, packet: Packet, len_max: u16) {
+            self.flow_offload.offload(flow(packet), growing(len_max));
         }
 
         /// So many more frames were received, and nothing is left of them.
         fn settle(&mut self, count: u64) {
-            self.leases.count(count);
-            self.leases.settle();
+            self.flow_offload.count(count);
+            self.flow_offload.commit();
         }
 
         fn says(&self, packet: Packet) -> Said {

@@ -90,7 +90,7 @@ impl Device {
         self.next = (start + count) % self.frames.len();
         assert!(count <= BATCH_COUNT && start + count <= self.frames.len(), "batches divide the ring");
         for (range, place) in self.frames[start..start + count].iter().zip(&mut places) {
-            let mut buffer = pool.lend(self.buffer_len).expect("the pool has room for a batch");
+            let mut buffer = pool.share(self.buffer_len).expect("the pool has room for a batch");
             copy(&self.memory[range.clone()], at, &mut buffer, front, place.as_deref_mut());
             self.smalls.push(buffer);
         }

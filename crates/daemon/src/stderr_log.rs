@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 /// Where a process says what happens.
 #[derive(Debug)]
 pub(crate) struct Voice {
-    way: Way,
+    way: LogTarget,
     /// Lines that found no room since the last one that was written.
     dropped_count: Cell<u64>,
     /// The last line was written in part: there was no room for its rest.
@@ -24,7 +24,7 @@ pub(crate) struct Voice {
 
 /// How a descriptor is written to.
 #[derive(Debug)]
-enum Way {
+enum LogTarget {
     /// Opened once more, so that it never waits.
     Own(OwnedFd),
     /// A socket.
@@ -43,7 +43,7 @@ impl Voice {
     }
 
     fn of(to: impl AsFd) -> Voice {
-        let way = Way::of(to.as_fd()).unwrap_or(Way::Nowhere);
+        let way = LogTarget::of(to.as_fd()).unwrap_or(LogTarget::Nowhere);
         Voice { way, dropped_count: Cell::new(0), is_torn: Cell::new(false) }
     }
 
@@ -76,31 +76,31 @@ impl Voice {
     }
 }
 
-impl Way {
-    fn of(to: BorrowedFd<'_>) -> io::Result<Way> {
+impl LogTarget {
+    fn of(to: BorrowedFd<'_>) -> io::Result<LogTarget> {
         let own = to.try_clone_to_owned()?;
         Ok(match FileType::from_raw_mode(fstat(to)?.st_mode) {
-            FileType::Socket => Way::Socket(own),
+            FileType::Socket => LogTarget::Socket(own),
             FileType::Fifo | FileType::CharacterDevice => {
                 let path = format!("/proc/self/fd/{}", to.as_raw_fd());
                 let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-                open(path, flags, Mode::empty()).map_or(Way::Shared(own), Way::Own)
+                open(path, flags, Mode::empty()).map_or(LogTarget::Shared(own), LogTarget::Own)
             }
-            _ => Way::Shared(own),
+            _ => LogTarget::Shared(own),
         })
     }
 
     fn write(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
         match self {
-            Way::Own(own) => rustix::io::write(own, bytes),
-            Way::Socket(socket) => send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
-            Way::Shared(shared) => {
+            LogTarget::Own(own) => rustix::io::write(own, bytes),
+            LogTarget::Socket(socket) => send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+            LogTarget::Shared(shared) => {
                 let mut fds = [PollFd::new(shared, PollFlags::OUT)];
                 poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
                 let [room] = fds.map(|fd| fd.revents().contains(PollFlags::OUT));
                 if room { rustix::io::write(shared, bytes) } else { Err(Errno::AGAIN) }
             }
-            Way::Nowhere => Err(Errno::BADF),
+            LogTarget::Nowhere => Err(Errno::BADF),
         }
     }
 }
@@ -130,7 +130,11 @@ mod tests {
             (Voice::of(&write), read, "a pipe"),
             (Voice::of(&ours), theirs, "a socket"),
             (
-                Voice { way: Way::Shared(shared_write), dropped_count: Cell::new(0), is_torn: Cell::new(false) },
+                Voice {
+                    way: LogTarget::Shared(shared_write),
+                    dropped_count: Cell::new(0),
+                    is_torn: Cell::new(false),
+                },
                 shared_read,
                 "a pipe that is shared",
             ),
