@@ -32,7 +32,7 @@ pub fn has(name: &str, words: &[String]) -> bool {
 }
 
 fn quick() -> Vec<Workload> {
-    let forward = |pieces, datagrams| fragments(pieces, datagrams, Order::Forward);
+    let forward = |count, datagrams| fragments(count, datagrams, Order::Forward);
     vec![
         reassemble(Work::Header, forward(6, 64)),
         reassemble(Work::Contiguous, forward(44, 1)),
@@ -47,16 +47,17 @@ fn quick() -> Vec<Workload> {
 }
 
 fn usual() -> Vec<Workload> {
-    let forward = |pieces, datagrams| fragments(pieces, datagrams, Order::Forward);
+    let forward = |count, datagrams| fragments(count, datagrams, Order::Forward);
     let random = fragments(44, 64, Order::Random);
     let mut all = Vec::new();
-    for (pieces, datagrams) in [(2, 1), (6, 1), (44, 1), (6, 64), (44, 64), (6, 1_024)] {
-        all.push(reassemble(Work::Header, forward(pieces, datagrams)));
+    for (fragments, datagrams) in [(2, 1), (6, 1), (44, 1), (6, 64), (44, 64), (6, 1_024)] {
+        all.push(reassemble(Work::Header, forward(fragments, datagrams)));
     }
     all.push(reassemble(Work::Header, fragments(44, 64, Order::Reverse)));
     all.push(reassemble(Work::Header, random));
-    for (pieces, datagrams) in [(2, 1), (6, 1), (44, 1), (6, 64), (44, 64), (6, 1_024), (44, 1_024), (6, 16_384)] {
-        all.push(reassemble(Work::Contiguous, forward(pieces, datagrams)));
+    for (fragments, datagrams) in [(2, 1), (6, 1), (44, 1), (6, 64), (44, 64), (6, 1_024), (44, 1_024), (6, 16_384)]
+    {
+        all.push(reassemble(Work::Contiguous, forward(fragments, datagrams)));
     }
     all.push(reassemble(Work::Contiguous, random));
     all.push(reassemble(Work::Contiguous, forward(6, 64).ipv6()));
@@ -84,7 +85,7 @@ fn usual() -> Vec<Workload> {
 fn full() -> Vec<Workload> {
     let mut all = Vec::new();
     for work in Work::ALL {
-        for pieces in [2, 6, 44] {
+        for count in [2, 6, 44] {
             for datagrams in [1, 64, 1_024, 16_384] {
                 for order in [Order::Forward, Order::Reverse, Order::Random, Order::Repeats] {
                     // A repeat is known by its bytes, which header work leaves where they came.
@@ -92,7 +93,7 @@ fn full() -> Vec<Workload> {
                         continue;
                     }
                     for warmth in [Warmth::Hot, Warmth::Cold] {
-                        let recipe = fragments(pieces, datagrams, order);
+                        let recipe = fragments(count, datagrams, order);
                         let both = [recipe, recipe.ipv6()];
                         all.extend(both.map(|recipe| Workload { warmth, ..reassemble(work, recipe) }));
                     }
@@ -100,16 +101,16 @@ fn full() -> Vec<Workload> {
             }
         }
     }
-    for pieces in [2, 6, 44] {
+    for count in [2, 6, 44] {
         for datagrams in [1, 64, 1_024, 16_384] {
             for order in [Order::Forward, Order::Reverse, Order::Random, Order::Repeats] {
-                let recipe = fragments(pieces, datagrams, order);
+                let recipe = fragments(count, datagrams, order);
                 all.extend([join(recipe), join(recipe).cold()]);
             }
         }
     }
-    for pieces in [2, 6, 44] {
-        all.extend([land(pieces), land(pieces).cold()]);
+    for count in [2, 6, 44] {
+        all.extend([land(count), land(count).cold()]);
     }
     for len in [9_000, 65_000] {
         for work in [Work::Header, Work::Contiguous] {
@@ -142,8 +143,8 @@ fn reassemble(work: Work, fragments: Fragments) -> Workload {
 }
 
 /// In bursts, as landing is for.
-fn land(pieces: usize) -> Workload {
-    let recipe = Recipe::Fragments(fragments(pieces, 1, Order::Forward));
+fn land(count: usize) -> Workload {
+    let recipe = Recipe::Fragments(fragments(count, 1, Order::Forward));
     Workload::new(Function::Land, Work::Contiguous, recipe)
 }
 

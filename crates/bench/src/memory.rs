@@ -129,24 +129,24 @@ fn fragments() -> Vec<Vec<u8>> {
     let payload = noise(1, 1_000);
     let mut all = Vec::new();
     for id in 0..2_000 {
-        let piece = |index: usize| {
+        let fragment = |index: usize| {
             let place = Place { id, offset: index * 1_000, more: index < 7 };
             pair.fragment(UDP, place, &payload)
         };
-        let mut pieces: Vec<Vec<u8>> = (0..8).map(piece).collect();
+        let mut fragments: Vec<Vec<u8>> = (0..8).map(fragment).collect();
         match id % 8 {
-            0 => pieces.reverse(),
-            1 => random.shuffle(&mut pieces),
-            2 => drop(pieces.remove(random.usize(..8))),
-            3 => pieces.truncate(1),
+            0 => fragments.reverse(),
+            1 => random.shuffle(&mut fragments),
+            2 => drop(fragments.remove(random.usize(..8))),
+            3 => fragments.truncate(1),
             4 => {
                 let place = Place { id, offset: 504, more: true };
-                pieces.insert(2, pair.fragment(UDP, place, &noise(2, 1_000)));
+                fragments.insert(2, pair.fragment(UDP, place, &noise(2, 1_000)));
             }
-            5 => pieces.push(pieces[3].clone()),
+            5 => fragments.push(fragments[3].clone()),
             _ => {}
         }
-        all.extend(pieces);
+        all.extend(fragments);
     }
     // Datagrams take turns, a few pieces of each.
     all.chunks_mut(90).for_each(|chunk| random.shuffle(chunk));

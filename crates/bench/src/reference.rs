@@ -14,9 +14,9 @@ pub enum Reference {
         /// Their payloads.
         datagrams: Vec<Vec<u8>>,
         /// Payload of a piece, in bytes.
-        piece_len: usize,
+        fragment_len: usize,
         /// Pieces that came.
-        pieces: usize,
+        fragments: usize,
     },
     /// These packets in this order.
     Packets(Vec<Vec<u8>>),
@@ -63,8 +63,8 @@ impl Reference {
     pub fn check(&self, output: &Section, delivers: &str) -> Result<Verdict, String> {
         match self {
             Reference::Payloads(payloads) => each_once(payloads, output).map(|()| Verdict::Exact),
-            Reference::Runs { datagrams, piece_len, pieces } => {
-                runs(datagrams, *piece_len, *pieces, output).map(|()| Verdict::Exact)
+            Reference::Runs { datagrams, fragment_len, fragments } => {
+                runs(datagrams, *fragment_len, *fragments, output).map(|()| Verdict::Exact)
             }
             Reference::Packets(packets) => in_this_order(packets, output, delivers),
             Reference::Streams(streams) => carried(streams, output).map(|()| Verdict::Exact),
@@ -94,34 +94,34 @@ fn each_once(payloads: &[Vec<u8>], output: &Section) -> Result<(), String> {
     if wrong == 0 { Ok(()) } else { Err(format!("{wrong} of {} differ", payloads.len())) }
 }
 
-fn runs(datagrams: &[Vec<u8>], piece_len: usize, pieces: usize, output: &Section) -> Result<(), String> {
+fn runs(datagrams: &[Vec<u8>], fragment_len: usize, fragments: usize, output: &Section) -> Result<(), String> {
     let mut places = HashMap::new();
     for (number, datagram) in datagrams.iter().enumerate() {
-        for (index, piece) in datagram.chunks(piece_len).enumerate() {
-            places.insert(piece, (number, index));
+        for (index, fragment) in datagram.chunks(fragment_len).enumerate() {
+            places.insert(fragment, (number, index));
         }
     }
-    let mut came = vec![0usize; datagrams.len() * PIECES_MAX];
+    let mut came = vec![0usize; datagrams.len() * FRAGMENTS_MAX];
     let mut count = 0;
     for (at, run) in output.packets().enumerate() {
-        let first = &run[..piece_len.min(run.len())];
+        let first = &run[..fragment_len.min(run.len())];
         let (number, index) =
             *places.get(first).ok_or(format!("packet {at} starts with no piece that was sent"))?;
-        let start = index * piece_len;
+        let start = index * fragment_len;
         let expected = datagrams[number].get(start..start + run.len());
         if expected != Some(run) {
             return Err(format!("packet {at} differs from what was sent"));
         }
-        for piece in 0..run.len().div_ceil(piece_len) {
-            came[number * PIECES_MAX + index + piece] += 1;
+        for fragment in 0..run.len().div_ceil(fragment_len) {
+            came[number * FRAGMENTS_MAX + index + fragment] += 1;
             count += 1;
         }
     }
-    let sent: usize = datagrams.iter().map(|datagram| datagram.len().div_ceil(piece_len)).sum();
+    let sent: usize = datagrams.iter().map(|datagram| datagram.len().div_ceil(fragment_len)).sum();
     let missing = sent - came.iter().filter(|count| **count > 0).count();
     match (missing, count) {
-        (0, count) if count == pieces => Ok(()),
-        (0, count) => Err(format!("{count} pieces came out, not {pieces}")),
+        (0, count) if count == fragments => Ok(()),
+        (0, count) => Err(format!("{count} pieces came out, not {fragments}")),
         _ => Err(format!("{missing} of {sent} pieces did not come out")),
     }
 }
@@ -216,7 +216,7 @@ fn segment(packet: &[u8]) -> Option<(FlowName, u32, &[u8])> {
 }
 
 /// Pieces of a datagram, at most: 64 KiB in pieces of eight bytes.
-const PIECES_MAX: usize = 8_192;
+const FRAGMENTS_MAX: usize = 8_192;
 /// Words that say that something is left to others.
 const LEAVING: [&str; 7] = ["left", "leaves", "zero", "without", "not ", "no ", "unwritten"];
 
@@ -282,8 +282,8 @@ mod tests {
         let Reference::Runs { datagrams, .. } = &reference else { panic!() };
         let cut =
             |len: usize| -> Section { datagrams.iter().rev().flat_map(|datagram| datagram.chunks(len)).collect() };
-        for pieces in 1..=6 {
-            assert_eq!(reference.check(&cut(pieces * 1_480), ""), Ok(Verdict::Exact));
+        for fragments in 1..=6 {
+            assert_eq!(reference.check(&cut(fragments * 1_480), ""), Ok(Verdict::Exact));
         }
         assert!(reference.check(&cut(1_000), "").is_err());
     }

@@ -166,8 +166,8 @@ impl fmt::Display for Work {
 }
 
 /// Fragments of 1,480 bytes (IPv6: 1,448) of payload.
-pub fn fragments(pieces: usize, datagrams: usize, order: Order) -> Fragments {
-    Fragments { version: 4, pieces, datagrams, order, piece_len: 1_480 }
+pub fn fragments(fragments: usize, datagrams: usize, order: Order) -> Fragments {
+    Fragments { version: 4, fragments, datagrams, order, fragment_len: 1_480 }
 }
 
 /// Flows of TCP with 1,448 bytes in a segment, in bursts of 64.

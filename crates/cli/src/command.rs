@@ -131,9 +131,9 @@ impl<W: Write> Sink for CaptureFile<W> {
     }
 
     fn packet(&mut self, interface: u32, time: Time, packet: &Packet) -> Result<(), capture::Error> {
-        let mut pieces = WirePackets::of(packet);
-        while let Some(piece) = pieces.next() {
-            self.writer.packet(interface, Some(time), &[piece.header, piece.payload])?;
+        let mut fragments = WirePackets::of(packet);
+        while let Some(fragment) = fragments.next() {
+            self.writer.packet(interface, Some(time), &[fragment.header, fragment.payload])?;
         }
         Ok(())
     }

@@ -237,14 +237,13 @@ fn attacks(args: &AttacksArgs, json: bool) -> io::Result<Status> {
 fn differential(args: &DifferentialArgs, progress: &ProgressBar) -> io::Result<Differential> {
     let usual = DifferentialSettings::default();
     let threads = args.threads.unwrap_or(usual.threads);
-    let DifferentialArgs { datagrams, trains, bursts, seed, .. } = *args;
+    let DifferentialArgs { datagrams, gso_packets, bursts, seed, .. } = *args;
     match args.case {
         Some(cases) => experiments::repeat(seed, cases),
-        None => {
-            experiments::differential(&DifferentialSettings { datagrams, trains, bursts, seed, threads }, |step| {
-                told(progress, step)
-            })
-        }
+        None => experiments::differential(
+            &DifferentialSettings { datagrams, gso_packets, bursts, seed, threads },
+            |step| told(progress, step),
+        ),
     }
 }
 

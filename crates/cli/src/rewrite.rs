@@ -345,7 +345,7 @@ impl Rewriter {
                         self.output.count(packet.frame().len(), packet.len());
                         sink.delayed(interface, time, &packet, self.options_of(packet.tag))?;
                     } else {
-                        self.output.count_pieces(&packet);
+                        self.output.count_fragments(&packet);
                         sink.packet(interface, time, &packet)?;
                     }
                 }
@@ -436,7 +436,7 @@ impl Traffic {
         }
     }
 
-    fn count_pieces(&mut self, packet: &Packet) {
+    fn count_fragments(&mut self, packet: &Packet) {
         packet.each_wire_len(|len| self.count(packet.link().len() + len, len));
     }
 }

@@ -193,8 +193,8 @@ fn what_is_held_becomes_whole_behind_a_reload_and_a_restart() {
     let (mut wide, mut narrow) =
         (open(&net.three_hosts.wide, wide_name), open(&net.three_hosts.narrow, narrow_name));
     for (round, signal) in [Signal::HUP, Signal::USR2, Signal::HUP, Signal::USR2].into_iter().enumerate() {
-        let pieces = pieces(round as u16);
-        for (index, piece) in pieces.iter().enumerate() {
+        let fragments = fragments(round as u16);
+        for (index, fragment) in fragments.iter().enumerate() {
             if index == 1 {
                 gateway.tell(signal);
                 gateway.wait_for(|words| {
@@ -205,11 +205,11 @@ fn what_is_held_becomes_whole_behind_a_reload_and_a_restart() {
                         > round
                 });
             }
-            let wire = port::TxFrame { header: piece, payload: &[], to_do: port::TxOffload::default() };
+            let wire = port::TxFrame { header: fragment, payload: &[], to_do: port::TxOffload::default() };
             assert_eq!(narrow.transmit(&[wire]).expect("it is up"), 1);
         }
         let whole = receive(wide.as_mut(), round as u16);
-        let payload: Vec<u8> = pieces.iter().flat_map(|piece| &piece[34..]).copied().collect();
+        let payload: Vec<u8> = fragments.iter().flat_map(|fragment| &fragment[34..]).copied().collect();
         assert_eq!(whole[34..], payload, "round {round}");
     }
     assert!(gateway.end().success());
@@ -227,9 +227,9 @@ fn what_a_dead_successor_does_not_take_is_counted_and_told_by_the_next_worker_pr
         .space()
         .enter(|| port::open(&format!("packet:{name}"), &port::Options::default()))
         .expect("it is there");
-    let [first_piece, _, last_piece] = pieces(1).try_into().expect("it has three");
-    for piece in [&first_piece, &last_piece] {
-        let wire = port::TxFrame { header: piece, payload: &[], to_do: port::TxOffload::default() };
+    let [first_fragment, _, last_fragment] = fragments(1).try_into().expect("it has three");
+    for fragment in [&first_fragment, &last_fragment] {
+        let wire = port::TxFrame { header: fragment, payload: &[], to_do: port::TxOffload::default() };
         assert_eq!(narrow.transmit(&[wire]).expect("it is up"), 1);
     }
     until(|| status().is_ok_and(|figures| figures.all.to_wide.held.packets == 2));
@@ -1343,7 +1343,7 @@ impl Stream {
 }
 
 /// A datagram of this number in three frames, from anybody to anybody.
-fn pieces(id: u16) -> Vec<Vec<u8>> {
+fn fragments(id: u16) -> Vec<Vec<u8>> {
     let payload: Vec<u8> = (0..3_460).map(|at| at as u8).collect();
     let datagram = ip(4).from([10, 77, 0, 7]).to([10, 77, 0, 8]).id(id.into()).payload(payload);
     Spec { macs: [[2, 0, 0, 0, 0, 1], [0xFF; 6]], ..datagram.ethernet() }.parts(1_480)

@@ -140,10 +140,10 @@ impl Answer {
 /// All up to the empty line; none where it is too long.
 fn request(guest: &mut Connection<'_, TcpStream>, deadline: Instant) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
-    let mut piece = [0; 1024];
+    let mut fragment = [0; 1024];
     while bytes.len() < REQUEST_LEN_MAX {
-        let count = guest.read(&mut piece, deadline)?;
-        bytes.extend_from_slice(&piece[..count]);
+        let count = guest.read(&mut fragment, deadline)?;
+        bytes.extend_from_slice(&fragment[..count]);
         if count == 0 || bytes.windows(END.len()).any(|window| window == END) {
             return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
         }
@@ -158,9 +158,9 @@ fn part(mut guest: Connection<'_, TcpStream>, deadline: Instant) {
         return;
     }
     let mut unread = 0;
-    let mut piece = [0; 1024];
+    let mut fragment = [0; 1024];
     while unread < UNREAD_LEN_MAX {
-        match guest.read(&mut piece, deadline) {
+        match guest.read(&mut fragment, deadline) {
             Ok(count) if count > 0 => unread += count,
             _ => return,
         }

@@ -27,7 +27,7 @@ fn main() {
             for datagrams in COUNTS {
                 let row =
                     |way| COUNTS.map(|buffers| format!("{:>6}", left_count(way, mtu, datagrams, buffers))).concat();
-                println!("{datagrams:>4}{:>7}   {}     {}", datagrams * piece_count(), row(left), row(right));
+                println!("{datagrams:>4}{:>7}   {}     {}", datagrams * fragment_count(), row(left), row(right));
             }
         }
     }
@@ -37,7 +37,7 @@ fn main() {
 fn left_count(way: Way, mtu: u16, datagrams: usize, buffers: usize) -> u64 {
     let mut gateway = gateway(way, mtu, buffers * run_charge(mtu));
     let mut now = Time::ZERO;
-    for start in (0..LEN - HEADER_LEN).step_by(PIECE_LEN - HEADER_LEN) {
+    for start in (0..LEN - HEADER_LEN).step_by(FRAGMENT_LEN - HEADER_LEN) {
         for host in 0..datagrams {
             now = now + Duration::from_micros(1);
             gateway.expire(now);
@@ -87,7 +87,7 @@ fn run_charge(mtu: u16) -> usize {
 
 /// The fragment of a host's datagram whose payload starts there.
 fn fragment(start: usize, host: usize) -> Vec<u8> {
-    let end = (start + PIECE_LEN - HEADER_LEN).min(LEN - HEADER_LEN);
+    let end = (start + FRAGMENT_LEN - HEADER_LEN).min(LEN - HEADER_LEN);
     let flags = if end < LEN - HEADER_LEN { 0x2000 } else { 0 } | (start / 8) as u16;
     let mut bytes = vec![0x45, 0, 0, 0, 0x12, 0x34, 0, 0, 64, 17, 0, 0, 192, 0, 2, host as u8, 198, 51, 100, 1];
     bytes[2..4].copy_from_slice(&((HEADER_LEN + end - start) as u16).to_be_bytes());
@@ -98,8 +98,8 @@ fn fragment(start: usize, host: usize) -> Vec<u8> {
     bytes
 }
 
-fn piece_count() -> usize {
-    (LEN - HEADER_LEN).div_ceil(PIECE_LEN - HEADER_LEN)
+fn fragment_count() -> usize {
+    (LEN - HEADER_LEN).div_ceil(FRAGMENT_LEN - HEADER_LEN)
 }
 
 fn name(way: Way) -> &'static str {
@@ -125,6 +125,6 @@ const COUNTS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 /// A datagram, its fragments (one of RFC 1191's plateaus) and their header, in bytes.
 const LEN: usize = 9_000;
 /// See [`LEN`].
-const PIECE_LEN: usize = 508;
+const FRAGMENT_LEN: usize = 508;
 /// See [`LEN`].
 const HEADER_LEN: usize = 20;

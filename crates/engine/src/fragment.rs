@@ -4,13 +4,13 @@
 //! pieces come one after the other, so nothing interleaves them (C16).
 
 use crate::segment::{Segments, WirePacket};
-use packet::{Fragment, FragmentRanges, Fragmentation, PIECE_HEADER_LEN_MAX, Packet, Template};
+use packet::{FRAGMENT_HEADER_LEN_MAX, Fragment, FragmentRanges, Fragmentation, Packet, Template};
 
 /// The pieces that a packet leaves in, one at a time; a packet that is not to be cut is its own only piece.
 #[derive(Debug)]
 pub struct WirePackets<'a> {
     cuts: FragmentWriter<'a>,
-    room: [u8; PIECE_HEADER_LEN_MAX],
+    room: [u8; FRAGMENT_HEADER_LEN_MAX],
 }
 
 /// The same, each header written where the caller says: so many can leave at once.
@@ -39,7 +39,7 @@ struct Cutting<'a> {
 impl<'a> WirePackets<'a> {
     /// The pieces of `packet`, as its `fragmentation` says.
     pub fn of(packet: &'a Packet) -> WirePackets<'a> {
-        WirePackets { cuts: FragmentWriter::of(packet), room: [0; PIECE_HEADER_LEN_MAX] }
+        WirePackets { cuts: FragmentWriter::of(packet), room: [0; FRAGMENT_HEADER_LEN_MAX] }
     }
 
     /// The next piece.
@@ -63,7 +63,7 @@ impl<'a> FragmentWriter<'a> {
         FragmentWriter { packet, state }
     }
 
-    /// The next piece. Its header is written to the front of `room`, which has [`PIECE_HEADER_LEN_MAX`] bytes, or as many as
+    /// The next piece. Its header is written to the front of `room`, which has [`FRAGMENT_HEADER_LEN_MAX`] bytes, or as many as
     /// link, IP and transport header take; a packet that is not cut stays where it is.
     ///
     /// # Panics
@@ -89,7 +89,7 @@ impl<'a> Cutting<'a> {
     #[inline]
     fn new(packet: &'a Packet, shares: FragmentRanges<'a>, cut: Fragmentation) -> Cutting<'a> {
         // A piece that is cut again keeps its place and the end of its datagram (RFC 791 section 3.2, R003).
-        let (offset, more) = packet.ip().fragment.map_or((0, false), |piece| (piece.offset, piece.more));
+        let (offset, more) = packet.ip().fragment.map_or((0, false), |fragment| (fragment.offset, fragment.more));
         let base = Fragment { id: cut.id, offset, more };
         Cutting { shares, template: Template::new(packet), base, payload: packet.payload() }
     }

@@ -404,7 +404,7 @@ impl Direction {
         }
         side.sizing.segment = settings.switch(SideStage::Segment);
         side.sizing.fragment = settings.switch(SideStage::Fragment);
-        side.sizing.trains = settings.segment_size();
+        side.sizing.gso_packets = settings.segment_size();
     }
 
     fn replace(

@@ -290,7 +290,7 @@ impl Tally {
     fn of_many(packet: &Packet) -> Tally {
         let (count, payload_len) = (packet.wire_count(), packet.ip().payload_len());
         let repeated_len = match packet.gso {
-            Some(_) => (count - 1) * (payload_len - packet.train_len()),
+            Some(_) => (count - 1) * (payload_len - packet.gso_len()),
             None => 0,
         };
         Tally::new(count, payload_len + repeated_len)

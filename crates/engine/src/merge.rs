@@ -230,7 +230,7 @@ impl FragmentMerger {
             Some(Event::JoinedEvicted)
         } else if newcomer.start != run.passed.top {
             Some(Event::JoinedGap)
-        } else if !run.packet.shares_piece_header(&newcomer.packet) {
+        } else if !run.packet.shares_fragment_header(&newcomer.packet) {
             Some(Event::JoinedChanged)
         } else if !newcomer.is_sound {
             Some(Event::JoinedGap)
@@ -355,7 +355,7 @@ impl Run {
     /// Goes on as one fragment, or as the whole datagram; a run of one as it came.
     fn leave(mut self, event: Event, out: &mut impl Next) {
         if self.came.packets > 1 {
-            self.packet.seal_pieces(self.more, self.longest);
+            self.packet.seal_fragments(self.more, self.longest);
             out.ledger().note(Event::Joined, self.came);
             out.ledger().note(event, Tally { packets: 1, ..self.came });
         }

@@ -137,10 +137,10 @@ impl Output {
         match packet.shares() {
             Some(shares) => {
                 let (count, bytes) = shares.totals();
-                let pieces = Tally::new(count, bytes);
+                let fragments = Tally::new(count, bytes);
                 self.ledger.note(Event::Divided, Tally::new(1, bytes));
-                self.ledger.note(Event::Pieces, pieces);
-                self.ledger.forwarded += pieces;
+                self.ledger.note(Event::Pieces, fragments);
+                self.ledger.forwarded += fragments;
             }
             None => self.ledger.forwarded += Tally::of(packet),
         }

@@ -29,11 +29,11 @@ impl<'a> Segments<'a> {
     /// The segments of `packet`; none where it is no train, or one of a single segment.
     #[inline]
     pub(crate) fn of(packet: &'a Packet) -> Option<Segments<'a>> {
-        let train = packet.gso.filter(|train| packet.train_len() > usize::from(train.segment_len))?;
-        assert!(train.segment_len > 0, "a segment carries something");
-        let template = SegmentTemplate::new(packet, train.ids)?;
-        let rest = packet.frame().get(template.len()..template.len() + packet.train_len())?;
-        Some(Segments { template, rest, offset: 0, index: 0, segment_len: usize::from(train.segment_len) })
+        let gso = packet.gso.filter(|gso| packet.gso_len() > usize::from(gso.segment_len))?;
+        assert!(gso.segment_len > 0, "a segment carries something");
+        let template = SegmentTemplate::new(packet, gso.ids)?;
+        let rest = packet.frame().get(template.len()..template.len() + packet.gso_len())?;
+        Some(Segments { template, rest, offset: 0, index: 0, segment_len: usize::from(gso.segment_len) })
     }
 
     /// The next segment, its headers written to the front of `room`.
@@ -65,7 +65,7 @@ impl WirePacket<'_> {
         match Frame::parse(buffer, frame_len, link, of.ingress()) {
             Frame::Ip(mut packet) => {
                 if of.fragmentation.is_none() {
-                    packet.set_longest_piece(of.max_fragment_len());
+                    packet.set_max_fragment_len(of.max_fragment_len());
                 }
                 Some(packet)
             }

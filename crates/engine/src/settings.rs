@@ -250,8 +250,8 @@ impl SideSettings {
 
     /// The same, whose GSO packets leave as its mode of coalescing has it, toward its own host or any other.
     pub fn with_segment_size_for(self, is_own_host: bool) -> SideSettings {
-        let trains = [self.coalesce, None].map(|coalesce| SegmentSize::of(coalesce, is_own_host));
-        SideSettings { segment_size: trains, ..self }
+        let gso_packets = [self.coalesce, None].map(|coalesce| SegmentSize::of(coalesce, is_own_host));
+        SideSettings { segment_size: gso_packets, ..self }
     }
 
     /// Are fragments for any destination joined so?
@@ -375,7 +375,7 @@ impl Side {
                 fill: settings.fill,
                 segment: settings.switch(SideStage::Segment),
                 fragment: settings.switch(SideStage::Fragment),
-                trains: settings.segment_size(),
+                gso_packets: settings.segment_size(),
                 checksums: settings.checksums,
                 df_cut: settings.cuts_df.then(|| identifiers(LIFETIME)),
             },

@@ -111,7 +111,7 @@ impl Side {
         }
         let Some((reassembler, mut next)) = self.reassembling(now, connections, out) else { return 0 };
         let taken = reassembler.take_front(frames, &mut next, &mut CopyPayload);
-        frames.iter().take(taken).filter_map(Frame::packet).for_each(|piece| receive(piece, out));
+        frames.iter().take(taken).filter_map(Frame::packet).for_each(|fragment| receive(fragment, out));
         taken
     }
 
@@ -307,45 +307,45 @@ impl Side {
     ) {
         let came_count = landed.len() + frames.len();
         let mut right_count = 0;
-        let mut pieces = landed.drain(..);
-        while let Some(it) = pieces.next() {
+        let mut fragments = landed.drain(..);
+        while let Some(it) = fragments.next() {
             let place = self.placing().next_place();
-            let piece = match it.read() {
-                Ok(piece) => piece,
+            let fragment = match it.read() {
+                Ok(fragment) => fragment,
                 Err(it) => {
                     self.placing().rescue(place, it);
                     break;
                 }
             };
             // As any other fragment, but for where its payload lies.
-            let taken = if self.reassembles(piece.packet()) {
-                self.placing().take(now, &place, piece.packet())
+            let taken = if self.reassembles(fragment.packet()) {
+                self.placing().take(now, &place, fragment.packet())
             } else {
                 Outcome::Not
             };
             if taken == Outcome::Not {
-                self.placing().rescue(place, piece.into_landed());
+                self.placing().rescue(place, fragment.into_landed());
                 break;
             }
-            receive(piece.packet(), out);
+            receive(fragment.packet(), out);
             let mut count = 1;
             match taken {
                 Outcome::Last => {
                     // It leaves with its memory, so what came to places there is copied out.
                     if self.placing().goes_on() {
-                        pieces.by_ref().for_each(|it| self.placing().rescue_next(it));
+                        fragments.by_ref().for_each(|it| self.placing().rescue_next(it));
                     }
                     if let Some((reassembler, mut next)) = self.reassembling(now, connections, out) {
                         reassembler.placing().send_complete(&mut next);
                     }
                 }
-                _ => count += self.take_more(&piece, pieces.as_slice(), out),
+                _ => count += self.take_more(&fragment, fragments.as_slice(), out),
             }
-            pieces.by_ref().take(count - 1).for_each(|it| out.pool.give(it.into_buffer()));
-            out.pool.give(piece.into_buffer());
+            fragments.by_ref().take(count - 1).for_each(|it| out.pool.give(it.into_buffer()));
+            out.pool.give(fragment.into_buffer());
             right_count += count;
         }
-        pieces.for_each(|it| self.placing().rescue_next(it));
+        fragments.for_each(|it| self.placing().rescue_next(it));
         if let Some(reassembler) = &mut self.aggregation.reassembler {
             reassembler.placing().end(came_count, right_count, frames, &mut out.pool);
         }
@@ -359,10 +359,10 @@ impl Side {
     }
 
     /// Takes in those of `next` that go on behind this piece and are like it, and says how many they are.
-    fn take_more(&mut self, piece: &SplitPacket, next: &[SplitFrame], out: &mut Output) -> usize {
-        let count = self.placing().take_more(piece, next);
+    fn take_more(&mut self, fragment: &SplitPacket, next: &[SplitFrame], out: &mut Output) -> usize {
+        let count = self.placing().take_more(fragment, next);
         if count > 0 {
-            receive_alike(piece.packet(), count, out);
+            receive_alike(fragment.packet(), count, out);
         }
         count
     }

@@ -30,7 +30,7 @@ pub struct Sizing {
     /// Is what is too long cut into fragments? Else a router refuses it, and a source's packets are left alone.
     pub fragment: Toggle,
     /// What becomes of the segments of TCP trains.
-    pub trains: SegmentSize,
+    pub gso_packets: SegmentSize,
     /// Who finishes half-filled checksums.
     pub checksums: Checksums,
     /// Identifiers for UDP and ICMP datagrams with DF that are cut on the way all the same; none where they are refused. A sender gives datagrams that
@@ -101,7 +101,7 @@ impl Sizing {
             fill: Split::Max,
             segment: Toggle::On,
             fragment: Toggle::On,
-            trains: SegmentSize::Maximise,
+            gso_packets: SegmentSize::Maximise,
             checksums: Checksums::Complete,
             df_cut: None,
         }
@@ -196,7 +196,7 @@ impl Sizing {
 
     /// May the segments of a train become longer than they came, toward a receiver with this limit?
     pub(crate) fn may_grow(&self, limit: Option<SegmentLimit>) -> bool {
-        match self.trains {
+        match self.gso_packets {
             SegmentSize::Preserve => false,
             SegmentSize::ResizedWhereKnown => limit.is_some_and(|limit| limit.may_grow),
             SegmentSize::Maximise => true,
@@ -209,26 +209,25 @@ impl Sizing {
     fn segment(&self, packet: &mut Packet, out: &mut Output) {
         let len_max = usize::from(self.tcp_len_max(packet));
         let fits = packet.wire_len() <= len_max;
-        if packet.gso.is_some_and(|train| packet.train_len() <= usize::from(train.segment_len)) {
+        if packet.gso.is_some_and(|gso| packet.gso_len() <= usize::from(gso.segment_len)) {
             packet.gso = None;
         }
         let stays = match packet.gso {
             // A sender's own segments are cut or refused as they came. Those of a run that was made here have identifications of ours.
-            Some(train) if self.segment == Toggle::Off && train.maker == Maker::Sender => true,
+            Some(gso) if self.segment == Toggle::Off && gso.maker == Maker::Sender => true,
             Some(_) => fits && !self.may_grow(packet.segment_limit),
             None => fits || self.segment == Toggle::Off,
         };
         if stays || !packet.is_tcp() || packet.fragmentation.is_some() || !is_divisible(packet) {
             return;
         }
-        let payload_len = packet.train_len();
+        let payload_len = packet.gso_len();
         let room = len_max.saturating_sub(packet.len() - payload_len);
         if payload_len == 0 || room == 0 {
             return;
         }
         let segment_len = self.segment_len(payload_len, room);
-        let (ids, maker) =
-            packet.gso.map_or((Identifications::Rise, Maker::Gateway), |train| (train.ids, train.maker));
+        let (ids, maker) = packet.gso.map_or((Identifications::Rise, Maker::Gateway), |gso| (gso.ids, gso.maker));
         let before = Tally::of(packet);
         packet.gso = (payload_len > usize::from(segment_len)).then_some(Gso { segment_len, ids, maker });
         let after = Tally::of(packet);
@@ -293,7 +292,7 @@ impl Sizing {
         }
         if matches!(self.role, Role::Transit) && packet.ip().dont_fragment {
             // What came in pieces may leave in pieces, none longer than the longest that came.
-            let mtu = packet.max_fragment_len().filter(|piece_len| *piece_len <= usize::from(self.mtu));
+            let mtu = packet.max_fragment_len().filter(|wire_packet_len| *wire_packet_len <= usize::from(self.mtu));
             if let Some(mtu) = mtu {
                 return Ok(Fragmentation { mtu: mtu as u16, ..cut });
             }
@@ -320,36 +319,36 @@ impl Sizing {
 
     /// Payload that fits into the first piece.
     fn room(&self, packet: &Packet) -> usize {
-        let [first, _] = packet.piece_header_lens();
+        let [first, _] = packet.fragment_header_lens();
         usize::from(self.mtu).saturating_sub(first) / packet::UNIT * packet::UNIT
     }
 }
 
 /// May a packet be divided into segments that repeat its header? What was joined here was looked at before.
 fn is_divisible(packet: &Packet) -> bool {
-    packet.gso.is_some_and(|train| train.maker == Maker::Gateway) || may_be_segmented(packet)
+    packet.gso.is_some_and(|gso| gso.maker == Maker::Gateway) || may_be_segmented(packet)
 }
 
 /// Gives each packet that stands on the wire for this one as a packet of its own, as far as there are buffers; a packet for which
 /// there is none ends there.
 pub(crate) fn take_singles(packet: Packet, out: &mut Output, mut take: impl FnMut(Packet, &mut Output)) {
-    let mut pieces = WirePackets::of(&packet);
-    while let Some(piece) = pieces.next() {
-        match piece.to_packet(&packet, &mut out.pool) {
+    let mut wire_packets = WirePackets::of(&packet);
+    while let Some(wire_packet) = wire_packets.next() {
+        match wire_packet.to_packet(&packet, &mut out.pool) {
             Some(single) => take(single, out),
-            None => out.ledger.retire(Reason::NoBuffer, lost(&piece, &packet)),
+            None => out.ledger.retire(Reason::NoBuffer, lost(&wire_packet, &packet)),
         }
     }
     out.done(packet);
 }
 
 /// What a piece that found no buffer counts as.
-fn lost(piece: &WirePacket<'_>, of: &Packet) -> Tally {
+fn lost(wire_packet: &WirePacket<'_>, of: &Packet) -> Tally {
     let header_len = match of.fragmentation {
-        Some(_) => piece.header.len(),
+        Some(_) => wire_packet.header.len(),
         None => of.link().len() + usize::from(of.ip().payload_at),
     };
-    Tally::new(1, piece.frame_len() - header_len)
+    Tally::new(1, wire_packet.frame_len() - header_len)
 }
 
 /// Is it a whole datagram of IPv4 whose sender takes no harm where DF is cleared? TCP's is told, and sends shorter segments.

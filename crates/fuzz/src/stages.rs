@@ -33,7 +33,7 @@ struct StageShape {
     is_source: bool,
     joins: FragmentPolicy,
     coalesces: Option<Mode>,
-    keeps_trains: bool,
+    keeps_gso_packets: bool,
     udp: bool,
     hold: Holding,
     guessing: PlacementMode,
@@ -100,13 +100,13 @@ impl StageShape {
             FragmentPolicy::Off,
         ]);
         let coalesces = input.one_of(&[Some(Mode::Resize), Some(Mode::Reversible), None]);
-        let (keeps_trains, udp, how) = (input.bit(), input.bit(), input.byte());
+        let (keeps_gso_packets, udp, how) = (input.bit(), input.bit(), input.byte());
         StageShape {
             mtu,
             is_source,
             joins,
             coalesces,
-            keeps_trains,
+            keeps_gso_packets,
             udp,
             hold: if how & 1 > 0 { Holding::Fixed(Duration::from_millis(5)) } else { Holding::Adaptive },
             guessing: if how & 2 > 0 { PlacementMode::Never } else { PlacementMode::Always },
@@ -118,7 +118,7 @@ impl StageShape {
     }
 
     fn settings(self) -> GatewaySettings {
-        let trains = if self.keeps_trains { SegmentSize::Preserve } else { SegmentSize::Maximise };
+        let gso_packets = if self.keeps_gso_packets { SegmentSize::Preserve } else { SegmentSize::Maximise };
         GatewaySettings::one(SideSettings {
             memory: self.room,
             joins: Prefixes::new(self.joins),
@@ -129,7 +129,7 @@ impl StageShape {
             coalesce: self.coalesces,
             hold: self.hold,
             coalesces_udp: self.udp,
-            segment_size: [trains; 2],
+            segment_size: [gso_packets; 2],
             ..SideSettings::new(self.mtu, if self.is_source { Position::Source } else { Position::Transit })
         })
     }
@@ -151,7 +151,7 @@ impl Scene {
                 self.last = frame;
             }
             7..=10 => {
-                let frame = piece(input);
+                let frame = fragment(input);
                 self.push(&frame);
                 self.last = frame;
             }
@@ -237,7 +237,7 @@ impl Scene {
             dont_fragment: true,
             id: u32::from(place as u16),
             ecn: shape >> 5 & 3,
-            piece: None,
+            fragment: None,
         };
         tcp(&head, place, flags, len)
     }
@@ -257,9 +257,9 @@ impl Scene {
     }
 
     fn look(&mut self, packet: &Packet) {
-        let mut pieces = WirePackets::of(packet);
-        while let Some(piece) = pieces.next() {
-            let bytes = [piece.header, piece.payload].concat();
+        let mut fragments = WirePackets::of(packet);
+        while let Some(fragment) = fragments.next() {
+            let bytes = [fragment.header, fragment.payload].concat();
             self.too_long += u64::from(bytes.len() > usize::from(self.shape.mtu));
             let left_alone = self.gateway.ledger(ONLY).event(Event::LeftAlone).packets;
             assert!(
@@ -271,12 +271,12 @@ impl Scene {
             // No router may cut what a stream's sender sent.
             let is_of_stream = seen.from.is_some_and(|from| (FROM..FROM + FLOW_COUNT as u16).contains(&from));
             let may_be_cut = self.shape.is_source || !is_of_stream;
-            assert!(may_be_cut || seen.piece.is_none(), "law 4: a packet of flow {:?} in pieces", seen.from);
+            assert!(may_be_cut || seen.fragment.is_none(), "law 4: a packet of flow {:?} in pieces", seen.from);
             if let Some((flow, seq, len)) = stream(&seen, &bytes) {
                 look_at_segment(&seen, &bytes, flow, seq, len);
                 self.flows[flow].moves(1, seq, len);
-            } else if seen.from.is_some_and(|from| from >= PIECES_FROM) {
-                look_at_piece(&seen, &bytes);
+            } else if seen.from.is_some_and(|from| from >= FRAGMENTS_FROM) {
+                look_at_fragment(&seen, &bytes);
             }
         }
     }
@@ -302,9 +302,9 @@ fn look_at_segment(seen: &WireFacts, bytes: &[u8], flow: usize, seq: u32, len: u
 }
 
 /// Pieces, joined or not, carry what the datagram has at their place.
-fn look_at_piece(seen: &WireFacts, bytes: &[u8]) {
+fn look_at_fragment(seen: &WireFacts, bytes: &[u8]) {
     let from = seen.from.unwrap_or(0);
-    let (offset, _) = seen.piece.unwrap_or((0, false));
+    let (offset, _) = seen.fragment.unwrap_or((0, false));
     let wrong = Pattern::new(from.into()).first_wrong(offset as u64, &bytes[seen.at..seen.end]);
     assert_eq!(wrong, None, "law 3: byte {wrong:?} behind {offset} of datagram {from}");
 }
@@ -312,7 +312,7 @@ fn look_at_piece(seen: &WireFacts, bytes: &[u8]) {
 /// Whose stream a whole segment is part of, where its bytes start, and how many there are.
 fn stream(seen: &WireFacts, bytes: &[u8]) -> Option<(usize, u32, usize)> {
     let flow = seen.from?.checked_sub(FROM).filter(|flow| usize::from(*flow) < FLOW_COUNT)?;
-    let upper = bytes.get(seen.at..seen.end).filter(|_| seen.protocol == TCP && seen.piece.is_none())?;
+    let upper = bytes.get(seen.at..seen.end).filter(|_| seen.protocol == TCP && seen.fragment.is_none())?;
     let header_len = usize::from(upper.get(12)? >> 4) * 4;
     let is_plain = header_len >= TCP_LEN && header_len <= upper.len() && seen.to == Some(TO);
     is_plain.then(|| (usize::from(flow), wire::long(upper, 4), upper.len() - header_len))
@@ -335,12 +335,12 @@ fn tcp(head: &Head, place: u32, flags: u8, len: usize) -> Vec<u8> {
 }
 
 /// A piece of one of a few datagrams, wherever it may lie, or all of one.
-fn piece(input: &mut Input<'_>) -> Vec<u8> {
+fn fragment(input: &mut Input<'_>) -> Vec<u8> {
     let (choice, shape) = (input.byte(), input.byte());
     let offset = if shape & 1 > 0 { usize::from(input.word() & 0x1FFF) } else { usize::from(shape >> 3) * 185 } * 8;
     let len = if shape & 2 > 0 { usize::from(input.word()) % 9_000 } else { 1_480 };
     let len = if shape & 4 > 0 { len / 8 * 8 } else { len };
-    let from = PIECES_FROM + u16::from(choice & 7);
+    let from = FRAGMENTS_FROM + u16::from(choice & 7);
     let head = Head {
         is_v6: choice & 8 > 0,
         from,
@@ -349,12 +349,12 @@ fn piece(input: &mut Input<'_>) -> Vec<u8> {
         dont_fragment: false,
         id: u32::from(choice & 7) + 100,
         ecn: choice >> 4 & 3,
-        piece: (choice & 0x40 == 0).then_some((offset, shape & 0x80 > 0)),
+        fragment: (choice & 0x40 == 0).then_some((offset, shape & 0x80 > 0)),
     };
     let at = head.header_len();
     let mut frame = vec![0; at + len.min(65_535 - at)];
     head.write(&mut frame);
-    Pattern::new(from.into()).fill(if head.piece.is_some() { offset as u64 } else { 0 }, &mut frame[at..]);
+    Pattern::new(from.into()).fill(if head.fragment.is_some() { offset as u64 } else { 0 }, &mut frame[at..]);
     frame
 }
 
@@ -363,7 +363,7 @@ const ONLY: usize = 0;
 const FLOW_COUNT: usize = 4;
 /// Hosts: those that send streams, from this on; those that send datagrams; and who receives.
 const FROM: u16 = 1;
-const PIECES_FROM: u16 = 100;
+const FRAGMENTS_FROM: u16 = 100;
 const TO: u16 = 50;
 /// For experiments (RFC 3692).
 const EXPERIMENT: u8 = 253;

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn coalescing_that_is_switched_leaves_trains_as_a_side_that_was_built_so_does() {
+    fn coalescing_that_is_switched_leaves_gso_packets_as_a_side_that_was_built_so_does() {
         let wide_interface = "role = \"wide-interface\"\n[wide]\nmtu = 9000\n";
         let border = "role = \"border\"\n[wide]\nport = \"packet:w0\"\nmtu = 9000\n";
         for text in [wide_interface, border] {
@@ -93,15 +93,15 @@ mod tests {
             let secrets = build::draw_secrets().expect("the kernel gives random numbers");
             let gateway = |config| build::gateway(config, [Offloads::default(); 2], secrets);
             for direction in directions(&config, Stage::Coalesce, Ways::Both) {
-                let trains = |gateway: &Gateway| gateway.side(direction).sizing.trains;
-                let wanted = [&config, &left_out].map(|config| trains(&gateway(config)));
+                let gso_packets = |gateway: &Gateway| gateway.side(direction).sizing.gso_packets;
+                let wanted = [&config, &left_out].map(|config| gso_packets(&gateway(config)));
                 assert_ne!(wanted[0], wanted[1], "{text}");
                 for began in [&config, &left_out] {
                     let mut gateway = gateway(began);
                     for (switch, wanted) in [(Toggle::Off, wanted[1]), (Toggle::On, wanted[0])] {
                         let stage = build::side_stage(Stage::Coalesce).expect("a side has it");
                         gateway.switch(Time::from_nanos(1), direction, stage, switch);
-                        assert_eq!(trains(&gateway), wanted, "{switch:?}: {text}");
+                        assert_eq!(gso_packets(&gateway), wanted, "{switch:?}: {text}");
                         let works = gateway.side(direction).aggregation.coalescer.is_some();
                         assert_eq!(works, switch == Toggle::On);
                     }

@@ -60,18 +60,18 @@ impl HandoffWriter {
             packet.complete_checksum();
         }
         // Of fragments that it leaves in, none came in any.
-        let longest_piece =
+        let max_fragment_len =
             packet.max_fragment_len().filter(|_| packet.fragmentation.is_none()).unwrap_or_default() as u32;
         let mut bytes = Vec::new();
-        let mut pieces = WirePackets::of(packet);
-        while let Some(piece) = pieces.next() {
+        let mut fragments = WirePackets::of(packet);
+        while let Some(fragment) = fragments.next() {
             bytes.extend(self.worker.to_ne_bytes());
             bytes.push(way as u8);
-            for number in [longest_piece, packet.ip().id, piece.frame_len() as u32] {
+            for number in [max_fragment_len, packet.ip().id, fragment.frame_len() as u32] {
                 bytes.extend(number.to_ne_bytes());
             }
-            bytes.extend(piece.header);
-            bytes.extend(piece.payload);
+            bytes.extend(fragment.header);
+            bytes.extend(fragment.payload);
         }
         self.pipe.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes)
     }
@@ -110,9 +110,9 @@ fn next(pipe: &mut impl BufRead, heritage: &mut Handoff) -> io::Result<bool> {
     }
     let mut frame = vec![0; front.len];
     pipe.read_exact(&mut frame)?;
-    let FrameHeader { worker, way, longest_piece, id, .. } = front;
+    let FrameHeader { worker, way, max_fragment_len, id, .. } = front;
     match heritage.legacies.get_mut(worker).filter(|_| way < 2) {
-        Some(to) => to.push(HandedFrame { way, max_fragment_len: longest_piece, id, frame }),
+        Some(to) => to.push(HandedFrame { way, max_fragment_len: max_fragment_len, id, frame }),
         None => heritage.untaken_count += 1,
     }
     Ok(true)
@@ -142,7 +142,7 @@ fn count_behind(bytes: &[u8], worker_count: usize) -> u64 {
 struct FrameHeader {
     worker: usize,
     way: usize,
-    longest_piece: u32,
+    max_fragment_len: u32,
     id: u32,
     /// Of the frame, in bytes.
     len: usize,
@@ -151,10 +151,10 @@ struct FrameHeader {
 impl FrameHeader {
     fn of(bytes: [u8; FRONT_LEN]) -> FrameHeader {
         let [w0, w1, way, p0, p1, p2, p3, i0, i1, i2, i3, l0, l1, l2, l3] = bytes;
-        let [longest_piece, id, len] =
+        let [max_fragment_len, id, len] =
             [[p0, p1, p2, p3], [i0, i1, i2, i3], [l0, l1, l2, l3]].map(u32::from_ne_bytes);
         let worker = usize::from(u16::from_ne_bytes([w0, w1]));
-        FrameHeader { worker, way: usize::from(way), longest_piece, id, len: len as usize }
+        FrameHeader { worker, way: usize::from(way), max_fragment_len, id, len: len as usize }
     }
 }
 

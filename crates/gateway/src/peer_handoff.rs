@@ -33,9 +33,9 @@ pub struct HandedPacket {
     /// Link header and packet.
     pub frame: Vec<u8>,
     checksum: Checksum,
-    train: Option<Gso>,
+    gso: Option<Gso>,
     /// Length of the longest piece that it came in, and their identification.
-    pieces: Option<(usize, u32)>,
+    fragments: Option<(usize, u32)>,
 }
 
 impl PeerHandoff {
@@ -59,15 +59,15 @@ impl PeerHandoff {
         let frame = packet.frame();
         let number = steer::worker(packet.medium(), frame, self.boxes.len());
         let Some(to) = self.boxes.get(number).filter(|_| number != self.number) else { return false };
-        let (medium, checksum, train) = (packet.medium(), packet.checksum, packet.gso);
-        let pieces = packet.max_fragment_len().map(|len| (len, packet.ip().id));
+        let (medium, checksum, gso) = (packet.medium(), packet.checksum, packet.gso);
+        let fragments = packet.max_fragment_len().map(|len| (len, packet.ip().id));
         if !to.put(taken_len(frame), || HandedPacket {
             way,
             medium,
             frame: frame.to_vec(),
             checksum,
-            train,
-            pieces,
+            gso,
+            fragments,
         }) {
             self.moved.refused += 1;
             return false;
@@ -110,9 +110,9 @@ impl Drop for PeerHandoff {
 impl HandedPacket {
     /// Says of its packet, which was read from the bytes, what they do not say.
     pub fn tell(&self, packet: &mut Packet) {
-        (packet.checksum, packet.gso) = (self.checksum, self.train);
-        if let Some((longest, id)) = self.pieces {
-            packet.set_pieces(longest, id);
+        (packet.checksum, packet.gso) = (self.checksum, self.gso);
+        if let Some((longest, id)) = self.fragments {
+            packet.set_fragments(longest, id);
         }
     }
 }

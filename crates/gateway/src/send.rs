@@ -7,7 +7,7 @@
 
 use arrayvec::ArrayVec;
 use engine::{Event, FragmentWriter, Output, Tally};
-use packet::{Address, L2Scope, PIECE_HEADER_LEN_MAX, Packet, Version, tcp};
+use packet::{Address, FRAGMENT_HEADER_LEN_MAX, L2Scope, Packet, Version, tcp};
 use port::{GsoKind, GsoRequest, Offloads, Port, SendError, TxFrame, TxOffload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
@@ -172,10 +172,10 @@ impl Sender {
                 }
                 let Some((place, cuts)) = &mut current else { break };
                 match cuts.next(room) {
-                    Some(piece) => {
+                    Some(wire_packet) => {
                         wires.push(TxFrame {
-                            header: piece.header,
-                            payload: piece.payload,
+                            header: wire_packet.header,
+                            payload: wire_packet.payload,
                             to_do: TxOffload::default(),
                         });
                         owners.push(Owner { place: *place, packets: 1 });
@@ -212,10 +212,10 @@ impl Sender {
         let Some(leaving) = self.batch.get(at) else { return };
         self.sent.offloads_refused += 1;
         match leaving.plan {
-            Plan::Single(TxOffload { train: Some(GsoRequest { kind: GsoKind::Udp, .. }), .. }) => {
+            Plan::Single(TxOffload { gso: Some(GsoRequest { kind: GsoKind::Udp, .. }), .. }) => {
                 self.offloads.udp = false
             }
-            Plan::Single(TxOffload { train: Some(_), .. }) => self.offloads.tcp = false,
+            Plan::Single(TxOffload { gso: Some(_), .. }) => self.offloads.tcp = false,
             _ => self.offloads = Offloads::default(),
         }
         for leaving in self.batch.iter_mut().skip(at) {
@@ -326,17 +326,17 @@ fn plan(packet: &mut Packet, offloads: Offloads) -> Plan {
         return Plan::Spelled;
     }
     match packet.gso {
-        Some(train) => {
-            let kind = train_kind(packet).filter(|kind| match kind {
+        Some(gso) => {
+            let kind = gso_kind(packet).filter(|kind| match kind {
                 GsoKind::Udp => offloads.udp,
                 GsoKind::Tcp4 { .. } | GsoKind::Tcp6 { .. } => offloads.tcp,
             });
             let Some((kind, checksum)) = kind.zip(packet.defer_checksum()) else { return Plan::Spelled };
             let link_len = packet.link().len();
-            let header_len = (link_len + packet.len() - packet.train_len()) as u16;
+            let header_len = (link_len + packet.len() - packet.gso_len()) as u16;
             Plan::Single(TxOffload {
                 checksum: Some(from_frame(link_len, checksum)),
-                train: Some(GsoRequest { segment_len: train.segment_len, header_len, kind }),
+                gso: Some(GsoRequest { segment_len: gso.segment_len, header_len, kind }),
             })
         }
         None => {
@@ -345,7 +345,7 @@ fn plan(packet: &mut Packet, offloads: Offloads) -> Plan {
                 return Plan::Single(TxOffload::default());
             }
             let checksum = packet.defer_checksum().map(|places| from_frame(packet.link().len(), places));
-            Plan::Single(TxOffload { checksum, train: None })
+            Plan::Single(TxOffload { checksum, gso: None })
         }
     }
 }
@@ -356,7 +356,7 @@ fn from_frame(link_len: usize, (start, field): (usize, usize)) -> (u16, u16) {
 
 /// What a train carries, where kernels and cards know how to cut it: no option and no extension header stands in
 /// front.
-fn train_kind(packet: &Packet) -> Option<GsoKind> {
+fn gso_kind(packet: &Packet) -> Option<GsoKind> {
     let plain = match packet.ip().version {
         Version::V4 => PLAIN_V4_LEN,
         Version::V6 => PLAIN_V6_LEN,
@@ -386,7 +386,7 @@ const BATCH_COUNT: usize = 64;
 /// Wires that a port is given at once.
 const WIRE_COUNT: usize = 64;
 /// Room for the headers of one wire, in bytes.
-const ROOM_LEN: usize = PIECE_HEADER_LEN_MAX;
+const ROOM_LEN: usize = FRAGMENT_HEADER_LEN_MAX;
 /// How often a full port is waited for, each time at most [`WAIT`], before packets are dropped.
 const WAITS_MAX: u32 = 4;
 const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000 };

@@ -46,7 +46,7 @@ fn tcp_crosses_unchanged_and_wide_both_ways_with_and_without_offloads() {
 }
 
 #[test]
-fn trains_of_a_flow_that_is_lent_pass_without_the_worker_in_lengths_that_fit() {
+fn gso_packets_of_a_flow_that_is_lent_pass_without_the_worker_in_lengths_that_fit() {
     for workers in [1, 2] {
         are_lent(workers);
     }

@@ -239,7 +239,7 @@ fn the_fragments_of_a_message_fill_the_mtu_and_have_all_of_its_bytes() {
 
 #[test]
 fn the_kernel_and_the_engine_differ_only_as_is_known() {
-    let settings = DifferentialSettings { datagrams: 20_000, trains: 2_000, bursts: 500, seed: 1, threads: 1 };
+    let settings = DifferentialSettings { datagrams: 20_000, gso_packets: 2_000, bursts: 500, seed: 1, threads: 1 };
     let outcome = differential(&settings, |_| {}).unwrap();
     let counts: Vec<u64> = outcome.parts.iter().map(|part| part.count).collect();
     assert!(counts[0] >= 20_000 && counts[1] >= 2_000 && counts[2] >= 500, "{counts:?}");
@@ -254,7 +254,7 @@ fn the_kernel_and_the_engine_differ_only_as_is_known() {
 }
 
 #[test]
-fn a_datagram_that_the_kernel_begins_anew_has_df_by_a_piece_that_it_lost() {
+fn a_datagram_that_the_kernel_begins_anew_has_df_by_a_fragment_that_it_lost() {
     let outcome = repeat(0, "reassembly:1916569".parse().unwrap()).unwrap();
     let met = |id: &str| outcome.known.iter().any(|met| met.id == id && met.count == 1);
     assert!(outcome.parts[0].told == 1 && met("distance"), "{outcome}");

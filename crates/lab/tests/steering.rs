@@ -23,7 +23,7 @@ fn fragments_meet(datagram_count: u32) {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let middle = three_hosts.gateway(&three_hosts.border("workers = 2\n", "join = \"hop\"", "")).unwrap();
     let mut rng = fastrand::Rng::with_seed(5);
-    let mut pieces = Vec::new();
+    let mut fragments = Vec::new();
     let mut fragment_count = 0;
     let mut window = Vec::new();
     for number in 0..datagram_count {
@@ -35,18 +35,18 @@ fn fragments_meet(datagram_count: u32) {
         if window.len() == 8 || number + 1 == datagram_count {
             while !window.is_empty() {
                 let at = rng.usize(..window.len());
-                let piece = window[at].pop().expect("none is empty");
+                let fragment = window[at].pop().expect("none is empty");
                 let ends = window[at].is_empty();
                 if ends {
                     window.swap_remove(at);
                 }
-                pieces.push((piece, u64::from(ends)));
+                fragments.push((fragment, u64::from(ends)));
             }
         }
     }
     let mut last = HashMap::new();
     let began = Instant::now();
-    let arrived = flood(&three_hosts, &pieces, AHEAD, |frame| {
+    let arrived = flood(&three_hosts, &fragments, AHEAD, |frame| {
         let number = datagram_number(frame)?;
         let before = last.insert(number % PAIRS, number);
         assert!(before < Some(number), "{number} came after {before:?} of its hosts");
@@ -94,8 +94,8 @@ fn segments_of_a_connection_stay_in_order_and_what_was_rebuilt_goes_to_its_flows
     let steered = |bytes: &[u8]| steer::worker(packet::LinkType::Ethernet, bytes, 2);
     let strangers = |flow: u16| {
         let mut start = 0;
-        let [whole, piece] = [false, true].map(|cut| segment(flow, &mut start, cut)[0].0.clone());
-        steered(&whole) != steered(&piece)
+        let [whole, fragment] = [false, true].map(|cut| segment(flow, &mut start, cut)[0].0.clone());
+        steered(&whole) != steered(&fragment)
     };
     assert!((FLOWS / 2..FLOWS).any(strangers), "some flows are not where their fragments are");
     let [given, taken, refused] =
@@ -219,24 +219,24 @@ fn wire(frame: &[u8]) -> TxFrame<'_> {
 }
 
 /// The pieces of the UDP datagram of this number; those of the same hosts are [`PAIRS`] apart.
-fn datagram(number: u32, piece_count: u32, is_v6: bool) -> Vec<Vec<u8>> {
-    let piece_len = 256;
+fn datagram(number: u32, fragment_count: u32, is_v6: bool) -> Vec<Vec<u8>> {
+    let fragment_len = 256;
     let mut payload = number.to_be_bytes().to_vec();
-    payload.resize(piece_count as usize * piece_len - 8, number as u8);
-    let datagram = udp(if is_v6 && piece_count > 1 { 6 } else { 4 }).ports(12_345, 9).sum(Summed::None);
-    of_pair(number % PAIRS, datagram.id(number).payload(payload)).parts(piece_len)
+    payload.resize(fragment_count as usize * fragment_len - 8, number as u8);
+    let datagram = udp(if is_v6 && fragment_count > 1 { 6 } else { 4 }).ports(12_345, 9).sum(Summed::None);
+    of_pair(number % PAIRS, datagram.id(number).payload(payload)).parts(fragment_len)
 }
 
 /// The next segment of a flow, whole or in two pieces.
-fn segment(flow: u16, next: &mut u32, in_pieces: bool) -> Vec<(Vec<u8>, u64)> {
+fn segment(flow: u16, next: &mut u32, in_fragments: bool) -> Vec<(Vec<u8>, u64)> {
     let sequence = *next;
     *next += SEGMENT_LEN;
     let payload: Vec<u8> = (0..SEGMENT_LEN).map(|at| (at + sequence) as u8).collect();
     let segment = tcp(4).ports(1_000 + flow, 80).seq(sequence).id(sequence / SEGMENT_LEN).payload(payload);
     let segment = of_pair(flow.into(), segment);
-    if in_pieces {
+    if in_fragments {
         let [front, rest] = [(0..256, true), (256..20 + SEGMENT_LEN as usize, false)];
-        let [front, rest] = [front, rest].map(|(range, more)| segment.piece(&Place { range, more }));
+        let [front, rest] = [front, rest].map(|(range, more)| segment.fragment(&Place { range, more }));
         return vec![(front, 0), (rest, SEGMENT_LEN.into())];
     }
     vec![(segment.bytes(), SEGMENT_LEN.into())]

@@ -112,16 +112,16 @@ fn an_interface_as_a_wire_leaves_packets_as_they_are() {
 }
 
 #[test]
-fn a_train_crosses_a_wire_in_pieces_of_a_segment_each() {
+fn a_gso_crosses_a_wire_in_fragments_of_a_segment_each() {
     let [near, far] = pair();
-    assert_eq!(frames_of_a_train(&near, &far), [4 * 1000 + 42], "without it the train crosses whole");
+    assert_eq!(frames_of_a_gso(&near, &far), [4 * 1000 + 42], "without it the train crosses whole");
     let _near = near.namespace.enter(|| features::as_a_wire("wire")).expect("veth takes it");
     let _far = far.namespace.enter(|| features::as_a_wire("wire")).expect("veth takes it");
-    assert_eq!(frames_of_a_train(&near, &far), [1042; 4]);
+    assert_eq!(frames_of_a_gso(&near, &far), [1042; 4]);
 }
 
 /// Lengths of the frames in which a UDP train of four segments of 1000 bytes comes.
-fn frames_of_a_train(near: &Host, far: &Host) -> Vec<usize> {
+fn frames_of_a_gso(near: &Host, far: &Host) -> Vec<usize> {
     let sender = near.namespace.enter(|| UdpSocket::bind((NEAR, 0))).expect("it has the address");
     let receiver = far.namespace.enter(|| UdpSocket::bind((FAR, 7000))).expect("it has the address");
     receiver.set_nonblocking(true).expect("a socket can be");

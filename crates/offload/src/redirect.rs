@@ -211,7 +211,7 @@ fn ingress(pair: Pair, taking: Taking, pulse: Option<&Heartbeat>, lately: &Recen
         steps.extend([load_word(R0, R6, STATION_AT), jump(IF_OTHER, R0, THIS_STATION, "pass")]);
         Base::Frame(ETHERNET_LEN)
     } else {
-        steps.extend(in_one_piece());
+        steps.extend(unfragmented());
         Base::Ip
     };
     steps.extend([load_word(R0, R6, HAS_TAG_AT), jump(IF_OTHER, R0, 0, "pass")]);
@@ -252,26 +252,26 @@ fn ingress_v6(base: Base, taking: Taking, lately: &RecentFragments) -> Vec<Step>
     ]);
     steps.extend((0..4).flat_map(|word| copy_word(8 + 4 * word, SOURCE_AT + 4 * word)));
     steps.extend((0..4).flat_map(|word| copy_word(24 + 4 * word, DESTINATION_AT + 4 * word)));
-    steps.extend([set(R8, 0), jump(IF_EQUAL, R0, FRAGMENT, "fragment")]);
+    steps.extend([set(R8, 0), jump(IF_EQUAL, R0, NEXT_IS_FRAGMENT, "fragment")]);
     if taking.tcp {
         steps.extend([jump(IF_OTHER, R0, TCP, "known"), set(R8, 1)]);
     }
     steps.extend([go("known"), Step::Place("fragment")]);
-    steps.extend(read(base, IPV6_LEN, PIECE, PIECE_LEN));
+    steps.extend(read(base, IPV6_LEN, FRAGMENT, FRAGMENT_LEN));
     steps.extend([
         set(R8, 1),
-        load_byte(R0, R10, PIECE),
+        load_byte(R0, R10, FRAGMENT),
         store_byte(R10, QUESTION + UPPER_AT, R0),
         jump(IF_EQUAL, R0, HOP_BY_HOP, "pass"),
         jump(IF_OTHER, R0, ICMPV6, "known"),
-        load_half(R0, R10, PIECE + 2),
+        load_half(R0, R10, FRAGMENT + 2),
         mask(R0, network_order(OFFSET_V6)),
         jump(IF_OTHER, R0, 0, "known"),
     ]);
     // A piece without a type is none of neighbour discovery.
-    steps.extend(read_or(base, IPV6_LEN + PIECE_LEN, PIECE, 1, "known"));
+    steps.extend(read_or(base, IPV6_LEN + FRAGMENT_LEN, FRAGMENT, 1, "known"));
     steps.extend([
-        load_byte(R0, R10, PIECE),
+        load_byte(R0, R10, FRAGMENT),
         jump(IF_LESS, R0, DISCOVERY_MIN, "known"),
         jump(IF_MORE, R0, DISCOVERY_MAX, "known"),
         go("pass"),
@@ -398,7 +398,7 @@ enum Base {
 }
 
 /// Has the headers lie in one piece. A tunnel of GRE leaves the headers that its packets came in before them, and those vary in length.
-fn in_one_piece() -> [Step; 6] {
+fn unfragmented() -> [Step; 6] {
     [
         load_word(R2, R6, LEN_AT),
         jump(IF_LESS, R2, HEADERS_LEN_MAX, "is short"),
@@ -468,7 +468,7 @@ const LOOK_UP_ROUTE: i32 = 69;
 /// Where things lie on the stack, behind the word of [`RecentFragments`]: the question, the header, the Fragment header.
 const QUESTION: i16 = -QUESTION_LEN - 8;
 const HEADER: i16 = QUESTION - 40;
-const PIECE: i16 = HEADER - 8;
+const FRAGMENT: i16 = HEADER - 8;
 /// Length of `struct bpf_fib_lookup`, and where it has the upper protocol, a port with the length, the interface, the class of service (for IPv6 with
 /// the flow label), and the addresses. The family comes first.
 const QUESTION_LEN: i16 = 64;
@@ -493,7 +493,7 @@ const HEADERS_LEN_MAX: i32 = 60 + 16 + 40 + 8 + 1;
 const ETHERNET_LEN: i32 = 14;
 const IPV4_LEN: i32 = 20;
 const IPV6_LEN: i32 = 40;
-const PIECE_LEN: i32 = 8;
+const FRAGMENT_LEN: i32 = 8;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86DD;
 /// The fragment's offset and whether more follow (RFC 791 section 3.1), and the offset alone (RFC 8200 section 4.5).
@@ -501,7 +501,7 @@ const OFFSET_OR_MORE_V4: u16 = 0x3FFF;
 const OFFSET_V6: u16 = 0xFFF8;
 const HOP_BY_HOP: i32 = 0;
 const TCP: i32 = 6;
-const FRAGMENT: i32 = 44;
+const NEXT_IS_FRAGMENT: i32 = 44;
 const ICMPV6: i32 = 58;
 /// Router solicitation to redirect (RFC 4861 section 4).
 const DISCOVERY_MIN: i32 = 133;

@@ -385,9 +385,9 @@ mod tests {
                 moved += usize::from(of(whole([one, other], TCP)) != of(whole([next, other], TCP)));
                 for protocol in [17, 1, 50, 132] {
                     let datagram = of(whole([one, other], protocol));
-                    for piece in [0, 0x2000, 0x2001, 0x00B9] {
-                        assert_eq!(of(ip(version, [one, other], protocol, Some(piece), &upper)), datagram);
-                        assert_eq!(of(ip(version, [other, one], protocol, Some(piece), &upper)), datagram);
+                    for fragment in [0, 0x2000, 0x2001, 0x00B9] {
+                        assert_eq!(of(ip(version, [one, other], protocol, Some(fragment), &upper)), datagram);
+                        assert_eq!(of(ip(version, [other, one], protocol, Some(fragment), &upper)), datagram);
                     }
                 }
                 let first = of(ip(version, ends, TCP, Some(0x2000), &upper));

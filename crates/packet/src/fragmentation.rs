@@ -67,13 +67,13 @@ impl<'a> FragmentRanges<'a> {
     /// How many pieces there are, and the bytes in all of them.
     pub fn totals(self) -> (usize, usize) {
         if self.bitmap.is_none() && self.at < self.run_end {
-            return (self.pieces_left(), self.run_end - self.at);
+            return (self.fragments_left(), self.run_end - self.at);
         }
         self.fold((0, 0), |(count, bytes), share| (count + 1, bytes + share.len()))
     }
 
     /// Pieces that the bytes up to the end of this run still make.
-    fn pieces_left(&self) -> usize {
+    fn fragments_left(&self) -> usize {
         let left = self.run_end - self.at;
         let first = self.room_here();
         if left <= first {
@@ -114,7 +114,7 @@ impl Iterator for FragmentRanges<'_> {
         let len = match self.fill {
             _ if left <= room => left,
             Split::Max => round_down(room),
-            Split::Balanced => left.div_ceil(self.pieces_left()).next_multiple_of(UNIT).min(round_down(room)),
+            Split::Balanced => left.div_ceil(self.fragments_left()).next_multiple_of(UNIT).min(round_down(room)),
         };
         let share = self.at..self.at + len;
         self.at = share.end;
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_cover_every_payload_in_the_fewest_pieces() {
+    fn shares_cover_every_payload_in_the_fewest_fragments() {
         for fill in [Split::Max, Split::Balanced] {
             for (mtu, headers) in
                 [(68, [20, 20]), (68, [60, 20]), (69, [60, 60]), (576, [24, 20]), (1_280, [48, 48])]

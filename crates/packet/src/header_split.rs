@@ -329,8 +329,8 @@ struct Expected {
 
 impl Expected {
     /// Starts with the piece itself; none behind the last one.
-    fn behind(piece: &SplitPacket) -> Option<Expected> {
-        let (ip, front) = (piece.packet.ip(), piece.laid.front);
+    fn behind(fragment: &SplitPacket) -> Option<Expected> {
+        let (ip, front) = (fragment.packet.ip(), fragment.laid.front);
         let payload_len = u16::try_from(ip.payload_len()).ok()?;
         if !ip.fragment?.more || payload_len == 0 || !usize::from(payload_len).is_multiple_of(UNIT) {
             return None;
@@ -341,8 +341,8 @@ impl Expected {
             Version::V6 => (header_at + V6_LEN - V6_FRAGMENT_LEN + V6_WORD_AT, None, payload_len),
         };
         let mut bytes = [0; FRONT_LEN_MAX];
-        let at = piece.laid.at;
-        bytes.get_mut(..front.len())?.copy_from_slice(piece.packet.memory().bytes(at..at + front.len()));
+        let at = fragment.laid.at;
+        bytes.get_mut(..front.len())?.copy_from_slice(fragment.packet.memory().bytes(at..at + front.len()));
         Some(Expected { bytes, len: front.len(), word_at, checksum_at, step })
     }
 
@@ -413,24 +413,25 @@ mod tests {
     use crate::packet::Pool;
 
     #[test]
-    fn pieces_in_order_are_told_by_the_first_one() {
+    fn fragments_in_order_are_told_by_the_first_one() {
         for version in [Version::V4, Version::V6] {
             let mut pool = Pool::new(1 << 20);
-            let pieces: Vec<SplitFrame> = (0..44).map(|index| landed(version, index, |_| {}, &mut pool)).collect();
-            let mut pieces = pieces.into_iter();
-            let first = pieces.next().and_then(|it| it.read().ok()).expect("it is a fragment");
+            let fragments: Vec<SplitFrame> =
+                (0..44).map(|index| landed(version, index, |_| {}, &mut pool)).collect();
+            let mut fragments = fragments.into_iter();
+            let first = fragments.next().and_then(|it| it.read().ok()).expect("it is a fragment");
             // The last one says that nothing follows it.
-            assert_eq!(first.followed_by(pieces.as_slice()), 42, "{version:?}");
-            let of_second = pieces.nth(1).and_then(|it| it.read().ok()).expect("it is a fragment");
-            assert_eq!(of_second.followed_by(pieces.as_slice()), 40, "{version:?}");
-            assert_eq!(first.followed_by(pieces.as_slice()), 0, "{version:?}: one is missing between");
-            let last = pieces.next_back().and_then(|it| it.read().ok()).expect("it is a fragment");
-            assert_eq!(last.followed_by(pieces.as_slice()), 0, "{version:?}");
+            assert_eq!(first.followed_by(fragments.as_slice()), 42, "{version:?}");
+            let of_second = fragments.nth(1).and_then(|it| it.read().ok()).expect("it is a fragment");
+            assert_eq!(of_second.followed_by(fragments.as_slice()), 40, "{version:?}");
+            assert_eq!(first.followed_by(fragments.as_slice()), 0, "{version:?}: one is missing between");
+            let last = fragments.next_back().and_then(|it| it.read().ok()).expect("it is a fragment");
+            assert_eq!(last.followed_by(fragments.as_slice()), 0, "{version:?}");
         }
     }
 
     #[test]
-    fn any_other_byte_in_front_of_a_piece_asks_for_a_look() {
+    fn any_other_byte_in_front_of_a_fragment_asks_for_a_look() {
         for (version, front_len) in [(Version::V4, 34), (Version::V6, 62)] {
             let mut pool = Pool::new(1 << 20);
             let first = landed(version, 0, |_| {}, &mut pool).read().expect("it is a fragment");

@@ -212,7 +212,7 @@ pub(crate) fn later_header(header: &[u8], out: &mut [u8]) -> usize {
 
 /// Lengths of the headers of a packet's pieces: of the first, and of the others.
 #[inline]
-pub(crate) fn piece_header_lens(header: &[u8], starts: bool) -> [usize; 2] {
+pub(crate) fn fragment_header_lens(header: &[u8], starts: bool) -> [usize; 2] {
     if header.len() == HEADER_LEN {
         return [HEADER_LEN; 2];
     }
@@ -287,7 +287,7 @@ pub(crate) fn shares_header(one: &[u8], other: &[u8]) -> bool {
 /// Can the header of a fragment stand for the one that follows it in its datagram, too? It can where they are equal but for
 /// length, place and checksum. The second has the same options, or those of them that later pieces carry (RFC 791 section
 /// 3.1, R004), however it pads them.
-pub(crate) fn shares_piece_header(one: &[u8], next: &[u8]) -> bool {
+pub(crate) fn shares_fragment_header(one: &[u8], next: &[u8]) -> bool {
     let (Ok((one, options)), Ok((next, next_options))) =
         (Ipv4Header::ref_from_prefix(one), Ipv4Header::ref_from_prefix(next))
     else {

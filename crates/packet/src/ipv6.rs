@@ -232,19 +232,19 @@ pub(crate) fn seal(ip: &Ip, header: &mut [u8]) {
 /// Makes the header of a packet, which stands at the front of `header`, that of a piece: the Fragment header at its end,
 /// behind exactly the headers up to the last one that is read on the way (RFC 8200 section 4.5, R088).
 #[inline]
-pub(crate) fn stamp(ip: &Ip, header: &mut [u8], payload_len: usize, piece: Fragment) {
+pub(crate) fn stamp(ip: &Ip, header: &mut [u8], payload_len: usize, fragment: Fragment) {
     let header_len = header.len();
     assert!(header_len + payload_len - HEADER_LEN <= LEN_MAX, "a piece is no longer than a length field can say");
     name_next(header, usize::from(ip.protocol_at), FRAGMENT);
     if let Ok((fixed, _)) = Ipv6Header::mut_from_prefix(header) {
         fixed.payload_len = U16::new((header_len + payload_len - HEADER_LEN) as u16);
     }
-    if let Ok((_, fragment)) = FragmentHeader::mut_from_suffix(header) {
-        *fragment = FragmentHeader {
+    if let Ok((_, extension)) = FragmentHeader::mut_from_suffix(header) {
+        *extension = FragmentHeader {
             next_header: ip.protocol,
             reserved: 0,
-            offset_more: U16::new(piece.offset & OFFSET_MASK | u16::from(piece.more)),
-            id: U32::new(piece.id),
+            offset_more: U16::new(fragment.offset & OFFSET_MASK | u16::from(fragment.more)),
+            id: U32::new(fragment.id),
         };
     }
 }

@@ -56,7 +56,7 @@ pub use packet::{
 };
 pub use segment_facts::{SegmentFacts, share_headers};
 pub use segments::{
-    PIECE_HEADER_LEN_MAX, Place, SegmentRange, SegmentTemplate, may_be_segmented, may_be_segmented_hence,
+    FRAGMENT_HEADER_LEN_MAX, Place, SegmentRange, SegmentTemplate, may_be_segmented, may_be_segmented_hence,
 };
 pub use simd::{prefetch, prefetch_lines, prefetch_value};
 pub use tcp::{TcpFacts, TcpSegmentFacts, Timestamps};

@@ -184,4 +184,4 @@ const MD5_SIGNATURE: u8 = 19;
 /// See [`MD5_SIGNATURE`].
 const AUTHENTICATION: u8 = 29;
 /// Longest header of a fragment or segment, in bytes: link, IP with all headers that it repeats, transport.
-pub const PIECE_HEADER_LEN_MAX: usize = LINK_LEN_MAX + HEADROOM + tcp::HEADER_LEN_MAX;
+pub const FRAGMENT_HEADER_LEN_MAX: usize = LINK_LEN_MAX + HEADROOM + tcp::HEADER_LEN_MAX;

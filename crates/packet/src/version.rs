@@ -122,9 +122,9 @@ impl Ip {
 
     /// Lengths of the headers of pieces: of the one that starts the datagram, and of the others.
     #[inline]
-    pub(crate) fn piece_header_lens(&self, header: &[u8]) -> [usize; 2] {
+    pub(crate) fn fragment_header_lens(&self, header: &[u8]) -> [usize; 2] {
         match self.version {
-            Version::V4 => ipv4::piece_header_lens(header, self.starts()),
+            Version::V4 => ipv4::fragment_header_lens(header, self.starts()),
             Version::V6 => [header.len() + self.fragment_header_len(); 2],
         }
     }
@@ -194,9 +194,9 @@ impl Ip {
     }
 
     /// Can the header of a fragment stand for the fragment that follows it in its datagram, too?
-    pub(crate) fn shares_piece_header(&self, one: &[u8], next: &[u8]) -> bool {
+    pub(crate) fn shares_fragment_header(&self, one: &[u8], next: &[u8]) -> bool {
         match self.version {
-            Version::V4 => ipv4::shares_piece_header(one, next),
+            Version::V4 => ipv4::shares_fragment_header(one, next),
             Version::V6 => false,
         }
     }

@@ -135,7 +135,7 @@ pub struct TxOffload {
     /// frame's start, in bytes.
     pub checksum: Option<(u16, u16)>,
     /// A train is to be cut.
-    pub train: Option<GsoRequest>,
+    pub gso: Option<GsoRequest>,
 }
 
 /// How a train is to be cut.

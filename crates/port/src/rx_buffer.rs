@@ -215,7 +215,7 @@ mod tests {
     use packet::Ingress;
 
     #[test]
-    fn a_frame_of_any_length_lies_in_one_piece() {
+    fn a_frame_of_any_length_lies_in_one_fragment() {
         let mut pool = Pool::new(1 << 20);
         for (medium, mtu) in [(LinkType::Ethernet, 1_500), (LinkType::Ethernet, 9_000), (LinkType::Ip, 65_535)] {
             let layout = Layout::new(medium, mtu);

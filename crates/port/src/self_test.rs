@@ -65,12 +65,12 @@ struct ProbeResult {
 }
 
 impl OffloadProbe {
-    fn is_train(self) -> bool {
+    fn is_gso(self) -> bool {
         self.len > SEGMENT_LEN
     }
 
     fn is_offered(self, offloads: Offloads) -> bool {
-        match (self.is_train(), self.upper) {
+        match (self.is_gso(), self.upper) {
             (false, _) => offloads.checksum,
             (true, ProbeTransport::Tcp) => offloads.checksum && offloads.tcp,
             (true, ProbeTransport::Udp) => offloads.checksum && offloads.udp,
@@ -79,7 +79,7 @@ impl OffloadProbe {
 
     /// Who cuts has to write checksums: without these nothing is left.
     fn withdraw(self, offloads: &mut Offloads) {
-        match (self.is_train(), self.upper) {
+        match (self.is_gso(), self.upper) {
             (false, _) => *offloads = Offloads::default(),
             (true, ProbeTransport::Tcp) => offloads.tcp = false,
             (true, ProbeTransport::Udp) => offloads.udp = false,
@@ -116,8 +116,8 @@ impl OffloadProbe {
             (ProbeTransport::Tcp, Version::V6) => GsoKind::Tcp6 { cwr: false },
         };
         let header_len = (packet.frame().len() - self.len) as u16;
-        let train = GsoRequest { segment_len: SEGMENT_LEN as u16, header_len, kind };
-        TxOffload { checksum, train: self.is_train().then_some(train) }
+        let gso = GsoRequest { segment_len: SEGMENT_LEN as u16, header_len, kind };
+        TxOffload { checksum, gso: self.is_gso().then_some(gso) }
     }
 
     /// Takes what comes, until all has come or time is over.
@@ -152,8 +152,8 @@ impl OffloadProbe {
     /// Holds a packet against what should come next, if it is one of this trial's.
     fn look(self, packet: &mut Packet, came: &mut ProbeResult) -> Result<(), String> {
         let Some((offset, len)) = self.place(packet, came.len) else { return Ok(()) };
-        let segment_len = packet.gso.map_or(len, |train| usize::from(train.segment_len));
-        if self.is_train() && segment_len != SEGMENT_LEN.min(self.len.saturating_sub(offset)) {
+        let segment_len = packet.gso.map_or(len, |gso| usize::from(gso.segment_len));
+        if self.is_gso() && segment_len != SEGMENT_LEN.min(self.len.saturating_sub(offset)) {
             return Err(format!("a segment at byte {offset} has {segment_len} bytes, not {SEGMENT_LEN}"));
         }
         if offset != came.len || offset + len > self.len {
@@ -414,17 +414,17 @@ mod tests {
             let mut packet = Frame::copy(&frame, self.medium, Ingress(0), &mut pool).expect("it is a packet");
             packet.checksum = Checksum::Partial;
             let template = SegmentTemplate::new(&packet, Identifications::Rise).expect("it is TCP or UDP");
-            let is_train = wire.to_do.train.is_some();
-            let segment_len = match wire.to_do.train {
+            let is_gso = wire.to_do.gso.is_some();
+            let segment_len = match wire.to_do.gso {
                 Some(_) if self.fault == Fault::CutsElsewhere => 900,
-                Some(train) => usize::from(train.segment_len),
+                Some(gso) => usize::from(gso.segment_len),
                 None => wire.payload.len(),
             };
             let count = wire.payload.len().div_ceil(segment_len);
             let mut frames = Vec::new();
             for (index, payload) in wire.payload.chunks(segment_len).enumerate() {
                 let mut payload = payload.to_vec();
-                if is_train && self.fault == Fault::ByteDiffers && index == 1 {
+                if is_gso && self.fault == Fault::ByteDiffers && index == 1 {
                     payload[7] ^= 1;
                 }
                 let offset = if self.fault == Fault::NumbersStandStill { 0 } else { index * segment_len };
@@ -437,7 +437,7 @@ mod tests {
                 let field_at = wire.to_do.checksum.map_or(0, |(_, field_at)| usize::from(field_at));
                 frames.iter_mut().for_each(|frame| frame[field_at] ^= 0x10);
             }
-            if is_train && self.fault == Fault::LosesTheLast {
+            if is_gso && self.fault == Fault::LosesTheLast {
                 frames.pop();
             }
             frames

@@ -63,9 +63,9 @@ impl VnetHeader {
             header.flags = NEEDS_CHECKSUM;
             (header.sum_at, header.field_at) = (sum_at, field_at.saturating_sub(sum_at));
         }
-        if let Some(train) = to_do.train {
-            header.kind = kind(train.kind);
-            (header.header_len, header.segment_len) = (train.header_len, train.segment_len);
+        if let Some(gso) = to_do.gso {
+            header.kind = kind(gso.kind);
+            (header.header_len, header.segment_len) = (gso.header_len, gso.segment_len);
         }
         header
     }
@@ -73,9 +73,9 @@ impl VnetHeader {
     /// The same for a frame of `len` bytes that is to lie in one piece of the kernel's memory, where it is a single packet of a
     /// length for which such pieces are had easily: for a link that takes no scattered packets it would be copied into one.
     #[inline]
-    pub fn in_one_piece(self, len: usize) -> VnetHeader {
+    pub fn unfragmented(self, len: usize) -> VnetHeader {
         match u16::try_from(len) {
-            Ok(header_len) if self.kind == 0 && header_len <= ONE_PIECE_LEN_MAX => {
+            Ok(header_len) if self.kind == 0 && header_len <= ONE_FRAGMENT_LEN_MAX => {
                 VnetHeader { header_len, ..self }
             }
             _ => self,
@@ -156,7 +156,7 @@ impl VnetHeader {
                 } else if self.flags & CHECKSUM_IS_VALID != 0 {
                     packet.checksum = Checksum::Verified;
                 }
-                packet.gso = self.train(&packet);
+                packet.gso = self.gso(&packet);
                 Frame::Ip(packet)
             }
             Frame::Other(raw, _) if self.flags & NEEDS_CHECKSUM != 0 => {
@@ -178,16 +178,16 @@ impl VnetHeader {
 
     /// The train that the packet is. One that is no longer than a segment is none, and neither is one whose segments lie
     /// deeper inside of it: that leaves in fragments, or not at all.
-    fn train(self, packet: &Packet) -> Option<Gso> {
+    fn gso(self, packet: &Packet) -> Option<Gso> {
         let is_of_kind = match self.kind & !CWR {
             TCP4 | TCP6 => packet.is_tcp(),
             UDP => !packet.is_tcp(),
             _ => return None,
         };
-        let has_many = self.segment_len > 0 && packet.train_len() > usize::from(self.segment_len);
+        let has_many = self.segment_len > 0 && packet.gso_len() > usize::from(self.segment_len);
         // Nobody says how identifications went; the kernel's own segments count up.
-        let train = Gso { segment_len: self.segment_len, ids: Identifications::Rise, maker: Maker::Sender };
-        (is_of_kind && has_many).then_some(train)
+        let gso = Gso { segment_len: self.segment_len, ids: Identifications::Rise, maker: Maker::Sender };
+        (is_of_kind && has_many).then_some(gso)
     }
 
     #[cold]
@@ -295,7 +295,7 @@ const UDP: u8 = 5;
 /// Beside a kind: the first segment carries CWR.
 const CWR: u8 = 0x80;
 /// Longest frame that is asked for in one piece, in bytes: with the kernel's room around it, 16 KiB.
-const ONE_PIECE_LEN_MAX: u16 = 15 << 10;
+const ONE_FRAGMENT_LEN_MAX: u16 = 15 << 10;
 /// Segments inside of a tunnel that one packet may stand for. A kernel's longest packet has 65,535 bytes, and the shortest segments that
 /// it makes of it by itself 36: 48 (net.ipv4.tcp_min_snd_mss), less 12 of time stamps. That is 1,821 of them.
 const INNER_COUNT_MAX: usize = 2_048;
@@ -324,9 +324,9 @@ mod tests {
 
     #[test]
     fn what_is_to_be_done_is_said_as_virtio_says_it() {
-        let train = |kind| TxOffload {
+        let gso = |kind| TxOffload {
             checksum: Some((34, 50)),
-            train: Some(GsoRequest { segment_len: 1_448, header_len: 54, kind }),
+            gso: Some(GsoRequest { segment_len: 1_448, header_len: 54, kind }),
         };
         let kinds = [
             (GsoKind::Tcp4 { cwr: false }, 1),
@@ -336,7 +336,7 @@ mod tests {
             (GsoKind::Udp, 5),
         ];
         for (kind, number) in kinds {
-            let header = VnetHeader::of(train(kind));
+            let header = VnetHeader::of(gso(kind));
             let expected =
                 VnetHeader { flags: 1, kind: number, header_len: 54, segment_len: 1_448, sum_at: 34, field_at: 16 };
             assert_eq!(header, expected, "{kind:?}");
@@ -345,20 +345,20 @@ mod tests {
     }
 
     #[test]
-    fn a_single_packet_lies_in_one_piece_and_a_train_or_a_long_one_does_not() {
-        let checksum = TxOffload { checksum: Some((34, 50)), train: None };
-        let single = VnetHeader::of(checksum).in_one_piece(9_014);
+    fn a_single_packet_lies_in_one_fragment_and_a_gso_or_a_long_one_does_not() {
+        let checksum = TxOffload { checksum: Some((34, 50)), gso: None };
+        let single = VnetHeader::of(checksum).unfragmented(9_014);
         assert_eq!(single, VnetHeader { header_len: 9_014, ..VnetHeader::of(checksum) });
-        let train = GsoRequest { segment_len: 1_448, header_len: 54, kind: GsoKind::Udp };
-        let train = VnetHeader::of(TxOffload { train: Some(train), ..checksum });
-        assert_eq!(train.in_one_piece(9_014), train);
+        let gso = GsoRequest { segment_len: 1_448, header_len: 54, kind: GsoKind::Udp };
+        let gso = VnetHeader::of(TxOffload { gso: Some(gso), ..checksum });
+        assert_eq!(gso.unfragmented(9_014), gso);
         for len in [15 * 1_024 + 1, 65_549, 1 << 17] {
-            assert_eq!(VnetHeader::default().in_one_piece(len), VnetHeader::default(), "{len}");
+            assert_eq!(VnetHeader::default().unfragmented(len), VnetHeader::default(), "{len}");
         }
     }
 
     #[test]
-    fn a_tcp_packet_longer_than_a_segment_is_a_train_and_its_sum_is_left() {
+    fn a_tcp_packet_longer_than_a_segment_is_a_gso_and_its_sum_is_left() {
         let said = VnetHeader { flags: 1, kind: TCP4, segment_len: 100, sum_at: 34, field_at: 16, header_len: 54 };
         let packet = ip(said, &tcp(250));
         assert_eq!(packet.gso, Some(Gso { segment_len: 100, ids: Identifications::Rise, maker: Maker::Sender }));

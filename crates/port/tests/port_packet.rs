@@ -19,17 +19,17 @@ use wideload_port::{
 };
 
 #[test]
-fn a_stream_crosses_two_packet_sockets_in_trains() {
+fn a_stream_crosses_two_packet_sockets_in_gso_packets() {
     let (told, spent, elapsed) = cross(1_500, &[], 64 << 20);
-    assert!(told.train_count > 0 && told.partial_count >= told.train_count, "{told:?}");
+    assert!(told.gso_count > 0 && told.partial_count >= told.gso_count, "{told:?}");
     assert!(told.longest > 10_000, "{told:?}");
     report("trains", told, spent, elapsed);
 }
 
 #[test]
-fn a_stream_of_jumbo_frames_crosses_two_packet_sockets_in_trains() {
+fn a_stream_of_jumbo_frames_crosses_two_packet_sockets_in_gso_packets() {
     let (told, spent, elapsed) = cross(9_000, &[], 64 << 20);
-    assert!(told.train_count > 0, "{told:?}");
+    assert!(told.gso_count > 0, "{told:?}");
     report("trains of jumbo frames", told, spent, elapsed);
 }
 
@@ -55,7 +55,7 @@ fn where_flows_cannot_be_offloaded_the_port_works_and_says_why() {
 #[test]
 fn without_offloads_a_stream_crosses_in_finished_packets() {
     let (told, spent, elapsed) = cross(1_500, &["tx off", "tso off", "gso off"], 4 << 20);
-    assert_eq!((told.train_count, told.partial_count, told.longest), (0, 0, 1_514), "{told:?}");
+    assert_eq!((told.gso_count, told.partial_count, told.longest), (0, 0, 1_514), "{told:?}");
     report("single packets", told, spent, elapsed);
 }
 
@@ -158,7 +158,7 @@ fn a_frame_above_the_mtu_is_refused_by_name_and_those_before_it_are_sent() {
 }
 
 #[test]
-fn a_long_frame_for_which_the_kernel_has_no_piece_of_memory_goes_in_several() {
+fn a_long_frame_for_which_the_kernel_has_no_fragment_of_memory_goes_in_several() {
     pair(9_000, |one, other| {
         // Stands for a kernel whose memory is in small pieces: it takes one frame at a time only.
         refuse_batches();
@@ -176,11 +176,11 @@ fn a_long_frame_for_which_the_kernel_has_no_piece_of_memory_goes_in_several() {
 }
 
 #[test]
-fn a_train_that_makes_no_sense_is_refused_by_name() {
+fn a_gso_that_makes_no_sense_is_refused_by_name() {
     pair(1_500, |one, _| {
         let frame = ours(100);
         let wire =
-            TxFrame { header: &frame, payload: &[], to_do: TxOffload { checksum: Some((900, 916)), train: None } };
+            TxFrame { header: &frame, payload: &[], to_do: TxOffload { checksum: Some((900, 916)), gso: None } };
         let error = one.transmit(&[wire]).expect_err("it is nonsense");
         assert_eq!(SendError::of(&error), Some(SendError::ToDo), "{error}");
     });

@@ -35,22 +35,22 @@ fn a_datagram_of_60_000_bytes_arrives_whole_on_a_wide_tun() {
 }
 
 #[test]
-fn a_stream_crosses_two_tuns_in_trains() {
+fn a_stream_crosses_two_tuns_in_gso_packets() {
     let told = cross(Kind::Tun, Options::default());
-    assert!(told.train_count > 0 && told.longest > 1_500, "{told:?}");
-    assert!(told.partial_count >= told.train_count, "{told:?}");
+    assert!(told.gso_count > 0 && told.longest > 1_500, "{told:?}");
+    assert!(told.partial_count >= told.gso_count, "{told:?}");
 }
 
 #[test]
-fn a_stream_crosses_two_taps_in_trains() {
+fn a_stream_crosses_two_taps_in_gso_packets() {
     let told = cross(Kind::Tap, Options { mtu: Some(9_000), ..Options::default() });
-    assert!(told.train_count > 0 && told.longest > 9_014, "{told:?}");
+    assert!(told.gso_count > 0 && told.longest > 9_014, "{told:?}");
 }
 
 #[test]
 fn without_offloads_a_stream_comes_in_finished_packets() {
     let told = cross(Kind::Tun, Options { offloads: NOTHING, ..Options::default() });
-    assert_eq!((told.train_count, told.partial_count, told.longest), (0, 0, 1_500), "{told:?}");
+    assert_eq!((told.gso_count, told.partial_count, told.longest), (0, 0, 1_500), "{told:?}");
 }
 
 #[test]
@@ -94,13 +94,13 @@ fn sending_to_a_device_that_is_down_says_so() {
 }
 
 #[test]
-fn a_train_that_the_kernel_does_not_know_is_refused_by_name() {
+fn a_gso_that_the_kernel_does_not_know_is_refused_by_name() {
     Namespace::new().run(|| {
         let mut tap = Tap::open("", Kind::Tun, &Options::default()).expect("a device can be made");
         ip(&format!("link set {} up", tap.name()));
         let packet = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         // The checksum would lie behind the packet's end.
-        let to_do = TxOffload { checksum: Some((500, 516)), train: None };
+        let to_do = TxOffload { checksum: Some((500, 516)), gso: None };
         let error = tap.transmit(&[TxFrame { header: &packet, payload: &[], to_do }]).expect_err("it is nonsense");
         assert_eq!(SendError::of(&error), Some(SendError::ToDo), "{error}");
     });

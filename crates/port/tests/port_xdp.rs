@@ -21,7 +21,7 @@ use wideload_port::{Kind, Options, PacketSocket, Port, SendError, Tap, TxFrame, 
 fn a_stream_with_half_filled_checksums_crosses_and_they_are_finished() {
     let told = cross(1_500, "on");
     assert!(told.finished_count > 4 << 20 >> 11, "{told:?}");
-    assert_eq!((told.longest, told.train_count), (1_514, 0), "{told:?}");
+    assert_eq!((told.longest, told.gso_count), (1_514, 0), "{told:?}");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn what_is_left_to_it_is_refused_by_name() {
         assert_eq!(xdp.offloads(), port_support::NOTHING);
         let frame = ours(100);
         let wire =
-            TxFrame { header: &frame, payload: &[], to_do: TxOffload { checksum: Some((34, 50)), train: None } };
+            TxFrame { header: &frame, payload: &[], to_do: TxOffload { checksum: Some((34, 50)), gso: None } };
         let error = xdp.transmit(&[wire]).expect_err("it finishes none");
         assert_eq!(SendError::of(&error), Some(SendError::ToDo), "{error}");
         let error = xdp.transmit(&[plain(&frame[..13])]).expect_err("it is no frame");

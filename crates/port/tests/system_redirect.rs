@@ -29,12 +29,12 @@ fn fragments_for_the_host_come_to_the_helper_and_what_it_writes_comes_in() {
         assert!(helper.frames().is_empty(), "{to}: nothing but fragments is taken");
         let long: Vec<u8> = (0..20_000_u32).map(|byte| byte as u8).collect();
         sender.send_to(&long, target).expect("there is a way");
-        let mut pieces = Vec::new();
+        let mut fragments = Vec::new();
         becomes(|| {
-            pieces.extend(helper.frames());
-            (pieces.len() == 14).then_some(())
+            fragments.extend(helper.frames());
+            (fragments.len() == 14).then_some(())
         });
-        helper.write(&joined(&pieces));
+        helper.write(&joined(&fragments));
         let mut room = vec![0; 30_000];
         assert_eq!(receiver.recv(&mut room).expect("the whole comes in"), long.len());
         assert_eq!(&room[..long.len()], long, "{to}");
@@ -43,8 +43,8 @@ fn fragments_for_the_host_come_to_the_helper_and_what_it_writes_comes_in() {
         sender.send_to(&long, target).expect("there is a way");
         let mut count = 0;
         becomes(|| {
-            for piece in helper.frames() {
-                helper.write(&piece);
+            for fragment in helper.frames() {
+                helper.write(&fragment);
                 count += 1;
             }
             (count == 14).then_some(())
@@ -54,7 +54,7 @@ fn fragments_for_the_host_come_to_the_helper_and_what_it_writes_comes_in() {
 }
 
 #[test]
-fn a_packet_behind_pieces_between_the_same_addresses_follows_them() {
+fn a_packet_behind_fragments_between_the_same_addresses_follows_them() {
     let [near, far] = pair();
     let mut helper = Helper::ingress(&far, Taking { target: Target::Host, tcp: false });
     let sender = near.namespace.enter(|| UdpSocket::bind((NEAR, 0))).expect("it has the address");
@@ -180,19 +180,19 @@ impl Helper {
 }
 
 /// The whole datagram of these pieces.
-fn joined(pieces: &[Vec<u8>]) -> Vec<u8> {
+fn joined(fragments: &[Vec<u8>]) -> Vec<u8> {
     let mut whole = Vec::new();
-    for piece in pieces {
-        let (header_len, at) = if piece[12] == 8 {
-            (34, usize::from(u16::from_be_bytes([piece[20], piece[21]]) & 0x1FFF) * 8)
+    for fragment in fragments {
+        let (header_len, at) = if fragment[12] == 8 {
+            (34, usize::from(u16::from_be_bytes([fragment[20], fragment[21]]) & 0x1FFF) * 8)
         } else {
-            (62, usize::from(u16::from_be_bytes([piece[56], piece[57]]) & 0xFFF8))
+            (62, usize::from(u16::from_be_bytes([fragment[56], fragment[57]]) & 0xFFF8))
         };
-        let payload = &piece[header_len..];
+        let payload = &fragment[header_len..];
         whole.resize(whole.len().max(at + payload.len()), 0);
         whole[at..at + payload.len()].copy_from_slice(payload);
     }
-    let first = &pieces[0];
+    let first = &fragments[0];
     if first[12] == 8 {
         let mut frame = first[..34].to_vec();
         (frame[20], frame[21]) = (0, 0);

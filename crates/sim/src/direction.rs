@@ -67,7 +67,7 @@ struct EcnCounts {
     came: u64,
     went: u64,
     /// Did marked pieces of datagrams come, or leave? Joined to others, they mark more than came marked.
-    in_pieces: bool,
+    in_fragments: bool,
 }
 
 /// How far a flow came and went, and how much of it came and went behind what follows it.
@@ -381,9 +381,9 @@ impl Direction {
         if packet.fragmentation.is_none() && packet.gso.is_none() {
             self.put(net, packet.frame(), &[], bend);
         } else {
-            let mut pieces = WirePackets::of(packet);
-            while let Some(piece) = pieces.next() {
-                self.put(net, piece.header, piece.payload, bend);
+            let mut fragments = WirePackets::of(packet);
+            while let Some(fragment) = fragments.next() {
+                self.put(net, fragment.header, fragment.payload, bend);
             }
         }
         self.check_marks(net);
@@ -454,8 +454,8 @@ impl Direction {
     /// Nothing leaves marked that nobody marked.
     #[inline]
     fn check_marks(&self, net: &mut Net) {
-        let EcnCounts { came, went, in_pieces } = self.watch.marks;
-        if went > came && !in_pieces && !net.is_spoilt() {
+        let EcnCounts { came, went, in_fragments } = self.watch.marks;
+        if went > came && !in_fragments && !net.is_spoilt() {
             let role = self.role.name();
             net.breaks(Law::Integrity, || format!("{went} bytes left a {role} marked, {came} came so"));
         }
@@ -592,15 +592,15 @@ impl EcnCounts {
     #[inline]
     fn comes(&mut self, front: &[u8]) {
         if let Some(marked) = wire::marked(front) {
-            self.in_pieces |= marked.is_piece;
-            self.came += if marked.is_piece && marked.is_tcp { 0 } else { marked.len };
+            self.in_fragments |= marked.is_fragment;
+            self.came += if marked.is_fragment && marked.is_tcp { 0 } else { marked.len };
         }
     }
 
     #[inline]
     fn goes(&mut self, front: &[u8]) {
         if let Some(marked) = wire::marked(front) {
-            self.in_pieces |= marked.is_piece;
+            self.in_fragments |= marked.is_fragment;
             self.went += marked.len;
         }
     }
@@ -628,13 +628,16 @@ fn late(top: &mut u64, start: u64, len: u64) -> u64 {
 
 /// Is it a whole packet that has a Fragment header all the same (RFC 6946)?
 fn is_atomic(frame: &[u8]) -> bool {
-    Ip::parse(frame).is_ok_and(|ip| ip.fragment.is_some_and(|piece| piece.offset == 0 && !piece.more))
+    Ip::parse(frame).is_ok_and(|ip| ip.fragment.is_some_and(|fragment| fragment.offset == 0 && !fragment.more))
 }
 
 /// An atomic fragment is whole too (RFC 6946 section 4), but not what is let go with holes.
 #[inline]
 fn is_whole(packet: &Packet) -> bool {
-    packet.ip().fragment.is_none_or(|piece| piece.offset == 0 && !piece.more && packet.fragmentation.is_none())
+    packet
+        .ip()
+        .fragment
+        .is_none_or(|fragment| fragment.offset == 0 && !fragment.more && packet.fragmentation.is_none())
 }
 
 /// Says where in its flow a packet stands: a message by its number, each of a train, a segment by its bytes. The two directions
@@ -651,7 +654,7 @@ fn places_of(net: &Net, packet: &Packet, mut see: impl FnMut(usize, u64, u64)) {
     }
     if upper.protocol == UDP {
         let messages = bytes.get(UDP_LEN..).unwrap_or_default();
-        let len = packet.gso.map_or(messages.len(), |train| train.segment_len.into());
+        let len = packet.gso.map_or(messages.len(), |gso| gso.segment_len.into());
         for number in messages.chunks(len.max(1)).filter_map(|message| known.message_of(message)) {
             see(2 * flow, number, 1);
         }

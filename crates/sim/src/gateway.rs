@@ -119,9 +119,9 @@ pub fn patience(config: &topology::Gateway, toward: Toward) -> Duration {
         (_, Some(Hold::Fixed(hold))) if hold >= RUN_AGE_MAX => 2 * hold,
         _ => RUN_AGE_MAX,
     };
-    let pieces = if config.reassemble { config.patience.unwrap_or(PATIENCE_MAX) } else { Duration::ZERO };
+    let fragments = if config.reassemble { config.patience.unwrap_or(PATIENCE_MAX) } else { Duration::ZERO };
     let joined = if config.join { JOIN_PATIENCE } else { Duration::ZERO };
-    hold + pieces.max(joined)
+    hold + fragments.max(joined)
 }
 
 /// What this gateway does, between links of these MTUs; where it has a number, it tells senders what is refused.

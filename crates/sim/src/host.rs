@@ -113,12 +113,12 @@ impl Host {
             let may_be_atomic = is_v6 && flow.dice.one_in(ATOMIC_ONE_IN);
             let head = self.head(flow, UDP);
             // A router on an IPv4 path cuts for the host; on an IPv6 one the host cuts for what it was told.
-            let piece_len = if is_v6 { path_len } else { mtu };
-            let is_atomic = may_be_atomic && head_len + FRAGMENT_LEN + len <= piece_len;
-            if !is_atomic && (head_len + len <= piece_len || self.dont_fragment) {
+            let fragment_len = if is_v6 { path_len } else { mtu };
+            let is_atomic = may_be_atomic && head_len + FRAGMENT_LEN + len <= fragment_len;
+            if !is_atomic && (head_len + len <= fragment_len || self.dont_fragment) {
                 self.send_whole(net, number, message, head, len);
             } else {
-                self.send_in_pieces(net, number, message, head, len, piece_len);
+                self.send_in_fragments(net, number, message, head, len, fragment_len);
             }
         }
         let flow = &net.flows[number];
@@ -138,14 +138,14 @@ impl Host {
         net.flows = flows;
     }
 
-    fn send_in_pieces(
+    fn send_in_fragments(
         &mut self,
         net: &mut Net,
         number: usize,
         message: u64,
         head: Head,
         len: usize,
-        piece_len: usize,
+        fragment_len: usize,
     ) {
         self.desk.resize(LEN_MAX, 0);
         let upper = &mut self.desk[..len];
@@ -154,15 +154,15 @@ impl Host {
         wire::write_udp(&head, flow.port(), upper);
         let mut offset = 0;
         while offset < len {
-            let piece = Head { piece: Some((offset, false)), ..head };
-            let room = piece_len - piece.header_len();
+            let fragment = Head { fragment: Some((offset, false)), ..head };
+            let room = fragment_len - fragment.header_len();
             // Only of the last one the length is any (RFC 8200 section 4.5).
             let end = if len - offset <= room { len } else { offset + (room & !7) };
-            let piece = Head { piece: Some((offset, end < len)), ..head };
+            let fragment = Head { fragment: Some((offset, end < len)), ..head };
             let payload = &self.desk[offset..end];
-            net.put(self.wire, piece.header_len() + payload.len(), |room| {
-                piece.write(room);
-                room[piece.header_len()..].copy_from_slice(payload);
+            net.put(self.wire, fragment.header_len() + payload.len(), |room| {
+                fragment.write(room);
+                room[fragment.header_len()..].copy_from_slice(payload);
             });
             offset = end;
         }
@@ -246,7 +246,7 @@ impl Host {
             dont_fragment: self.dont_fragment || protocol == TCP,
             id: self.next_id,
             ecn: if flow.plan.talk.ends[0].ecn { Ecn::Ect0.bits() } else { 0 },
-            piece: None,
+            fragment: None,
         }
     }
 }
@@ -260,7 +260,7 @@ impl Host {
             return;
         };
         let payload = &frame[seen.at..seen.end];
-        if seen.piece.is_none() {
+        if seen.fragment.is_none() {
             return self.take_upper(net, &seen, payload);
         }
         // Taken out while it is read, so that the rest of the host can be written to.

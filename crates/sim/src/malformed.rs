@@ -39,7 +39,8 @@ impl Malformed {
         let kinds: &[Wrong] = if is_v6 { &V6 } else { &V4 };
         self.next += 1;
         self.id = self.id.wrapping_add(1);
-        let head = Head { is_v6, from, to, protocol: UDP, dont_fragment: false, id: self.id, ecn: 0, piece: None };
+        let head =
+            Head { is_v6, from, to, protocol: UDP, dont_fragment: false, id: self.id, ecn: 0, fragment: None };
         kinds[self.next % kinds.len()](self, net, &To { wire, head });
     }
 
@@ -58,8 +59,8 @@ impl Malformed {
     }
 
     /// Puts a piece on the wire; all pieces of a datagram have the same bytes, so that repeats are repeats.
-    fn piece(&mut self, net: &mut Net, to: &To, offset: usize, more: bool, len: usize, ecn: u8) {
-        let head = Head { piece: Some((offset, more)), ecn, ..to.head };
+    fn fragment(&mut self, net: &mut Net, to: &To, offset: usize, more: bool, len: usize, ecn: u8) {
+        let head = Head { fragment: Some((offset, more)), ecn, ..to.head };
         let at = head.header_len();
         self.put(net, to, head, len, |frame| {
             frame[at..].fill(7);
@@ -102,43 +103,43 @@ fn bad_header_sum(junk: &mut Malformed, net: &mut Net, to: &To) {
 }
 
 fn zero_len(junk: &mut Malformed, net: &mut Net, to: &To) {
-    junk.piece(net, to, 16, true, 0, 0);
+    junk.fragment(net, to, 16, true, 0, 0);
 }
 
 fn len_not_8(junk: &mut Malformed, net: &mut Net, to: &To) {
-    junk.piece(net, to, 16, true, 21, 0);
+    junk.fragment(net, to, 16, true, 21, 0);
 }
 
 fn oversize(junk: &mut Malformed, net: &mut Net, to: &To) {
-    junk.piece(net, to, 65_528, false, 24, 0);
+    junk.fragment(net, to, 65_528, false, 24, 0);
 }
 
 fn repeat(junk: &mut Malformed, net: &mut Net, to: &To) {
-    junk.piece(net, to, 8, true, 16, 0);
-    junk.piece(net, to, 8, true, 16, 0);
+    junk.fragment(net, to, 8, true, 16, 0);
+    junk.fragment(net, to, 8, true, 16, 0);
 }
 
 fn overlap(junk: &mut Malformed, net: &mut Net, to: &To) {
-    junk.piece(net, to, 8, true, 16, 0);
-    junk.piece(net, to, 16, true, 16, 0);
+    junk.fragment(net, to, 8, true, 16, 0);
+    junk.fragment(net, to, 16, true, 16, 0);
     // What comes after it meets a poisoned key.
-    junk.piece(net, to, 64, true, 16, 0);
+    junk.fragment(net, to, 64, true, 16, 0);
 }
 
 fn conflict(junk: &mut Malformed, net: &mut Net, to: &To) {
-    junk.piece(net, to, 16, false, 16, 0);
-    junk.piece(net, to, 64, false, 16, 0);
+    junk.fragment(net, to, 16, false, 16, 0);
+    junk.fragment(net, to, 64, false, 16, 0);
 }
 
 fn ecn_mix(junk: &mut Malformed, net: &mut Net, to: &To) {
-    junk.piece(net, to, 0, true, 16, 2);
-    junk.piece(net, to, 16, true, 16, 0);
-    junk.piece(net, to, 32, false, 16, 3);
+    junk.fragment(net, to, 0, true, 16, 2);
+    junk.fragment(net, to, 16, true, 16, 0);
+    junk.fragment(net, to, 32, false, 16, 3);
 }
 
 fn lonely(junk: &mut Malformed, net: &mut Net, to: &To) {
     let len = 8 * junk.dice.from(1, 40) as usize;
-    junk.piece(net, to, 0, true, len, 0);
+    junk.fragment(net, to, 0, true, len, 0);
 }
 
 /// More first pieces at once than a small table holds.
@@ -146,13 +147,13 @@ fn flood(junk: &mut Malformed, net: &mut Net, to: &To) {
     for _ in 0..8 {
         junk.id = junk.id.wrapping_add(1);
         let head = Head { id: junk.id, ..to.head };
-        junk.piece(net, &To { head, ..*to }, 0, true, 64, 0);
+        junk.fragment(net, &To { head, ..*to }, 0, true, 64, 0);
     }
 }
 
 /// A later fragment with an option that only a first one may carry (record route, RFC 791 section 3.1).
 fn misplaced_option(junk: &mut Malformed, net: &mut Net, to: &To) {
-    let head = Head { piece: Some((64, true)), ..to.head };
+    let head = Head { fragment: Some((64, true)), ..to.head };
     junk.put(net, to, head, 12 + 16, |frame| {
         frame[0] = 0x48;
         frame[V4_LEN..V4_LEN + 12].copy_from_slice(&[7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -182,7 +183,7 @@ fn chain_cut(junk: &mut Malformed, net: &mut Net, to: &To) {
 }
 
 fn nested(junk: &mut Malformed, net: &mut Net, to: &To) {
-    let head = Head { piece: Some((0, true)), ..to.head };
+    let head = Head { fragment: Some((0, true)), ..to.head };
     junk.put(net, to, head, FRAGMENT_LEN + 16, |frame| {
         frame[V6_LEN] = FRAGMENT;
         frame[V6_LEN + FRAGMENT_LEN..V6_LEN + 16].copy_from_slice(&[UDP, 0, 0, 1, 0, 0, 0, 9]);
@@ -190,26 +191,26 @@ fn nested(junk: &mut Malformed, net: &mut Net, to: &To) {
 }
 
 fn misplaced_hop_by_hop(junk: &mut Malformed, net: &mut Net, to: &To) {
-    let head = Head { protocol: HOP_BY_HOP, piece: Some((0, true)), ..to.head };
+    let head = Head { protocol: HOP_BY_HOP, fragment: Some((0, true)), ..to.head };
     junk.put(net, to, head, 16, |frame| {
         frame[V6_LEN + FRAGMENT_LEN..][..8].copy_from_slice(&[UDP, 0, 1, 4, 0, 0, 0, 0]);
     });
 }
 
 fn headers_cut(junk: &mut Malformed, net: &mut Net, to: &To) {
-    let head = Head { protocol: TCP, piece: Some((0, true)), ..to.head };
+    let head = Head { protocol: TCP, fragment: Some((0, true)), ..to.head };
     junk.put(net, to, head, 8, |_| {});
 }
 
 fn neighbour(junk: &mut Malformed, net: &mut Net, to: &To) {
-    let first = Head { protocol: ICMPV6, piece: Some((0, true)), ..to.head };
+    let first = Head { protocol: ICMPV6, fragment: Some((0, true)), ..to.head };
     junk.put(net, to, first, 32, |frame| frame[V6_LEN + FRAGMENT_LEN] = 135);
-    junk.put(net, to, Head { piece: Some((32, false)), ..first }, 16, |_| {});
+    junk.put(net, to, Head { fragment: Some((32, false)), ..first }, 16, |_| {});
 }
 
 /// A first fragment whose headers claim to go on past its end, too long to leave in one piece.
 fn unending_headers(junk: &mut Malformed, net: &mut Net, to: &To) {
-    let head = Head { protocol: DESTINATION, piece: Some((0, true)), ..to.head };
+    let head = Head { protocol: DESTINATION, fragment: Some((0, true)), ..to.head };
     junk.put(net, to, head, 1_552, |frame| {
         frame[V6_LEN + FRAGMENT_LEN..][..8].copy_from_slice(&[UDP, 255, 1, 4, 0, 0, 0, 0]);
     });

@@ -115,18 +115,18 @@ impl Net {
         let is_crowded = wire.marks_above.is_some_and(|count| wire.link.inside().frames > count);
         let marked_count = &mut wire.marked_count;
         let trace = &mut self.trace;
-        let mut piece = None;
+        let mut fragment = None;
         wire.link.push_with(self.now, len, |room| {
             write(room);
             if is_crowded && wire::mark(room) {
                 *marked_count += 1;
             }
             trace.note_frame(number, room);
-            piece = Piece::seen(room);
+            fragment = Piece::seen(room);
         });
         self.plan_arrival(number);
-        if let Some(piece) = piece {
-            self.check_piece(number, piece);
+        if let Some(fragment) = fragment {
+            self.check_fragment(number, fragment);
         }
     }
 
@@ -178,18 +178,18 @@ impl Net {
     }
 
     /// Law 4: what must not be cut is not cut.
-    fn check_piece(&mut self, number: usize, piece: Piece) {
+    fn check_fragment(&mut self, number: usize, fragment: Piece) {
         self.looked(Law::Refusal);
-        let Some(rules) = piece.from.and_then(|host| self.hosts.get(usize::from(host))) else { return };
+        let Some(rules) = fragment.from.and_then(|host| self.hosts.get(usize::from(host))) else { return };
         // No sum covers a header of IPv6, so damage can make a piece of an atomic fragment, which no segment is.
-        let may_be_damaged = self.may_damage && piece.is_v6 && !piece.is_tcp;
+        let may_be_damaged = self.may_damage && fragment.is_v6 && !fragment.is_tcp;
         if rules.has_cutting_card || rules.is_hostile || may_be_damaged {
             return;
         }
-        let must_stay_whole = rules.dont_fragment || piece.is_tcp || piece.dont_fragment;
+        let must_stay_whole = rules.dont_fragment || fragment.is_tcp || fragment.dont_fragment;
         if must_stay_whole {
             self.breaks(Law::Refusal, || {
-                format!("a packet that must not be cut is in pieces on wire {number}: {piece:?}")
+                format!("a packet that must not be cut is in pieces on wire {number}: {fragment:?}")
             });
         }
     }
@@ -208,16 +208,16 @@ impl Piece {
     /// The piece in this frame, if it is one.
     #[inline]
     fn seen(frame: &[u8]) -> Option<Piece> {
-        let is_piece = match frame.first()? >> 4 {
+        let is_fragment = match frame.first()? >> 4 {
             4 => wire::word(frame, 6) & 0x3FFF > 0,
             _ => *frame.get(6)? == FRAGMENT,
         };
-        if !is_piece {
+        if !is_fragment {
             return None;
         }
         let seen = wire::read(frame)?;
         let dont_fragment = seen.dont_fragment && !seen.is_v6;
         let is_tcp = seen.protocol == TCP;
-        seen.piece.map(|_| Piece { from: seen.from, is_v6: seen.is_v6, is_tcp, dont_fragment })
+        seen.fragment.map(|_| Piece { from: seen.from, is_v6: seen.is_v6, is_tcp, dont_fragment })
     }
 }

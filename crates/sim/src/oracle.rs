@@ -27,7 +27,7 @@ struct Datagram {
     came: Vec<u64>,
     came_count: usize,
     end: Option<usize>,
-    pieces: u64,
+    fragments: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ struct Key {
 impl Datagrams {
     /// Takes a piece, and hands on what is behind the IP header of the datagram that it makes whole.
     pub fn push(&mut self, now: Time, seen: &WireFacts, payload: &[u8], whole: impl FnOnce(&[u8])) {
-        let Some((offset, more)) = seen.piece else { return };
+        let Some((offset, more)) = seen.fragment else { return };
         while self.open.front().is_some_and(|datagram| now.since(datagram.since) > PATIENCE) {
             self.give_up(0);
         }
@@ -51,7 +51,7 @@ impl Datagrams {
             None => self.begin(now, key),
         };
         let Some(datagram) = self.open.get_mut(at) else { return };
-        datagram.pieces += 1;
+        datagram.fragments += 1;
         if !datagram.take(offset, more, payload) {
             self.give_up(at);
         } else if datagram.is_whole() {
@@ -63,7 +63,7 @@ impl Datagrams {
 
     /// Pieces of datagrams that never became whole.
     pub fn waiting(&self) -> u64 {
-        self.open.iter().map(|datagram| datagram.pieces).sum()
+        self.open.iter().map(|datagram| datagram.fragments).sum()
     }
 
     fn begin(&mut self, now: Time, key: Key) -> usize {
@@ -77,17 +77,17 @@ impl Datagrams {
             came: vec![0; LEN_MAX / 64],
             came_count: 0,
             end: None,
-            pieces: 0,
+            fragments: 0,
         });
         datagram.came.fill(0);
-        let (came_count, end, pieces) = (0, None, 0);
-        self.open.push_back(Datagram { key, since: now, came_count, end, pieces, ..datagram });
+        let (came_count, end, fragments) = (0, None, 0);
+        self.open.push_back(Datagram { key, since: now, came_count, end, fragments, ..datagram });
         self.open.len() - 1
     }
 
     fn give_up(&mut self, at: usize) {
         if let Some(datagram) = self.open.remove(at) {
-            self.given_up += datagram.pieces;
+            self.given_up += datagram.fragments;
             self.spare.push(datagram);
         }
     }

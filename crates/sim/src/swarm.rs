@@ -421,7 +421,7 @@ impl Drawing {
 
     fn flows(&mut self, left: &[usize], right: &[usize], far_mtu: u16) -> Vec<Plan> {
         if self.stop == SPENT_IDS {
-            return vec![many_pieces(left[0], right[0])];
+            return vec![many_fragments(left[0], right[0])];
         }
         let takes_v6 = self.least_mtu >= V6_MTU_MIN;
         let count = self.dice.from(1, 6);
@@ -566,7 +566,7 @@ fn end(dice: &mut Rng, is_silent: bool) -> Settings {
 }
 
 /// More datagrams that must be cut than there are identifications.
-fn many_pieces(from: usize, to: usize) -> Plan {
+fn many_fragments(from: usize, to: usize) -> Plan {
     Plan {
         kind: FlowKind::Datagrams,
         from,

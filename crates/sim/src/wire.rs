@@ -23,7 +23,7 @@ pub struct Head {
     /// Marks of congestion control, in two bits.
     pub ecn: u8,
     /// Place of a piece in its datagram, in bytes, and whether others follow; none for a whole one.
-    pub piece: Option<(usize, bool)>,
+    pub fragment: Option<(usize, bool)>,
 }
 
 /// What a host reads in a packet.
@@ -44,7 +44,7 @@ pub struct WireFacts {
     /// Marks of congestion control, in two bits.
     pub ecn: u8,
     /// Place of a piece in its datagram, in bytes, and whether others follow.
-    pub piece: Option<(usize, bool)>,
+    pub fragment: Option<(usize, bool)>,
     /// Where the payload starts, and where it ends.
     pub at: usize,
     /// See `at`.
@@ -54,7 +54,7 @@ pub struct WireFacts {
 impl Head {
     /// Length of the header, in bytes.
     pub fn header_len(&self) -> usize {
-        match (self.is_v6, self.piece) {
+        match (self.is_v6, self.fragment) {
             (false, _) => V4_LEN,
             (true, None) => V6_LEN,
             (true, Some(_)) => V6_LEN + FRAGMENT_LEN,
@@ -66,20 +66,20 @@ impl Head {
         let len = to.len();
         if self.is_v6 {
             let payload_len = (len - V6_LEN) as u16;
-            let next = if self.piece.is_some() { FRAGMENT } else { self.protocol };
+            let next = if self.fragment.is_some() { FRAGMENT } else { self.protocol };
             to[..4].copy_from_slice(&[0x60, self.ecn << 4, 0, 0]);
             to[4..6].copy_from_slice(&payload_len.to_be_bytes());
             to[6..8].copy_from_slice(&[next, HOPS]);
             to[8..24].copy_from_slice(&address::v6(self.from));
             to[24..40].copy_from_slice(&address::v6(self.to));
-            if let Some((offset, more)) = self.piece {
+            if let Some((offset, more)) = self.fragment {
                 to[40..42].copy_from_slice(&[self.protocol, 0]);
                 to[42..44].copy_from_slice(&(offset as u16 | u16::from(more)).to_be_bytes());
                 to[44..48].copy_from_slice(&self.id.to_be_bytes());
             }
             return;
         }
-        let (offset, more) = self.piece.unwrap_or((0, false));
+        let (offset, more) = self.fragment.unwrap_or((0, false));
         let marks = u16::from(self.dont_fragment) << 14 | u16::from(more) << 13 | (offset / 8) as u16;
         to[..2].copy_from_slice(&[0x45, self.ecn]);
         to[2..4].copy_from_slice(&(len as u16).to_be_bytes());
@@ -138,7 +138,7 @@ pub struct Marked {
     /// Bytes of a whole segment without its header; of a datagram, or a piece of one, all that is behind the IP header.
     pub len: u64,
     /// Is it a piece of a datagram?
-    pub is_piece: bool,
+    pub is_fragment: bool,
     /// Is it of TCP?
     pub is_tcp: bool,
 }
@@ -156,7 +156,7 @@ pub fn marked(front: &[u8]) -> Option<Marked> {
 
 #[cold]
 fn what_is_marked(front: &[u8]) -> Option<Marked> {
-    let (protocol, at, end, is_piece) = if front[0] >> 4 == 4 {
+    let (protocol, at, end, is_fragment) = if front[0] >> 4 == 4 {
         (*front.get(9)?, usize::from(front[0] & 15) * 4, word(front, 2), word(front, 6) & 0x3FFF > 0)
     } else {
         let end = word(front, 4).saturating_add(V6_LEN as u16);
@@ -166,8 +166,8 @@ fn what_is_marked(front: &[u8]) -> Option<Marked> {
         }
     };
     let is_tcp = protocol == TCP;
-    let upper_at = if is_tcp && !is_piece { at + usize::from(front.get(at + 12)? >> 4) * 4 } else { at };
-    Some(Marked { len: u64::from(end).saturating_sub(upper_at as u64), is_piece, is_tcp })
+    let upper_at = if is_tcp && !is_fragment { at + usize::from(front.get(at + 12)? >> 4) * 4 } else { at };
+    Some(Marked { len: u64::from(end).saturating_sub(upper_at as u64), is_fragment, is_tcp })
 }
 
 /// Does an IPv4 header bear a sum that none adds up to? One that is patched by the formula of RFC 1141 may (RFC 1624 section 3).
@@ -226,7 +226,7 @@ fn read_v4(frame: &[u8]) -> Option<WireFacts> {
         dont_fragment: marks & 0x4000 > 0,
         id: u32::from(word(header, 4)),
         ecn: header[1] & 3,
-        piece: (offset > 0 || more).then_some((offset, more)),
+        fragment: (offset > 0 || more).then_some((offset, more)),
         at,
         end,
     })
@@ -238,17 +238,17 @@ fn read_v6(frame: &[u8]) -> Option<WireFacts> {
     if end > frame.len() {
         return None;
     }
-    let (mut protocol, mut at, mut piece, mut id) = (header[6], V6_LEN, None, 0);
+    let (mut protocol, mut at, mut fragment, mut id) = (header[6], V6_LEN, None, 0);
     while matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION) {
         let extension = frame.get(at..at + 8).filter(|_| at + 8 <= end)?;
         at += if protocol == FRAGMENT { 8 } else { 8 * (1 + usize::from(extension[1])) };
         if protocol == FRAGMENT {
             let marks = word(extension, 2);
             id = u32::from(word(extension, 4)) << 16 | u32::from(word(extension, 6));
-            piece = (marks & !6 > 0).then_some((usize::from(marks & !7), marks & 1 > 0));
+            fragment = (marks & !6 > 0).then_some((usize::from(marks & !7), marks & 1 > 0));
         }
         protocol = extension[0];
-        if piece.is_some_and(|(offset, _)| offset > 0) {
+        if fragment.is_some_and(|(offset, _)| offset > 0) {
             break;
         }
     }
@@ -260,7 +260,7 @@ fn read_v6(frame: &[u8]) -> Option<WireFacts> {
         dont_fragment: true,
         id,
         ecn: header[1] >> 4 & 3,
-        piece,
+        fragment,
         at,
         end,
     })
@@ -285,7 +285,7 @@ pub fn is_sum_right(seen: &WireFacts, from: u16, to: u16, upper: &[u8]) -> bool 
         dont_fragment: false,
         id: 0,
         ecn: 0,
-        piece: None,
+        fragment: None,
     };
     (head.pseudo_sum(upper.len()) + Sum::of(upper)).is_right()
 }

@@ -93,7 +93,7 @@ impl Work<'_> {
         let count = (SECTION_LEN / len).clamp(16, 20_000);
         let mut starts = vec![0];
         if !near {
-            starts = (0..(FAR_LEN - 2 * LINE_LEN) / stride).map(|piece| piece * stride).collect();
+            starts = (0..(FAR_LEN - 2 * LINE_LEN) / stride).map(|fragment| fragment * stride).collect();
             let mut state = 1usize;
             for place in (1..starts.len()).rev() {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -273,13 +273,13 @@ impl Spec {
     }
 
     /// The fragment at this place, with its options as RFC 791 has them: but the first, only those to be copied.
-    pub fn piece(&self, place: &Place) -> Vec<u8> {
+    pub fn fragment(&self, place: &Place) -> Vec<u8> {
         let whole = if self.transport == Transport::None { self } else { &self.raw() };
-        whole.piece_with(place, &whole.payload[place.range.clone()])
+        whole.fragment_with(place, &whole.payload[place.range.clone()])
     }
 
     /// The same, with other bytes.
-    pub fn piece_with(&self, place: &Place, payload: &[u8]) -> Vec<u8> {
+    pub fn fragment_with(&self, place: &Place, payload: &[u8]) -> Vec<u8> {
         let offset = place.range.start;
         self.around(payload, Some((offset, place.more)), &self.options_at(offset))
     }
@@ -289,7 +289,7 @@ impl Spec {
         let (mut places, mut start) = (Vec::new(), 0);
         let len = self.transport_len() + self.payload.len();
         loop {
-            let (room, left) = (mtu - self.piece_len(start), len - start);
+            let (room, left) = (mtu - self.fragment_len(start), len - start);
             let range = start..start + if left <= room { left } else { room / 8 * 8 };
             let more = range.end < len;
             start = range.end;
@@ -303,7 +303,7 @@ impl Spec {
     /// The fragments that such a sender sends.
     pub fn fragments(&self, mtu: usize) -> Vec<Vec<u8>> {
         let raw = self.raw();
-        self.places(mtu).iter().map(|place| raw.piece(place)).collect()
+        self.places(mtu).iter().map(|place| raw.fragment(place)).collect()
     }
 
     /// The fragments with `room` bytes of payload in each but the last, and all options in each.
@@ -326,7 +326,7 @@ impl Spec {
     }
 
     /// Length of the IP header of a fragment at `offset`.
-    pub fn piece_len(&self, offset: usize) -> usize {
+    pub fn fragment_len(&self, offset: usize) -> usize {
         match self.version() {
             4 => IPV4_LEN + self.options_at(offset).len(),
             _ => self.fixed_len() + FRAGMENT_LEN,

@@ -37,7 +37,7 @@ pub struct Waiting {
     octets: Vec<Option<u8>>,
     end: Option<usize>,
     poisoned: bool,
-    pieces: Vec<Piece>,
+    fragments: Vec<Piece>,
 }
 
 struct Piece {
@@ -137,7 +137,7 @@ impl Model {
 
 impl Waiting {
     fn from(deadline: Duration) -> Waiting {
-        Waiting { deadline, octets: Vec::new(), end: None, poisoned: false, pieces: Vec::new() }
+        Waiting { deadline, octets: Vec::new(), end: None, poisoned: false, fragments: Vec::new() }
     }
 
     fn take(&mut self, header: &Spec, place: &Place, payload: &[u8]) -> Verdict {
@@ -155,12 +155,12 @@ impl Waiting {
         let overlaps = held.iter().any(Option::is_some);
         held.iter_mut().zip(payload).for_each(|(held, new)| *held = Some(*new));
         if overlaps || self.disagrees(range.end, place.more) {
-            let ended = self.pieces.len() + 1;
+            let ended = self.fragments.len() + 1;
             *self = Waiting { poisoned: true, ..Waiting::from(self.deadline) };
             return Verdict::Kills(ended);
         }
-        let ip_len = header.piece_len(range.start) + payload.len();
-        self.pieces.push(Piece { header: header.clone(), offset: range.start, ip_len });
+        let ip_len = header.fragment_len(range.start) + payload.len();
+        self.fragments.push(Piece { header: header.clone(), offset: range.start, ip_len });
         self.whole()
     }
 
@@ -178,13 +178,13 @@ impl Waiting {
     fn whole(&self) -> Verdict {
         let octets: Option<Vec<u8>> = self.octets.iter().copied().collect();
         let (Some(payload), true) = (octets, self.end.is_some()) else { return Verdict::Held };
-        let Some(ecn) = joined_mark(self.pieces.iter().map(|piece| piece.header.tos & 3)) else {
+        let Some(ecn) = joined_mark(self.fragments.iter().map(|fragment| fragment.header.tos & 3)) else {
             return Verdict::MixedMarks;
         };
-        let Some(first) = self.pieces.iter().find(|piece| piece.offset == 0) else { return Verdict::Held };
-        let longest = self.pieces.iter().map(|piece| piece.ip_len).max();
-        let has_df = |piece: &Piece| piece.header.ip_flags & DF != 0 && Some(piece.ip_len) == longest;
-        let df = if self.pieces.iter().any(has_df) { DF } else { 0 };
+        let Some(first) = self.fragments.iter().find(|fragment| fragment.offset == 0) else { return Verdict::Held };
+        let longest = self.fragments.iter().map(|fragment| fragment.ip_len).max();
+        let has_df = |fragment: &Piece| fragment.header.ip_flags & DF != 0 && Some(fragment.ip_len) == longest;
+        let df = if self.fragments.iter().any(has_df) { DF } else { 0 };
         let header = first.header.clone();
         let (ip_flags, tos) = (header.ip_flags & !DF | df, header.tos & !3 | ecn.unwrap_or(header.tos & 3));
         Verdict::Whole(Box::new(Spec { ip_flags, tos, fragment: None, payload, ..header }))
@@ -201,8 +201,8 @@ impl Waiting {
     }
 
     /// How many pieces are held.
-    pub fn piece_count(&self) -> usize {
-        self.pieces.len()
+    pub fn fragment_count(&self) -> usize {
+        self.fragments.len()
     }
 }
 

@@ -236,9 +236,9 @@ fn seals_are_what_the_builder_writes() {
 #[test]
 fn fragments_carry_the_options_that_are_to_be_copied() {
     let whole = Spec { ip_options: [uncopied_option(), copied_option()].concat(), ..ip(4) }.noise(200);
-    let pieces: Vec<_> = whole.fragments(100).iter().map(|piece| piece[0]).collect();
-    assert_eq!(pieces[0], 0x4B, "24 bytes of options");
-    assert!(pieces[1..].iter().all(|first| *first == 0x47), "the source route alone");
+    let fragments: Vec<_> = whole.fragments(100).iter().map(|fragment| fragment[0]).collect();
+    assert_eq!(fragments[0], 0x4B, "24 bytes of options");
+    assert!(fragments[1..].iter().all(|first| *first == 0x47), "the source route alone");
     let mut again: Vec<u8> = Vec::new();
     ReadPacket::all(&whole.fragments(100)).iter().for_each(|seen| again.extend(seen.body()));
     assert_eq!(again, whole.payload);

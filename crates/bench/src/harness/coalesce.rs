@@ -105,7 +105,7 @@ impl Station for Coalescing {
     }
 
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
-        coalesce(self, |train: &Packet| tell(train.bytes()));
+        coalesce(self, |gso: &Packet| tell(gso.bytes()));
     }
 
     fn delivers(&self) -> String {
@@ -137,7 +137,7 @@ impl Station for HeaderWork {
 
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
         // What is only placed shows nothing; what is placed so is what is copied so.
-        coalesce_headers(self, |train: &Packet| tell(train.bytes()), &mut CopyPayload);
+        coalesce_headers(self, |gso: &Packet| tell(gso.bytes()), &mut CopyPayload);
     }
 
     fn delivers(&self) -> String {

@@ -47,7 +47,7 @@ pub fn count(ask: &Ask, packet: &[u8]) -> usize {
 
 /// A cutter over the packets of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
-    let pieces_max = section.packets().map(|packet| count(ask, packet)).max().unwrap_or(0);
+    let fragments_max = section.packets().map(|packet| count(ask, packet)).max().unwrap_or(0);
     let how = match (ask.function, ask.work) {
         (Function::Segment, Work::Header) => {
             return Err("a segment's checksum is written with its header".to_string());
@@ -58,14 +58,17 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
         }
         _ => How::Fragments { mtu: u16::try_from(ask.mtu).map_err(|_| format!("mtu={}", ask.mtu))? },
     };
-    let (ring, pool) = Ring::new(ask, section, pieces_max, ask.mtu.max(ask.segment + IPV4_LEN + TCP_LEN));
+    let (ring, pool) = Ring::new(ask, section, fragments_max, ask.mtu.max(ask.segment + IPV4_LEN + TCP_LEN));
     Ok(Box::new(Cutting {
         packets: Vec::with_capacity(ring.len()),
         ring,
         out: Output::new(pool, None),
         how,
-        gather: Gather { headers: vec![[0; HEADER_LEN_MAX]; pieces_max], list: Vec::with_capacity(pieces_max) },
-        copies: Vec::with_capacity(pieces_max),
+        gather: Gather {
+            headers: vec![[0; HEADER_LEN_MAX]; fragments_max],
+            list: Vec::with_capacity(fragments_max),
+        },
+        copies: Vec::with_capacity(fragments_max),
         work: ask.work,
     }))
 }
@@ -90,7 +93,7 @@ impl Station for Cutting {
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
         let Cutting { ring, out, how, packets, work, .. } = self;
         let mut give = |packet: Packet| {
-            each(&packet, |piece| tell(&[piece.header, piece.payload].concat()));
+            each(&packet, |fragment| tell(&[fragment.header, fragment.payload].concat()));
             out.done(packet);
         };
         match work {
@@ -143,7 +146,7 @@ fn timed_section_copied(
     let mut count = 0;
     for frame in frames.drain(..) {
         let packet = prepared(parse(frame), how);
-        each(&packet, |piece| copies.push(copied(&piece, out)));
+        each(&packet, |fragment| copies.push(copied(&fragment, out)));
         count += copies.len();
         for (buffer, len) in copies.drain(..) {
             black_box(len);
@@ -175,8 +178,8 @@ fn by_reference(packet: Packet, gather: &mut Gather, out: &mut Output) -> usize 
     gather.list.clear();
     let mut cuts = FragmentWriter::of(&packet);
     for room in &mut gather.headers {
-        let Some(piece) = cuts.next(room) else { break };
-        gather.list.push([piece.header, piece.payload].map(|part| (part.as_ptr() as usize, part.len())));
+        let Some(fragment) = cuts.next(room) else { break };
+        gather.list.push([fragment.header, fragment.payload].map(|part| (part.as_ptr() as usize, part.len())));
     }
     assert!(cuts.next(&mut []).is_none(), "a packet has no more pieces");
     let count = black_box(&gather.list).len();
@@ -186,18 +189,18 @@ fn by_reference(packet: Packet, gather: &mut Gather, out: &mut Output) -> usize 
 
 #[inline(always)]
 fn each(packet: &Packet, mut take: impl FnMut(WirePacket<'_>)) {
-    let mut pieces = WirePackets::of(packet);
-    while let Some(piece) = pieces.next() {
-        take(piece);
+    let mut fragments = WirePackets::of(packet);
+    while let Some(fragment) = fragments.next() {
+        take(fragment);
     }
 }
 
 #[inline(always)]
-fn copied(piece: &WirePacket<'_>, out: &mut Output) -> (Buffer, usize) {
-    let mut buffer = out.pool.share(piece.frame_len()).expect("the pool has a buffer for each piece");
-    buffer.put(HEADROOM, piece.header);
-    buffer.put(HEADROOM + piece.header.len(), piece.payload);
-    (buffer, piece.frame_len())
+fn copied(fragment: &WirePacket<'_>, out: &mut Output) -> (Buffer, usize) {
+    let mut buffer = out.pool.share(fragment.frame_len()).expect("the pool has a buffer for each piece");
+    buffer.put(HEADROOM, fragment.header);
+    buffer.put(HEADROOM + fragment.header.len(), fragment.payload);
+    (buffer, fragment.frame_len())
 }
 
 /// Longest header of a piece here, in bytes.

@@ -65,8 +65,8 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
         return Ok(Box::new(Strings::new(ask, &section)));
     }
     let (parts, has_header) = match ask.function {
-        Function::Reassemble | Function::Land => (pieces(&section, usize::MAX), false),
-        Function::Join => (pieces(&section, ask.mtu - IPV4_LEN), false),
+        Function::Reassemble | Function::Land => (fragments(&section, usize::MAX), false),
+        Function::Join => (fragments(&section, ask.mtu - IPV4_LEN), false),
         Function::Coalesce => (segments(&section, ask), true),
         _ => return Err("there is nothing to copy".to_string()),
     };
@@ -220,11 +220,11 @@ fn plan(parts: &[PlainPart], has_header: bool, stride_in: usize) -> (Vec<Move>, 
 }
 
 /// The payloads of fragments, each once, in runs of whole pieces of up to `run_len` bytes.
-fn pieces(section: &Section, run_len: usize) -> Vec<PlainPart> {
+fn fragments(section: &Section, run_len: usize) -> Vec<PlainPart> {
     let mut runs = HashMap::new();
     let mut seen = std::collections::HashSet::new();
-    let piece_len = section.packets().next().map_or(1, |packet| fragment(packet).3);
-    let run_len = run_len / piece_len * piece_len;
+    let fragment_len = section.packets().next().map_or(1, |packet| fragment(packet).3);
+    let run_len = run_len / fragment_len * fragment_len;
     let mut parts = Vec::with_capacity(section.len());
     for (packet, bytes) in section.packets().enumerate() {
         let (name, offset, start, len) = fragment(bytes);

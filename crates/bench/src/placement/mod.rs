@@ -114,14 +114,14 @@ fn ring(PlacementCase { len, step, ring_len, hosts }: &PlacementCase) -> Section
     let count = ring_len / len / usize::from(*hosts);
     for id in 0..count.max(1) as u32 {
         for index in 0..len.div_ceil(*step) {
-            (0..*hosts).for_each(|host| section.push(&piece(host, id, index, *len, *step)));
+            (0..*hosts).for_each(|host| section.push(&fragment(host, id, index, *len, *step)));
         }
     }
     section
 }
 
 /// A frame with a piece of a datagram.
-fn piece(host: u8, id: u32, index: usize, len: usize, step: usize) -> Vec<u8> {
+fn fragment(host: u8, id: u32, index: usize, len: usize, step: usize) -> Vec<u8> {
     let range = index * step..len.min((index + 1) * step);
     let place = Place { id, offset: range.start, more: range.end < len };
     let pair = Pair { version: 4, source: 1 + u32::from(host), destination: 1_000 };

@@ -31,13 +31,14 @@ pub struct Plain {
 impl Plain {
     /// For a device with pieces of datagrams of `len` bytes, each but the last of `step`.
     pub fn new(device: Device, len: usize, step: usize) -> Plain {
-        let pieces = len.div_ceil(step);
-        let places = (0..device.len()).map(|index| (index / pieces, HEADROOM + index % pieces * step)).collect();
+        let fragments = len.div_ceil(step);
+        let places =
+            (0..device.len()).map(|index| (index / fragments, HEADROOM + index % fragments * step)).collect();
         let class_of = |len: usize| CLASS_LENS.into_iter().find(|class| *class >= len).unwrap_or(len);
         let [small, _, longer, _] = CLASS_LENS;
         let small_len = stride(if step > small { longer } else { small });
         let datagram_len = stride(class_of(len));
-        let turns = BATCH_COUNT.div_ceil(pieces) + 1;
+        let turns = BATCH_COUNT.div_ceil(fragments) + 1;
         let smalls = memory(BATCH_COUNT * small_len, Pages::Huge);
         let datagrams = memory(turns * datagram_len, Pages::Huge);
         Plain { device, places, smalls, small_len, datagrams, datagram_len, turns }

@@ -1,6 +1,6 @@
 //! Hosts that send in turns in, what part of their datagrams lands whole out, beside what the formula of kB3 foretells.
 
-use super::{Device, NOW, Receiver, piece};
+use super::{Device, NOW, Receiver, fragment};
 use crate::harness::Pages;
 use crate::section::Section;
 use engine::PlacementMode;
@@ -16,31 +16,31 @@ pub fn show() {
         "host goes on after each frame with probability q; and what part of all pieces lands where headers are seen first"
     );
     println!("{:>4}{:>6}{:>12}{:>10}{:>16}", "n", "q", "(1-q)^(n-1)", "blind", "match-directed");
-    for pieces in [3, 7, 44] {
+    for fragments in [3, 7, 44] {
         for percent in [0, 1, 5, 10, 20, 50] {
             let q = f64::from(percent) / 100.0;
-            let formula = (1.0 - q).powi(pieces as i32 - 1);
-            let (frames, firsts) = turns(pieces, q);
+            let formula = (1.0 - q).powi(fragments as i32 - 1);
+            let (frames, firsts) = turns(fragments, q);
             let device = Device::new(&frames, 1, LinkType::Ethernet, Pages::Small);
-            let (blind, directed) = (blind(device.again(), &firsts, pieces), directed(device));
-            println!("{pieces:>4}{percent:>5}%{formula:>12.3}{blind:>10.3}{directed:>16.3}");
+            let (blind, directed) = (blind(device.again(), &firsts, fragments), directed(device));
+            println!("{fragments:>4}{percent:>5}%{formula:>12.3}{blind:>10.3}{directed:>16.3}");
         }
     }
 }
 
 /// The part of datagrams that land behind their first piece.
-fn blind(device: Device, firsts: &[bool], pieces: usize) -> f64 {
+fn blind(device: Device, firsts: &[bool], fragments: usize) -> f64 {
     let mut receiver = Receiver::new(device, PlacementMode::Always, Pages::Small);
     let (mut tried, mut hit, mut next) = (0u32, 0u32, 0);
-    while next + pieces <= firsts.len() {
+    while next + fragments <= firsts.len() {
         receiver.receive_plainly(NOW);
         next += 1;
         if firsts[next - 1] {
             let before = receiver.guesses().right;
-            receiver.receive(NOW, pieces - 1, |_| {});
-            next += pieces - 1;
+            receiver.receive(NOW, fragments - 1, |_| {});
+            next += fragments - 1;
             tried += 1;
-            hit += u32::from(receiver.guesses().right - before == pieces as u64 - 1);
+            hit += u32::from(receiver.guesses().right - before == fragments as u64 - 1);
         }
     }
     f64::from(hit) / f64::from(tried.max(1))
@@ -55,17 +55,17 @@ fn directed(device: Device) -> f64 {
 }
 
 /// Frames of hosts that take turns, and which of them start a datagram.
-fn turns(pieces: usize, q: f64) -> (Section, Vec<bool>) {
-    let mut random = Rng::with_seed(pieces as u64);
+fn turns(fragments: usize, q: f64) -> (Section, Vec<bool>) {
+    let mut random = Rng::with_seed(fragments as u64);
     let mut hosts = [(0u32, 0usize); HOSTS];
     let mut speaking = 0;
     let (mut frames, mut firsts) = (Section::default(), Vec::new());
-    for _ in 0..DATAGRAMS * pieces {
+    for _ in 0..DATAGRAMS * fragments {
         let (id, index) = &mut hosts[speaking];
-        frames.push(&piece(speaking as u8, *id, *index, pieces * STEP, STEP));
+        frames.push(&fragment(speaking as u8, *id, *index, fragments * STEP, STEP));
         firsts.push(*index == 0);
         *index += 1;
-        if *index == pieces {
+        if *index == fragments {
             (*id, *index) = ((*id + 1) % (1 << 16), 0);
         }
         if random.f64() < q {
@@ -88,13 +88,13 @@ mod tests {
 
     #[test]
     fn guesses_are_right_as_often_as_the_formula_foretells() {
-        for (pieces, q) in [(3, 0.05_f64), (7, 0.1), (7, 0.2)] {
-            let formula = (1.0 - q).powi(pieces as i32 - 1);
-            let (frames, firsts) = turns(pieces, q);
+        for (fragments, q) in [(3, 0.05_f64), (7, 0.1), (7, 0.2)] {
+            let formula = (1.0 - q).powi(fragments as i32 - 1);
+            let (frames, firsts) = turns(fragments, q);
             let device = Device::new(&frames, 1, LinkType::Ethernet, Pages::Small);
-            let rate = blind(device.again(), &firsts, pieces);
+            let rate = blind(device.again(), &firsts, fragments);
             // Within 2 points (kB3), and what is left of chance with some thousand datagrams.
-            assert!((rate - formula).abs() < 0.02, "{pieces} pieces, {q}: {rate}, not {formula}");
+            assert!((rate - formula).abs() < 0.02, "{fragments} pieces, {q}: {rate}, not {formula}");
             assert!(directed(device) > 0.99);
         }
     }

@@ -43,7 +43,7 @@ impl Attack {
 
     /// The traffic with as much payload in a packet that costs least.
     pub fn best_case(self) -> Recipe {
-        let in_order = |piece_len| Fragments { piece_len, ..fragments(44, 1, Order::Forward) };
+        let in_order = |fragment_len| Fragments { fragment_len, ..fragments(44, 1, Order::Forward) };
         match self {
             Attack::RandomOffsets | Attack::EveryOther | Attack::FarEnds => Recipe::Fragments(in_order(8)),
             Attack::SameEnd => Recipe::Fragments(in_order(24)),
@@ -78,7 +78,7 @@ impl Attack {
 
     pub(super) fn build(self) -> (Section, Reference) {
         match self {
-            Attack::RandomOffsets => tiny_pieces(Order::Random),
+            Attack::RandomOffsets => tiny_fragments(Order::Random),
             Attack::EveryOther => every_other(),
             Attack::FirstFragments => {
                 let payload = noise(1, 1_000);
@@ -127,12 +127,12 @@ impl fmt::Display for Attack {
     }
 }
 
-fn tiny_pieces(order: Order) -> (Section, Reference) {
-    Fragments { piece_len: 8, ..fragments(8_188, 1, order) }.build()
+fn tiny_fragments(order: Order) -> (Section, Reference) {
+    Fragments { fragment_len: 8, ..fragments(8_188, 1, order) }.build()
 }
 
 fn every_other() -> (Section, Reference) {
-    let (section, reference) = tiny_pieces(Order::Forward);
+    let (section, reference) = tiny_fragments(Order::Forward);
     let packets: Vec<&[u8]> = section.packets().collect();
     let (even, odd) = (packets.iter().step_by(2), packets.iter().skip(1).step_by(2));
     (even.chain(odd).collect(), reference)

@@ -13,13 +13,13 @@ pub struct Fragments {
     /// The version of IP.
     pub version: u8,
     /// Pieces of each datagram.
-    pub pieces: usize,
+    pub fragments: usize,
     /// Datagrams at once.
     pub datagrams: usize,
     /// In which order they come.
     pub order: Order,
     /// Payload of each piece, in bytes.
-    pub piece_len: usize,
+    pub fragment_len: usize,
 }
 
 /// Which piece of which datagram.
@@ -28,11 +28,11 @@ type FlowAndSeries = (usize, usize);
 impl Fragments {
     /// The same over IPv6.
     pub fn ipv6(self) -> Fragments {
-        Fragments { version: 6, piece_len: 1_448, ..self }
+        Fragments { version: 6, fragment_len: 1_448, ..self }
     }
 
     pub(super) fn keys(&self) -> Vec<(&'static str, String)> {
-        vec![("datagrams", self.datagrams.to_string()), ("pieces", self.pieces.to_string())]
+        vec![("datagrams", self.datagrams.to_string()), ("pieces", self.fragments.to_string())]
     }
 
     /// Waves of datagrams, one wave after the other.
@@ -43,13 +43,13 @@ impl Fragments {
 
     pub(super) fn build_joinable(&self) -> (Section, Reference) {
         let (section, datagrams) = self.draw(usual_pair);
-        let pieces = section.len();
-        (section, Reference::Runs { datagrams, piece_len: self.piece_len, pieces })
+        let fragments = section.len();
+        (section, Reference::Runs { datagrams, fragment_len: self.fragment_len, fragments })
     }
 
     /// The packets, and each datagram's payload; `name` gives a datagram its pair and identification.
     pub(super) fn draw(&self, name: impl Fn(u8, usize) -> (Pair, u32)) -> (Section, Vec<Vec<u8>>) {
-        let waves = PACKETS_MIN.div_ceil(self.pieces * self.datagrams);
+        let waves = PACKETS_MIN.div_ceil(self.fragments * self.datagrams);
         let mut random = Rng::with_seed(SEED);
         let mut section = Section::default();
         let mut datagrams = Vec::with_capacity(waves * self.datagrams);
@@ -57,12 +57,12 @@ impl Fragments {
             let first = wave * self.datagrams;
             for index in first..first + self.datagrams {
                 let (pair, _) = name(self.version, index);
-                datagrams.push(pair.udp(&noise(index as u64, self.pieces * self.piece_len - 8)));
+                datagrams.push(pair.udp(&noise(index as u64, self.fragments * self.fragment_len - 8)));
             }
-            for (datagram, piece) in self.turns(&mut random) {
+            for (datagram, fragment) in self.turns(&mut random) {
                 let (pair, id) = name(self.version, first + datagram);
-                let range = piece * self.piece_len..(piece + 1) * self.piece_len;
-                let place = Place { id, offset: range.start, more: piece + 1 < self.pieces };
+                let range = fragment * self.fragment_len..(fragment + 1) * self.fragment_len;
+                let place = Place { id, offset: range.start, more: fragment + 1 < self.fragments };
                 section.push(&pair.fragment(UDP, place, &datagrams[first + datagram][range]));
             }
         }
@@ -70,10 +70,10 @@ impl Fragments {
     }
 
     fn turns(&self, random: &mut Rng) -> Vec<FlowAndSeries> {
-        let of_each = |piece: usize| (0..self.datagrams).map(move |datagram| (datagram, piece));
+        let of_each = |fragment: usize| (0..self.datagrams).map(move |datagram| (datagram, fragment));
         let mut turns: Vec<FlowAndSeries> = match self.order {
-            Order::Reverse => (0..self.pieces).rev().flat_map(of_each).collect(),
-            _ => (0..self.pieces).flat_map(of_each).collect(),
+            Order::Reverse => (0..self.fragments).rev().flat_map(of_each).collect(),
+            _ => (0..self.fragments).flat_map(of_each).collect(),
         };
         match self.order {
             Order::Forward | Order::Reverse => turns,
@@ -82,9 +82,9 @@ impl Fragments {
                 turns
             }
             Order::Repeats => {
-                let again = |(datagram, piece): FlowAndSeries| {
-                    let repeated = piece > 0 && random.u8(..100) == 0;
-                    repeated.then(|| (datagram, piece - 1)).into_iter().chain([(datagram, piece)])
+                let again = |(datagram, fragment): FlowAndSeries| {
+                    let repeated = fragment > 0 && random.u8(..100) == 0;
+                    repeated.then(|| (datagram, fragment - 1)).into_iter().chain([(datagram, fragment)])
                 };
                 turns.into_iter().flat_map(again).collect()
             }
@@ -95,7 +95,11 @@ impl Fragments {
 impl fmt::Display for Fragments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let datagrams = if self.datagrams == 1 { "datagram" } else { "datagrams" };
-        write!(f, "{} fragments x {} {datagrams}, {}, IPv{}", self.pieces, self.datagrams, self.order, self.version)
+        write!(
+            f,
+            "{} fragments x {} {datagrams}, {}, IPv{}",
+            self.fragments, self.datagrams, self.order, self.version
+        )
     }
 }
 
@@ -117,8 +121,8 @@ mod tests {
     #[test]
     fn fragments_rejoin_to_the_reference_in_another_ones_hands() {
         for order in [Order::Forward, Order::Reverse, Order::Random, Order::Repeats] {
-            for (pieces, datagrams) in [(2, 1), (6, 64), (44, 3)] {
-                for recipe in [fragments(pieces, datagrams, order), fragments(pieces, datagrams, order).ipv6()] {
+            for (count, datagrams) in [(2, 1), (6, 64), (44, 3)] {
+                for recipe in [fragments(count, datagrams, order), fragments(count, datagrams, order).ipv6()] {
                     let (section, Reference::Payloads(expected)) = recipe.build() else { panic!() };
                     assert!(section.len() >= PACKETS_MIN);
                     let mut whole: Vec<Vec<u8>> =
@@ -133,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn one_piece_in_a_hundred_comes_again() {
+    fn one_fragment_in_a_hundred_comes_again() {
         let (section, _) = fragments(44, 64, Order::Repeats).build();
         let repeats = section.len() - 44 * 64;
         assert!((14..=42).contains(&repeats), "{repeats} of {}", 44 * 64);

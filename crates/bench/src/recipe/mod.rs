@@ -66,7 +66,7 @@ impl Recipe {
             Recipe::Joinable(fragments, _) => fragments.build_joinable(),
             Recipe::Wide { len, mtu } => plain::wide(*len, *mtu),
             Recipe::Flows(flows) => flows.build(),
-            Recipe::Trains { segment } => plain::trains(*segment),
+            Recipe::Trains { segment } => plain::gso_packets(*segment),
             Recipe::Bytes { len } => plain::bytes(*len),
             Recipe::Mixed => plain::mixed(),
             Recipe::Attack(attack) => attack.build(),
@@ -107,7 +107,7 @@ impl Recipe {
     pub fn held_len(&self) -> usize {
         match self {
             Recipe::Fragments(fragments) | Recipe::Joinable(fragments, _) => {
-                fragments.datagrams * fragments.pieces * fragments.piece_len * 2
+                fragments.datagrams * fragments.fragments * fragments.fragment_len * 2
             }
             Recipe::Flows(flows) => flows.flows * usize::from(u16::MAX).min(flows.len_max) * 2,
             _ => 64 << 20,

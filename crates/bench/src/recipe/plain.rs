@@ -12,7 +12,7 @@ pub fn wide(len: usize, mtu: usize) -> (Section, Reference) {
     let room = (mtu - IPV4_LEN) / 8 * 8;
     let count = (4 * PACKETS_MIN).div_ceil((len - IPV4_LEN).div_ceil(room));
     let mut section = Section::default();
-    let mut pieces = Vec::new();
+    let mut fragments = Vec::new();
     for index in 0..count {
         let pair = Pair { version: 4, source: 1, destination: 1_000 };
         let datagram = pair.udp(&noise(index as u64, len - IPV4_LEN - 8));
@@ -20,32 +20,32 @@ pub fn wide(len: usize, mtu: usize) -> (Section, Reference) {
         for (number, payload) in datagram.chunks(room).enumerate() {
             let offset = number * room;
             let place = Place { id: index as u32 + 1, offset, more: offset + payload.len() < datagram.len() };
-            pieces.push(pair.fragment(UDP, place, payload));
+            fragments.push(pair.fragment(UDP, place, payload));
         }
     }
-    (section, Reference::Packets(pieces))
+    (section, Reference::Packets(fragments))
 }
 
 /// TCP packets of up to 64 KiB whose checksums are left to the card, and their segments.
-pub fn trains(segment: usize) -> (Section, Reference) {
-    let per_train = (usize::from(u16::MAX) - IPV4_LEN - TCP_LEN) / segment;
-    let count = PACKETS_MIN.div_ceil(per_train).max(16);
+pub fn gso_packets(segment: usize) -> (Section, Reference) {
+    let per_gso = (usize::from(u16::MAX) - IPV4_LEN - TCP_LEN) / segment;
+    let count = PACKETS_MIN.div_ceil(per_gso).max(16);
     let mut section = Section::default();
     let mut segments = Vec::new();
     for index in 0..count {
         let pair = Pair { version: 4, source: 1, destination: 1_000 };
         let tcp = Tcp { ports: [443, 10_000], seq: (index as u32) << 24 | 0xFF_FF00, flags: ACK | PSH };
-        let upper = pair.tcp(tcp, &noise(index as u64, per_train * segment), true);
-        let train = pair.whole(TCP, 64 * index as u16, &upper);
-        cut(&train, segment, &mut segments);
-        section.push(&train);
+        let upper = pair.tcp(tcp, &noise(index as u64, per_gso * segment), true);
+        let gso = pair.whole(TCP, 64 * index as u16, &upper);
+        cut(&gso, segment, &mut segments);
+        section.push(&gso);
     }
     (section, Reference::Packets(segments))
 }
 
 /// A card's work, in the simplest way.
-fn cut(train: &[u8], segment: usize, segments: &mut Vec<Vec<u8>>) {
-    let (header, payload) = train.split_at(IPV4_LEN + TCP_LEN);
+fn cut(gso: &[u8], segment: usize, segments: &mut Vec<Vec<u8>>) {
+    let (header, payload) = gso.split_at(IPV4_LEN + TCP_LEN);
     let count = payload.len().div_ceil(segment);
     let seq = u32::from_be_bytes([header[24], header[25], header[26], header[27]]);
     for (index, part) in payload.chunks(segment).enumerate() {
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn a_simple_cutter_is_right_in_another_ones_eyes() {
         for segment in [1_448, 8_948] {
-            let (section, Reference::Packets(segments)) = trains(segment) else { panic!() };
+            let (section, Reference::Packets(segments)) = gso_packets(segment) else { panic!() };
             let mut payload = Vec::new();
             for packet in &segments {
                 let sliced = SlicedPacket::from_ip(packet).unwrap();
@@ -110,7 +110,7 @@ mod tests {
                 assert_eq!(tcp.calc_checksum_ipv4(ipv4.source(), ipv4.destination()).unwrap(), tcp.checksum());
                 payload.extend_from_slice(tcp.payload());
             }
-            let expected: Vec<u8> = section.packets().flat_map(|train| &train[52..]).copied().collect();
+            let expected: Vec<u8> = section.packets().flat_map(|gso| &gso[52..]).copied().collect();
             assert!(payload == expected);
         }
     }
@@ -118,11 +118,11 @@ mod tests {
     #[test]
     fn fragments_have_right_headers_and_fit() {
         for len in [9_000, 65_000] {
-            let (section, Reference::Packets(pieces)) = wide(len, 1_500) else { panic!() };
-            assert!(section.packets().all(|packet| packet.len() == len) && pieces.len() >= PACKETS_MIN);
-            for piece in &pieces {
-                assert!(piece.len() <= 1_500);
-                let sliced = SlicedPacket::from_ip(piece).unwrap();
+            let (section, Reference::Packets(fragments)) = wide(len, 1_500) else { panic!() };
+            assert!(section.packets().all(|packet| packet.len() == len) && fragments.len() >= PACKETS_MIN);
+            for fragment in &fragments {
+                assert!(fragment.len() <= 1_500);
+                let sliced = SlicedPacket::from_ip(fragment).unwrap();
                 let header = sliced.net.as_ref().unwrap().ipv4_ref().unwrap().header().to_header();
                 assert_eq!(header.calc_header_checksum(), header.header_checksum);
             }

@@ -10,11 +10,11 @@ fn a_file_cut_anywhere_gives_its_whole_records_and_says_where_it_is_cut() {
     for sample in samples::all() {
         let file = sample.bytes();
         for len in 0..=file.len() {
-            let (pieces, outcome) = samples::read(&file[..len]);
+            let (fragments, outcome) = samples::read(&file[..len]);
             let (whole, packets_before, end) = sample.whole(len);
             let place = format!("{} cut at {len}", sample.name);
-            assert_eq!(pieces.len(), whole, "{place}");
-            assert!(pieces.iter().zip(&sample.pieces).all(|(found, made)| found.raw == made.raw), "{place}");
+            assert_eq!(fragments.len(), whole, "{place}");
+            assert!(fragments.iter().zip(&sample.fragments).all(|(found, made)| found.raw == made.raw), "{place}");
             match outcome {
                 Ok(()) => assert!(end == len && len > 0, "{place}"),
                 Err(Error::UnknownFormat { .. }) => assert!(len < 4, "{place}"),
@@ -40,11 +40,11 @@ fn a_compressed_file_cut_anywhere_gives_its_whole_records_and_says_so() {
         writer.block(&sample.bytes()).unwrap();
         let packed = writer.finish().unwrap();
         for len in 4..packed.len() {
-            let (pieces, outcome) = samples::read(&packed[..len]);
-            assert!(pieces.iter().zip(&sample.pieces).all(|(found, made)| found.raw == made.raw));
+            let (fragments, outcome) = samples::read(&packed[..len]);
+            assert!(fragments.iter().zip(&sample.fragments).all(|(found, made)| found.raw == made.raw));
             match outcome {
                 Err(Error::Damaged { offset, why, .. }) => {
-                    let given: usize = pieces.iter().map(|piece| piece.raw.len()).sum();
+                    let given: usize = fragments.iter().map(|fragment| fragment.raw.len()).sum();
                     assert_eq!(offset, given as u64, "{why}");
                     assert!(why.contains("compression"), "{why}");
                 }
@@ -69,12 +69,12 @@ fn zeros_behind_a_gzip_file_are_no_damage_and_anything_else_is() {
     let packed = packed.concat();
     for zeros in [0, 1, 7, 512, 300_000] {
         let file = [&packed[..], &vec![0; zeros]].concat();
-        let (pieces, outcome) = samples::read(&file[..]);
+        let (fragments, outcome) = samples::read(&file[..]);
         assert!(outcome.is_ok(), "{zeros} zeros: {outcome:?}");
-        assert_eq!(pieces.len(), sample.pieces.len(), "{zeros} zeros");
-        let (pieces, outcome) = samples::read(&[&file[..], b"x"].concat()[..]);
+        assert_eq!(fragments.len(), sample.fragments.len(), "{zeros} zeros");
+        let (fragments, outcome) = samples::read(&[&file[..], b"x"].concat()[..]);
         assert!(matches!(outcome, Err(Error::Damaged { .. })), "{zeros} zeros and an x: {outcome:?}");
-        assert_eq!(pieces.len(), sample.pieces.len(), "{zeros} zeros and an x");
+        assert_eq!(fragments.len(), sample.fragments.len(), "{zeros} zeros and an x");
     }
 }
 
@@ -169,8 +169,8 @@ fn a_record_longer_than_its_snap_length_is_still_read() {
     let header = samples::pcap_header(order, Resolution::Microseconds, Variant::Standard, 96, 1);
     let record = samples::pcap_record(order, Variant::Standard, &samples::bytes(300_000), 300_000);
     let file = [header.raw, record.raw.clone(), record.raw].concat();
-    let (pieces, outcome) = samples::read(&file[..]);
-    assert!(outcome.is_ok() && pieces.len() == 3);
+    let (fragments, outcome) = samples::read(&file[..]);
+    assert!(outcome.is_ok() && fragments.len() == 3);
 }
 
 /// Reads a file, writes what it gives and a packet beside each, and counts the items.

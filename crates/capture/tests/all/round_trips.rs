@@ -16,13 +16,14 @@ fn a_copied_capture_is_the_same_byte_for_byte() {
 }
 
 #[test]
-fn every_piece_is_found_where_it_is() {
+fn every_fragment_is_found_where_it_is() {
     for sample in samples::all() {
-        let (pieces, outcome) = samples::read(&sample.bytes()[..]);
+        let (fragments, outcome) = samples::read(&sample.bytes()[..]);
         outcome.unwrap();
-        let kinds =
-            |pieces: &[Piece]| pieces.iter().map(|piece| (piece.kind, piece.raw.clone())).collect::<Vec<_>>();
-        assert_eq!(kinds(&pieces), kinds(&sample.pieces), "{}", sample.name);
+        let kinds = |fragments: &[Piece]| {
+            fragments.iter().map(|fragment| (fragment.kind, fragment.raw.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(&fragments), kinds(&sample.fragments), "{}", sample.name);
     }
 }
 
@@ -80,8 +81,8 @@ fn the_format_is_told() {
     for order in ORDERS {
         for (resolution, variant) in PCAP_KINDS {
             let file = samples::pcap_header(order, resolution, variant, 0, 1).raw;
-            let (pieces, outcome) = samples::read(&file[..]);
-            assert!(outcome.is_ok() && pieces.len() == 1, "a file header alone is a capture of no packets");
+            let (fragments, outcome) = samples::read(&file[..]);
+            assert!(outcome.is_ok() && fragments.len() == 1, "a file header alone is a capture of no packets");
             assert_eq!(Reader::new(&file[..]).unwrap().format(), Format::Pcap { order, resolution, variant });
         }
         let file = samples::section_header(order, -1).raw;
@@ -114,7 +115,7 @@ fn each_section_has_its_own_byte_order_and_interfaces() {
 fn a_new_packet_counts_time_as_its_interface_does() {
     for order in ORDERS {
         let mut writer = Writer::new(Vec::new(), Compression::None).unwrap();
-        write_start(&mut writer, &Sample { name: String::new(), pieces: samples::section(order)[..3].to_vec() });
+        write_start(&mut writer, &Sample { name: String::new(), fragments: samples::section(order)[..3].to_vec() });
         let time = Time::from_nanos(1_012_500_000_000);
         writer.packet(1, Some(time), &[&samples::bytes(7)]).unwrap();
         let file = writer.finish().unwrap();
@@ -133,7 +134,8 @@ fn only_a_snap_length_that_is_too_small_is_raised() {
                 vec![samples::section_header(order, -1), samples::interface(order, 1, len, &comment)]
             };
             for (given, expected) in [(pcap(before), pcap(after)), (pcapng(before), pcapng(after))] {
-                let [given, expected] = [given, expected].map(|pieces| Sample { name: String::new(), pieces });
+                let [given, expected] =
+                    [given, expected].map(|fragments| Sample { name: String::new(), fragments });
                 assert_eq!(copy(&given.bytes()[..], Compression::None).0, expected.bytes());
             }
         }
@@ -146,14 +148,14 @@ fn a_simple_packet_that_its_snap_length_cut_stays_readable_when_that_is_raised()
         let start = [samples::section_header(order, -1), samples::interface(order, 1, 96, b"")];
         let whole = samples::simple(order, &samples::bytes(60), 60);
         let cut = samples::simple(order, &samples::bytes(96), 1514);
-        let pieces = [&start[..], &[whole.clone(), cut, whole.clone()]].concat();
-        let file = Sample { name: String::new(), pieces }.bytes();
+        let fragments = [&start[..], &[whole.clone(), cut, whole.clone()]].concat();
+        let file = Sample { name: String::new(), fragments }.bytes();
 
         let (copy, outcome) = copy(&file[..], Compression::None);
         outcome.unwrap();
-        let (pieces, outcome) = samples::read(&copy[..]);
+        let (fragments, outcome) = samples::read(&copy[..]);
         outcome.unwrap();
-        assert_eq!((&pieces[2].raw, &pieces[4].raw), (&whole.raw, &whole.raw));
+        assert_eq!((&fragments[2].raw, &fragments[4].raw), (&whole.raw, &whole.raw));
         let mut reader = Reader::new(&copy[..]).unwrap();
         let mut found = Vec::new();
         while let Some(item) = reader.next().unwrap() {
@@ -187,13 +189,13 @@ fn the_upper_half_of_the_network_field_is_no_part_of_the_link_type() {
 }
 
 #[test]
-fn compressed_pieces_in_a_row_are_one_capture() {
+fn compressed_fragments_in_a_row_are_one_capture() {
     for sample in samples::all() {
         let file = sample.bytes();
         let cuts = [0, 3, file.len() / 2, file.len()];
-        let pieces = || cuts.windows(2).map(|cut| &file[cut[0]..cut[1]]);
-        let gzip: Vec<u8> = pieces().flat_map(gzip).collect();
-        let zstd: Vec<u8> = pieces().flat_map(|piece| zstd::encode_all(piece, 0).unwrap()).collect();
+        let fragments = || cuts.windows(2).map(|cut| &file[cut[0]..cut[1]]);
+        let gzip: Vec<u8> = fragments().flat_map(gzip).collect();
+        let zstd: Vec<u8> = fragments().flat_map(|fragment| zstd::encode_all(fragment, 0).unwrap()).collect();
         let skipped = [b"\x50\x2a\x4d\x18\x02\0\0\0hi", &zstd[..]].concat();
         for packed in [gzip, zstd, skipped] {
             let (copy, outcome) = copy(&packed[..], Compression::None);
@@ -282,14 +284,14 @@ fn starts() -> Vec<(Sample, u64)> {
     let mut starts = Vec::new();
     for order in ORDERS {
         for (resolution, variant) in PCAP_KINDS {
-            let pieces = vec![samples::pcap_header(order, resolution, variant, 0, 1)];
+            let fragments = vec![samples::pcap_header(order, resolution, variant, 0, 1)];
             let nanos = if resolution == Resolution::Nanoseconds { 1 } else { 1000 };
-            starts.push((Sample { name: format!("{order:?} {resolution:?} {variant:?}"), pieces }, nanos));
+            starts.push((Sample { name: format!("{order:?} {resolution:?} {variant:?}"), fragments }, nanos));
         }
         for (exponent, nanos) in [(3, 1_000_000), (6, 1000), (9, 1), (0x80 | 30, 1)] {
             let resolution = samples::option(order, 9, &[exponent]);
-            let pieces = vec![samples::section_header(order, -1), samples::interface(order, 1, 0, &resolution)];
-            starts.push((Sample { name: format!("{order:?} {exponent}"), pieces }, nanos));
+            let fragments = vec![samples::section_header(order, -1), samples::interface(order, 1, 0, &resolution)];
+            starts.push((Sample { name: format!("{order:?} {exponent}"), fragments }, nanos));
         }
     }
     starts
@@ -303,10 +305,10 @@ fn packets(nanos: u64) -> Vec<(Time, Vec<u8>)> {
 }
 
 fn write_start(writer: &mut Writer<Vec<u8>>, start: &Sample) {
-    for piece in &start.pieces {
-        match piece.kind {
-            Kind::Header => writer.header(&piece.raw).unwrap(),
-            _ => writer.interface(&piece.raw).unwrap(),
+    for fragment in &start.fragments {
+        match fragment.kind {
+            Kind::Header => writer.header(&fragment.raw).unwrap(),
+            _ => writer.interface(&fragment.raw).unwrap(),
         }
     }
 }

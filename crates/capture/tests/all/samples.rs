@@ -6,7 +6,7 @@ use wideload_capture::{ByteOrder, Item, Reader, Resolution, Variant};
 #[derive(Clone)]
 pub struct Sample {
     pub name: String,
-    pub pieces: Vec<Piece>,
+    pub fragments: Vec<Piece>,
 }
 
 #[derive(Clone)]
@@ -25,21 +25,21 @@ pub enum Kind {
 
 impl Sample {
     pub fn bytes(&self) -> Vec<u8> {
-        self.pieces.iter().flat_map(|piece| piece.raw.clone()).collect()
+        self.fragments.iter().flat_map(|fragment| fragment.raw.clone()).collect()
     }
 
     /// How many pieces are whole, how many packets are among them, and where the next starts, in `len` bytes.
     pub fn whole(&self, len: usize) -> (usize, u64, usize) {
-        let (mut pieces, mut packets, mut end) = (0, 0, 0);
-        for piece in &self.pieces {
-            if end + piece.raw.len() > len {
+        let (mut fragments, mut packets, mut end) = (0, 0, 0);
+        for fragment in &self.fragments {
+            if end + fragment.raw.len() > len {
                 break;
             }
-            end += piece.raw.len();
-            pieces += 1;
-            packets += u64::from(piece.kind == Kind::Packet);
+            end += fragment.raw.len();
+            fragments += 1;
+            packets += u64::from(fragment.kind == Kind::Packet);
         }
-        (pieces, packets, end)
+        (fragments, packets, end)
     }
 }
 
@@ -60,17 +60,17 @@ pub fn all() -> Vec<Sample> {
     let mut samples = Vec::new();
     for order in ORDERS {
         for (resolution, variant) in PCAP_KINDS {
-            let mut pieces = vec![pcap_header(order, resolution, variant, 262_144, 1)];
+            let mut fragments = vec![pcap_header(order, resolution, variant, 262_144, 1)];
             for len in [0, 1, 60, 61, 1514] {
-                pieces.push(pcap_record(order, variant, &bytes(len), len as u32 + 4));
+                fragments.push(pcap_record(order, variant, &bytes(len), len as u32 + 4));
             }
-            samples.push(Sample { name: format!("pcap {order:?} {resolution:?} {variant:?}"), pieces });
+            samples.push(Sample { name: format!("pcap {order:?} {resolution:?} {variant:?}"), fragments });
         }
-        samples.push(Sample { name: format!("pcapng {order:?}"), pieces: section(order) });
+        samples.push(Sample { name: format!("pcapng {order:?}"), fragments: section(order) });
     }
     let [little, big] = ORDERS.map(section);
-    let pieces = [little.clone(), big.clone(), big, little].concat();
-    samples.push(Sample { name: "pcapng of four sections".into(), pieces });
+    let fragments = [little.clone(), big.clone(), big, little].concat();
+    samples.push(Sample { name: "pcapng of four sections".into(), fragments });
     samples
 }
 
@@ -201,18 +201,18 @@ fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// Everything that a reader gives, and how it ends.
 pub fn read(file: impl std::io::Read) -> (Vec<Piece>, Result<(), wideload_capture::Error>) {
-    let mut pieces = Vec::new();
+    let mut fragments = Vec::new();
     let mut reader = match Reader::new(file) {
         Ok(reader) => reader,
-        Err(error) => return (pieces, Err(error)),
+        Err(error) => return (fragments, Err(error)),
     };
     loop {
         match reader.next() {
-            Ok(Some(item)) => pieces.push(Piece::from(&item)),
-            Ok(None) => return (pieces, Ok(())),
+            Ok(Some(item)) => fragments.push(Piece::from(&item)),
+            Ok(None) => return (fragments, Ok(())),
             Err(error) => {
                 assert!(matches!(reader.next(), Ok(None)), "nothing comes after an error");
-                return (pieces, Err(error));
+                return (fragments, Err(error));
             }
         }
     }

@@ -174,7 +174,7 @@ pub struct DifferentialArgs {
 
     /// Trains that are cut
     #[arg(long, default_value = "2e6", value_parser = case_count)]
-    pub trains: u64,
+    pub gso_packets: u64,
 
     /// Bursts of segments that are joined
     #[arg(long, default_value = "1e6", value_parser = case_count)]

@@ -18,9 +18,9 @@ fn fragments_become_a_datagram_and_a_datagram_fragments() {
     let narrow = scratch.path("narrow.pcap");
     let run = scratch.rewrite(&[&wide, &narrow], &["--mtu", "1500"]);
     assert_eq!(run.status.code(), Some(0), "{}", said(&run));
-    let pieces = frames(&narrow);
-    assert_eq!(pieces.iter().map(|(_, frame)| frame.len()).collect::<Vec<_>>(), [1_500, 1_500, 40]);
-    assert!(pieces.iter().all(|(_, frame)| frame[6] & 0x40 == 0), "pieces leave with DF clear");
+    let fragments = frames(&narrow);
+    assert_eq!(fragments.iter().map(|(_, frame)| frame.len()).collect::<Vec<_>>(), [1_500, 1_500, 40]);
+    assert!(fragments.iter().all(|(_, frame)| frame[6] & 0x40 == 0), "pieces leave with DF clear");
     let again = scratch.path("again.pcap");
     scratch.rewrite(&[&narrow, &again], &["--mtu", "65535"]);
     let [(_, rejoined)] = &frames(&again)[..] else { panic!("one datagram") };
@@ -51,11 +51,11 @@ fn a_router_refuses_what_must_not_be_cut_and_answers_in_the_output() {
 #[test]
 fn what_never_completes_leaves_late_with_the_same_bytes() {
     let scratch = Scratch::new();
-    let pieces = cut(&udp(2_000, 9, 0), 520);
+    let fragments = cut(&udp(2_000, 9, 0), 520);
     let second = |number: u64| number * 1_000_000_000;
     let records = [
-        (second(10), pieces[1].clone()),
-        (second(11), pieces[3].clone()),
+        (second(10), fragments[1].clone()),
+        (second(11), fragments[3].clone()),
         (second(39), udp(100, 1, 0)),
         (second(41), udp(100, 2, 0)),
     ];
@@ -65,7 +65,7 @@ fn what_never_completes_leaves_late_with_the_same_bytes() {
     let out = frames(&output);
     let times: Vec<_> = out.iter().map(|(time, _)| time / 1_000_000_000).collect();
     assert_eq!(times, [39, 40, 40, 41], "30 s after the first piece came");
-    assert_eq!((&out[1].1[20..], &out[2].1[20..]), (&pieces[1][20..], &pieces[3][20..]));
+    assert_eq!((&out[1].1[20..], &out[2].1[20..]), (&fragments[1][20..], &fragments[3][20..]));
     assert_eq!(fate(&json(&run), "done", "released_late")["packets"], 1);
     // Shorter patience, earlier release.
     scratch.rewrite(&[&input, &output], &["--mtu", "1500", "--patience", "2.5"]);
@@ -75,16 +75,16 @@ fn what_never_completes_leaves_late_with_the_same_bytes() {
 #[test]
 fn the_time_of_what_leaves_is_the_captures_even_where_that_leaps_or_goes_back() {
     let scratch = Scratch::new();
-    let pieces = |id| cut(&udp(1_000, id, 0), 504);
+    let fragments = |id| cut(&udp(1_000, id, 0), 504);
     let second = |number: u64| number * 1_000_000_000;
     // In 1970, in 2096, at the end of time, and an hour before the first; each datagram is whole within a second.
     let mut records = Vec::new();
     for (id, start) in [(1, second(5_000)), (2, second(4_000_000_000)), (3, u64::MAX - 5), (4, second(1_400))] {
-        let [first, last] = &pieces(id)[..] else { panic!("two pieces") };
+        let [first, last] = &fragments(id)[..] else { panic!("two pieces") };
         records.extend([(start, first.clone()), (start + 1, last.clone())]);
     }
     // What never completes leaves 30 s later by the same clock.
-    records.extend([(second(1_500), pieces(5)[0].clone()), (second(1_600), udp(100, 6, 0))]);
+    records.extend([(second(1_500), fragments(5)[0].clone()), (second(1_600), udp(100, 6, 0))]);
     let input = scratch.pcap("in.pcap", &records);
     let output = scratch.path("out.pcap");
     let run = scratch.rewrite(&[&input, &output], &["--mtu", "65535"]);
@@ -96,11 +96,11 @@ fn the_time_of_what_leaves_is_the_captures_even_where_that_leaps_or_goes_back() 
 }
 
 #[test]
-fn a_piece_past_every_datagram_is_not_cut_into_pieces_at_its_head() {
+fn a_fragment_past_every_datagram_is_not_cut_into_fragments_at_its_head() {
     let scratch = Scratch::new();
-    let mut piece = udp(120, 1, 0x1FFF);
-    seal_ip(&mut piece);
-    let input = scratch.pcap("in.pcap", &[(1, piece)]);
+    let mut fragment = udp(120, 1, 0x1FFF);
+    seal_ip(&mut fragment);
+    let input = scratch.pcap("in.pcap", &[(1, fragment)]);
     let output = scratch.path("out.pcap");
     let run = scratch.rewrite(&[&input, &output], &["--mtu", "68", "--as", "router", "--json"]);
     assert_eq!(frames(&output).len(), 0);
@@ -134,14 +134,14 @@ fn what_the_snap_length_cut_passes_and_is_named() {
 #[test]
 fn what_two_interfaces_saw_is_two_datagrams() {
     let scratch = Scratch::new();
-    let pieces = cut(&udp(1_000, 1, 0), 504);
+    let fragments = cut(&udp(1_000, 1, 0), 504);
     let input = scratch.path("in.pcap");
     let mut writer = Writer::new(File::create(&input).unwrap(), Compression::None).unwrap();
     writer.header(&pcap_header(Resolution::Nanoseconds, COOKED2)).unwrap();
-    for piece in &pieces {
+    for fragment in &fragments {
         for interface in [2u8, 3] {
             let cooked = [8, 0, 0, 0, 0, 0, 0, interface, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0];
-            writer.packet(0, Some(Time::from_nanos(1)), &[&cooked, piece]).unwrap();
+            writer.packet(0, Some(Time::from_nanos(1)), &[&cooked, fragment]).unwrap();
         }
     }
     writer.finish().unwrap().flush().unwrap();
@@ -417,11 +417,11 @@ fn memory_stays_bounded_for_a_capture_of_any_size() {
     let mut writer = Writer::new(child.stdin.take().unwrap(), Compression::None).unwrap();
     writer.header(&pcap_header(Resolution::Nanoseconds, RAW)).unwrap();
     for number in 0..300_000u32 {
-        let mut piece = udp(1_500, number as u16, MORE_FRAGMENTS);
+        let mut fragment = udp(1_500, number as u16, MORE_FRAGMENTS);
         // A source of its own, a kilometre away in time.
-        piece[12..16].copy_from_slice(&(0x0A00_0000 + number).to_be_bytes());
-        seal_ip(&mut piece);
-        writer.packet(0, Some(Time::from_nanos(u64::from(number) * 1_000)), &[&piece[..20 + 1_480]]).unwrap();
+        fragment[12..16].copy_from_slice(&(0x0A00_0000 + number).to_be_bytes());
+        seal_ip(&mut fragment);
+        writer.packet(0, Some(Time::from_nanos(u64::from(number) * 1_000)), &[&fragment[..20 + 1_480]]).unwrap();
     }
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

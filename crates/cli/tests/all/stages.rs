@@ -56,7 +56,7 @@ fn each_stage_works_alone_and_can_be_left_out() {
         lens
     };
     let narrow = [1_500; 6];
-    let pieces = [1_500, 1_500, 40];
+    let in_fragments = [1_500, 1_500, 40];
     let sorted = |parts: &[&[usize]]| {
         let mut lens = parts.concat();
         lens.sort_unstable();
@@ -66,14 +66,23 @@ fn each_stage_works_alone_and_can_be_left_out() {
     let (segments, fragments) = ([9_000, 52 + 12_000 - 8_948], [8_996, 524]);
     assert_eq!(lens(&["--mtu", "9000"]), sorted(&[&[merged, 3_000], &segments, &fragments]));
     assert_eq!(lens(&["--mtu", "9000", "--reassemble"]), sorted(&[&narrow, &[3_000, 9_500, 12_052]]));
-    assert_eq!(lens(&["--mtu", "9000", "--coalesce", "resize"]), sorted(&[&[merged, 9_500, 12_052], &pieces]));
-    assert_eq!(lens(&["--mtu", "9000", "--coalesce", "reversible"]), sorted(&[&[merged, 9_500, 12_052], &pieces]));
-    assert_eq!(lens(&["--mtu", "9000", "--segment"]), sorted(&[&narrow, &pieces, &[9_500], &segments]));
+    assert_eq!(
+        lens(&["--mtu", "9000", "--coalesce", "resize"]),
+        sorted(&[&[merged, 9_500, 12_052], &in_fragments])
+    );
+    assert_eq!(
+        lens(&["--mtu", "9000", "--coalesce", "reversible"]),
+        sorted(&[&[merged, 9_500, 12_052], &in_fragments])
+    );
+    assert_eq!(lens(&["--mtu", "9000", "--segment"]), sorted(&[&narrow, &in_fragments, &[9_500], &segments]));
     let cut_segment = [8_996, 12_052 - 8_976];
-    assert_eq!(lens(&["--mtu", "9000", "--fragment"]), sorted(&[&narrow, &pieces, &fragments, &cut_segment]));
+    assert_eq!(lens(&["--mtu", "9000", "--fragment"]), sorted(&[&narrow, &in_fragments, &fragments, &cut_segment]));
     let off = ["--mtu", "9000", "--off", "coalesce,reassemble,fragment"];
-    assert_eq!(lens(&off), sorted(&[&narrow, &pieces, &[9_500], &segments]));
-    assert_eq!(lens(&["--mtu", "9000", "--as", "border"]), sorted(&[&[merged], &pieces, &fragments, &segments]));
+    assert_eq!(lens(&off), sorted(&[&narrow, &in_fragments, &[9_500], &segments]));
+    assert_eq!(
+        lens(&["--mtu", "9000", "--as", "border"]),
+        sorted(&[&[merged], &in_fragments, &fragments, &segments])
+    );
     let router = ["--mtu", "9000", "--as", "router", "--join", "graceful"];
     assert_eq!(lens(&router), sorted(&[&narrow, &[3_000], &fragments, &[576]]), "the sender of TCP is told");
 }
@@ -199,12 +208,12 @@ fn two_held_packets_in_a_row_keep_their_comments_and_their_padding() {
 #[test]
 fn fragments_with_df_leave_a_router_as_long_as_they_came_and_with_df() {
     let scratch = Scratch::new();
-    let mut pieces = cut(&udp(4_000, 7, 0), 1_480);
-    for piece in &mut pieces {
+    let mut in_fragments = cut(&udp(4_000, 7, 0), 1_480);
+    for piece in &mut in_fragments {
         piece[6] |= 0x40;
         seal_ip(piece);
     }
-    let records: Vec<_> = pieces.iter().map(|piece| (1, piece.clone())).collect();
+    let records: Vec<_> = in_fragments.iter().map(|piece| (1, piece.clone())).collect();
     let input = scratch.pcap("in.pcap", &records);
     let output = scratch.path("out.pcap");
     for how in ["graceful", "hop"] {

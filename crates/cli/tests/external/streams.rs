@@ -75,12 +75,12 @@ fn check(capture: &Path, tcp: Tcp, turn: Option<usize>) -> Result<Row, Failed> {
             step(&original, &wide, &widened, &narrow, narrow_mtu, &["--as", role])?;
         }
     }
-    let (trains, back) = (scratch.path().join("trains"), scratch.path().join("back"));
-    let merged = step(&original, capture, &original, &trains, 65_535, &["--coalesce", "reversible"])?;
+    let (gso_packets, back) = (scratch.path().join("trains"), scratch.path().join("back"));
+    let merged = step(&original, capture, &original, &gso_packets, 65_535, &["--coalesce", "reversible"])?;
     row.reversible = merged.seen.len();
     let mtu = original.seen.iter().filter(|seen| seen.tcp.is_some()).map(|seen| seen.len).max().unwrap_or(0);
-    let back = step(&original, &trains, &merged, &back, mtu.clamp(576, 9_000), &["--segment"])?;
-    step(&original, &trains, &merged, &scratch.path().join("narrow"), 1_500, &["--segment"])?;
+    let back = step(&original, &gso_packets, &merged, &back, mtu.clamp(576, 9_000), &["--segment"])?;
+    step(&original, &gso_packets, &merged, &scratch.path().join("narrow"), 1_500, &["--segment"])?;
     row.restored = original.seen.len() - missing(&original.seen, &back.seen);
     let grew = row.widened.iter().flatten().all(|packets| *packets < row.packets);
     let is_explained = SMALL_FOR_A_REASON.iter().any(|(file, _)| capture.ends_with(file));
@@ -220,7 +220,7 @@ struct Order {
 struct Reading<'a> {
     base: u32,
     syn_seq: Option<u32>,
-    pieces: Vec<(i64, &'a [u8])>,
+    fragments: Vec<(i64, &'a [u8])>,
     high: i64,
     fin_seq: Option<u32>,
     resets: usize,
@@ -250,16 +250,16 @@ fn follow(seen: &[Seen]) -> Result<(Streams, Flows), Failed> {
         if incarnations.last().is_none_or(|reading| opens && reading.syn_seq != Some(tcp.seq)) {
             let base = tcp.seq.wrapping_add(u32::from(opens));
             let syn_seq = opens.then_some(tcp.seq);
-            incarnations.push(Reading { base, syn_seq, pieces: Vec::new(), high: 0, fin_seq: None, resets: 0 });
+            incarnations.push(Reading { base, syn_seq, fragments: Vec::new(), high: 0, fin_seq: None, resets: 0 });
         }
         let Some(reading) = incarnations.last_mut() else { continue };
         let seq = tcp.seq.wrapping_add(u32::from(opens));
         let at = reading.high + i64::from(seq.wrapping_sub(reading.base.wrapping_add(reading.high as u32)) as i32);
         let end = at + tcp.payload.len() as i64;
         let late = (reading.high.min(end) - at).max(0) as usize;
-        flows.entry(flow).or_default().late_bytes += if reading.pieces.is_empty() { 0 } else { late };
+        flows.entry(flow).or_default().late_bytes += if reading.fragments.is_empty() { 0 } else { late };
         if !tcp.payload.is_empty() {
-            reading.pieces.push((at, &tcp.payload));
+            reading.fragments.push((at, &tcp.payload));
         }
         reading.high = reading.high.max(end);
         if tcp.flags & FIN != 0 {
@@ -279,15 +279,18 @@ fn follow(seen: &[Seen]) -> Result<(Streams, Flows), Failed> {
 impl Reading<'_> {
     /// What the segments say together. Where they repeat, the first wins; gaps part.
     fn stream(self) -> Result<Stream, Failed> {
-        let low = self.pieces.iter().map(|(at, _)| *at).min().unwrap_or(0);
-        let high = self.pieces.iter().map(|(at, piece)| at + piece.len() as i64).max().unwrap_or(0);
+        let low = self.fragments.iter().map(|(at, _)| *at).min().unwrap_or(0);
+        let high = self.fragments.iter().map(|(at, fragment)| at + fragment.len() as i64).max().unwrap_or(0);
         if high - low > STREAM_LEN_MAX {
             return Err(format!("a stream of {} bytes", high - low).into());
         }
         let mut bytes: Vec<Option<u8>> = vec![None; (high - low) as usize];
-        for (at, piece) in self.pieces.iter().rev() {
+        for (at, fragment) in self.fragments.iter().rev() {
             let start = (at - low) as usize;
-            bytes[start..start + piece.len()].iter_mut().zip(*piece).for_each(|(byte, came)| *byte = Some(*came));
+            bytes[start..start + fragment.len()]
+                .iter_mut()
+                .zip(*fragment)
+                .for_each(|(byte, came)| *byte = Some(*came));
         }
         let mut hash = Sha256::new();
         let spelled: Vec<u8> =

@@ -229,7 +229,7 @@ enum RequestLine {
 fn line(guest: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Result<Option<RequestLine>> {
     let deadline = Instant::now() + READ_PATIENCE;
     let mut is_too_long = false;
-    let mut piece = [0; 4096];
+    let mut fragment = [0; 4096];
     loop {
         if let Some(at) = bytes.iter().position(|byte| *byte == b'\n') {
             let rest = bytes.split_off(at + 1);
@@ -241,7 +241,7 @@ fn line(guest: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Resu
             is_too_long = true;
             bytes.clear();
         }
-        match guest.read(&mut piece, deadline)? {
+        match guest.read(&mut fragment, deadline)? {
             // A last line needs no end.
             0 if bytes.is_empty() => return Ok(None),
             0 => {
@@ -251,7 +251,7 @@ fn line(guest: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Resu
                     RequestLine::Whole(std::mem::take(bytes))
                 }));
             }
-            count => bytes.extend_from_slice(&piece[..count]),
+            count => bytes.extend_from_slice(&fragment[..count]),
         }
     }
 }

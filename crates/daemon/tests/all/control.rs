@@ -1,6 +1,6 @@
 //! Requests to a live gateway in, what it answers and does out.
 
-use crate::live_gateway::{Live, config, datagram, first_piece, put, segment, syn};
+use crate::live_gateway::{Live, config, datagram, first_fragment, put, segment, syn};
 use gateway::stats::{DirectionFigures, Stats, Went};
 use serde_json::Value;
 use std::fs;
@@ -55,11 +55,11 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_l
 }
 
 #[test]
-fn joining_that_is_switched_off_gives_back_the_pieces_it_holds_and_leaves_segments_joined() {
+fn joining_that_is_switched_off_gives_back_the_fragments_it_holds_and_leaves_segments_joined() {
     let mut live = Live::start_with("join = \"hop\"\npatience = \"10s\"");
     let control = serve(&live);
     let mut client = Client::connect(control.path().unwrap()).expect("it answers");
-    put(&mut live.narrow, &[first_piece(800), segment(1, 1, 1_000)]);
+    put(&mut live.narrow, &[first_fragment(800), segment(1, 1, 1_000)]);
     let held = live.until(|figures| figures.all.to_wide.held.packets == 2);
     assert_eq!(
         (stage(&held.all.to_wide, "reassemble"), stage(&held.all.to_wide, "coalesce")),
@@ -74,11 +74,11 @@ fn joining_that_is_switched_off_gives_back_the_pieces_it_holds_and_leaves_segmen
     );
     assert_eq!(off.all.to_wide.forwarded.packets, 2, "nothing that was held is lost");
     assert_sound(&off);
-    put(&mut live.narrow, &[first_piece(800), segment(1, 1_001, 1_000)]);
+    put(&mut live.narrow, &[first_fragment(800), segment(1, 1_001, 1_000)]);
     let passed = live.until(|figures| figures.all.to_wide.received.packets == 4);
     assert_eq!((passed.all.to_wide.forwarded.packets, passed.all.to_wide.held.packets), (3, 1));
     client.ask(&join(Toggle::On)).expect("it can");
-    put(&mut live.narrow, &[first_piece(800)]);
+    put(&mut live.narrow, &[first_fragment(800)]);
     assert_sound(&live.until(|figures| figures.all.to_wide.held.packets == 2));
 }
 

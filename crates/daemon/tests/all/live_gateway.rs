@@ -115,7 +115,7 @@ pub fn datagram(payload_len: usize) -> Vec<u8> {
 }
 
 /// The first piece of a datagram whose other pieces never come.
-pub fn first_piece(payload_len: usize) -> Vec<u8> {
+pub fn first_fragment(payload_len: usize) -> Vec<u8> {
     ip(4).part(0, vec![7; payload_len], true).bytes()
 }
 

@@ -961,7 +961,7 @@ mod tests {
         fn push(&mut self, now: Time, frame: &[u8], checksum: Checksum) {
             let mut packet = Frame::copy(frame, LinkType::Ip, Ingress(0), &mut self.out.pool).unwrap();
             packet.checksum = checksum;
-            packet.set_longest_piece(self.came_as);
+            packet.set_max_fragment_len(self.came_as);
             let found = self.coalescer.find(&mut self.connections, &packet);
             if let Some(stream) = found.at().and_then(|at| self.connections.flows.stream(at, 0))
                 && self.is_close

@@ -222,9 +222,9 @@ impl Run {
         if self.end.count > 1 {
             let RunEnd { first_len, longest, ids, last, .. } = &self.end;
             let segment_len = if self.end.is_strict(rules) { *first_len } else { *longest };
-            let train = Gso { segment_len, ids: ids.unwrap_or_default(), maker: Maker::Gateway };
+            let gso = Gso { segment_len, ids: ids.unwrap_or_default(), maker: Maker::Gateway };
             let payload_sum = self.payload_sum - self.less;
-            self.packet.seal_train(last.tcp.as_ref(), self.payload_at, payload_sum, train);
+            self.packet.seal_gso(last.tcp.as_ref(), self.payload_at, payload_sum, gso);
             let (came, leaves) = (self.came(), Tally::of(&self.packet));
             if leaves != came {
                 out.ledger().note(Event::Levelled, came);

@@ -57,18 +57,18 @@ impl Datagrams {
     #[inline(always)]
     pub(super) fn take_front<'p>(
         &mut self,
-        pieces: impl IntoIterator<Item = &'p Packet>,
+        fragments: impl IntoIterator<Item = &'p Packet>,
         out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) -> usize {
-        let mut pieces = pieces.into_iter();
-        let Some(mut piece) = pieces.next() else { return 0 };
-        let Some(first) = piece.ip().fragment else { return 0 };
+        let mut fragments = fragments.into_iter();
+        let Some(mut fragment) = fragments.next() else { return 0 };
+        let Some(first) = fragment.ip().fragment else { return 0 };
         let Some(at) = self.hints.get(first.id) else { return 0 };
         let Some((key, run)) = self.open_run(at) else { return 0 };
         let mut taken = 0;
         loop {
-            match run.take_readily(key, piece, sink) {
+            match run.take_readily(key, fragment, sink) {
                 Outcome::Not => break,
                 Outcome::Piece => taken += 1,
                 Outcome::Last => {
@@ -76,8 +76,8 @@ impl Datagrams {
                     return taken + 1;
                 }
             }
-            match pieces.next() {
-                Some(next) => piece = next,
+            match fragments.next() {
+                Some(next) => fragment = next,
                 None => break,
             }
         }
@@ -104,18 +104,18 @@ impl Datagrams {
         &mut self,
         hop: Option<PrevHop>,
         now: Time,
-        piece: &Packet,
-        fragment: Fragment,
+        fragment: &Packet,
+        frag: Fragment,
         out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) -> Result<(), Reason> {
-        if let Some((reason, complaint)) = fault(piece, fragment) {
+        if let Some((reason, complaint)) = fault(fragment, frag) {
             if let Some(complaint) = complaint {
-                out.output().answer(now, complaint, piece);
+                out.output().answer(now, complaint, fragment);
             }
             return Err(reason);
         }
-        let key = DatagramKey::of(piece, fragment, hop);
+        let key = DatagramKey::of(fragment, frag, hop);
         let mut sought = self.hints.find(&self.held, &key, key.id);
         if let Err(at) = sought
             && let State::Open(run) = self.held.slot_mut(at)
@@ -129,13 +129,13 @@ impl Datagrams {
                 let pair = self.pairs.of(&key);
                 // It uses up an identification even where there is no memory for it.
                 let (timeout, epoch) = self.pairs.count(now, pair, key.version);
-                let end = usize::from(fragment.offset) + piece.ip().payload_len();
+                let end = usize::from(frag.offset) + fragment.ip().payload_len();
                 let buffer = out.pool().share(end.max(self.pairs.predicted_len(pair))).ok_or(Reason::NoBuffer)?;
-                let run = Run::open(piece, fragment, buffer, epoch, hop.is_some(), sink);
+                let run = Run::open(fragment, frag, buffer, epoch, hop.is_some(), sink);
                 self.hold(now, vacancy, key, run, timeout);
                 Ok(())
             }
-            Err(at) => self.join(at, piece, fragment, out, sink),
+            Err(at) => self.join(at, fragment, frag, out, sink),
         }
     }
 
@@ -153,25 +153,25 @@ impl Datagrams {
     fn join(
         &mut self,
         at: Handle,
-        piece: &Packet,
-        fragment: Fragment,
+        fragment: &Packet,
+        frag: Fragment,
         out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) -> Result<(), Reason> {
         let State::Open(run) = self.held.slot_mut(at) else { return Err(Reason::FragPoisoned) };
-        match run.conflict_with(piece, fragment) {
+        match run.conflict_with(fragment, frag) {
             None => {}
             Some(Reason::FragRepeat) => return Err(Reason::FragRepeat),
             Some(reason) => return Err(self.end(at, reason, out)),
         }
-        if let Some(len) = run.lacks(piece, fragment) {
+        if let Some(len) = run.lacks(fragment, frag) {
             let larger = out.pool().share(len).ok_or(Reason::NoBuffer)?;
             out.pool().give(run.grow(larger));
             let charge = run.packet().pinned_len();
             self.held.charge(at, charge);
         }
         let State::Open(run) = self.held.slot_mut(at) else { return Err(Reason::FragPoisoned) };
-        run.take(piece, fragment, sink);
+        run.take(fragment, frag, sink);
         if run.is_whole() || run.is_oversize() {
             self.close(at, out);
         } else {
@@ -311,16 +311,16 @@ impl Datagrams {
     /// packets, then the places of payloads.
     #[inline]
     pub(super) fn prefetch<'p>(&self, ahead: impl Fn(usize) -> Option<&'p Packet>, sink: &impl PayloadSink) {
-        let fragment = |packet: &Packet| packet.ip().fragment;
-        if let Some(fragment) = ahead(3 * FORESIGHT).and_then(fragment) {
-            self.hints.prefetch(fragment.id);
+        let frag = |packet: &Packet| packet.ip().fragment;
+        if let Some(frag) = ahead(3 * FORESIGHT).and_then(frag) {
+            self.hints.prefetch(frag.id);
         }
-        let place_of = |packet: &'p Packet| self.hints.get(fragment(packet)?.id);
+        let place_of = |packet: &'p Packet| self.hints.get(frag(packet)?.id);
         if let Some(at) = ahead(2 * FORESIGHT).and_then(place_of) {
             self.held.prefetch(at);
         }
         let run_of = |packet: &'p Packet| match self.held.get_entry(place_of(packet)?)? {
-            (key, State::Open(run)) if key.is_of(packet, fragment(packet)?, false) => Some(run),
+            (key, State::Open(run)) if key.is_of(packet, frag(packet)?, false) => Some(run),
             _ => None,
         };
         if let Some(run) = ahead(FORESIGHT).and_then(run_of) {
@@ -356,8 +356,8 @@ impl Datagrams {
 
     /// Takes the datagram that this packet belongs to for the one that was touched last.
     pub(super) fn turn_to(&mut self, next: &Packet) {
-        let known = next.ip().fragment.and_then(|fragment| {
-            let key = DatagramKey::of(next, fragment, None);
+        let known = next.ip().fragment.and_then(|frag| {
+            let key = DatagramKey::of(next, frag, None);
             self.hints.find(&self.held, &key, key.id).err()
         });
         self.touched = known.unwrap_or(Handle::NONE);
@@ -386,12 +386,12 @@ impl Datagrams {
 
     /// Takes in a piece whose payload lies at `start` in this datagram, if it belongs there and one look is enough
     /// to see that. With the last one, the datagram waits to be [closed](Datagrams::close).
-    pub(super) fn take_placed(&mut self, at: Handle, start: usize, piece: &Packet) -> Outcome {
+    pub(super) fn take_placed(&mut self, at: Handle, start: usize, fragment: &Packet) -> Outcome {
         let Some((key, run)) = self.open_run(at) else { return Outcome::Not };
         if run.next() != Some(start) {
             return Outcome::Not;
         }
-        let taken = run.take_readily(key, piece, &mut LeavePayload);
+        let taken = run.take_readily(key, fragment, &mut LeavePayload);
         if taken == Outcome::Piece {
             self.touched = at;
         }
@@ -411,22 +411,22 @@ impl Datagrams {
     /// would have been lent.
     ///
     /// # Errors The buffer.
-    pub(super) fn open_placed(&mut self, now: Time, piece: &Packet, buffer: Buffer) -> Result<Handle, Buffer> {
-        let Some(fragment) = piece.ip().fragment.filter(|it| it.offset == 0 && it.more) else { return Err(buffer) };
+    pub(super) fn open_placed(&mut self, now: Time, fragment: &Packet, buffer: Buffer) -> Result<Handle, Buffer> {
+        let Some(frag) = fragment.ip().fragment.filter(|it| it.offset == 0 && it.more) else { return Err(buffer) };
         let charge = buffer.pinned_len();
         // Nothing is given up for a guess.
-        if fault(piece, fragment).is_some() || !self.has_room_for(charge) {
+        if fault(fragment, frag).is_some() || !self.has_room_for(charge) {
             return Err(buffer);
         }
-        let key = DatagramKey::of(piece, fragment, None);
+        let key = DatagramKey::of(fragment, frag, None);
         let pair = self.pairs.of(&key);
-        let len = piece.ip().payload_len().max(self.pairs.predicted_len(pair));
+        let len = fragment.ip().payload_len().max(self.pairs.predicted_len(pair));
         let Ok(vacancy) = self.held.entry(&key) else { return Err(buffer) };
         if Buffer::pinned_len_for(len) != charge {
             return Err(buffer);
         }
         let (timeout, epoch) = self.pairs.count(now, pair, key.version);
-        let run = Run::open(piece, fragment, buffer, epoch, false, &mut LeavePayload);
+        let run = Run::open(fragment, frag, buffer, epoch, false, &mut LeavePayload);
         Ok(self.hold(now, vacancy, key, run, timeout))
     }
 }

@@ -206,26 +206,26 @@ mod tests {
     }
 
     #[test]
-    fn every_sequence_of_small_pieces_agrees_with_octets() {
+    fn every_sequence_of_small_fragments_agrees_with_octets() {
         // All pieces within five eights, last ones ragged too, in all orders, until four of them fit.
-        let mut pieces = Vec::new();
+        let mut fragments = Vec::new();
         for start in (0..40).step_by(8) {
             for end in start + 1..=40 {
                 if end % 8 == 0 {
-                    pieces.push((start..end, true));
+                    fragments.push((start..end, true));
                 }
                 if [0, 1, 5].contains(&(end % 8)) {
-                    pieces.push((start..end, false));
+                    fragments.push((start..end, false));
                 }
             }
         }
         let mut tried = 0;
-        follow(&pieces, Holes::ALL, &mut [0xFF; 8], &Octets::default(), 4, &mut tried);
+        follow(&fragments, Holes::ALL, &mut [0xFF; 8], &Octets::default(), 4, &mut tried);
         assert!(tried > 50_000, "{tried} pieces tried");
     }
 
     #[test]
-    fn random_pieces_of_long_datagrams_agree_with_octets() {
+    fn random_fragments_of_long_datagrams_agree_with_octets() {
         for seed in 0..400 {
             let mut random = fastrand::Rng::with_seed(seed);
             let longest = *random.choice(&[100, 3_000, 65_535]).unwrap();
@@ -245,25 +245,25 @@ mod tests {
                     continue;
                 }
                 next = end.next_multiple_of(8);
-                octets.try_piece(&mut holes, &mut bitmap, start..end, more);
+                octets.try_fragment(&mut holes, &mut bitmap, start..end, more);
             }
         }
     }
 
     /// Tries every piece in this state, and goes on from each that fits.
     fn follow(
-        pieces: &[(Range<usize>, bool)],
+        fragments: &[(Range<usize>, bool)],
         holes: Holes,
         bitmap: &mut [u8; 8],
         octets: &Octets,
         depth: usize,
         tried: &mut usize,
     ) {
-        for (range, more) in pieces {
+        for (range, more) in fragments {
             let (mut holes, mut bitmap, mut octets) = (holes, *bitmap, octets.clone());
             *tried += 1;
-            if octets.try_piece(&mut holes, &mut bitmap, range.clone(), *more) && depth > 1 {
-                follow(pieces, holes, &mut bitmap, &octets, depth - 1, tried);
+            if octets.try_fragment(&mut holes, &mut bitmap, range.clone(), *more) && depth > 1 {
+                follow(fragments, holes, &mut bitmap, &octets, depth - 1, tried);
             }
         }
     }
@@ -283,7 +283,7 @@ mod tests {
         }
 
         /// Compares the two on one piece; true where it fills a hole.
-        fn try_piece(&mut self, holes: &mut Holes, bitmap: &mut [u8], range: Range<usize>, more: bool) -> bool {
+        fn try_fragment(&mut self, holes: &mut Holes, bitmap: &mut [u8], range: Range<usize>, more: bool) -> bool {
             let fit = holes.fit(bitmap, &range, more);
             assert_eq!(fit, self.fit(&range, more), "{range:?}, more {more}, {holes:?}");
             let (mut claimed, mut other_bitmap) = (*holes, bitmap.to_vec());

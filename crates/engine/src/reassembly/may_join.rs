@@ -26,20 +26,20 @@ pub(crate) struct DatagramKey {
 impl DatagramKey {
     /// The key of a fragment.
     #[inline(always)]
-    pub(crate) fn of(piece: &Packet, fragment: Fragment, hop: Option<PrevHop>) -> DatagramKey {
-        let (version, protocol) = (piece.ip().version, piece.ip().key_protocol());
-        DatagramKey { id: fragment.id, version, protocol, ends: piece.ends(), origin: piece.origin(), hop }
+    pub(crate) fn of(fragment: &Packet, frag: Fragment, hop: Option<PrevHop>) -> DatagramKey {
+        let (version, protocol) = (fragment.ip().version, fragment.ip().key_protocol());
+        DatagramKey { id: frag.id, version, protocol, ends: fragment.ends(), origin: fragment.origin(), hop }
     }
 
     /// Is it the key of this fragment, whoever cut it? The same, without making another key. A fragment of the
     /// shape of one that the key is of has its version and protocol.
     #[inline(always)]
-    pub(super) fn is_of(&self, piece: &Packet, fragment: Fragment, is_of_its_shape: bool) -> bool {
-        let ip = piece.ip();
-        self.id == fragment.id
+    pub(super) fn is_of(&self, fragment: &Packet, frag: Fragment, is_of_its_shape: bool) -> bool {
+        let ip = fragment.ip();
+        self.id == frag.id
             && (is_of_its_shape || self.version == ip.version && self.protocol == ip.key_protocol())
-            && piece.has_ends(&self.ends)
-            && self.origin == piece.origin()
+            && fragment.has_ends(&self.ends)
+            && self.origin == fragment.origin()
             && self.hop.is_none()
     }
 }
@@ -54,9 +54,9 @@ pub(super) fn id_may_have_wrapped(version: Version, of_all: u32, of_its_hosts: i
 }
 
 /// What is wrong with a fragment by itself, and what its sender is to be told.
-pub(crate) fn fault(packet: &Packet, fragment: Fragment) -> Option<(Reason, Option<IcmpError>)> {
+pub(crate) fn fault(packet: &Packet, frag: Fragment) -> Option<(Reason, Option<IcmpError>)> {
     let ip = packet.ip();
-    match len_fault(ip, fragment) {
+    match len_fault(ip, frag) {
         // RFC 8200 section 4.5 (R089): the payload length is what is wrong.
         Some(Reason::FragLenNot8) => {
             Some((Reason::FragLenNot8, Some(IcmpError::BadField { pointer: PAYLOAD_LEN_AT })))
@@ -76,13 +76,13 @@ pub(crate) fn fault(packet: &Packet, fragment: Fragment) -> Option<(Reason, Opti
 /// What is wrong with a fragment's length: it says nothing, its end is no place for another one to start, or lies
 /// past every datagram.
 #[inline]
-pub(crate) fn len_fault(ip: &Ip, fragment: Fragment) -> Option<Reason> {
+pub(crate) fn len_fault(ip: &Ip, frag: Fragment) -> Option<Reason> {
     let len = ip.payload_len();
     if len == 0 {
         Some(Reason::FragZeroLen)
-    } else if fragment.more && !len.is_multiple_of(UNIT) {
+    } else if frag.more && !len.is_multiple_of(UNIT) {
         Some(Reason::FragLenNot8)
-    } else if usize::from(fragment.offset) + len > ip.payload_len_max() {
+    } else if usize::from(frag.offset) + len > ip.payload_len_max() {
         Some(Reason::FragOversize)
     } else {
         None

@@ -133,15 +133,15 @@ impl Reassembler {
         out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) {
-        let Some(fragment) = packet.ip().fragment else { return out.forward(packet) };
-        if fragment.offset == 0 && !fragment.more {
+        let Some(frag) = packet.ip().fragment else { return out.forward(packet) };
+        if frag.offset == 0 && !frag.more {
             return match toward {
                 Toward::Host => make_whole(packet, out),
                 Toward::Hop => out.forward(packet),
             };
         }
         let hop = (toward == Toward::Hop).then(|| packet.previous_hop());
-        match self.datagrams.take(hop, now, &packet, fragment, out, sink) {
+        match self.datagrams.take(hop, now, &packet, frag, out, sink) {
             Ok(()) => out.recycle(packet),
             Err(reason) => {
                 let ended = Tally::of(&packet);
@@ -241,7 +241,7 @@ mod tests {
                     now = now + Duration::from_millis(random.u64(1..300));
                 }
                 let frames: Vec<Vec<u8>> =
-                    (0..random.usize(1..80)).map(|_| piece(crowd, step, &mut random)).collect();
+                    (0..random.usize(1..80)).map(|_| fragment(crowd, step, &mut random)).collect();
                 let [each, closely, batches] = halves.each_mut().map(|half| half.step(now, &frames));
                 assert!(each == closely, "seed {seed}, step {step}, closely:\n{each}\n{closely}");
                 assert!(each == batches, "seed {seed}, step {step}, in batches:\n{each}\n{batches}");
@@ -255,20 +255,20 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_of_the_pieces_that_have_the_same_one() {
+    fn a_key_is_of_the_fragments_that_have_the_same_one() {
         let mut random = Rng::with_seed(1);
         let mut pool = Pool::new(1 << 20);
-        let pieces: Vec<Packet> = (0..120)
+        let fragments: Vec<Packet> = (0..120)
             .filter_map(|step| {
                 let ingress = Ingress(random.u32(..2));
-                Frame::copy(&piece(4, step, &mut random), LinkType::Ip, ingress, &mut pool).ok()
+                Frame::copy(&fragment(4, step, &mut random), LinkType::Ip, ingress, &mut pool).ok()
             })
             .collect();
         let mut same = 0;
-        for [one, other] in pieces.iter().flat_map(|one| pieces.iter().map(move |other| [one, other])) {
-            let [Some(fragment), Some(its)] = [one, other].map(|piece| piece.ip().fragment) else { continue };
+        for [one, other] in fragments.iter().flat_map(|one| fragments.iter().map(move |other| [one, other])) {
+            let [Some(frag), Some(its)] = [one, other].map(|fragment| fragment.ip().fragment) else { continue };
             for hop in [None, Some(one.previous_hop())] {
-                let key = DatagramKey::of(one, fragment, hop);
+                let key = DatagramKey::of(one, frag, hop);
                 let is_same = key == DatagramKey::of(other, its, None);
                 assert_eq!(key.is_of(other, its, false), is_same);
                 let has_its_shape = one.ip().shape.is_same(other.ip().shape);
@@ -320,9 +320,9 @@ mod tests {
         for (source, destination) in
             (0..64).flat_map(|source| (0..64).map(move |destination| (source, destination)))
         {
-            let mut piece = v4(1, 0, 0, true, 0, &[7; 64]);
-            (piece[15], piece[19]) = (source, destination);
-            let counters = counters_of(&mended(piece), &pairs);
+            let mut fragment = v4(1, 0, 0, true, 0, &[7; 64]);
+            (fragment[15], fragment[19]) = (source, destination);
+            let counters = counters_of(&mended(fragment), &pairs);
             seen[0][counters[0]] += 1;
             seen[1][counters[1] - COUNTERS] += 1;
             both.insert(counters);
@@ -341,16 +341,16 @@ mod tests {
         let pairs = Pairs::new(None, Secret::new(5));
         let protocols: HashSet<_> = (0..=255)
             .map(|protocol| {
-                let mut piece = v4(1, 0, 0, true, 0, &[7; 64]);
-                piece[9] = protocol;
-                counters_of(&mended(piece), &pairs)
+                let mut fragment = v4(1, 0, 0, true, 0, &[7; 64]);
+                fragment[9] = protocol;
+                counters_of(&mended(fragment), &pairs)
             })
             .collect();
         assert!(protocols.len() > 250, "{} of 256 protocols", protocols.len());
         let as_v6 = |ends: [u64; 4]| {
-            let mut piece = v6(7, 0, true, 0, &[7; 64]);
-            piece[8..40].copy_from_slice(&ends.map(u64::to_be_bytes).concat());
-            piece
+            let mut fragment = v6(7, 0, true, 0, &[7; 64]);
+            fragment[8..40].copy_from_slice(&ends.map(u64::to_be_bytes).concat());
+            fragment
         };
         // The same in all but the version: IPv6 has no protocol here.
         let mut as_v4 = v4(1, 0, 0, true, 0, &[7; 64]);
@@ -455,18 +455,18 @@ mod tests {
 
     /// Where the pair of a piece is counted.
     fn counters_of(frame: &[u8], pairs: &Pairs) -> [usize; 2] {
-        let piece = Frame::copy(frame, LinkType::Ip, Ingress(0), &mut Pool::new(1 << 20)).unwrap();
-        pairs.of(&DatagramKey::of(&piece, piece.ip().fragment.unwrap(), None)).0.map(usize::from)
+        let fragment = Frame::copy(frame, LinkType::Ip, Ingress(0), &mut Pool::new(1 << 20)).unwrap();
+        pairs.of(&DatagramKey::of(&fragment, fragment.ip().fragment.unwrap(), None)).0.map(usize::from)
     }
 
     /// A piece of one of a crowd of datagrams: mostly one that fits, in many orders, and some that do not.
-    fn piece(crowd: usize, step: usize, random: &mut Rng) -> Vec<u8> {
+    fn fragment(crowd: usize, step: usize, random: &mut Rng) -> Vec<u8> {
         let number = random.usize(..crowd);
         // Those of one number have one length; names come again.
-        let (pieces, len) = (2 + number % 5, 8 * (1 + number % 80));
-        let in_order = (step / 2) % pieces;
-        let index = if random.bool() { in_order } else { random.usize(..pieces) };
-        let more = index + 1 < pieces;
+        let (fragments, len) = (2 + number % 5, 8 * (1 + number % 80));
+        let in_order = (step / 2) % fragments;
+        let index = if random.bool() { in_order } else { random.usize(..fragments) };
+        let more = index + 1 < fragments;
         let (mut offset, mut len, mut more) = (index * len, if more { len } else { len - number % 8 }, more);
         match random.u16(..120) {
             0 => offset += 8,

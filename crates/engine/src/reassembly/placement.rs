@@ -202,15 +202,15 @@ impl<'a> Placer<'a> {
 
     /// Takes in a fragment whose payload lies at this place, if it belongs there. With the last one, its datagram
     /// waits to be [sent](Placing::send_complete).
-    pub(crate) fn take(&mut self, now: Time, place: &Place, piece: &Packet) -> Outcome {
+    pub(crate) fn take(&mut self, now: Time, place: &Place, fragment: &Packet) -> Outcome {
         let (area, range) = place;
-        let len = piece.ip().payload_len();
+        let len = fragment.ip().payload_len();
         if len > range.len() {
             return Outcome::Not;
         }
         let taken = match (*area, self.placement.current) {
-            (SlotOwner::Fresh(number), _) if range.start == 0 => self.open(now, number, piece),
-            (_, Some((current, at))) if current == *area => self.datagrams.take_placed(at, range.start, piece),
+            (SlotOwner::Fresh(number), _) if range.start == 0 => self.open(now, number, fragment),
+            (_, Some((current, at))) if current == *area => self.datagrams.take_placed(at, range.start, fragment),
             _ => Outcome::Not,
         };
         if taken != Outcome::Not {
@@ -219,10 +219,10 @@ impl<'a> Placer<'a> {
         taken
     }
 
-    fn open(&mut self, now: Time, number: usize, piece: &Packet) -> Outcome {
+    fn open(&mut self, now: Time, number: usize, fragment: &Packet) -> Outcome {
         let Some(slot) = self.placement.fresh.get_mut(number) else { return Outcome::Not };
         let Some(buffer) = slot.take() else { return Outcome::Not };
-        match self.datagrams.open_placed(now, piece, buffer) {
+        match self.datagrams.open_placed(now, fragment, buffer) {
             Ok(at) => {
                 self.placement.current = Some((SlotOwner::Fresh(number), at));
                 Outcome::Piece
@@ -236,13 +236,13 @@ impl<'a> Placer<'a> {
 
     /// Takes in those of `next` that go on behind this piece, which was taken in, and are like it, and says how
     /// many they are: each fills its place.
-    pub(crate) fn take_more(&mut self, piece: &SplitPacket, next: &[SplitFrame]) -> usize {
-        let len = piece.packet().ip().payload_len();
+    pub(crate) fn take_more(&mut self, fragment: &SplitPacket, next: &[SplitFrame]) -> usize {
+        let len = fragment.packet().ip().payload_len();
         let Placement { grid, cursor: (_, ahead), current, guesses, .. } = &mut *self.placement;
         let fills_its_place = grid.is_some_and(|grid| grid.step == len && len > 0);
         let Some((_, at)) = current.filter(|_| fills_its_place) else { return 0 };
         let next = next.get(..ahead.len() / len).unwrap_or(next);
-        let alike = |count_max| piece.followed_by(next.get(..count_max).unwrap_or(next));
+        let alike = |count_max| fragment.followed_by(next.get(..count_max).unwrap_or(next));
         let count = self.datagrams.take_more_placed(at, len, alike);
         ahead.start += count * len;
         guesses.landed_bytes += (count * len) as u64;

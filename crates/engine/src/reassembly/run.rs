@@ -21,7 +21,7 @@ use packet::{
 pub(super) struct Run {
     holes: Holes,
     seen: Arrivals,
-    pieces: u32,
+    fragments: u32,
     packet: Packet,
     epoch: IdEpoch,
     /// Has the piece at offset 0 come, and how long was its payload?
@@ -78,20 +78,20 @@ impl Run {
     /// Starts one in this buffer with the first piece that came.
     #[inline(always)]
     pub(super) fn open(
-        piece: &Packet,
-        fragment: Fragment,
+        fragment: &Packet,
+        frag: Fragment,
         buffer: Buffer,
         epoch: IdEpoch,
         is_on_the_way: bool,
         sink: &mut impl PayloadSink,
     ) -> Run {
-        let range = range_of(piece, fragment);
-        let (mut packet, mut holes) = (Packet::open(piece, buffer), Holes::ALL);
-        holes.fill(|| packet.map_mut(), &range, fragment.more);
-        sink.bring(packet.payload_mut(range.start, range.len()), piece.payload());
-        let seen = Arrivals::NOTHING.and(piece, fragment, &packet);
+        let range = range_of(fragment, frag);
+        let (mut packet, mut holes) = (Packet::open(fragment, buffer), Holes::ALL);
+        holes.fill(|| packet.map_mut(), &range, frag.more);
+        sink.bring(packet.payload_mut(range.start, range.len()), fragment.payload());
+        let seen = Arrivals::NOTHING.and(fragment, frag, &packet);
         let first_len = (range.start == 0).then_some(range.len() as u16);
-        Run { holes, seen, pieces: 1, packet, epoch, first_len, is_on_the_way }
+        Run { holes, seen, fragments: 1, packet, epoch, first_len, is_on_the_way }
     }
 
     /// Takes in a piece that takes one look to see that it joins: it goes on in order, or lies between others
@@ -100,28 +100,28 @@ impl Run {
     pub(super) fn take_readily(
         &mut self,
         key: &DatagramKey,
-        piece: &Packet,
+        fragment: &Packet,
         sink: &mut impl PayloadSink,
     ) -> Outcome {
-        let ip = piece.ip();
-        let Some(fragment) = ip.fragment else { return Outcome::Not };
-        let range = range_of(piece, fragment);
+        let ip = fragment.ip();
+        let Some(frag) = ip.fragment else { return Outcome::Not };
+        let range = range_of(fragment, frag);
         let is_like_the_last = self.seen.shape.is_same(ip.shape);
-        if !key.is_of(piece, fragment, is_like_the_last) || range.end > self.seen.room as usize {
+        if !key.is_of(fragment, frag, is_like_the_last) || range.end > self.seen.room as usize {
             return Outcome::Not;
         }
-        if !is_like_the_last && fault(piece, fragment).is_some() {
+        if !is_like_the_last && fault(fragment, frag).is_some() {
             return Outcome::Not;
         }
         // The first piece brings other headers.
         let Run { holes, packet, .. } = self;
-        if range.start == 0 || !holes.claim(|| packet.map_mut(), &range, fragment.more) {
+        if range.start == 0 || !holes.claim(|| packet.map_mut(), &range, frag.more) {
             return Outcome::Not;
         }
-        sink.bring(self.packet.payload_mut(range.start, range.len()), piece.payload());
-        self.pieces += 1;
+        sink.bring(self.packet.payload_mut(range.start, range.len()), fragment.payload());
+        self.fragments += 1;
         if !is_like_the_last {
-            self.seen = self.seen.and(piece, fragment, &self.packet);
+            self.seen = self.seen.and(fragment, frag, &self.packet);
         }
         if self.holes.is_whole() { Outcome::Last } else { Outcome::Piece }
     }
@@ -133,37 +133,37 @@ impl Run {
         let Some(count_max) = (self.seen.room as usize).saturating_sub(next).checked_div(len) else { return 0 };
         let count = count(count_max);
         self.holes.extend(next + len * count, true);
-        self.pieces += count as u32;
+        self.fragments += count as u32;
         count
     }
 
     /// What speaks against a piece of this datagram.
-    pub(super) fn conflict_with(&self, piece: &Packet, fragment: Fragment) -> Option<Reason> {
-        let range = range_of(piece, fragment);
-        let fit = self.holes.fit(self.packet.map(), &range, fragment.more);
-        conflict(fit, || self.packet.laid(range.start, range.len()) == piece.payload())
+    pub(super) fn conflict_with(&self, fragment: &Packet, frag: Fragment) -> Option<Reason> {
+        let range = range_of(fragment, frag);
+        let fit = self.holes.fit(self.packet.map(), &range, frag.more);
+        conflict(fit, || self.packet.laid(range.start, range.len()) == fragment.payload())
     }
 
     /// Takes in a piece that fills a hole.
     #[inline(always)]
-    pub(super) fn take(&mut self, piece: &Packet, fragment: Fragment, sink: &mut impl PayloadSink) {
-        let range = range_of(piece, fragment);
+    pub(super) fn take(&mut self, fragment: &Packet, frag: Fragment, sink: &mut impl PayloadSink) {
+        let range = range_of(fragment, frag);
         if range.start == 0 {
             if !self.packet.ip().starts() {
-                self.packet.copy_headers_from(piece);
+                self.packet.copy_headers_from(fragment);
             }
             self.first_len = Some(range.len() as u16);
         }
         let Run { holes, packet, .. } = self;
-        holes.fill(|| packet.map_mut(), &range, fragment.more);
-        sink.bring(self.packet.payload_mut(range.start, range.len()), piece.payload());
-        self.pieces += 1;
-        self.seen = self.seen.and(piece, fragment, &self.packet);
+        holes.fill(|| packet.map_mut(), &range, frag.more);
+        sink.bring(self.packet.payload_mut(range.start, range.len()), fragment.payload());
+        self.fragments += 1;
+        self.seen = self.seen.and(fragment, frag, &self.packet);
     }
 
     /// Payload that a piece needs the buffer to have room for, in bytes, where it does not.
-    pub(super) fn lacks(&self, piece: &Packet, fragment: Fragment) -> Option<usize> {
-        let end = range_of(piece, fragment).end;
+    pub(super) fn lacks(&self, fragment: &Packet, frag: Fragment) -> Option<usize> {
+        let end = range_of(fragment, frag).end;
         (end > self.packet.capacity()).then_some(end)
     }
 
@@ -179,7 +179,7 @@ impl Run {
 
     /// Do its pieces come in order (C31)?
     pub(super) fn is_promising(&self) -> bool {
-        self.pieces >= RESERVE_PIECES && self.holes.in_order()
+        self.fragments >= RESERVE_FRAGMENTS && self.holes.in_order()
     }
 
     /// Would the whole datagram be longer than its length field can say, with the header of the piece that starts
@@ -209,7 +209,7 @@ impl Run {
     }
 
     pub(super) fn tally(&self) -> Tally {
-        Tally::new(self.pieces as usize, self.holes.held_len())
+        Tally::new(self.fragments as usize, self.holes.held_len())
     }
 
     /// Where the piece starts that goes on in order; none where one is overdue.
@@ -225,15 +225,15 @@ impl Run {
 
     /// Where a piece's payload belongs, if the buffer has room for it.
     #[inline]
-    pub(super) fn place_of(&self, piece: &Packet) -> Option<&[u8]> {
-        let range = range_of(piece, piece.ip().fragment?);
+    pub(super) fn place_of(&self, fragment: &Packet) -> Option<&[u8]> {
+        let range = range_of(fragment, fragment.ip().fragment?);
         (range.end <= self.packet.capacity()).then(|| self.packet.laid(range.start, range.len()))
     }
 
     /// What is to come behind what came in order, where the payload was so long the last time; 0: nobody knows.
     pub(super) fn expected(&self, predicted_len: usize) -> Option<Expected> {
         let next = self.holes.next()?;
-        let [first, later] = self.packet.piece_header_lens();
+        let [first, later] = self.packet.fragment_header_lens();
         let front = HeaderLayout { link_len: self.packet.link_len(), header_len: first };
         let step = (self.seen.longest as usize).checked_sub(first).filter(|_| first == later)?;
         let room = self.seen.room as usize;
@@ -285,7 +285,7 @@ impl Run {
 
     /// The cut into pieces of at most `mtu` bytes, and no longer than came where it must stay cut.
     fn fragmentation(&self, mtu: u16, content: Content) -> Fragmentation {
-        let header_len = self.packet.piece_header_lens().into_iter().max().unwrap_or_default();
+        let header_len = self.packet.fragment_header_lens().into_iter().max().unwrap_or_default();
         let longest = (self.seen.longest as usize).max(header_len + UNIT) as u16;
         let mtu = if self.stays_fragmented() { mtu.min(longest) } else { mtu };
         Fragmentation { mtu, id: self.packet.ip().id, fill: Split::Max, content }
@@ -294,10 +294,10 @@ impl Run {
     /// The piece that started the datagram, built again, for the error that quotes it.
     pub(super) fn first_fragment(&mut self, out: &mut impl Next) -> Option<Packet> {
         let first_len = self.first_len?;
-        let [header_len, _] = self.packet.piece_header_lens();
+        let [header_len, _] = self.packet.fragment_header_lens();
         self.release((header_len + usize::from(first_len)) as u16);
-        let mut pieces = WirePackets::of(&self.packet);
-        let WirePacket { header, payload } = pieces.next()?;
+        let mut fragments = WirePackets::of(&self.packet);
+        let WirePacket { header, payload } = fragments.next()?;
         let link = self.packet.link_header();
         let frame_len = header.len() + payload.len();
         let mut buffer = out.pool().share(frame_len - link.len)?;
@@ -322,15 +322,15 @@ impl Arrivals {
     /// What is known with this piece, too: all that a datagram remembers of a header. One of the same shape says
     /// the same again.
     #[inline(always)]
-    fn and(mut self, piece: &Packet, fragment: Fragment, run: &Packet) -> Arrivals {
-        let ip = piece.ip();
+    fn and(mut self, fragment: &Packet, frag: Fragment, run: &Packet) -> Arrivals {
+        let ip = fragment.ip();
         self.ecn.note(ip.ecn);
         self.longest = self.longest.max(ip.len);
         if ip.dont_fragment {
             self.longest_dont_fragment = self.longest_dont_fragment.max(ip.len);
         }
         // Nothing like the last one follows.
-        if fragment.more {
+        if frag.more {
             self.shape = ip.shape;
             let len_max = run.ip().payload_len_max().min(ip.payload_len_max());
             self.room = run.capacity().min(len_max) as u32;
@@ -353,13 +353,13 @@ impl LastComplete {
 
 /// Which bytes of its datagram a piece carries.
 #[inline(always)]
-fn range_of(piece: &Packet, fragment: Fragment) -> Range<usize> {
-    let start = usize::from(fragment.offset);
-    start..start + piece.ip().payload_len()
+fn range_of(fragment: &Packet, frag: Fragment) -> Range<usize> {
+    let start = usize::from(frag.offset);
+    start..start + fragment.ip().payload_len()
 }
 
 /// Pieces in order that take a datagram into the reserve (C31).
-const RESERVE_PIECES: u32 = 2;
+const RESERVE_FRAGMENTS: u32 = 2;
 /// Length of an IPv6 header, and of a Fragment header, in bytes.
 const V6_HEADER_LEN: usize = 40;
 /// See [`V6_HEADER_LEN`].

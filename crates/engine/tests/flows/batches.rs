@@ -113,9 +113,9 @@ impl Half {
             match way {
                 Egress::Forward(packet) | Egress::IcmpReply(packet) => {
                     let is = (packet.gso, packet.checksum, packet.max_fragment_len(), packet.is_as_received());
-                    let mut pieces = WirePackets::of(&packet);
-                    while let Some(piece) = pieces.next() {
-                        gone.push((format!("{is:?}"), [piece.header, piece.payload].concat()));
+                    let mut fragments = WirePackets::of(&packet);
+                    while let Some(fragment) = fragments.next() {
+                        gone.push((format!("{is:?}"), [fragment.header, fragment.payload].concat()));
                     }
                     self.gateway.done(direction, packet);
                 }

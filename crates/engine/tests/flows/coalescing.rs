@@ -66,13 +66,13 @@ fn a_run_of_one_leaves_as_it_came() {
         let one = Spec { vlans: Some(vec![9]), padding: 7, ..p(0, 3) };
         rig.push(&one);
         let left = rig.flush();
-        assert!(left[0].as_received && left[0].train.is_none());
+        assert!(left[0].as_received && left[0].gso.is_none());
         assert_eq!(left[0].frame, one.bytes(), "its padding too");
     }
 }
 
 #[test]
-fn a_train_says_how_long_its_segments_were_and_how_their_identifications_went() {
+fn a_gso_says_how_long_its_segments_were_and_how_their_identifications_went() {
     for (step, ids) in [(0, Identifications::Stay), (1, Identifications::Rise)] {
         let packets: Vec<_> = (0..3u16)
             .map(|index| Spec {
@@ -81,14 +81,14 @@ fn a_train_says_how_long_its_segments_were_and_how_their_identifications_went() 
             })
             .collect();
         let left = Rig::carrying(reversible()).all(&packets);
-        let train = left[0].train.expect("a train");
-        assert_eq!((train.segment_len, train.ids), (100, ids));
+        let gso = left[0].gso.expect("a train");
+        assert_eq!((gso.segment_len, gso.ids), (100, ids));
         assert!(!left[0].as_received);
     }
 }
 
 #[test]
-fn a_train_has_the_clock_of_its_first_and_the_echo_window_and_acknowledgement_of_its_last() {
+fn a_gso_has_the_clock_of_its_first_and_the_echo_window_and_acknowledgement_of_its_last() {
     for version in VERSIONS {
         let like = |offset, value, echo, ack, window| Spec {
             ack,
@@ -405,23 +405,23 @@ fn what_a_passing_segment_carried_is_known_when_it_comes_again() {
 fn a_fragment_lets_what_its_pair_holds_go_first() {
     for version in VERSIONS {
         let like = |hosts: [u32; 2]| tcp(version).carrying(0, 100).between(hosts[0], hosts[1]);
-        let piece = |hosts| Spec { ip_flags: 0, fragment: Some((0, true)), ..like(hosts) };
+        let fragment = |hosts| Spec { ip_flags: 0, fragment: Some((0, true)), ..like(hosts) };
         let mut rig = Rig::resizing(9_000);
         rig.push(&like([1, 2]));
-        assert_eq!(rig.push(&piece([3, 4])).len(), 1, "between other hosts");
-        assert_eq!(rig.push(&piece([2, 1])).len(), 1, "the other way");
-        let left = rig.push(&piece([1, 2]));
+        assert_eq!(rig.push(&fragment([3, 4])).len(), 1, "between other hosts");
+        assert_eq!(rig.push(&fragment([2, 1])).len(), 1, "the other way");
+        let left = rig.push(&fragment([1, 2]));
         assert_eq!(
             left.iter().map(|left| left.frame.clone()).collect::<Vec<_>>(),
-            [like([1, 2]).bytes(), piece([1, 2]).bytes()]
+            [like([1, 2]).bytes(), fragment([1, 2]).bytes()]
         );
         assert_eq!(rig.count(Event::RunPassed), 1);
-        assert_eq!(rig.push(&piece([1, 2])).len(), 1, "nothing is held any more");
+        assert_eq!(rig.push(&fragment([1, 2])).len(), 1, "nothing is held any more");
     }
 }
 
 #[test]
-fn datagrams_are_joined_only_for_ports_that_take_trains() {
+fn datagrams_are_joined_only_for_ports_that_take_gso_packets() {
     let packets = [udp(4).carrying(0, 100), udp(4).carrying(100, 100)];
     for (udp, count) in [(true, 1), (false, 2)] {
         let mut rig = Rig::carrying(Rules { udp, ..resize(9_000) });
@@ -455,7 +455,7 @@ fn packets_of_two_vlans_or_ports_are_two_flows() {
 }
 
 #[test]
-fn trains_that_came_pass_behind_what_is_held() {
+fn gso_packets_that_came_pass_behind_what_is_held() {
     let mut rig = Rig::carrying(resize(9_000));
     rig.push(&p(0, 100));
     let mut packet = packet_of(&mut rig, &p(100, 300));
@@ -471,7 +471,7 @@ fn trains_that_came_pass_behind_what_is_held() {
 }
 
 #[test]
-fn reversible_trains_have_at_most_128_segments_and_64_datagrams() {
+fn reversible_gso_packets_have_at_most_128_segments_and_64_datagrams() {
     // rel:A38.
     let tcp: Vec<_> = (0..300).map(|index| p(index, 1)).collect();
     assert_eq!(Rig::carrying(reversible()).all(&tcp).iter().map(payload_len).collect::<Vec<_>>(), [128, 128, 44]);

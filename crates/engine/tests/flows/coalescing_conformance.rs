@@ -172,7 +172,7 @@ fn as_many_flows_as_come_are_joined_at_once_in_their_order() {
 
 // Conformance 1.3: Linux, udpgso.c, the rows that hand a train to a link of 1,500 bytes.
 #[test]
-fn trains_of_datagrams_leave_as_udpgso_says() {
+fn gso_packets_of_datagrams_leave_as_udpgso_says() {
     for (version, mss) in [(4, 1_472), (6, 1_452)] {
         let longest = if version == 4 { 65_507 } else { 65_487 };
         let many = 65_535 / mss * mss;
@@ -198,23 +198,27 @@ fn trains_of_datagrams_leave_as_udpgso_says() {
             (129, Some(1), vec![1; 129]),
         ];
         for (len, segment_len, expected) in table {
-            for trains in [SegmentSize::Preserve, SegmentSize::Maximise] {
+            for gso_packets in [SegmentSize::Preserve, SegmentSize::Maximise] {
                 for extensions in [vec![], vec![(60, vec![0, 0, 1, 4, 0, 0, 0, 0])]] {
                     if !extensions.is_empty() && (version == 4 || len > 128) {
                         continue;
                     }
-                    let narrowing = Sizing { trains, ..Sizing::new(1_500, Role::Transit) };
+                    let narrowing = Sizing { gso_packets, ..Sizing::new(1_500, Role::Transit) };
                     let mut rig = Rig::new(reversible(), narrowing, 1 << 20);
                     let one = Spec { extensions, ..udp(version).carrying(0, len) };
-                    let left = push_train(&mut rig, &one, segment_len);
-                    assert_eq!(lens(&wire(left)), expected, "{len} by {segment_len:?}, IPv{version}, {trains:?}");
+                    let left = push_gso(&mut rig, &one, segment_len);
+                    assert_eq!(
+                        lens(&wire(left)),
+                        expected,
+                        "{len} by {segment_len:?}, IPv{version}, {gso_packets:?}"
+                    );
                 }
             }
         }
         // They fail with "message too long"; ours end by name.
         for (len, segment_len) in [(mss + 1, None), (mss + 1, Some(mss + 2))] {
             let mut rig = Rig::new(reversible(), Sizing::new(1_500, Role::Transit), 1 << 20);
-            assert_eq!(push_train(&mut rig, &udp(version).carrying(0, len), segment_len).len(), 0);
+            assert_eq!(push_gso(&mut rig, &udp(version).carrying(0, len), segment_len).len(), 0);
             assert_eq!(rig.flush().len(), 0);
             assert_eq!(rig.out.ledger.retired(Reason::TooBig).packets, 1, "{len} by {segment_len:?}");
         }
@@ -223,7 +227,7 @@ fn trains_of_datagrams_leave_as_udpgso_says() {
 
 // Conformance 1.3: Linux, udpgro.sh and udpgro_fwd.sh.
 #[test]
-fn datagrams_of_one_length_become_a_train_with_that_length_where_a_port_takes_it() {
+fn datagrams_of_one_length_become_a_gso_with_that_length_where_a_port_takes_it() {
     for (version, mss, sent) in [(4, 1_472, 14_720), (6, 1_452, 14_520)] {
         for (segment, total) in [(mss, sent), (500, 5_000), (1_300, 13_000)] {
             let packets: Vec<_> = (0..10)
@@ -232,7 +236,7 @@ fn datagrams_of_one_length_become_a_train_with_that_length_where_a_port_takes_it
             let mut rig = Rig::carrying(reversible());
             let left = send(&mut rig, &[&packets]);
             assert_eq!(lens(&frames(&left)), [total]);
-            assert_eq!(left[0].train.map(|train| usize::from(train.segment_len)), Some(segment));
+            assert_eq!(left[0].gso.map(|gso| usize::from(gso.segment_len)), Some(segment));
             assert_eq!(wire(left), packets.iter().map(Spec::bytes).collect::<Vec<_>>());
             // Without it: as they came.
             let mut rig = Rig::carrying(Rules { udp: false, ..reversible() });
@@ -357,7 +361,7 @@ fn the_rules_of_dpdk_hold_but_for_what_must_come_back() {
         let one = Spec { flags: ACK | PSH | FIN, id: 0xFFFF, ..tcp(4).carrying(0, 3_000) };
         let mut rig = Rig::new(
             reversible(),
-            Sizing { trains: SegmentSize::Preserve, ..Sizing::new(1_500, Role::Transit) },
+            Sizing { gso_packets: SegmentSize::Preserve, ..Sizing::new(1_500, Role::Transit) },
             1 << 20,
         );
         let mut packet = Frame::copy(&one.bytes(), LinkType::Ip, Ingress(0), &mut rig.out.pool).unwrap();
@@ -420,7 +424,7 @@ fn the_packets_of_vpp_arrive_in_runs_of_44() {
 
 // Conformance 4.5: VPP, test_gso.py, the rows without tunnels.
 #[test]
-fn the_trains_of_vpp_are_cut_as_the_next_link_needs() {
+fn the_gso_packets_of_vpp_are_cut_as_the_next_link_needs() {
     for (version, headers) in [(4, 40), (6, 60)] {
         let table: [(u16, SegmentSize, usize, &str); 6] = [
             (65_535, SegmentSize::Preserve, 45, "it passes whole"),
@@ -440,14 +444,14 @@ fn the_trains_of_vpp_are_cut_as_the_next_link_needs() {
             ),
             (9_000, SegmentSize::Maximise, 65_200usize.div_ceil(9_000 - headers), "they: 33, for buffers of 2,048"),
         ];
-        for (mtu, trains, count, why) in table {
+        for (mtu, gso_packets, count, why) in table {
             for ip_flags in [0, DF] {
                 let segment_len = if version == 4 { 1_460 } else { 1_440 };
                 let count = if count == 45 { 65_200usize.div_ceil(segment_len) } else { count };
-                let narrowing = Sizing { trains, ..Sizing::new(mtu, Role::Transit) };
+                let narrowing = Sizing { gso_packets, ..Sizing::new(mtu, Role::Transit) };
                 let mut rig = Rig::new(reversible(), narrowing, 1 << 20);
                 let one = Spec { ip_flags, sum: Summed::Half, ..tcp(version).carrying(0, 65_200) };
-                let left = push_train(&mut rig, &one, Some(segment_len));
+                let left = push_gso(&mut rig, &one, Some(segment_len));
                 assert_eq!(left.len(), 1, "{why}");
                 let wire = wire(left);
                 assert_eq!(wire.len(), count, "IPv{version} at {mtu}: {why}");
@@ -525,13 +529,13 @@ fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
 
 // Conformance 5.4: tun-rs refuses a segment length of 0; a train without payload is one packet.
 #[test]
-fn a_train_without_payload_is_one_packet() {
+fn a_gso_without_payload_is_one_packet() {
     for fill in [Split::Max, Split::Balanced] {
-        for trains in [SegmentSize::Preserve, SegmentSize::Maximise] {
-            let narrowing = Sizing { fill, trains, ..Sizing::new(1_500, Role::Transit) };
+        for gso_packets in [SegmentSize::Preserve, SegmentSize::Maximise] {
+            let narrowing = Sizing { fill, gso_packets, ..Sizing::new(1_500, Role::Transit) };
             let mut rig = Rig::new(reversible(), narrowing, 1 << 20);
             let one = tcp(4);
-            assert_eq!(wire(push_train(&mut rig, &one, Some(1_460))), [one.bytes()], "{fill:?}, {trains:?}");
+            assert_eq!(wire(push_gso(&mut rig, &one, Some(1_460))), [one.bytes()], "{fill:?}, {gso_packets:?}");
         }
     }
 }
@@ -544,7 +548,7 @@ fn the_stride_of_quinn_arrives_as_it_was_sent() {
             (0..64).map(|index| Spec { tos: 2, ..udp(version).carrying(index * 128, 128) }).collect();
         let left = send(&mut Rig::carrying(reversible()), &[&packets]);
         assert_eq!(left.len(), 1);
-        assert_eq!(left[0].train.map(|train| train.segment_len), Some(128));
+        assert_eq!(left[0].gso.map(|gso| gso.segment_len), Some(128));
         assert_eq!(ReadPacket::of(&left[0].frame).tos, 2, "the congestion mark survives");
     }
 }
@@ -583,7 +587,7 @@ fn frames(left: &[Left]) -> Vec<Vec<u8>> {
 }
 
 /// Pushes a packet that a port delivers as a train.
-fn push_train(rig: &mut Rig, one: &Spec, segment_len: Option<usize>) -> Vec<Left> {
+fn push_gso(rig: &mut Rig, one: &Spec, segment_len: Option<usize>) -> Vec<Left> {
     let mut packet = Frame::copy(&one.bytes(), LinkType::Ip, Ingress(0), &mut rig.out.pool).unwrap();
     if one.sum == Summed::Half {
         packet.checksum = Checksum::Partial;

@@ -395,12 +395,12 @@ fn check_stream(came: &[&Flight], gone: &[&Flight], mtu: usize, what: &str) {
         check_chunk(&chunk, &rest[..before], mtu, &format!("{what}, before packet {index}"));
         (chunk, rest) = (Chunk::default(), &rest[before..]);
         let fits = one.seen.ip_len() <= mtu;
-        let pieces = if fits { 1 } else { take_pieces(one, rest, mtu, what) };
-        assert!(pieces <= rest.len(), "{what}: packet {index} is gone");
+        let fragments = if fits { 1 } else { take_fragments(one, rest, mtu, what) };
+        assert!(fragments <= rest.len(), "{what}: packet {index} is gone");
         if fits {
             check_same(&[one], &rest[..1], what);
         }
-        rest = &rest[pieces..];
+        rest = &rest[fragments..];
     }
     check_chunk(&chunk, rest, mtu, &format!("{what}, at the end"));
 }
@@ -443,22 +443,22 @@ fn check_chunk(came: &Chunk, gone: &[&Flight], mtu: usize, what: &str) {
 }
 
 /// How many packets are the segments of one that joins nothing but was too long.
-fn take_pieces(whole: &Flight, gone: &[&Flight], mtu: usize, what: &str) -> usize {
+fn take_fragments(whole: &Flight, gone: &[&Flight], mtu: usize, what: &str) -> usize {
     let Flight { frame, seen, .. } = whole;
     assert!(seen.may_be_segmented(), "{what}: the traffic has nothing else that is too long");
     let mut at = seen.payload_at;
     for (index, one) in gone.iter().enumerate() {
-        let piece = &one.seen;
-        let end = at + piece.payload().len();
-        assert!(piece.ip_len() <= mtu, "{what}");
-        assert_eq!(piece.surroundings(), seen.surroundings(), "{what}: piece {index}");
-        assert_eq!(piece.seq, seen.seq.wrapping_add((at - seen.payload_at) as u32), "{what}: piece {index}");
-        assert!(frame[at..end] == *piece.payload(), "{what}: piece {index}");
-        assert_eq!(piece.sum_is_right, seen.sum_is_right, "{what}: a wrong sum stays wrong, a right one right");
+        let fragment = &one.seen;
+        let end = at + fragment.payload().len();
+        assert!(fragment.ip_len() <= mtu, "{what}");
+        assert_eq!(fragment.surroundings(), seen.surroundings(), "{what}: piece {index}");
+        assert_eq!(fragment.seq, seen.seq.wrapping_add((at - seen.payload_at) as u32), "{what}: piece {index}");
+        assert!(frame[at..end] == *fragment.payload(), "{what}: piece {index}");
+        assert_eq!(fragment.sum_is_right, seen.sum_is_right, "{what}: a wrong sum stays wrong, a right one right");
         // Where AE is set, CWR is part of a counter, which all repeat (RFC 9768 section 3.2.2).
         let counts = frame[seen.upper_at + 12] & 1 != 0;
         let kept = if index == 0 || counts { CWR } else { 0 } | if end == frame.len() { PSH | FIN } else { 0 };
-        assert_eq!(piece.flags, seen.flags & (!(CWR | PSH | FIN) | kept), "{what}: piece {index}");
+        assert_eq!(fragment.flags, seen.flags & (!(CWR | PSH | FIN) | kept), "{what}: piece {index}");
         at = end;
         if at == frame.len() {
             return index + 1;

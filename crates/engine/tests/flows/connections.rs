@@ -222,9 +222,9 @@ impl Crossing {
         for direction in [0, 1] {
             while let Some(way) = self.gateway.next(direction) {
                 let Egress::Forward(packet) = way else { panic!("nothing but segments came") };
-                let mut pieces = WirePackets::of(&packet);
-                while let Some(piece) = pieces.next() {
-                    let seen = ReadPacket::of(&[piece.header, piece.payload].concat());
+                let mut fragments = WirePackets::of(&packet);
+                while let Some(fragment) = fragments.next() {
+                    let seen = ReadPacket::of(&[fragment.header, fragment.payload].concat());
                     let port = seen.ports.into_iter().find(|port| *port != 80).expect("one end is narrow") - 1_000;
                     let stream = self.came.entry((direction, port)).or_default();
                     let behind_syn = u32::from(seen.flags & SYN == 0);

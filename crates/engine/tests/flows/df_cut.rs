@@ -47,10 +47,10 @@ fn push(side: &mut Side, out: &mut Output, spec: &Spec) -> Option<[u8; 2]> {
     let (mut content, mut id) = (Vec::new(), None);
     while let Some(packet) = out.next() {
         let is_cut = packet.fragmentation.is_some();
-        let mut pieces = WirePackets::of(&packet);
-        while let Some(piece) = pieces.next() {
+        let mut fragments = WirePackets::of(&packet);
+        while let Some(fragment) = fragments.next() {
             if is_cut {
-                let frame = [piece.header, piece.payload].concat();
+                let frame = [fragment.header, fragment.payload].concat();
                 assert!(frame.len() <= 1_500 && frame[6] & 0x40 == 0, "it fits, and may be cut again");
                 assert_eq!(*id.get_or_insert([frame[4], frame[5]]), [frame[4], frame[5]]);
                 content.extend_from_slice(&frame[20..]);

@@ -11,18 +11,18 @@ use wideload_engine::{
 };
 
 #[test]
-fn a_border_changes_the_one_field_of_a_train_and_it_stays_a_train() {
+fn a_border_changes_the_one_field_of_a_gso_and_it_stays_a_gso() {
     for (version, segment_len, resized_len, mtu) in
         [(4, 1_448, 8_948, 9_000), (6, 1_428, 8_928, 9_000), (4, 8_948, 1_448, 1_500), (6, 8_928, 1_428, 1_500)]
     {
         let spec = Spec { sum: Summed::Half, ..tcp(version).stamped(7, 9).carrying(0, 64_000) };
         for checksums in [Checksums::Complete, Checksums::Defer] {
-            for (trains, expected) in
+            for (gso_packets, expected) in
                 [(SegmentSize::Maximise, resized_len), (SegmentSize::Preserve, segment_len.min(resized_len))]
             {
-                let mut side = narrow(Sizing { trains, checksums, ..Sizing::new(mtu, Role::Transit) });
+                let mut side = narrow(Sizing { gso_packets, checksums, ..Sizing::new(mtu, Role::Transit) });
                 let mut out = output();
-                side.push(Time::ZERO, train(&spec, Some(segment_len), &mut out), &mut none(), &mut out);
+                side.push(Time::ZERO, gso(&spec, Some(segment_len), &mut out), &mut none(), &mut out);
                 let packet = out.next().expect("it goes on");
                 assert_eq!(
                     packet.gso,
@@ -40,7 +40,7 @@ fn a_border_changes_the_one_field_of_a_train_and_it_stays_a_train() {
 }
 
 #[test]
-fn a_senders_train_without_a_length_stays_as_it_came_where_nothing_is_segmented() {
+fn a_senders_gso_without_a_length_stays_as_it_came_where_nothing_is_segmented() {
     for (version, len_at) in [(4, 2), (6, 4)] {
         let spec = Spec { sum: Summed::Half, ..tcp(version).carrying(0, 20_000) };
         let mut frame = spec.bytes();
@@ -65,17 +65,17 @@ fn a_senders_train_without_a_length_stays_as_it_came_where_nothing_is_segmented(
 }
 
 #[test]
-fn a_segment_that_is_too_long_becomes_a_train_whoever_finishes_its_checksum() {
+fn a_segment_that_is_too_long_becomes_a_gso_whoever_finishes_its_checksum() {
     for version in VERSIONS {
         for checksums in [Checksums::Complete, Checksums::Defer] {
-            for trains in [SegmentSize::Preserve, SegmentSize::Maximise] {
+            for gso_packets in [SegmentSize::Preserve, SegmentSize::Maximise] {
                 let spec = Spec { sum: Summed::Half, ..tcp(version).carrying(0, 8_000) };
-                let mut side = narrow(Sizing { trains, checksums, ..Sizing::new(1_500, Role::Transit) });
+                let mut side = narrow(Sizing { gso_packets, checksums, ..Sizing::new(1_500, Role::Transit) });
                 let mut out = output();
-                side.push(Time::ZERO, train(&spec, None, &mut out), &mut none(), &mut out);
+                side.push(Time::ZERO, gso(&spec, None, &mut out), &mut none(), &mut out);
                 let packet = out.next().expect("it goes on");
                 let segment_len = 1_500 - spec.ip_header_len() - 20;
-                assert_eq!(packet.gso.map(|train| usize::from(train.segment_len)), Some(segment_len));
+                assert_eq!(packet.gso.map(|gso| usize::from(gso.segment_len)), Some(segment_len));
                 assert!(packet.frame() == spec.bytes());
                 check_stream(&packet, &spec, 1_500);
                 out.done(packet);
@@ -99,7 +99,7 @@ fn a_half_filled_checksum_is_left_byte_for_byte_or_finished_and_counted() {
                     for (checksums, expected) in [(Checksums::Defer, spec.bytes()), (Checksums::Complete, whole)] {
                         let mut side = narrow(Sizing { checksums, ..Sizing::new(1_500, Role::Transit) });
                         let mut out = output();
-                        side.push(Time::ZERO, train(&spec, segment_len, &mut out), &mut none(), &mut out);
+                        side.push(Time::ZERO, gso(&spec, segment_len, &mut out), &mut none(), &mut out);
                         let packet = out.next().expect("it goes on");
                         assert!(packet.frame() == expected, "IPv{version}, {len} bytes, {checksums:?}");
                         assert_eq!(packet.gso, None, "what stands for one packet is no train");
@@ -122,7 +122,7 @@ fn what_leaves_in_ip_fragments_is_finished_first() {
         for segment_len in [None, Some(2_000)] {
             let mut side = narrow(Sizing { checksums, ..Sizing::new(1_500, source()) });
             let mut out = output();
-            side.push(Time::ZERO, train(&spec, segment_len, &mut out), &mut none(), &mut out);
+            side.push(Time::ZERO, gso(&spec, segment_len, &mut out), &mut none(), &mut out);
             let mut payload: Vec<u8> = Vec::new();
             while let Some(packet) = out.next() {
                 assert!(packet.fragmentation.is_some() && packet.checksum != Checksum::Partial);
@@ -148,7 +148,7 @@ fn what_comes_with_its_cut_is_finished_too() {
     for checksums in [Checksums::Defer, Checksums::Complete] {
         let mut side = narrow(Sizing { checksums, ..Sizing::new(1_500, source()) });
         let mut out = output();
-        let mut packet = train(&spec, None, &mut out);
+        let mut packet = gso(&spec, None, &mut out);
         packet.fragmentation = Some(Fragmentation { mtu: 1_000, id: 7, fill: Split::Max, content: Content::Whole });
         side.push(Time::ZERO, packet, &mut none(), &mut out);
         let packet = out.next().expect("it goes on");
@@ -189,7 +189,7 @@ fn a_port_hears_which_packets_are_answers_and_both_ways_out_count_alike() {
     for out in &mut outs {
         let mut side = narrow(Sizing::new(1_500, Role::Transit));
         for spec in [&short, &long, &short] {
-            side.push(Time::ZERO, train(spec, None, out), &mut none(), out);
+            side.push(Time::ZERO, gso(spec, None, out), &mut none(), out);
         }
     }
     let [by_way, plain] = &mut outs;
@@ -211,12 +211,12 @@ fn a_port_hears_which_packets_are_answers_and_both_ways_out_count_alike() {
 }
 
 #[test]
-fn the_sender_of_a_train_that_is_refused_is_told_once() {
+fn the_sender_of_a_gso_that_is_refused_is_told_once() {
     for (version, answers) in [(4, 1), (6, 1)] {
         let spec = udp(version).carrying(0, 20_000);
         let mut side = narrow(Sizing::new(1_500, Role::Transit));
         let mut out = output();
-        side.push(Time::ZERO, train(&spec, Some(1_900), &mut out), &mut none(), &mut out);
+        side.push(Time::ZERO, gso(&spec, Some(1_900), &mut out), &mut none(), &mut out);
         let (mut answered, mut forwarded) = (0, 0);
         while let Some(way) = out.next_way() {
             let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = &way else { panic!("only packets came") };
@@ -234,13 +234,13 @@ fn the_sender_of_a_train_that_is_refused_is_told_once() {
         assert_eq!(out.ledger.event(Event::Answered).packets, 1);
         side.check(&out).unwrap();
         // The next train is another matter.
-        side.push(Time::ZERO, train(&spec, Some(1_900), &mut out), &mut none(), &mut out);
+        side.push(Time::ZERO, gso(&spec, Some(1_900), &mut out), &mut none(), &mut out);
         assert_eq!(out.ledger.event(Event::Answered).packets, 2);
     }
 }
 
 #[test]
-fn a_train_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
+fn a_gso_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
     for mode in [Mode::Reversible, Mode::Resize] {
         for version in VERSIONS {
             let rules = wideload_engine::Rules { mode, ..resize(u16::MAX) };
@@ -249,14 +249,14 @@ fn a_train_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
             let mut side = Side {
                 aggregation: Aggregation { coalescer: Some(coalescer), ..Aggregation::default() },
                 sizing: Sizing {
-                    trains: SegmentSize::Preserve,
+                    gso_packets: SegmentSize::Preserve,
                     checksums: Checksums::Defer,
                     ..Sizing::new(u16::MAX, Role::Transit)
                 },
             };
             let mut out = output();
             let one = |at, len| Spec { sum: Summed::Half, ..tcp(version).carrying(at, len) };
-            let long = train(&one(0, 60_000), Some(1_400), &mut out);
+            let long = gso(&one(0, 60_000), Some(1_400), &mut out);
             let place = long.bytes().as_ptr();
             side.push(Time::ZERO, long, &mut connections, &mut out);
             let long = out.next().expect("its flow holds nothing");
@@ -268,16 +268,11 @@ fn a_train_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
             assert!(long.checksum == Checksum::Partial && long.bytes() == one(0, 60_000).bytes());
             out.done(long);
             // Two segments wait; a train of their flow lets them go first, and the stream goes on behind it.
-            side.push(Time::ZERO, train(&one(60_000, 1_000), None, &mut out), &mut connections, &mut out);
-            side.push(
-                Time::ZERO,
-                train(&one(61_000, 1_000).id(0x1235), None, &mut out),
-                &mut connections,
-                &mut out,
-            );
+            side.push(Time::ZERO, gso(&one(60_000, 1_000), None, &mut out), &mut connections, &mut out);
+            side.push(Time::ZERO, gso(&one(61_000, 1_000).id(0x1235), None, &mut out), &mut connections, &mut out);
             assert!(out.next().is_none(), "they wait");
-            side.push(Time::ZERO, train(&one(62_000, 20_000), Some(1_000), &mut out), &mut connections, &mut out);
-            side.push(Time::ZERO, train(&one(82_000, 1_000), None, &mut out), &mut connections, &mut out);
+            side.push(Time::ZERO, gso(&one(62_000, 20_000), Some(1_000), &mut out), &mut connections, &mut out);
+            side.push(Time::ZERO, gso(&one(82_000, 1_000), None, &mut out), &mut connections, &mut out);
             side.flush(Time::ZERO, &mut connections, &mut out);
             let mut next = 60_000;
             let mut lens = Vec::new();
@@ -307,7 +302,7 @@ fn fragments_and_segments_carry_the_link_header_that_their_packet_was_given() {
                 let link = ethernet(version);
                 let mut side = narrow(Sizing::new(1_500, source()));
                 let mut out = output();
-                let mut packet = train(&spec, None, &mut out);
+                let mut packet = gso(&spec, None, &mut out);
                 if relinked_first {
                     packet.set_link_header(LinkType::Ethernet, &link);
                 }
@@ -317,9 +312,9 @@ fn fragments_and_segments_carry_the_link_header_that_their_packet_was_given() {
                     packet.set_link_header(LinkType::Ethernet, &link);
                 }
                 let mut count = 0;
-                let mut pieces = WirePackets::of(&packet);
-                while let Some(piece) = pieces.next() {
-                    let frame = [piece.header, piece.payload].concat();
+                let mut fragments = WirePackets::of(&packet);
+                while let Some(fragment) = fragments.next() {
+                    let frame = [fragment.header, fragment.payload].concat();
                     assert!(frame.starts_with(&link));
                     let seen = ReadPacket::of_frame(&frame);
                     assert!(seen.ip_len() <= 1_500 && seen.frame.len() == frame.len());
@@ -353,7 +348,7 @@ fn output() -> Output {
 }
 
 /// A packet as a port delivers it, as a train where a length of its segments is given.
-fn train(spec: &Spec, segment_len: Option<u16>, out: &mut Output) -> Packet {
+fn gso(spec: &Spec, segment_len: Option<u16>, out: &mut Output) -> Packet {
     let mut packet = Frame::copy(&spec.bytes(), LinkType::Ip, Ingress(0), &mut out.pool).unwrap();
     if spec.sum == Summed::Half {
         packet.checksum = Checksum::Partial;
@@ -366,9 +361,9 @@ fn train(spec: &Spec, segment_len: Option<u16>, out: &mut Output) -> Packet {
 /// The segments of a train are of the right sums and lengths, and give its stream back.
 fn check_stream(packet: &Packet, spec: &Spec, mtu: usize) {
     let mut stream: Vec<u8> = Vec::new();
-    let mut pieces = WirePackets::of(packet);
-    while let Some(piece) = pieces.next() {
-        let frame = [piece.header, piece.payload].concat();
+    let mut fragments = WirePackets::of(packet);
+    while let Some(fragment) = fragments.next() {
+        let frame = [fragment.header, fragment.payload].concat();
         let seen = ReadPacket::of(&frame);
         assert!(seen.sum_is_right && seen.ip_len() <= mtu);
         assert_eq!(seen.seq, spec.seq.wrapping_add(stream.len() as u32));

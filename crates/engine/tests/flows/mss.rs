@@ -126,14 +126,14 @@ fn a_wide_segment_of_the_length_that_is_told_needs_the_fewest_packets_whatever_t
                     options: stamps_option.to_vec(),
                     ..data(version, 1, Toward::Narrow, payload_len.into())
                 };
-                let pieces = gateway.pass(&long, Toward::Narrow, None);
+                let fragments = gateway.pass(&long, Toward::Narrow, None);
                 assert_eq!(
-                    pieces.len(),
+                    fragments.len(),
                     usize::from(payload_len.div_ceil(carried)),
                     "{mtus:?}, IPv{version}, {mss}"
                 );
                 let is_whole = payload_len % carried == 0;
-                assert!(!is_whole || pieces.iter().all(|piece| piece.len() == pieces[0].len()));
+                assert!(!is_whole || fragments.iter().all(|fragment| fragment.len() == fragments[0].len()));
                 *if is_whole { &mut whole } else { &mut longest } += 1;
             }
         }
@@ -466,7 +466,7 @@ fn who_goes_on_with_other_lengths_and_limits_knows_what_fits_of_what_it_knew() {
 }
 
 #[test]
-fn a_side_that_does_more_than_resize_says_no_length_to_whoever_else_cuts_its_trains() {
+fn a_side_that_does_more_than_resize_says_no_length_to_whoever_else_cuts_its_gso_packets() {
     let side = || Gateway::new(Raise::BothWays).wide;
     let limit = |len_max| SegmentLimit { len_max, may_grow: true };
     assert_eq!([side().resizes_to(limit(9_001)), side().resizes_to(limit(0))], [Some(limit(9_000)), None]);
@@ -480,7 +480,7 @@ fn a_side_that_does_more_than_resize_says_no_length_to_whoever_else_cuts_its_tra
     assert_eq!(narrowing(|narrowing| narrowing.segment = Toggle::Off), None);
     let kept = SegmentLimit { len_max: 1_500, may_grow: false };
     assert_eq!(
-        narrowing(|narrowing| narrowing.trains = SegmentSize::Preserve),
+        narrowing(|narrowing| narrowing.gso_packets = SegmentSize::Preserve),
         Some(kept),
         "they only become shorter"
     );
@@ -526,11 +526,10 @@ fn segments_become_longer_only_after_a_whole_handshake_and_where_the_side_resize
         assert_eq!(lens(&mut gateway, Toward::Narrow, 500), whole, "{what}");
         // They become shorter all the same.
         assert!(lens(&mut gateway, Toward::Narrow, 8_000).iter().all(|len| *len <= 1_500), "{what}");
-        for change in
-            [(|narrowing: &mut Sizing| narrowing.trains = SegmentSize::Preserve) as fn(&mut Sizing), |narrowing| {
-                narrowing.segment = Toggle::Off
-            }]
-        {
+        for change in [
+            (|narrowing: &mut Sizing| narrowing.gso_packets = SegmentSize::Preserve) as fn(&mut Sizing),
+            |narrowing| narrowing.segment = Toggle::Off,
+        ] {
             change(&mut gateway.wide.sizing);
             assert_eq!(lens(&mut gateway, Toward::Wide, 500), [540, 540], "{what}");
         }
@@ -948,7 +947,7 @@ impl Gateway {
                 ..Aggregation::default()
             },
             sizing: Sizing {
-                trains: SegmentSize::ResizedWhereKnown,
+                gso_packets: SegmentSize::ResizedWhereKnown,
                 unknown_len_max: border(raise).unknown_len_max(toward),
                 ..Sizing::new(mtu, Role::Transit)
             },
@@ -1026,9 +1025,9 @@ impl Gateway {
         side.release(self.now, &mut self.mss, &mut self.out);
         let mut left = Vec::new();
         while let Some(packet) = self.out.next() {
-            let mut pieces = WirePackets::of(&packet);
-            while let Some(piece) = pieces.next() {
-                left.push([piece.header, piece.payload].concat());
+            let mut fragments = WirePackets::of(&packet);
+            while let Some(fragment) = fragments.next() {
+                left.push([fragment.header, fragment.payload].concat());
             }
             self.out.done(packet);
         }

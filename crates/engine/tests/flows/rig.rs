@@ -26,14 +26,14 @@ pub struct Left {
     pub frame: Vec<u8>,
     /// What stands for it on the wire.
     pub wire: Vec<Vec<u8>>,
-    pub train: Option<Gso>,
+    pub gso: Option<Gso>,
     pub as_received: bool,
 }
 
 impl Rig {
     /// One that makes trains, which stay trains, and lets any length pass.
     pub fn carrying(rules: Rules) -> Rig {
-        let narrowing = Sizing { trains: SegmentSize::Preserve, ..Sizing::new(u16::MAX, Role::Transit) };
+        let narrowing = Sizing { gso_packets: SegmentSize::Preserve, ..Sizing::new(u16::MAX, Role::Transit) };
         Rig::new(rules, narrowing, 16 << 20)
     }
 
@@ -126,13 +126,13 @@ impl Rig {
         let mut left = Vec::new();
         while let Some(packet) = self.out.next() {
             let mut wire = Vec::new();
-            let mut pieces = WirePackets::of(&packet);
-            while let Some(piece) = pieces.next() {
-                wire.push([piece.header, piece.payload].concat());
+            let mut fragments = WirePackets::of(&packet);
+            while let Some(fragment) = fragments.next() {
+                wire.push([fragment.header, fragment.payload].concat());
             }
             assert_eq!(wire.len(), packet.wire_count(), "a packet stands for as many as it says");
-            let (train, as_received) = (packet.gso, packet.is_as_received());
-            left.push(Left { frame: packet.frame().to_vec(), wire, train, as_received });
+            let (gso, as_received) = (packet.gso, packet.is_as_received());
+            left.push(Left { frame: packet.frame().to_vec(), wire, gso, as_received });
             self.out.done(packet);
         }
         self.check();

@@ -15,9 +15,9 @@ fn every_length_of_tcp_is_cut_into_segments_that_follow_each_other() {
             let lens = (1..3_000).step_by(if segment_len < 100 { 61 } else { 1 });
             for payload_len in lens.chain([60_000, 65_000]) {
                 let payload = noise(payload_len);
-                let train = tcp(version, PSH | ACK, &payload);
+                let gso = tcp(version, PSH | ACK, &payload);
                 let what = format!("IPv{version}, {payload_len} bytes by {segment_len}");
-                let segments = cut(&train, segment_len, Identifications::Rise, &mut pool);
+                let segments = cut(&gso, segment_len, Identifications::Rise, &mut pool);
                 assert_eq!(segments.len(), payload_len.div_ceil(usize::from(segment_len)), "{what}");
                 let mut joined: Vec<u8> = Vec::new();
                 for segment in &segments {
@@ -48,14 +48,14 @@ fn every_set_of_flags_stands_where_its_segment_stands() {
 #[test]
 fn identifications_rise_or_stay_and_nothing_else_of_the_headers_changes() {
     let mut pool = Pool::new(1 << 20);
-    let train = tcp(4, ACK, &noise(5_000));
+    let gso = tcp(4, ACK, &noise(5_000));
     for ids in [Identifications::Rise, Identifications::Stay] {
-        for (index, segment) in cut(&train, 700, ids, &mut pool).iter().enumerate() {
+        for (index, segment) in cut(&gso, 700, ids, &mut pool).iter().enumerate() {
             let step = if ids == Identifications::Rise { index as u16 } else { 0 };
             assert_eq!(segment[4..6], 0xFFFEu16.wrapping_add(step).to_be_bytes(), "{ids:?}, segment {index}");
             // class, flags, hop count, protocol, addresses; ports, acknowledgement, window, urgent, options.
             for same in [0..2, 6..10, 12..24, 28..33, 34..36, 38..52] {
-                assert_eq!(segment[same.clone()], train[same], "{ids:?}, segment {index}");
+                assert_eq!(segment[same.clone()], gso[same], "{ids:?}, segment {index}");
             }
         }
     }
@@ -63,14 +63,14 @@ fn identifications_rise_or_stay_and_nothing_else_of_the_headers_changes() {
 
 // R096, R102
 #[test]
-fn each_datagram_of_a_udp_train_is_complete() {
+fn each_datagram_of_a_udp_gso_is_complete() {
     let mut pool = Pool::new(1 << 20);
     for version in [4, 6] {
         for payload_len in 1..2_500 {
             let payload = noise(payload_len);
-            let train = udp(version, &payload);
+            let gso = udp(version, &payload);
             let mut joined: Vec<u8> = Vec::new();
-            for datagram in cut(&train, 500, Identifications::Rise, &mut pool) {
+            for datagram in cut(&gso, 500, Identifications::Rise, &mut pool) {
                 let sliced = SlicedPacket::from_ip(&datagram).unwrap();
                 let Some(TransportSlice::Udp(header)) = &sliced.transport else { panic!("UDP") };
                 assert_eq!(usize::from(header.length()), 8 + header.payload().len());
@@ -81,13 +81,13 @@ fn each_datagram_of_a_udp_train_is_complete() {
         }
     }
     // Version 4: where the sender made no checksum, none is made.
-    let mut train = udp(4, &noise(1_200));
-    train[26..28].fill(0);
-    assert!(cut(&train, 500, Identifications::Rise, &mut pool).iter().all(|datagram| datagram[26..28] == [0, 0]));
+    let mut gso = udp(4, &noise(1_200));
+    gso[26..28].fill(0);
+    assert!(cut(&gso, 500, Identifications::Rise, &mut pool).iter().all(|datagram| datagram[26..28] == [0, 0]));
 }
 
 #[test]
-fn a_train_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
+fn a_gso_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
     for (version, role) in [(4, Role::Transit), (6, Role::Transit), (4, source()), (6, source())] {
         let narrowing = Sizing::new(1_280, role);
         let mut side = Side { aggregation: Aggregation::default(), sizing: narrowing };
@@ -98,7 +98,7 @@ fn a_train_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
         packet.gso = Some(Gso { segment_len: 4_000, ids: Identifications::Rise, maker: Maker::Sender });
         side.push(Time::ZERO, packet, &mut Connections::new(Secret::new(7)), &mut out);
         let packet = out.next().expect("it goes on");
-        let segments = pieces(&packet);
+        let segments = fragments(&packet);
         assert!(segments.iter().all(|segment| segment.len() <= 1_280) && segments[0].len() > 1_200);
         let joined: Vec<u8> = segments.iter().flat_map(|segment| read_tcp(segment, "shorter").1.to_vec()).collect();
         assert!(joined == payload);
@@ -108,8 +108,8 @@ fn a_train_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
 }
 
 #[test]
-fn a_udp_train_keeps_its_datagrams_and_each_that_is_too_long_is_cut_alone() {
-    for (mtu, trains, pieces) in [(540, 1, 0), (500, 0, 4)] {
+fn a_udp_gso_keeps_its_datagrams_and_each_that_is_too_long_is_cut_alone() {
+    for (mtu, gso_packets, fragments) in [(540, 1, 0), (500, 0, 4)] {
         let narrowing = Sizing::new(mtu, source());
         let mut side = Side { aggregation: Aggregation::default(), sizing: narrowing };
         let mut out = Output::new(Pool::new(1 << 20), None);
@@ -124,8 +124,8 @@ fn a_udp_train_keeps_its_datagrams_and_each_that_is_too_long_is_cut_alone() {
             out.done(packet);
         }
         side.check(&out).unwrap();
-        assert_eq!((seen, out.ledger.event(Event::Pieces).packets), (trains, pieces), "at {mtu}");
-        assert_eq!(wire, if trains == 1 { 3 } else { 5 });
+        assert_eq!((seen, out.ledger.event(Event::Pieces).packets), (gso_packets, fragments), "at {mtu}");
+        assert_eq!(wire, if gso_packets == 1 { 3 } else { 5 });
     }
 }
 
@@ -134,21 +134,21 @@ fn source() -> Role {
 }
 
 /// The packets on the wire that stand for a train.
-fn cut(train: &[u8], segment_len: u16, ids: Identifications, pool: &mut Pool) -> Vec<Vec<u8>> {
-    let mut packet = Frame::copy(train, LinkType::Ip, Ingress(0), pool).expect("a train parses");
+fn cut(gso: &[u8], segment_len: u16, ids: Identifications, pool: &mut Pool) -> Vec<Vec<u8>> {
+    let mut packet = Frame::copy(gso, LinkType::Ip, Ingress(0), pool).expect("a train parses");
     packet.gso = Some(Gso { segment_len, ids, maker: Maker::Sender });
-    let segments = pieces(&packet);
+    let segments = fragments(&packet);
     assert_eq!(segments.len(), packet.wire_count());
     assert_eq!(segments.iter().map(Vec::len).max(), Some(packet.wire_len()));
     pool.give(packet.into_buffer());
     segments
 }
 
-fn pieces(packet: &Packet) -> Vec<Vec<u8>> {
-    let mut pieces = WirePackets::of(packet);
+fn fragments(packet: &Packet) -> Vec<Vec<u8>> {
+    let mut fragments = WirePackets::of(packet);
     let mut segments = Vec::new();
-    while let Some(piece) = pieces.next() {
-        segments.push([piece.header, piece.payload].concat());
+    while let Some(fragment) = fragments.next() {
+        segments.push([fragment.header, fragment.payload].concat());
     }
     segments
 }

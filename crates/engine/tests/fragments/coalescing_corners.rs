@@ -65,7 +65,7 @@ fn what_is_authenticated_as_a_whole_is_not_cut_into_segments() {
     let mut rig = Rig::card(1_280);
     let signed = Spec { extensions: vec![extension(AUTHENTICATION, 24)], ..segment(6, 0, 3_000) };
     let wire = rig.push(&signed.bytes());
-    assert!(wire.len() == 3 && ReadPacket::all(&wire).iter().all(|piece| piece.is_fragment()));
+    assert!(wire.len() == 3 && ReadPacket::all(&wire).iter().all(|fragment| fragment.is_fragment()));
     assert_eq!(rig.event(Event::Resized), 0);
 }
 
@@ -78,8 +78,8 @@ fn tiny_fragments_of_tcp_are_joined_like_any_other() {
     rig.side.aggregation.joiner = Some(FragmentMerger::new(limits, 1_500, secret()));
     let segment = segment(4, 0, 100).ip_flags(0).raw();
     let places = [0..8, 8..16, 16..segment.payload.len()];
-    let pieces = places.map(|range| segment.piece(&Place { more: range.start < 16, range }));
-    let wire = rig.push_all(&pieces);
+    let fragments = places.map(|range| segment.fragment(&Place { more: range.start < 16, range }));
+    let wire = rig.push_all(&fragments);
     assert_whole(&wire, &segment.payload);
     assert_eq!(rig.out.ledger.retired_all().packets, 0);
 }

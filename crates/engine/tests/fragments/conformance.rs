@@ -16,8 +16,8 @@ use wideload_engine::{Event, Late, Limits, Reason, Role, WirePackets};
 // OpenBSD, regress/sys/netinet/frag and frag6.
 #[test]
 fn the_fragment_sets_of_openbsd_end_as_our_rulings_say() {
-    let both = |pieces: &[Part], verdict, theirs| (pieces.to_vec(), VERSIONS.to_vec(), verdict, theirs);
-    let one = |version, pieces: &[Part], verdict, theirs| (pieces.to_vec(), vec![version], verdict, theirs);
+    let both = |fragments: &[Part], verdict, theirs| (fragments.to_vec(), VERSIONS.to_vec(), verdict, theirs);
+    let one = |version, fragments: &[Part], verdict, theirs| (fragments.to_vec(), vec![version], verdict, theirs);
     let mid_dummy = Part(8, 16, true, Dummy);
     let table = [
         ("basic", both(&[Part(0, 16, true, Real), Part(16, 8, false, Real)], Whole(24), SAME)),
@@ -125,16 +125,16 @@ fn the_fragment_sets_of_openbsd_end_as_our_rulings_say() {
         ("udpheader", both(&[Part(0, 8, true, Real), Part(8, 16, false, Real)], Whole(24), SAME)),
         ("udppayload", both(&[Part(0, 16, true, Real), Part(16, 8, false, Real)], Whole(24), SAME)),
     ];
-    for (name, (pieces, versions, verdict, theirs)) in table {
+    for (name, (fragments, versions, verdict, theirs)) in table {
         for version in versions {
-            assert_eq!(judge(version, &pieces), verdict, "{name} in {version:?}; others: {theirs}");
+            assert_eq!(judge(version, &fragments), verdict, "{name} in {version:?}; others: {theirs}");
         }
     }
 }
 
 // OpenBSD: permute and maxlen.
 #[test]
-fn three_pieces_join_in_every_order_and_the_longest_datagram_shuffled() {
+fn three_fragments_join_in_every_order_and_the_longest_datagram_shuffled() {
     let parts = [Part(0, 8, true, Real), Part(8, 8, true, Real), Part(16, 8, false, Real)];
     for version in VERSIONS {
         for order in orders(3) {
@@ -155,7 +155,7 @@ fn three_pieces_join_in_every_order_and_the_longest_datagram_shuffled() {
 fn a_datagram_slower_than_patience_never_completes() {
     for version in VERSIONS {
         let mut rig = Rig::host();
-        for (index, bytes) in pieces(version, &pattern(48), 8).iter().enumerate() {
+        for (index, bytes) in fragments(version, &pattern(48), 8).iter().enumerate() {
             let answers = rig.wait(seconds(if index == 0 { 0 } else { 15 }));
             assert!(answers.len() <= 1, "an error about the first piece, and no datagram");
             assert!(rig.push(bytes).is_empty());
@@ -178,19 +178,19 @@ fn an_atomic_fragment_passes_whatever_is_held_under_its_identification() {
         for part in parts {
             rig.push(&part.bytes(6));
         }
-        assert_whole(&rig.push(&piece(6, 0, &atomic, false)), &atomic);
+        assert_whole(&rig.push(&fragment(6, 0, &atomic, false)), &atomic);
     }
     let mut rig = Rig::host();
     for _ in 0..604 {
-        assert!(rig.push(&piece(6, 608 * 8, &pattern(308), false)).is_empty());
+        assert!(rig.push(&fragment(6, 608 * 8, &pattern(308), false)).is_empty());
     }
-    assert_whole(&rig.push(&piece(6, 0, &real, false)), &real);
+    assert_whole(&rig.push(&fragment(6, 0, &real, false)), &real);
     assert_eq!((rig.retired(Reason::FragRepeat), rig.held()), (603, 1));
 }
 
 // OpenBSD: opt, ext, ext2long, hop.
 #[test]
-fn headers_inside_and_before_the_payload_are_those_of_the_first_piece() {
+fn headers_inside_and_before_the_payload_are_those_of_the_first_fragment() {
     // An option in the first piece of version 4.
     let payload = pattern(24);
     let first = Spec { ip_options: vec![1, 1, 1, 0], ..ip(4).part(0, &payload[..16], true) };
@@ -217,10 +217,10 @@ fn headers_inside_and_before_the_payload_are_those_of_the_first_piece() {
         Spec { protocol: kind, ..ip(6).part(offset, &bytes[offset..end], more) }.bytes()
     };
     let (first, last) = (part(0, 16, true), part(16, 24, false));
-    for pieces in [vec![first.clone(), last.clone()], vec![last, first.clone()], vec![part(0, 24, false)]] {
+    for fragments in [vec![first.clone(), last.clone()], vec![last, first.clone()], vec![part(0, 24, false)]] {
         let mut rig = Rig::host();
-        assert_eq!(rig.push_all(&pieces), pieces);
-        assert_eq!(rig.out.ledger.passed(Reason::HopByHopMisplaced).packets, pieces.len() as u64);
+        assert_eq!(rig.push_all(&fragments), fragments);
+        assert_eq!(rig.out.ledger.passed(Reason::HopByHopMisplaced).packets, fragments.len() as u64);
     }
     // Where only the first says so, the others wait in vain.
     let mut rig = Rig::host();
@@ -230,10 +230,10 @@ fn headers_inside_and_before_the_payload_are_those_of_the_first_piece() {
 
 // OpenBSD: refrag; VPP: fragments of 400 bytes cut again at 200.
 #[test]
-fn a_datagram_that_came_in_small_pieces_leaves_in_the_fewest() {
+fn a_datagram_that_came_in_small_fragments_leaves_in_the_fewest() {
     let payload = pattern(1_608);
     let mut rig = Rig::new(1_500, Role::Source(identifiers()), Some(Late::Retire));
-    let wire = rig.push_all(&pieces(4, &payload, 32));
+    let wire = rig.push_all(&fragments(4, &payload, 32));
     let places: Vec<_> = ReadPacket::all(&wire).iter().map(ReadPacket::place).collect();
     assert_eq!(places, [(0, 1_480, true), (1_480, 128, false)]);
     for len in [64, 512, 1_518, 9_018] {
@@ -292,11 +292,11 @@ fn the_fragment_sets_of_freebsd_end_as_our_rulings_say() {
     let payload = pattern(48);
     let first = Spec { extensions: vec![extension(HOP_BY_HOP, 8)], ..ip(6).part(0, &payload[..32], true) };
     let longer = Spec { extensions: vec![extension(HOP_BY_HOP, 24)], ..first.clone() };
-    let wire = Rig::host().push_all(&[first.bytes(), longer.bytes(), piece(6, 32, &payload[32..], false)]);
+    let wire = Rig::host().push_all(&[first.bytes(), longer.bytes(), fragment(6, 32, &payload[32..], false)]);
     assert_eq!(wire, [Spec { fragment: None, payload, ..first }.bytes()]);
     // 08: the late first piece has headers that push the end past the limit.
     let mut rig = Rig::host();
-    rig.push(&piece(6, 65_504, &pattern(31), false));
+    rig.push(&fragment(6, 65_504, &pattern(31), false));
     let first = Spec { extensions: vec![extension(HOP_BY_HOP, 8)], ..ip(6).part(0, pattern(32), true) };
     rig.push(&first.bytes());
     assert_eq!((rig.retired(Reason::FragOversize), rig.held()), (2, 0));
@@ -305,7 +305,7 @@ fn the_fragment_sets_of_freebsd_end_as_our_rulings_say() {
 // FreeBSD: 18.
 proptest! {
     #[test]
-    fn random_pieces_of_one_identification_never_break_a_law(
+    fn random_fragments_of_one_identification_never_break_a_law(
         parts in prop::collection::vec((0usize..64, 0usize..40, any::<bool>(), any::<bool>()), 1..127),
     ) {
         for version in VERSIONS {
@@ -349,7 +349,7 @@ fn the_holes_of_gvisor_are_ours_but_for_repeats() {
 
 // gVisor, fragmentation_test.go: interleaving, protocol, patience, memory.
 #[test]
-fn two_identifications_complete_each_at_its_own_last_piece() {
+fn two_identifications_complete_each_at_its_own_last_fragment() {
     let part = |id: u32, offset: usize, more: bool| Spec { id, ..ip(4).part(offset, [id as u8; 16], more) }.bytes();
     let mut rig = Rig::host();
     assert!(rig.push_all(&[part(1, 0, true), part(2, 0, true)]).is_empty());
@@ -358,12 +358,12 @@ fn two_identifications_complete_each_at_its_own_last_piece() {
     // Version 6 takes the protocol of the first piece; in version 4 it is part of the key.
     for (version, joined) in [(4, 0), (6, 1)] {
         let mut rig = Rig::host();
-        let mut last = piece(version, 16, &[0; 16], false);
+        let mut last = fragment(version, 16, &[0; 16], false);
         match version {
             4 => last = Spec { protocol: 17, ..ip(4).part(16, [0; 16], false) }.bytes(),
             _ => last[40] = 17,
         }
-        assert_eq!(rig.push_all(&[piece(version, 0, &[0; 16], true), last]).len(), joined);
+        assert_eq!(rig.push_all(&[fragment(version, 0, &[0; 16], true), last]).len(), joined);
     }
 }
 
@@ -373,7 +373,7 @@ fn half_a_datagram_is_held_until_its_patience_ends_and_not_longer() {
     let limits = Limits { bytes: 1 << 20, patience: Some(patience) };
     for version in VERSIONS {
         let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
-        let (first, second) = (piece(version, 0, &[1; 8], true), piece(version, 8, &[2; 8], false));
+        let (first, second) = (fragment(version, 0, &[1; 8], true), fragment(version, 8, &[2; 8], false));
         for (held, other) in [(&first, &second), (&second, &first)] {
             rig.push(held);
             rig.wait(patience - Duration::from_nanos(1));
@@ -445,7 +445,7 @@ fn the_sizes_that_gvisor_writes_are_ours() {
     ];
     for (mtu, len, expected) in table {
         let wire = ReadPacket::all(&Rig::router(mtu).push(&whole(4, &pattern(len))));
-        let places: Vec<_> = wire.iter().map(|piece| (piece.offset(), piece.body().len())).collect();
+        let places: Vec<_> = wire.iter().map(|fragment| (fragment.offset(), fragment.body().len())).collect();
         assert_eq!(places, expected, "{len} bytes at {mtu}");
     }
     let table: [(u16, usize, &[(usize, usize)]); 5] = [
@@ -457,7 +457,7 @@ fn the_sizes_that_gvisor_writes_are_ours() {
     ];
     for (mtu, len, expected) in table {
         let wire = ReadPacket::all(&Rig::card(mtu).push(&whole(6, &pattern(len))));
-        let places: Vec<_> = wire.iter().map(|piece| (piece.offset(), piece.body().len())).collect();
+        let places: Vec<_> = wire.iter().map(|fragment| (fragment.offset(), fragment.body().len())).collect();
         assert_eq!(places, expected, "{len} bytes at {mtu}");
     }
 }
@@ -487,11 +487,11 @@ fn the_invalid_fragments_of_gvisor_are_refused() {
 
 // gVisor: TestFragmentReassemblyTimeout.
 #[test]
-fn a_time_out_error_quotes_exactly_the_first_piece() {
+fn a_time_out_error_quotes_exactly_the_first_fragment() {
     for version in VERSIONS {
-        let first = piece(version, 0, &pattern(16), true);
-        let short_first = piece(version, 0, &pattern(8), true);
-        let far = piece(version, 16, &pattern(16), false);
+        let first = fragment(version, 0, &pattern(16), true);
+        let short_first = fragment(version, 0, &pattern(8), true);
+        let far = fragment(version, 16, &pattern(16), false);
         let table: [(&[&Vec<u8>], Option<&Vec<u8>>); 5] = [
             (&[&first], Some(&first)),
             (&[&first, &first], Some(&first)),
@@ -584,7 +584,7 @@ fn a_forwarded_packet_is_cut_or_its_sender_told() {
 
 // DPDK, app/test/test_ipfrag.c: the fields with flags and offset, in units of eight.
 #[test]
-fn the_offset_fields_of_dpdk_are_ours_where_its_pieces_are_full() {
+fn the_offset_fields_of_dpdk_are_ours_where_its_fragments_are_full() {
     let first_copied = vec![7, 7, 4, 0, 0, 0, 0, 0x83, 7, 4, 0xC0, 0xA8, 0xE3, 0x96, 0, 0, 1, 1, 1, 0];
     let later_copied = vec![0x83, 7, 4, 0xC0, 0xA8, 0xE3, 0x96, 0];
     let not_copied = vec![7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -631,7 +631,7 @@ fn the_sweep_of_dpdk_is_joined_in_every_order_of_its_list() {
         for room in [8, 16, 64, 256] {
             for total in (room + 8..=9 * room).step_by(room).flat_map(|total| [total, total - 4]) {
                 let payload: Vec<u8> = (0..total).map(|at| (at * 31 + 7) as u8).collect();
-                let parts = pieces(version, &payload, room);
+                let parts = fragments(version, &payload, room);
                 let count = parts.len();
                 let third = count.div_ceil(3);
                 let in_order: Vec<usize> = (0..count).collect();
@@ -699,7 +699,7 @@ fn what_once_broke_vpp_is_refused_and_the_next_datagram_joined() {
     // 5737: the end past 65,535.
     let mut rig = Rig::host();
     rig.push(&Spec { id: 7, ..ip(4).part(65_520, [0x77; 116], true) }.bytes());
-    assert_whole(&rig.push_all(&pieces(4, &good, 400)), &good);
+    assert_whole(&rig.push_all(&fragments(4, &good, 400)), &good);
     assert_eq!(rig.held(), 1 - rig.retired(Reason::FragOversize) - rig.retired(Reason::FragLenNot8));
     // 44924: the last two overlap by eight bytes that differ. VPP delivers one datagram; ours: OVERLAP.
     let parts = [Part(0, 24, true, Real), Part(24, 32, true, Real), Part(48, 27, false, Dummy)];
@@ -708,7 +708,7 @@ fn what_once_broke_vpp_is_refused_and_the_next_datagram_joined() {
     let mut rig = Rig::host();
     rig.push_all(&[ip(4).part(0, [1], true).bytes(), ip(4).part(8, [1], true).bytes()]);
     assert_eq!(rig.retired(Reason::FragLenNot8), 2);
-    assert_whole(&rig.push_all(&pieces(4, &good, 400)), &good);
+    assert_whole(&rig.push_all(&fragments(4, &good, 400)), &good);
 }
 
 #[test]
@@ -717,7 +717,7 @@ fn the_duplicates_and_chains_of_vpp_are_joined() {
         for len in [64, 512, 1_518, 9_018] {
             for room in [400, 304, 200] {
                 let payload = pattern(len);
-                let parts = pieces(version, &payload, room);
+                let parts = fragments(version, &payload, room);
                 if parts.len() < 2 {
                     continue;
                 }
@@ -745,9 +745,9 @@ fn the_malformed_version_6_fragments_of_vpp_are_answered_as_the_standard_says() 
     let cut = Spec { protocol: kind, ..ip(6).part(0, &options[..256], true) }.bytes();
     let table: [(Vec<u8>, Option<u8>); 4] = [
         (cut, Some(3)),
-        (piece(6, 0, &pattern(505), true), Some(0)),
-        (piece(6, 65_504, &pattern(64), false), Some(0)),
-        (piece(6, 65_528, &pattern(1_448), true), Some(0)),
+        (fragment(6, 0, &pattern(505), true), Some(0)),
+        (fragment(6, 65_504, &pattern(64), false), Some(0)),
+        (fragment(6, 65_528, &pattern(1_448), true), Some(0)),
     ];
     for (bytes, code) in table {
         let wire = Rig::host().push(&bytes);
@@ -813,7 +813,7 @@ fn what_intrusion_detection_must_guess_is_killed_here() {
         let mut rig = Rig::host();
         for (index, (offset, len)) in novak.iter().enumerate() {
             let letters = vec![b'A' + index as u8; *len];
-            assert!(rig.push(&piece(version, *offset, &letters, index + 1 < novak.len())).is_empty());
+            assert!(rig.push(&fragment(version, *offset, &letters, index + 1 < novak.len())).is_empty());
         }
         assert_eq!((rig.retired(Reason::FragOverlap), rig.retired(Reason::FragPoisoned)), (10, 7));
     }
@@ -871,9 +871,9 @@ fn the_sizes_of_snabb_are_cut_and_joined_in_every_order() {
     for len in (0..=2_000).step_by(7) {
         for mtu in (68..=2_500u16).step_by(9) {
             let wire = ReadPacket::all(&Rig::router(mtu).push(&whole(4, &pattern(len))));
-            assert!(wire.iter().all(|piece| piece.ip_len() <= usize::from(mtu)));
-            assert!(wire[..wire.len() - 1].iter().all(|piece| piece.body().len() % 8 == 0));
-            assert_eq!(wire.iter().map(|piece| piece.body().len()).sum::<usize>(), len);
+            assert!(wire.iter().all(|fragment| fragment.ip_len() <= usize::from(mtu)));
+            assert!(wire[..wire.len() - 1].iter().all(|fragment| fragment.body().len() % 8 == 0));
+            assert_eq!(wire.iter().map(|fragment| fragment.body().len()).sum::<usize>(), len);
         }
     }
 }
@@ -884,19 +884,19 @@ fn the_orders_of_other_suites_all_join() {
     let ping = pattern(4_488);
     for order in [&[1, 3, 2, 4][..], &[1, 1, 1, 3, 2, 4], &[4, 1, 2, 3], &[4, 3, 2, 1]] {
         for version in VERSIONS {
-            let parts = pieces(version, &ping, 1_480);
+            let parts = fragments(version, &ping, 1_480);
             let frames: Vec<_> = order.iter().map(|number| parts[number - 1].clone()).collect();
             assert_whole(&Rig::host().push_all(&frames), &ping);
         }
     }
     let payload = pattern(9 * 200 - 3);
-    let parts = pieces(4, &payload, 200);
+    let parts = fragments(4, &payload, 200);
     let frames: Vec<_> = [8, 0, 1, 2, 3, 4, 7, 6, 5].iter().map(|index| parts[*index].clone()).collect();
     assert_whole(&Rig::host().push_all(&frames), &payload);
     // Runs: the end, the middle, the start; then odd before even.
     let payload = pattern(9_999);
     for room in (8..1_492).step_by(104) {
-        let parts = pieces(6, &payload, room);
+        let parts = fragments(6, &payload, room);
         let runs = parts[6..].iter().chain(&parts[3..6]).chain(&parts[..3]);
         assert_whole(&Rig::host().push_all(runs), &payload);
         let odd = parts.iter().skip(1).step_by(2).chain(parts.iter().step_by(2));
@@ -906,13 +906,13 @@ fn the_orders_of_other_suites_all_join() {
 
 // Linux, ip_defrag.c -o: one piece too many, between the odd and the even.
 #[test]
-fn an_extra_piece_that_overlaps_is_never_delivered() {
+fn an_extra_fragment_that_overlaps_is_never_delivered() {
     for version in VERSIONS {
         for room in (8..640).step_by(56) {
             let len = room * 6 + 5;
             let payload = pattern(len);
-            let parts = pieces(version, &payload, room);
-            let extra = piece(version, 8, &vec![0xEE; 8 + room], true);
+            let parts = fragments(version, &payload, room);
+            let extra = fragment(version, 8, &vec![0xEE; 8 + room], true);
             let mut rig = Rig::host();
             let odd = parts.iter().skip(1).step_by(2).chain([&extra]).chain(parts.iter().step_by(2));
             assert!(rig.push_all(odd).is_empty(), "{room} bytes a piece");
@@ -939,7 +939,7 @@ fn etherparse_and_we_refuse_the_same_ends() {
 
 // lwIP, Zephyr, scapy: how many pieces.
 #[test]
-fn other_suites_count_the_same_pieces() {
+fn other_suites_count_the_same_fragments() {
     for (version, mtu, payload_len, count) in [
         (4, 1_500, 8_008, 6),
         (4, 576, 2_056, 4),
@@ -950,8 +950,8 @@ fn other_suites_count_the_same_pieces() {
         let bytes = whole(version, &pattern(payload_len));
         let wire = ReadPacket::all(&Rig::card(mtu).push(&bytes));
         assert_eq!(wire.len(), count);
-        assert_eq!(wire.iter().filter(|piece| piece.more()).count(), count - 1);
-        assert!(wire.iter().all(|piece| piece.id == wire[0].id));
+        assert_eq!(wire.iter().filter(|fragment| fragment.more()).count(), count - 1);
+        assert!(wire.iter().all(|fragment| fragment.id == wire[0].id));
     }
 }
 
@@ -963,10 +963,10 @@ fn the_fragmenter_of_click_and_ours_cut_a_packet_with_options_alike() {
         let mut pool = Pool::new(1 << 20);
         let mut packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut pool).unwrap();
         packet.fragmentation = Some(Fragmentation { mtu: 40, id: 9, fill: Split::Max, content: Content::Whole });
-        let mut pieces = WirePackets::of(&packet);
+        let mut fragments = WirePackets::of(&packet);
         let mut lens = Vec::new();
-        while let Some(piece) = pieces.next() {
-            lens.push((piece.header.len(), piece.payload.len()));
+        while let Some(fragment) = fragments.next() {
+            lens.push((fragment.header.len(), fragment.payload.len()));
         }
         assert_eq!(lens, [(24, 16), (20, 4)]);
     }
@@ -1003,8 +1003,8 @@ fn the_tests_of_thc_leave_nothing_behind() {
         assert_eq!(judge(6, &set), Nothing);
     }
     // Sums past the limit.
-    for (pieces, len) in [(47, 1_394), (48, 1_394)] {
-        let set = row(pieces, 1_400, pieces * 1_400 - 1_400 + len);
+    for (fragments, len) in [(47, 1_394), (48, 1_394)] {
+        let set = row(fragments, 1_400, fragments * 1_400 - 1_400 + len);
         assert_eq!(judge(6, &set), Nothing);
     }
 }
@@ -1037,7 +1037,7 @@ impl Part {
         if bytes == Dummy {
             payload.iter_mut().for_each(|byte| *byte = !*byte);
         }
-        piece(version, offset, &payload, more)
+        fragment(version, offset, &payload, more)
     }
 }
 

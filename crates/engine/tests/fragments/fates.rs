@@ -26,9 +26,9 @@ fn every_reason_is_reached() {
             Reason::HopByHopMisplaced,
             after(Rig::host(), &[behind(vec![(FRAGMENT, vec![0, 0, 0, 1, 0, 0, 0, 0]), extension(HOP_BY_HOP, 8)])]),
         ),
-        (Reason::FragZeroLen, after(Rig::host(), &[piece(4, 0, &[], true)])),
-        (Reason::FragLenNot8, after(Rig::host(), &[piece(4, 0, &[0; 7], true)])),
-        (Reason::FragOversize, after(Rig::host(), &[piece(4, 65_528, &[0; 8], false)])),
+        (Reason::FragZeroLen, after(Rig::host(), &[fragment(4, 0, &[], true)])),
+        (Reason::FragLenNot8, after(Rig::host(), &[fragment(4, 0, &[0; 7], true)])),
+        (Reason::FragOversize, after(Rig::host(), &[fragment(4, 65_528, &[0; 8], false)])),
         (Reason::FragHeadersCut, after(Rig::host(), &[headers_cut(8)])),
         (
             Reason::FragOption,
@@ -71,7 +71,7 @@ fn every_event_is_reached() {
     let table: Vec<(Event, Rig)> = vec![
         (Event::Absorbed, after(Rig::host(), &[part(0, 0, true), part(8, 0, false)])),
         (Event::Reassembled, after(Rig::host(), &[part(0, 0, true), part(8, 0, false)])),
-        (Event::MadeWhole, after(Rig::host(), &[piece(6, 0, &[0; 8], false)])),
+        (Event::MadeWhole, after(Rig::host(), &[fragment(6, 0, &[0; 8], false)])),
         (Event::ReleasedLate, late(release)),
         (Event::ReleasedEvicted, evicted(release)),
         (Event::ReleasedAtEnd, {
@@ -90,7 +90,7 @@ fn every_event_is_reached() {
         (Event::JoinedWhole, after(joining(1 << 20), &[part(0, 0, true), part(8, 0, false)])),
         (Event::JoinedLast, after(joining(1 << 20), &[part(8, 0, true), part(16, 0, false)])),
         (Event::JoinedFull, {
-            let long = |offset| piece(4, offset, &[0; 400], true);
+            let long = |offset| fragment(4, offset, &[0; 400], true);
             after(joining(1 << 20), &[long(0), long(400), long(800), long(1_200)])
         }),
         (Event::JoinedGap, after(joining(1 << 20), &[part(0, 0, true), part(8, 0, true), part(24, 0, true)])),
@@ -257,7 +257,7 @@ fn ethernet() -> Rig {
 
 /// Eight bytes of this value at an offset.
 fn part(offset: usize, value: u8, more: bool) -> Vec<u8> {
-    piece(4, offset, &[value; 8], more)
+    fragment(4, offset, &[value; 8], more)
 }
 
 fn changed(bytes: &[u8], at: usize, value: u8) -> Vec<u8> {

@@ -18,20 +18,20 @@ fn whole_packets_stay_as_they_came_however_long() {
 }
 
 #[test]
-fn what_was_joined_and_is_too_long_leaves_in_pieces_no_longer_than_the_longest_that_came() {
+fn what_was_joined_and_is_too_long_leaves_in_fragments_no_longer_than_the_longest_that_came() {
     for version in VERSIONS {
         let mut rig = Rig::new(4_000, Role::Helper, Some(Late::Release { mtu: 4_000 }));
         let fits = pattern(3_000);
-        assert_whole(&rig.push_all(&pieces(version, &fits, 1_400)), &fits);
+        assert_whole(&rig.push_all(&fragments(version, &fits, 1_400)), &fits);
         let long = pattern(7_000);
-        let came = pieces(version, &long, 1_400);
+        let came = fragments(version, &long, 1_400);
         let left = rig.push_all(&came);
         assert_eq!(ReadPacket::all(&left), ReadPacket::all(&came), "as they came");
     }
 }
 
 #[test]
-fn pieces_of_a_joined_datagram_keep_df() {
+fn fragments_of_a_joined_datagram_keep_df() {
     let mut rig = Rig::new(1_000, Role::Helper, Some(Late::Release { mtu: 1_000 }));
     let long = pattern(2_800);
     let came = ip(4).ip_flags(DF).payload(&long).parts(1_400);

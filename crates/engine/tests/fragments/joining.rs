@@ -15,9 +15,9 @@ use wideload_engine::{
 // The laws.
 
 #[test]
-fn in_every_order_with_every_repeat_a_host_makes_of_few_pieces_what_it_made_without_joining() {
+fn in_every_order_with_every_repeat_a_host_makes_of_few_fragments_what_it_made_without_joining() {
     let payload = pattern(5 * 24 - 3);
-    let whole = pieces(4, &payload, 24);
+    let whole = fragments(4, &payload, 24);
     assert_eq!(whole.len(), 5);
     let mut whole_at_once = 0;
     for order in orders(6) {
@@ -38,7 +38,7 @@ fn in_every_order_with_every_repeat_a_host_makes_of_few_pieces_what_it_made_with
 
 #[test]
 fn two_datagrams_woven_in_every_way_share_room_and_lose_nothing() {
-    let [one, other] = [1, 2].map(|id| pieces_of(id, &pattern(70), 24));
+    let [one, other] = [1, 2].map(|id| fragments_of(id, &pattern(70), 24));
     let both = [one, other].concat();
     for order in orders(6) {
         let sent: Vec<_> = order.iter().map(|index| both[*index].clone()).collect();
@@ -111,7 +111,7 @@ fn datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_al
         let [alone, joined] = [false, true].map(|joins| {
             let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
             rig.side.aggregation.coalescer =
-                joins.then(|| Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
+                joins.then(|| Coalescer::new(1 << 20, udp_gso_packets(), Vec::new(), secret()));
             let mut left = rig.push_all(&came);
             left.extend(rig.flush());
             // Of a train that is refused its sender is told once.
@@ -137,7 +137,7 @@ fn atomic_fragments_leave_as_if_they_had_no_fragment_header() {
         let are_atomic: Vec<bool> = lens.iter().map(|_| random.bool()).collect();
         let [plain, atomic] = [false, true].map(|may_be| {
             let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
-            rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
+            rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, udp_gso_packets(), Vec::new(), secret()));
             let came: Vec<_> = (lens.iter().zip(&are_atomic).enumerate())
                 .map(|(id, (len, is_atomic))| {
                     let fragment = (may_be && *is_atomic).then_some((0, false));
@@ -160,9 +160,9 @@ fn atomic_fragments_leave_as_if_they_had_no_fragment_header() {
 // The rules that close a run, one by one.
 
 #[test]
-fn a_datagram_that_fits_leaves_whole_the_moment_its_last_piece_comes() {
+fn a_datagram_that_fits_leaves_whole_the_moment_its_last_fragment_comes() {
     let payload = pattern(1_480);
-    let sent = pieces(4, &payload, 296);
+    let sent = fragments(4, &payload, 296);
     let mut rig = joining(1_500);
     let (last, others) = sent.split_last().unwrap();
     assert_eq!(rig.push_all(others), [[0; 0]; 0]);
@@ -172,8 +172,8 @@ fn a_datagram_that_fits_leaves_whole_the_moment_its_last_piece_comes() {
 }
 
 #[test]
-fn a_run_leaves_as_it_stands_where_the_next_piece_would_not_fit() {
-    let sent = pieces(4, &pattern(3_000), 488);
+fn a_run_leaves_as_it_stands_where_the_next_fragment_would_not_fit() {
+    let sent = fragments(4, &pattern(3_000), 488);
     let mut rig = joining(1_500);
     assert_eq!(places(&rig.push_all(&sent[..3])), []);
     assert_eq!(places(&rig.push(&sent[3])), [(0, 1_464, true)]);
@@ -184,7 +184,7 @@ fn a_run_leaves_as_it_stands_where_the_next_piece_would_not_fit() {
 
 #[test]
 fn a_run_that_fills_the_mtu_to_the_byte_does_not_wait() {
-    let sent = pieces(4, &pattern(2_000), 296);
+    let sent = fragments(4, &pattern(2_000), 296);
     let mut rig = joining(1_500);
     let left = rig.push_all(&sent[..5]);
     assert_eq!((places(&left), left[0].len()), (vec![(0, 1_480, true)], 1_500));
@@ -193,15 +193,15 @@ fn a_run_that_fills_the_mtu_to_the_byte_does_not_wait() {
 
 #[test]
 fn the_end_of_a_datagram_that_began_earlier_leaves_at_once() {
-    let sent = pieces(4, &pattern(1_000), 300 / 8 * 8);
+    let sent = fragments(4, &pattern(1_000), 300 / 8 * 8);
     let mut rig = joining(700);
     assert_eq!(places(&rig.push_all(&sent)), [(0, 592, true), (592, 408, false)]);
     assert_counts(&rig, &[(Event::Joined, 4), (Event::JoinedFull, 1), (Event::JoinedLast, 1)]);
 }
 
 #[test]
-fn a_gap_closes_a_run_and_the_piece_behind_it_starts_another() {
-    let sent = pieces(4, &pattern(800), 80);
+fn a_gap_closes_a_run_and_the_fragment_behind_it_starts_another() {
+    let sent = fragments(4, &pattern(800), 80);
     let mut rig = joining(1_500);
     assert_eq!(places(&rig.push_all(&sent[..3])), []);
     assert_eq!(places(&rig.push(&sent[4])), [(0, 240, true)]);
@@ -211,9 +211,9 @@ fn a_gap_closes_a_run_and_the_piece_behind_it_starts_another() {
 
 #[test]
 fn a_repeat_or_an_overlap_closes_the_run_and_passes_as_it_came() {
-    let sent = pieces(4, &pattern(800), 80);
+    let sent = fragments(4, &pattern(800), 80);
     for (start, len) in [(0, 80), (80, 80), (0, 160), (80, 240), (8, 8), (152, 16)] {
-        let other = piece(4, start, &vec![7; len], true);
+        let other = fragment(4, start, &vec![7; len], true);
         let mut rig = joining(1_500);
         rig.push_all(&sent[..2]);
         let left = rig.push(&other);
@@ -228,11 +228,11 @@ fn a_header_that_changes_closes_the_run() {
     let base = |index: usize| ip(4).part(index * 80, &pattern(240)[index * 80..][..80], true);
     type Change = fn(Spec) -> Spec;
     let changes: [(&str, Change); 5] = [
-        ("class", |piece| Spec { tos: 0x20, ..piece }),
-        ("congestion mark", |piece| Spec { tos: 3, ..piece }),
-        ("hop count", |piece| Spec { ttl: 63, ..piece }),
-        ("the reserved bit", |piece| Spec { ip_flags: RESERVED, ..piece }),
-        ("a copied option", |piece| Spec { ip_options: vec![0x94, 4, 0, 0], ..piece }),
+        ("class", |fragment| Spec { tos: 0x20, ..fragment }),
+        ("congestion mark", |fragment| Spec { tos: 3, ..fragment }),
+        ("hop count", |fragment| Spec { ttl: 63, ..fragment }),
+        ("the reserved bit", |fragment| Spec { ip_flags: RESERVED, ..fragment }),
+        ("a copied option", |fragment| Spec { ip_options: vec![0x94, 4, 0, 0], ..fragment }),
     ];
     for (what, change) in changes {
         let mut rig = joining(1_500);
@@ -245,15 +245,15 @@ fn a_header_that_changes_closes_the_run() {
     // What has DF joins nothing, and does not wait.
     let mut rig = joining(1_500);
     rig.push_all(&[base(0).bytes(), base(1).bytes()]);
-    let piece = base(2).ip_flags(DF).bytes();
-    assert_eq!(places(&rig.push(&piece)), [(0, 160, true), (160, 80, true)]);
+    let fragment = base(2).ip_flags(DF).bytes();
+    assert_eq!(places(&rig.push(&fragment)), [(0, 160, true), (160, 80, true)]);
     assert_counts(&rig, &[(Event::Joined, 2), (Event::JoinedChanged, 1)]);
     // So does the link header: priority, station.
     for (at, value) in [(14, 0x20), (11, 9)] {
-        let frame = |piece: &Spec, at: usize, value: u8| {
+        let frame = |fragment: &Spec, at: usize, value: u8| {
             let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 5, 8, 0];
             frame[at] = value;
-            [frame, piece.bytes()].concat()
+            [frame, fragment.bytes()].concat()
         };
         let mut rig = Rig { medium: LinkType::Ethernet, ..joining(1_500) };
         rig.push_all(&[frame(&base(0), 15, 5), frame(&base(1), 15, 5)]);
@@ -266,7 +266,7 @@ fn a_header_that_changes_closes_the_run() {
 
 #[test]
 fn nothing_waits_longer_than_its_patience_and_nothing_makes_it_longer() {
-    let sent = pieces(4, &pattern(800), 80);
+    let sent = fragments(4, &pattern(800), 80);
     let mut rig = joining(1_500);
     rig.push(&sent[0]);
     let deadline = Time::ZERO + USUAL.patience;
@@ -284,7 +284,7 @@ fn nothing_waits_longer_than_its_patience_and_nothing_makes_it_longer() {
 
 #[test]
 fn what_is_held_leaves_when_the_input_ends() {
-    let sent = pieces(4, &pattern(800), 80);
+    let sent = fragments(4, &pattern(800), 80);
     let mut rig = joining(1_500);
     rig.push_all(&sent[..2]);
     assert_eq!(places(&rig.flush()), [(0, 160, true)]);
@@ -292,8 +292,8 @@ fn what_is_held_leaves_when_the_input_ends() {
 }
 
 #[test]
-fn where_the_pool_has_no_longer_buffer_the_run_leaves_and_the_next_piece_starts_another() {
-    let sent = pieces(4, &pattern(8_980), 488);
+fn where_the_pool_has_no_longer_buffer_the_run_leaves_and_the_next_fragment_starts_another() {
+    let sent = fragments(4, &pattern(8_980), 488);
     let mut rig = joining(9_000);
     rig.out = Output::new(Pool::new(3 * 2_500), None);
     let left = through(&mut rig, &sent);
@@ -305,7 +305,7 @@ fn where_the_pool_has_no_longer_buffer_the_run_leaves_and_the_next_piece_starts_
 
 #[test]
 fn a_longer_buffer_than_was_charged_for_takes_the_room_that_there_is() {
-    let sent = pieces(4, &pattern(8_980), 488);
+    let sent = fragments(4, &pattern(8_980), 488);
     let usual = run_charge(9_000);
     for full in [Full::Pass, Full::Evict] {
         for (bytes, left_count) in [(usual, 5), (5 * usual, 1)] {
@@ -358,7 +358,7 @@ fn what_was_joined_for_a_longer_link_is_cut_again_and_nothing_with_df_is_joined(
 
 #[test]
 fn a_run_may_start_anywhere_in_its_datagram() {
-    let sent = pieces(4, &pattern(800), 80);
+    let sent = fragments(4, &pattern(800), 80);
     let mut rig = joining(1_500);
     assert_eq!(places(&rig.push_all(&sent[3..])), [(240, 560, false)]);
 }
@@ -385,7 +385,7 @@ fn what_joins_has_one_header_and_every_field_of_it_is_right() {
 }
 
 #[test]
-fn options_of_the_first_piece_alone_stay_with_it() {
+fn options_of_the_first_fragment_alone_stay_with_it() {
     // Record route, which only the first piece carries, and a loose source route, which all do (RFC 791 section 3.1).
     let route = [0x83, 7, 4, 192, 0, 2, 9];
     let record = [7, 7, 4, 0, 0, 0, 0];
@@ -418,7 +418,7 @@ fn options_of_the_first_piece_alone_stay_with_it() {
 }
 
 #[test]
-fn the_longer_header_of_the_first_piece_counts_against_the_mtu() {
+fn the_longer_header_of_the_first_fragment_counts_against_the_mtu() {
     let options = vec![7, 39, 4].into_iter().chain([0; 37]).collect::<Vec<u8>>();
     let part = |at: usize, options: &[u8]| {
         Spec { ip_options: options.to_vec(), ..ip(4).part(at, [1; 48], at == 0) }.bytes()
@@ -448,15 +448,15 @@ fn a_run_of_one_leaves_byte_for_byte_and_is_counted_nowhere() {
 }
 
 #[test]
-fn a_piece_that_none_like_it_fits_behind_does_not_wait() {
+fn a_fragment_that_none_like_it_fits_behind_does_not_wait() {
     let payload = pattern(3_000);
     let mut rig = joining(1_500);
-    for sent in pieces(4, &payload, 744) {
+    for sent in fragments(4, &payload, 744) {
         assert_only(&rig.push(&sent), &sent);
     }
     assert_counts(&rig, &[]);
     // Half of the room is not too long.
-    assert_eq!(through(&mut rig, &pieces_of(9, &payload, 736)).len(), 3);
+    assert_eq!(through(&mut rig, &fragments_of(9, &payload, 736)).len(), 3);
 }
 
 #[test]
@@ -468,8 +468,8 @@ fn what_is_malformed_passes_in_its_turn_as_it_came() {
         ip(4).part(65_528, [1; 16], true),
         Spec { ip_options: vec![7, 4, 4, 0], ..ip(4).part(160, [1; 8], true) },
     ];
-    for malformed in malformed.map(|piece| piece.bytes()) {
-        let sent = pieces(4, &pattern(800), 80);
+    for malformed in malformed.map(|fragment| fragment.bytes()) {
+        let sent = fragments(4, &pattern(800), 80);
         let mut rig = joining(1_500);
         rig.push_all(&sent[..2]);
         let left = rig.push(&malformed);
@@ -484,7 +484,7 @@ fn what_is_malformed_passes_in_its_turn_as_it_came() {
 #[test]
 fn what_has_passed_is_never_joined_to_what_has_not() {
     // A repeat of the second, and the third with it, would overlap the second at the host.
-    let sent = pieces(4, &pattern(400), 80);
+    let sent = fragments(4, &pattern(400), 80);
     let pick = |order: &[usize]| order.iter().map(|index| sent[*index].clone()).collect::<Vec<_>>();
     for (order, expected) in [
         (&[1, 0, 1, 2, 3, 4][..], &[(80, 80, true), (0, 80, true), (80, 80, true), (160, 240, false)][..]),
@@ -516,7 +516,7 @@ fn what_has_passed_is_never_joined_to_what_has_not() {
 
 #[test]
 fn no_more_than_a_thousand_datagrams_are_remembered_that_lost_their_order() {
-    let sent = pieces(4, &pattern(400), 80);
+    let sent = fragments(4, &pattern(400), 80);
     for (others, is_known) in [(900, true), (1_100, false)] {
         let mut rig = joining(1_500);
         rig.push_all(&[sent[1].clone(), sent[0].clone()]);
@@ -552,8 +552,8 @@ fn what_differs_in_any_part_of_the_key_is_another_datagram() {
     rig.push(&next.bytes());
     assert_eq!(places(&rig.flush()), [(0, 80, true), (80, 80, true)], "another port");
     // Another VLAN.
-    let frame = |vlan: u8, piece: &Spec| {
-        [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, vlan, 8, 0][..], &piece.bytes()].concat()
+    let frame = |vlan: u8, fragment: &Spec| {
+        [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, vlan, 8, 0][..], &fragment.bytes()].concat()
     };
     let mut rig = Rig { medium: LinkType::Ethernet, ..joining(1_500) };
     rig.push_all(&[frame(1, &base), frame(2, &next)]);
@@ -567,7 +567,7 @@ fn whole_packets_and_version_6_pass() {
         assert_only(&rig.push(&packet), &packet);
     }
     // Also those with a Fragment header and one piece (RFC 8200 section 4, R087).
-    for sent in pieces(6, &pattern(2_000), 400).iter().chain([&piece(6, 0, &[1; 8], false)]) {
+    for sent in fragments(6, &pattern(2_000), 400).iter().chain([&fragment(6, 0, &[1; 8], false)]) {
         assert_only(&rig.push(sent), sent);
     }
     assert_counts(&rig, &[]);
@@ -576,7 +576,7 @@ fn whole_packets_and_version_6_pass() {
 #[test]
 fn a_datagram_joined_whole_goes_on_to_its_flow() {
     let mut rig = joining(1_500);
-    rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
+    rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, udp_gso_packets(), Vec::new(), secret()));
     let datagram = udp(4).ip_flags(0).payload(pattern(800));
     assert_eq!(rig.push_all(&datagram.parts(408)), [[0; 0]; 0], "its flow holds it");
     assert_only(&rig.flush(), &datagram.bytes());
@@ -584,35 +584,35 @@ fn a_datagram_joined_whole_goes_on_to_its_flow() {
 }
 
 #[test]
-fn datagrams_that_came_in_pieces_leave_in_pieces_out_of_a_train_too() {
+fn datagrams_that_came_in_fragments_leave_in_fragments_out_of_a_gso_too() {
     let datagram = |id| udp(4).id(id).payload(pattern(1_600));
-    let pieces = |id| cut(&datagram(id), 808);
+    let fragments = |id| cut(&datagram(id), 808);
     let rig = || {
         let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
-        rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
+        rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, udp_gso_packets(), Vec::new(), secret()));
         rig
     };
     // Of a train of such datagrams, which fits nowhere, none is refused, and none is cut finer than it came.
     let mut joins = rig();
-    assert_eq!(joins.push_all(&[pieces(1), pieces(2)].concat()), [[0; 0]; 0], "their flow holds them");
+    assert_eq!(joins.push_all(&[fragments(1), fragments(2)].concat()), [[0; 0]; 0], "their flow holds them");
     let left = joins.flush();
     assert_eq!(places(&left), [(0, 808, true), (808, 800, false), (0, 808, true), (808, 800, false)]);
     assert!(ReadPacket::all(&left).iter().all(|wire| wire.dont_fragment));
     assert_eq!((joins.event(Event::Gathered), joins.retired(Reason::TooBig)), (2, 0));
     // One that came whole is no part of their train: it must not be cut, and its sender is told.
     let mut parts = rig();
-    let left = parts.push_all([&pieces(1)[..], &[datagram(2).bytes()]].concat().iter());
+    let left = parts.push_all([&fragments(1)[..], &[datagram(2).bytes()]].concat().iter());
     assert_eq!(places(&left), [(0, 808, true), (808, 800, false)]);
     assert_eq!((parts.flush().len(), parts.event(Event::RunChanged), parts.retired(Reason::TooBig)), (1, 1, 1));
 }
 
 #[test]
-fn segments_that_came_in_pieces_are_joined_with_such_alone() {
-    let sent = |number: u16, in_pieces| {
+fn segments_that_came_in_fragments_are_joined_with_such_alone() {
+    let sent = |number: u16, in_fragments| {
         let whole = tcp(4).id((number + 1).into()).seq((1_000 * number).into()).payload(pattern(1_000));
-        cut(&whole, if in_pieces { 512 } else { 1_500 })
+        cut(&whole, if in_fragments { 512 } else { 1_500 })
     };
-    for (in_pieces, lens) in [
+    for (in_fragments, lens) in [
         ([false, false, true, false, false], vec![2_000, 1_000, 2_000]),
         ([true, true, false, false, true], vec![2_000, 2_000, 1_000]),
         ([false; 5], vec![5_000]),
@@ -620,13 +620,13 @@ fn segments_that_came_in_pieces_are_joined_with_such_alone() {
     ] {
         for mode in [Mode::Resize, Mode::Reversible] {
             let mut rig = Rig::new(9_000, Role::Transit, Some(Late::Retire));
-            let rules = Rules { mode, udp: false, ..udp_trains() };
+            let rules = Rules { mode, udp: false, ..udp_gso_packets() };
             rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), secret()));
-            let came: Vec<_> = (0..5).flat_map(|number| sent(number, in_pieces[number as usize])).collect();
+            let came: Vec<_> = (0..5).flat_map(|number| sent(number, in_fragments[number as usize])).collect();
             let mut left = rig.push_all(&came);
             left.extend(rig.flush());
             let left: Vec<_> = left.iter().map(|packet| packet.len() - 40).collect();
-            assert_eq!(left, lens, "{in_pieces:?}, {mode:?}");
+            assert_eq!(left, lens, "{in_fragments:?}, {mode:?}");
         }
     }
 }
@@ -635,13 +635,13 @@ fn segments_that_came_in_pieces_are_joined_with_such_alone() {
 
 #[test]
 fn when_full_a_newcomer_passes_and_open_runs_go_on() {
-    let [one, other] = [1, 2].map(|id| pieces_of(id, &pattern(400), 80));
+    let [one, other] = [1, 2].map(|id| fragments_of(id, &pattern(400), 80));
     let limits = MergeLimits { bytes: run_charge(1_500), ..USUAL };
     let mut rig = joining_within(1_500, limits);
     let left: Vec<_> =
         one.iter().zip(&other).flat_map(|(one, other)| [rig.push(one), rig.push(other)].concat()).collect();
     assert_eq!(left.len(), 6, "one leaves whole, the other as it came");
-    assert!(other.iter().all(|piece| left.contains(piece)));
+    assert!(other.iter().all(|fragment| left.contains(fragment)));
     // The last piece needs no room.
     assert_counts(&rig, &[(Event::Joined, 5), (Event::JoinedWhole, 1), (Event::JoinRefused, 4)]);
     // One byte less is no room for any.
@@ -652,7 +652,7 @@ fn when_full_a_newcomer_passes_and_open_runs_go_on() {
 
 #[test]
 fn where_asked_for_the_oldest_run_leaves_for_a_newcomer() {
-    let [one, other] = [1, 2].map(|id| pieces_of(id, &pattern(400), 80));
+    let [one, other] = [1, 2].map(|id| fragments_of(id, &pattern(400), 80));
     let limits = MergeLimits { bytes: run_charge(1_500), full: Full::Evict, ..USUAL };
     let mut rig = joining_within(1_500, limits);
     assert_eq!(places(&rig.push_all(&one[..2])), []);
@@ -663,12 +663,12 @@ fn where_asked_for_the_oldest_run_leaves_for_a_newcomer() {
 
 #[test]
 fn a_run_is_charged_from_its_opening_what_it_may_become() {
-    let sent = pieces(4, &pattern(8_980), 488);
+    let sent = fragments(4, &pattern(8_980), 488);
     let charge = run_charge(9_000);
     assert!((16_384..18_000).contains(&charge), "{charge}");
     let mut rig = joining(9_000);
-    for piece in &sent[..18] {
-        rig.push(piece);
+    for fragment in &sent[..18] {
+        rig.push(fragment);
         assert_eq!(rig.side.aggregation.joiner.as_ref().map(FragmentMerger::charged), Some(charge));
     }
     assert_whole(&rig.push(&sent[18]), &pattern(8_980));
@@ -677,7 +677,7 @@ fn a_run_is_charged_from_its_opening_what_it_may_become() {
 
 #[test]
 fn the_one_buffer_is_pushed_out_by_any_other_datagram_and_a_flows_by_its_own() {
-    let [one, other] = [1, 2].map(|id| pieces_of(id, &pattern(400), 80));
+    let [one, other] = [1, 2].map(|id| fragments_of(id, &pattern(400), 80));
     let elsewhere = ip(4).id(3).to([192, 0, 2, 77]).payload(pattern(400)).parts(80);
     for (runs, after_other_flow, after_own_flow) in
         [(RunsBy::Datagram, 0, 0), (RunsBy::Flow, 0, 1), (RunsBy::All, 1, 1)]
@@ -724,7 +724,7 @@ fn each_destination_has_what_was_said_for_its_prefix() {
 // R010, R031, rel:C1
 #[test]
 fn a_router_joins_nothing_unless_it_is_asked_for_by_name() {
-    let sent = pieces(4, &pattern(3_000), 488);
+    let sent = fragments(4, &pattern(3_000), 488);
     let mut rig = Rig::router(9_000);
     assert_eq!(rig.push_all(&sent), sent);
     // To have a joiner is not to be asked.
@@ -742,8 +742,9 @@ fn a_router_joins_nothing_unless_it_is_asked_for_by_name() {
 
 #[test]
 fn what_two_hops_cut_is_joined_apart() {
-    let frame = |station: u8, piece: &[u8]| [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, station, 8, 0][..], piece].concat();
-    let sent = pieces(4, &pattern(160), 80);
+    let frame =
+        |station: u8, fragment: &[u8]| [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, station, 8, 0][..], fragment].concat();
+    let sent = fragments(4, &pattern(160), 80);
     for (join, left_count) in [(FragmentPolicy::ReassembleHop, 0), (FragmentPolicy::Reassemble, 1)] {
         let mut rig = Rig { medium: LinkType::Ethernet, ..rejoining(join, 1_500) };
         assert_eq!(rig.push_all(&[frame(1, &sent[0]), frame(2, &sent[1])]).len(), left_count, "{join:?}");
@@ -758,7 +759,7 @@ fn what_two_hops_cut_is_joined_apart() {
 #[test]
 fn hop_by_hop_a_datagram_is_cut_again_where_it_is_too_long() {
     let payload = pattern(4_480);
-    let sent = pieces(4, &payload, 272);
+    let sent = fragments(4, &payload, 272);
     let mut rig = rejoining(FragmentPolicy::ReassembleHop, 1_500);
     let left = rig.push_all(&sent);
     assert_eq!(places(&left), [(0, 1_480, true), (1_480, 1_480, true), (2_960, 1_480, true), (4_440, 40, false)]);
@@ -766,12 +767,12 @@ fn hop_by_hop_a_datagram_is_cut_again_where_it_is_too_long() {
 }
 
 #[test]
-fn version_6_leaves_in_pieces_no_longer_than_came_or_whole_toward_its_host() {
+fn version_6_leaves_in_fragments_no_longer_than_came_or_whole_toward_its_host() {
     let payload = pattern(3_000);
     // Pieces of unequal length; all of it would fit.
     let cuts = [0, 400, 1_600, 1_608, 2_400, 3_000];
     let sent: Vec<_> =
-        cuts.windows(2).map(|cut| piece(6, cut[0], &payload[cut[0]..cut[1]], cut[1] < 3_000)).collect();
+        cuts.windows(2).map(|cut| fragment(6, cut[0], &payload[cut[0]..cut[1]], cut[1] < 3_000)).collect();
     for sent in [sent.clone(), sent.iter().rev().cloned().collect()] {
         let mut rig = rejoining(FragmentPolicy::ReassembleHop, 9_000);
         let left = rig.push_all(&sent);
@@ -783,18 +784,18 @@ fn version_6_leaves_in_pieces_no_longer_than_came_or_whole_toward_its_host() {
 }
 
 #[test]
-fn version_6_pieces_too_long_for_the_next_link_are_refused_as_they_would_be_alone() {
+fn version_6_fragments_too_long_for_the_next_link_are_refused_as_they_would_be_alone() {
     let mut rig = rejoining(FragmentPolicy::ReassembleHop, 1_300);
-    let answers = rig.push_all(&pieces(6, &pattern(3_000), 1_400));
+    let answers = rig.push_all(&fragments(6, &pattern(3_000), 1_400));
     assert_eq!(answers.len(), 1, "Packet Too Big");
     assert_eq!((answers[0][40], rig.retired(Reason::TooBig)), (2, 1));
 }
 
 #[test]
-fn version_6_that_is_late_hop_by_hop_leaves_in_pieces_no_longer_than_came() {
+fn version_6_that_is_late_hop_by_hop_leaves_in_fragments_no_longer_than_came() {
     let payload = pattern(3_000);
     for (lens, first) in [(600, 0), (600, 1), (8, 0)] {
-        let sent = pieces(6, &payload, lens);
+        let sent = fragments(6, &payload, lens);
         let mut rig = rejoining(FragmentPolicy::ReassembleHop, 9_000);
         rig.push_all(&sent[first..3]);
         let left = rig.wait(seconds(60));
@@ -803,7 +804,7 @@ fn version_6_that_is_late_hop_by_hop_leaves_in_pieces_no_longer_than_came() {
         assert_eq!(bytes, (3 - first) * lens);
     }
     // A last piece of few bytes alone.
-    let last = piece(6, 1_000, &[1; 3], false);
+    let last = fragment(6, 1_000, &[1; 3], false);
     let mut rig = rejoining(FragmentPolicy::ReassembleHop, 9_000);
     rig.push(&last);
     assert_only(&rig.wait(seconds(60)), &last);
@@ -811,7 +812,7 @@ fn version_6_that_is_late_hop_by_hop_leaves_in_pieces_no_longer_than_came() {
 
 #[test]
 fn hop_by_hop_no_fragment_header_is_taken_out() {
-    let atomic = piece(6, 0, &[1; 80], false);
+    let atomic = fragment(6, 0, &[1; 80], false);
     assert_only(&rejoining(FragmentPolicy::ReassembleHop, 1_500).push(&atomic), &atomic);
     assert_whole(&rejoining(FragmentPolicy::Reassemble, 1_500).push(&atomic), &[1; 80]);
 }
@@ -820,8 +821,8 @@ fn hop_by_hop_no_fragment_header_is_taken_out() {
 
 // cB11
 #[test]
-fn seventeen_pieces_of_4500_bytes_leave_as_four() {
-    let sent = pieces(4, &pattern(4_480), 272);
+fn seventeen_fragments_of_4500_bytes_leave_as_four() {
+    let sent = fragments(4, &pattern(4_480), 272);
     assert_eq!((sent.len(), sent[0].len()), (17, 292));
     let mut rig = joining(1_500);
     let left = through(&mut rig, &sent);
@@ -879,22 +880,22 @@ impl Scene {
         let full = *random.choice(&[Full::Pass, Full::Evict]).unwrap();
         let runs = *random.choice(&[RunsBy::Datagram, RunsBy::Datagram, RunsBy::Flow, RunsBy::All]).unwrap();
         let limits = MergeLimits { bytes, full, runs, ..USUAL };
-        let datagrams: Vec<_> = (0..random.usize(1..=4)).map(|_| draw_pieces(random, mtu)).collect();
+        let datagrams: Vec<_> = (0..random.usize(1..=4)).map(|_| draw_fragments(random, mtu)).collect();
         let mut sent = weave(random, datagrams);
         disorder(random, &mut sent);
         // All within the time in which repeats are known, some beyond patience.
         let mut left_us = 90_000;
-        let sent = sent.into_iter().map(|piece| {
+        let sent = sent.into_iter().map(|fragment| {
             let gap = if random.u8(..10) == 0 { random.u64(..12_000).min(left_us) } else { 0 };
             left_us -= gap;
-            (Duration::from_micros(gap), piece.bytes())
+            (Duration::from_micros(gap), fragment.bytes())
         });
         Scene { mtu, limits, sent: sent.collect() }
     }
 }
 
 /// The pieces of a datagram, in order.
-fn draw_pieces(random: &mut Rng, mtu: u16) -> Vec<Spec> {
+fn draw_fragments(random: &mut Rng, mtu: u16) -> Vec<Spec> {
     let longest = *random.choice(&[200, 2_000, 10_000]).unwrap();
     let payload_len = random.usize(17..longest);
     let dont_fragment = random.u8(..4) == 0;
@@ -921,26 +922,26 @@ fn draw_pieces(random: &mut Rng, mtu: u16) -> Vec<Spec> {
     let changes = random.u8(..4) == 0;
     let mut payload = vec![0; payload_len];
     random.fill(&mut payload);
-    let (mut pieces, mut start) = (Vec::new(), 0);
+    let (mut fragments, mut start) = (Vec::new(), 0);
     while start < payload_len {
         let len = if even { room } else { 8 * random.usize(1..=room / 8) };
         let end = (start + len).min(payload_len);
-        let mut piece = header.clone().part(start, &payload[start..end], end < payload_len);
-        piece.ip_options = if start == 0 { first.clone() } else { later.clone() };
+        let mut fragment = header.clone().part(start, &payload[start..end], end < payload_len);
+        fragment.ip_options = if start == 0 { first.clone() } else { later.clone() };
         if changes && random.u8(..4) == 0 {
-            piece.ttl = random.u8(1..);
+            fragment.ttl = random.u8(1..);
         }
         if changes && random.u8(..8) == 0 {
-            piece.tos ^= 1;
+            fragment.tos ^= 1;
         }
-        pieces.push(piece);
+        fragments.push(fragment);
         start = end;
     }
-    if let [whole] = &mut pieces[..] {
+    if let [whole] = &mut fragments[..] {
         // It may overtake pieces under its identification.
         whole.id = 0xFFFF;
     }
-    pieces
+    fragments
 }
 
 /// All pieces, those of each datagram in order: one datagram after the other, in turns or at random.
@@ -956,7 +957,7 @@ fn weave(random: &mut Rng, datagrams: Vec<Vec<Spec>>) -> Vec<Spec> {
         };
         turn += 1;
         match queues[at].next() {
-            Some(piece) => woven.push(piece),
+            Some(fragment) => woven.push(fragment),
             None => drop(queues.remove(at)),
         }
     }
@@ -998,12 +999,12 @@ fn disorder(random: &mut Rng, sent: &mut Vec<Spec>) {
     }
 }
 
-fn is_whole(piece: &Spec) -> bool {
-    piece.fragment == Some((0, false))
+fn is_whole(fragment: &Spec) -> bool {
+    fragment.fragment == Some((0, false))
 }
 
-fn offset(piece: &Spec) -> usize {
-    piece.fragment.map_or(0, |(offset, _)| offset)
+fn offset(fragment: &Spec) -> usize {
+    fragment.fragment.map_or(0, |(offset, _)| offset)
 }
 
 /// Of each datagram that comes in fragments, the octets in the order in which they came or left, each with its place and
@@ -1122,7 +1123,7 @@ fn places(frames: &[Vec<u8>]) -> Vec<(usize, usize, bool)> {
 }
 
 /// The pieces of a datagram under this identification.
-fn pieces_of(id: u32, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
+fn fragments_of(id: u32, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
     ip(4).id(id).payload(payload).parts(room)
 }
 
@@ -1130,17 +1131,17 @@ fn pieces_of(id: u32, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
 fn woven(datagrams: usize) -> Vec<Vec<u8>> {
     let payload = pattern(8_980);
     let starts: Vec<_> = (0..8_980).step_by(488).collect();
-    let piece = |start: usize, host: usize| {
+    let fragment = |start: usize, host: usize| {
         let end = (start + 488).min(8_980);
         ip(4).from([192, 0, 2, host as u8]).part(start, &payload[start..end], end < 8_980).bytes()
     };
-    starts.into_iter().flat_map(|start| (0..datagrams).map(move |host| piece(start, host))).collect()
+    starts.into_iter().flat_map(|start| (0..datagrams).map(move |host| fragment(start, host))).collect()
 }
 
 /// What one run is charged.
 fn run_charge(mtu: u16) -> usize {
     let mut rig = joining(mtu);
-    rig.push(&piece(4, 0, &[0; 8], true));
+    rig.push(&fragment(4, 0, &[0; 8], true));
     rig.side.aggregation.joiner.as_ref().map_or(0, FragmentMerger::charged)
 }
 
@@ -1150,7 +1151,7 @@ fn cut(whole: &Spec, room: usize) -> Vec<Vec<u8>> {
 }
 
 /// Datagrams and segments wait for others of their flow.
-fn udp_trains() -> Rules {
+fn udp_gso_packets() -> Rules {
     Rules { mode: Mode::Reversible, hold: Hold::Fixed(seconds(1)), len_max: 65_535, longer: Toggle::On, udp: true }
 }
 

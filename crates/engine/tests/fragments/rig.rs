@@ -109,9 +109,9 @@ impl Rig {
     fn drain(&mut self) -> Vec<Vec<u8>> {
         let mut wire = Vec::new();
         while let Some(packet) = self.out.next() {
-            let mut pieces = WirePackets::of(&packet);
-            while let Some(piece) = pieces.next() {
-                wire.push([piece.header, piece.payload].concat());
+            let mut fragments = WirePackets::of(&packet);
+            while let Some(fragment) = fragments.next() {
+                wire.push([fragment.header, fragment.payload].concat());
             }
             self.out.done(packet);
         }
@@ -121,7 +121,7 @@ impl Rig {
 }
 
 /// A fragment of either version.
-pub fn piece(version: u8, offset: usize, payload: &[u8], more: bool) -> Vec<u8> {
+pub fn fragment(version: u8, offset: usize, payload: &[u8], more: bool) -> Vec<u8> {
     ip(version).part(offset, payload, more).bytes()
 }
 
@@ -131,7 +131,7 @@ pub fn whole(version: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The fragments of a datagram, `room` bytes in each but the last.
-pub fn pieces(version: u8, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
+pub fn fragments(version: u8, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
     ip(version).payload(payload).parts(room)
 }
 

@@ -18,7 +18,7 @@ use wideload_engine::{Event, IcmpResponder, Identifiers, Late, Limits, Output, R
 
 // R001, R030, R062: payloads of eights, the fewest pieces, in order, none over another.
 #[test]
-fn pieces_are_the_fewest_that_fit_and_follow_each_other_without_a_gap() {
+fn fragments_are_the_fewest_that_fit_and_follow_each_other_without_a_gap() {
     for option_len in [0, 4, 40] {
         for mtu in (68..160).chain([296, 575, 576, 577, 1_280, 1_499, 1_500, 1_501, 9_000]) {
             let mut rig = Rig::router(mtu);
@@ -38,7 +38,7 @@ fn pieces_are_the_fewest_that_fit_and_follow_each_other_without_a_gap() {
 
 // R001, R030, R062, in version 6.
 #[test]
-fn a_host_card_cuts_version_6_in_the_fewest_pieces_too() {
+fn a_host_card_cuts_version_6_in_the_fewest_fragments_too() {
     for mtu in (1_280..1_300).chain([1_492, 1_500, 9_000]) {
         let mut rig = Rig::card(mtu);
         let room = usize::from(mtu) - 48;
@@ -73,7 +73,7 @@ fn what_fits_leaves_byte_for_byte_and_what_does_not_is_cut_or_with_df_discarded(
 proptest! {
     // R003
     #[test]
-    fn pieces_cut_again_are_the_pieces_of_the_same_datagram(
+    fn fragments_cut_again_are_the_fragments_of_the_same_datagram(
         len in 1usize..20_000, wide in 68u16..9_001, narrow in 68u16..1_501, options in 0usize..11,
     ) {
         let payload = pattern(len);
@@ -81,15 +81,15 @@ proptest! {
         let once = Rig::router(wide).push(&bytes);
         let twice = Rig::router(narrow).push_all(&once);
         let wire = ReadPacket::all(&twice);
-        prop_assert!(wire.iter().all(|piece| piece.ip_len() <= usize::from(narrow)));
+        prop_assert!(wire.iter().all(|fragment| fragment.ip_len() <= usize::from(narrow)));
         prop_assert_eq!(laid_out(&wire), payload);
-        prop_assert_eq!(wire.iter().filter(|piece| !piece.more()).count(), 1);
+        prop_assert_eq!(wire.iter().filter(|fragment| !fragment.more()).count(), 1);
     }
 }
 
 // R003
 #[test]
-fn a_middle_piece_that_is_cut_keeps_mf_on_its_last_part() {
+fn a_middle_fragment_that_is_cut_keeps_mf_on_its_last_part() {
     let wire = Rig::router(68).push(&ip(4).part(800, pattern(104), true).bytes());
     let places: Vec<_> = ReadPacket::all(&wire).iter().map(ReadPacket::place).collect();
     assert_eq!(places, [(800, 48, true), (848, 48, true), (896, 8, true)]);
@@ -97,7 +97,7 @@ fn a_middle_piece_that_is_cut_keeps_mf_on_its_last_part() {
 
 // R004
 #[test]
-fn options_marked_copied_go_into_every_piece_and_the_others_into_the_first() {
+fn options_marked_copied_go_into_every_fragment_and_the_others_into_the_first() {
     let cases: [(&[u8], &[u8]); 9] = [
         // Loose and strict source route, router alert, an unknown copied one, security.
         (&[0x83, 7, 4, 192, 0, 2, 9, 0], &[0x83, 7, 4, 192, 0, 2, 9, 0]),
@@ -118,9 +118,9 @@ fn options_marked_copied_go_into_every_piece_and_the_others_into_the_first() {
         let wire = ReadPacket::all(&Rig::router(124).push(&bytes));
         assert!(wire.len() >= 3);
         assert_eq!(&wire[0].header()[20..], options);
-        for piece in &wire[1..] {
-            assert_eq!(&piece.header()[20..], later, "after {options:02x?}");
-            assert!(piece.ip_len() <= 124);
+        for fragment in &wire[1..] {
+            assert_eq!(&fragment.header()[20..], later, "after {options:02x?}");
+            assert!(fragment.ip_len() <= 124);
         }
         assert_eq!(laid_out(&wire), payload);
     }
@@ -141,19 +141,19 @@ fn sixty_eight_bytes_pass_any_ipv4_link_whole() {
 
 // R034
 #[test]
-fn reserved_bits_are_copied_into_every_piece() {
+fn reserved_bits_are_copied_into_every_fragment() {
     let bytes = Spec { ip_flags: RESERVED, tos: 0xFD, ..ip(4).payload(pattern(4_000)) }.bytes();
     let wire = Rig::router(1_500).push(&bytes);
     assert_eq!(wire.len(), 3);
-    for piece in &wire {
-        assert_eq!((piece[6] & 0x80, piece[1]), (0x80, 0xFD));
+    for fragment in &wire {
+        assert_eq!((fragment[6] & 0x80, fragment[1]), (0x80, 0xFD));
     }
     assert_only(&Rig::host().push_all(&wire), &bytes);
 }
 
 // R073
 #[test]
-fn the_pieces_of_one_packet_leave_all_or_none() {
+fn the_fragments_of_one_packet_leave_all_or_none() {
     let lifetime = seconds(3_600);
     let mut rig = Rig::new(1_500, Role::Source(Identifiers::new(secret(), lifetime)), None);
     for _ in 0..70_000 {
@@ -218,7 +218,7 @@ fn a_router_never_cuts_a_packet_with_df_and_never_clears_df() {
 
 // R082
 #[test]
-fn the_first_piece_holds_all_headers_of_a_packet() {
+fn the_first_fragment_holds_all_headers_of_a_packet() {
     let mut rig = Rig::card(1_280);
     rig.side.sizing.segment = Toggle::Off;
     for options_len in (8..=232).step_by(8) {
@@ -297,18 +297,18 @@ fn a_router_never_cuts_version_6_and_tells_the_sender_what_the_link_takes() {
 
 // R086, R111: a piece in transit is no exception, whatever headers it lacks.
 #[test]
-fn a_router_refuses_a_long_version_6_piece_by_packet_too_big_even_where_headers_are_cut() {
+fn a_router_refuses_a_long_version_6_fragment_by_packet_too_big_even_where_headers_are_cut() {
     let (first, headers) = chain(&[extension(DESTINATION_OPTIONS, 2_048)], TCP);
-    let piece = Spec { protocol: first, ..ip(6).part(0, &headers[..1_600], true) }.bytes();
+    let fragment = Spec { protocol: first, ..ip(6).part(0, &headers[..1_600], true) }.bytes();
     let mut rig = Rig::router(1_500);
-    let wire = rig.push(&piece);
+    let wire = rig.push(&fragment);
     assert_eq!((wire.len(), wire[0][40]), (1, 2));
     assert_eq!(rig.retired(Reason::TooBig), 1);
 }
 
 // R088
 #[test]
-fn each_piece_repeats_the_headers_that_hops_read_and_no_others() {
+fn each_fragment_repeats_the_headers_that_hops_read_and_no_others() {
     let (hop, route, options) =
         (extension(HOP_BY_HOP, 16), extension(ROUTING, 24), extension(DESTINATION_OPTIONS, 8));
     let cases: [(&[&(u8, Vec<u8>)], usize); 7] = [
@@ -324,13 +324,13 @@ fn each_piece_repeats_the_headers_that_hops_read_and_no_others() {
         let headers: Vec<_> = headers.iter().copied().cloned().collect();
         let bytes = Spec { extensions: headers, ..ip(6).payload(pattern(4_000)) }.bytes();
         let wire = Rig::card(1_500).push(&bytes);
-        for piece in &wire {
+        for fragment in &wire {
             let fragment_at = 40 + repeated_len;
             // All that is repeated is as it was, but for the lengths and the byte that names the Fragment header.
             let differing: Vec<_> =
-                (0..fragment_at).filter(|at| piece[*at] != bytes[*at] && !(4..6).contains(at)).collect();
+                (0..fragment_at).filter(|at| fragment[*at] != bytes[*at] && !(4..6).contains(at)).collect();
             assert_eq!(differing.len(), 1, "{repeated_len}: {differing:?}");
-            assert_eq!(piece[differing[0]], FRAGMENT);
+            assert_eq!(fragment[differing[0]], FRAGMENT);
         }
         assert_eq!(Rig::host().push_all(&wire), [bytes]);
     }
@@ -357,7 +357,7 @@ fn version_6_identifications_differ_and_use_all_32_bits() {
 
 // R006
 #[test]
-fn pieces_that_differ_in_one_part_of_the_key_are_never_mixed() {
+fn fragments_that_differ_in_one_part_of_the_key_are_never_mixed() {
     let ours = ip(4).payload(Vec::new());
     let others = [
         Spec { source: [192, 0, 2, 2].into(), ..ours.clone() },
@@ -379,7 +379,7 @@ fn pieces_that_differ_in_one_part_of_the_key_are_never_mixed() {
 
 // R006: our key also holds VLAN and port.
 #[test]
-fn pieces_of_other_vlans_and_other_ports_are_never_mixed() {
+fn fragments_of_other_vlans_and_other_ports_are_never_mixed() {
     let frame = |tags: &[u16], bytes: &[u8]| {
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
         tags.iter().for_each(|tag| frame.extend([[0x81, 0], tag.to_be_bytes()].concat()));
@@ -387,7 +387,7 @@ fn pieces_of_other_vlans_and_other_ports_are_never_mixed() {
         frame.extend(bytes);
         frame
     };
-    let (first, last) = (piece(4, 0, &[1; 64], true), piece(4, 64, &[2; 64], false));
+    let (first, last) = (fragment(4, 0, &[1; 64], true), fragment(4, 64, &[2; 64], false));
     for tags in [&[1][..], &[2], &[1, 2], &[1, 1], &[1, 2, 3]] {
         let mut rig = Rig { medium: LinkType::Ethernet, ..Rig::host() };
         rig.push(&frame(&[], &first));
@@ -412,10 +412,10 @@ fn datagrams_of_every_length_up_to_the_longest_are_joined() {
         for len in (9..1_700).chain((1_700..longest).step_by(971)).chain(longest - 20..=longest) {
             let payload = pattern(len);
             let room = if len < 1_700 { 8 } else { 1_480 };
-            assert_whole(&rig.push_all(&pieces(version, &payload, room)), &payload);
+            assert_whole(&rig.push_all(&fragments(version, &payload, room)), &payload);
         }
         let payload = pattern(longest);
-        assert_whole(&rig.push_all(&pieces(version, &payload, 8)), &payload);
+        assert_whole(&rig.push_all(&fragments(version, &payload, 8)), &payload);
     }
 }
 
@@ -425,7 +425,7 @@ fn the_longest_version_6_payload_is_joined() {
     let payload = pattern(65_535);
     let mut rig = Rig::host();
     let reassembler = rig.side.aggregation.reassembler.as_mut().unwrap();
-    for bytes in pieces(6, &payload, 1_400) {
+    for bytes in fragments(6, &payload, 1_400) {
         let packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut rig.out.pool).unwrap();
         reassembler.push(Time::ZERO, packet, &mut rig.out);
     }
@@ -442,16 +442,16 @@ fn a_later_copy_of_accepted_bytes_ends_the_datagram() {
         let mut other = payload.clone();
         other[3] ^= 1;
         let mut rig = Rig::host();
-        assert!(rig.push(&piece(version, 0, &payload[..32], true)).is_empty());
-        assert!(rig.push(&piece(version, 0, &other[..32], true)).is_empty());
-        assert!(rig.push(&piece(version, 32, &payload[32..], false)).is_empty());
+        assert!(rig.push(&fragment(version, 0, &payload[..32], true)).is_empty());
+        assert!(rig.push(&fragment(version, 0, &other[..32], true)).is_empty());
+        assert!(rig.push(&fragment(version, 32, &payload[32..], false)).is_empty());
         assert_eq!((rig.retired(Reason::FragOverlap), rig.retired(Reason::FragPoisoned)), (2, 1));
     }
 }
 
 // R009
 #[test]
-fn the_header_of_a_whole_datagram_is_that_of_its_first_piece() {
+fn the_header_of_a_whole_datagram_is_that_of_its_first_fragment() {
     let payload = pattern(64);
     for (first_options, later_options) in [(40, 0), (0, 40), (8, 4)] {
         let first = Spec { ip_options: option(0x83, first_options), ttl: 9, ..ip(4).part(0, &payload[..32], true) };
@@ -460,7 +460,7 @@ fn the_header_of_a_whole_datagram_is_that_of_its_first_piece() {
         let expected = Spec { fragment: None, payload: payload.clone(), ..first.clone() }.bytes();
         for order in [[&first, &later], [&later, &first]] {
             let mut rig = Rig::host();
-            let wire: Vec<_> = order.iter().flat_map(|piece| rig.push(&piece.bytes())).collect();
+            let wire: Vec<_> = order.iter().flat_map(|fragment| rig.push(&fragment.bytes())).collect();
             assert_only(&wire, &expected);
         }
     }
@@ -468,10 +468,10 @@ fn the_header_of_a_whole_datagram_is_that_of_its_first_piece() {
 
 // R012, R017, R091: the piece at offset 0 is what the error quotes.
 #[test]
-fn a_late_datagram_is_dropped_whole_and_its_sender_told_only_if_the_first_piece_came() {
+fn a_late_datagram_is_dropped_whole_and_its_sender_told_only_if_the_first_fragment_came() {
     for version in VERSIONS {
-        let first = piece(version, 0, &pattern(32), true);
-        let second = piece(version, 32, &pattern(32), true);
+        let first = fragment(version, 0, &pattern(32), true);
+        let second = fragment(version, 32, &pattern(32), true);
         let cases: [(&[&Vec<u8>], u64); 5] = [
             (&[&first], 1),
             (&[&second], 0),
@@ -500,7 +500,7 @@ fn a_late_datagram_is_dropped_whole_and_its_sender_told_only_if_the_first_piece_
 fn every_order_of_arrival_gives_the_same_datagram() {
     let payload = pattern(7 * 16 - 5);
     for version in VERSIONS {
-        let parts = pieces(version, &payload, 16);
+        let parts = fragments(version, &payload, 16);
         let mut rig = Rig::host();
         for order in orders(parts.len()) {
             let wire: Vec<_> = order.iter().flat_map(|index| rig.push(&parts[*index])).collect();
@@ -514,7 +514,7 @@ fn every_order_of_arrival_gives_the_same_datagram() {
 fn a_datagram_as_long_as_the_link_and_one_as_long_as_any_are_joined() {
     for len in [576, 1_500, 9_000, 65_535] {
         let payload = pattern(len - 20);
-        assert_whole(&Rig::host().push_all(&pieces(4, &payload, 528)), &payload);
+        assert_whole(&Rig::host().push_all(&fragments(4, &payload, 528)), &payload);
     }
 }
 
@@ -544,14 +544,14 @@ fn a_host_waits_thirty_seconds_for_version_4_and_sixty_for_version_6() {
     for (version, patience) in [(4, 30), (6, 60)] {
         let mut rig = Rig::host();
         rig.wait(seconds(5));
-        rig.push(&piece(version, 8, &[0; 16], true));
+        rig.push(&fragment(version, 8, &[0; 16], true));
         assert_eq!(rig.side.next_deadline(), Some(Time::ZERO + seconds(5 + patience)));
     }
 }
 
 // R042
 #[test]
-fn a_congestion_mark_on_any_piece_survives_or_the_datagram_ends() {
+fn a_congestion_mark_on_any_fragment_survives_or_the_datagram_ends() {
     for version in VERSIONS {
         for count in 1..=4u32 {
             for tuple in 0..4u32.pow(count) {
@@ -614,27 +614,27 @@ fn an_overlap_ends_what_still_comes_under_its_key_until_the_deadline() {
     for (version, patience) in [(4, 30), (6, 60)] {
         let payload = pattern(64);
         let mut rig = Rig::host();
-        rig.push(&piece(version, 0, &payload[..32], true));
+        rig.push(&fragment(version, 0, &payload[..32], true));
         rig.wait(seconds(1));
-        assert!(rig.push(&piece(version, 16, &payload[..32], true)).is_empty());
+        assert!(rig.push(&fragment(version, 16, &payload[..32], true)).is_empty());
         for _ in 0..2 {
-            assert!(rig.push_all(&pieces(version, &payload, 16)).is_empty());
+            assert!(rig.push_all(&fragments(version, &payload, 16)).is_empty());
             assert!(rig.wait(seconds(patience / 2 - 1)).is_empty());
         }
         assert!(rig.wait(seconds(1)).is_empty(), "silently: no error is sent");
-        assert_whole(&rig.push_all(&pieces(version, &payload, 16)), &payload);
+        assert_whole(&rig.push_all(&fragments(version, &payload, 16)), &payload);
         assert_eq!((rig.retired(Reason::FragOverlap), rig.retired(Reason::FragPoisoned)), (2, 8));
     }
 }
 
 // R068
 #[test]
-fn a_piece_with_more_to_follow_carries_eights_of_bytes_and_no_piece_is_empty() {
+fn a_fragment_with_more_to_follow_carries_eights_of_bytes_and_no_fragment_is_empty() {
     for version in VERSIONS {
         for len in 0..=64 {
             for (offset, more) in [(0, true), (8, true), (8, false)] {
                 let mut rig = Rig::host();
-                rig.push(&piece(version, offset, &vec![0; len], more));
+                rig.push(&fragment(version, offset, &vec![0; len], more));
                 let expected = match len {
                     0 => Some(Reason::FragZeroLen),
                     _ if more && len % 8 != 0 => Some(Reason::FragLenNot8),
@@ -691,7 +691,7 @@ fn a_flood_of_fragments_stays_within_its_memory_and_holds_up_no_whole_packet() {
 
 // R140, R013
 #[test]
-fn datagrams_whose_pieces_come_shuffled_together_are_all_joined() {
+fn datagrams_whose_fragments_come_shuffled_together_are_all_joined() {
     let mut rig = Rig::host();
     let mut frames: Vec<Vec<u8>> = (0..64u16)
         .flat_map(|id| {
@@ -716,7 +716,7 @@ fn datagrams_whose_pieces_come_shuffled_together_are_all_joined() {
 
 // R071
 #[test]
-fn a_datagram_that_is_given_up_for_memory_leaves_no_piece_behind() {
+fn a_datagram_that_is_given_up_for_memory_leaves_no_fragment_behind() {
     let limits = Limits { bytes: 8 * BUFFER_LEN, patience: None };
     let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
     for id in 0..100u16 {
@@ -753,7 +753,7 @@ fn a_flood_from_one_source_leaves_the_datagrams_of_others_alone() {
 
 // R074
 #[test]
-fn a_later_piece_with_an_option_that_only_a_first_one_may_carry_is_dropped() {
+fn a_later_fragment_with_an_option_that_only_a_first_one_may_carry_is_dropped() {
     let cases: [(&[u8], bool); 8] = [
         (&[7, 3, 4, 0], false),
         (&[0x44, 4, 5, 0], false),
@@ -784,9 +784,9 @@ fn an_atomic_fragment_leaves_at_once_and_disturbs_nothing() {
     let payload = pattern(64);
     let atomic = vec![0xAA; 61];
     let mut rig = Rig::host();
-    assert!(rig.push(&piece(6, 0, &payload[..32], true)).is_empty());
-    assert_whole(&rig.push(&piece(6, 0, &atomic, false)), &atomic);
-    assert_whole(&rig.push(&piece(6, 32, &payload[32..], false)), &payload);
+    assert!(rig.push(&fragment(6, 0, &payload[..32], true)).is_empty());
+    assert_whole(&rig.push(&fragment(6, 0, &atomic, false)), &atomic);
+    assert_whole(&rig.push(&fragment(6, 32, &payload[32..], false)), &payload);
     // The headers before it stay as they were.
     let front = vec![extension(HOP_BY_HOP, 8), extension(DESTINATION_OPTIONS, 24)];
     let bytes = Spec { extensions: front.clone(), ..ip(6).part(0, &atomic, false) }.bytes();
@@ -796,7 +796,7 @@ fn an_atomic_fragment_leaves_at_once_and_disturbs_nothing() {
 
 // R083
 #[test]
-fn a_first_piece_without_all_headers_is_dropped_and_its_sender_told() {
+fn a_first_fragment_without_all_headers_is_dropped_and_its_sender_told() {
     let (first, mut headers) = chain(&[extension(DESTINATION_OPTIONS, 32)], TCP);
     headers.extend(tcp_header());
     for len in (8..=56).step_by(8) {
@@ -819,20 +819,20 @@ fn a_first_piece_without_all_headers_is_dropped_and_its_sender_told() {
 
 // R089
 #[test]
-fn a_version_6_piece_of_odd_length_is_answered_with_a_pointer_to_the_payload_length() {
+fn a_version_6_fragment_of_odd_length_is_answered_with_a_pointer_to_the_payload_length() {
     for len in (1..64).filter(|len| len % 8 != 0) {
-        let bytes = piece(6, 64, &vec![0; len], true);
+        let bytes = fragment(6, 64, &vec![0; len], true);
         let wire = Rig::host().push(&bytes);
         assert_eq!((wire[0][40], wire[0][41]), (4, 0));
         assert_eq!(wire[0][44..48], [0, 0, 0, 4]);
         assert_eq!(wire[0][48..], bytes);
     }
-    assert!(Rig::host().push(&piece(4, 64, &[0; 9], true)).is_empty());
+    assert!(Rig::host().push(&fragment(4, 64, &[0; 9], true)).is_empty());
 }
 
 // R090
 #[test]
-fn a_version_6_piece_past_the_longest_datagram_is_answered_with_a_pointer_to_its_offset() {
+fn a_version_6_fragment_past_the_longest_datagram_is_answered_with_a_pointer_to_its_offset() {
     for (offset, len, front_len, oversize) in [
         (65_528, 7, 0, false),
         (65_528, 8, 0, true),
@@ -861,16 +861,16 @@ fn a_repeat_is_dropped_alone_and_the_datagram_survives() {
         let payload = pattern(64);
         let mut rig = Rig::host();
         for _ in 0..10 {
-            rig.push(&piece(version, 0, &payload[..32], true));
+            rig.push(&fragment(version, 0, &payload[..32], true));
         }
         assert_eq!((rig.retired(Reason::FragRepeat), rig.held()), (9, 1));
-        assert_whole(&rig.push(&piece(version, 32, &payload[32..], false)), &payload);
+        assert_whole(&rig.push(&fragment(version, 32, &payload[32..], false)), &payload);
     }
 }
 
 // R093
 #[test]
-fn next_header_and_the_headers_before_it_come_from_the_first_piece() {
+fn next_header_and_the_headers_before_it_come_from_the_first_fragment() {
     let payload = pattern(64);
     let first = Spec { extensions: vec![extension(HOP_BY_HOP, 8)], ..ip(6).part(0, &payload[..32], true) };
     let later = Spec {
@@ -881,7 +881,7 @@ fn next_header_and_the_headers_before_it_come_from_the_first_piece() {
     let expected = Spec { fragment: None, payload, ..first.clone() }.bytes();
     for order in [[&first, &later], [&later, &first]] {
         let mut rig = Rig::host();
-        let wire: Vec<_> = order.iter().flat_map(|piece| rig.push(&piece.bytes())).collect();
+        let wire: Vec<_> = order.iter().flat_map(|fragment| rig.push(&fragment.bytes())).collect();
         assert_only(&wire, &expected);
     }
 }
@@ -908,7 +908,7 @@ fn extension_headers_may_repeat_up_to_our_limit() {
 
 // R103
 #[test]
-fn neighbour_discovery_in_pieces_is_silently_dropped() {
+fn neighbour_discovery_in_fragments_is_silently_dropped() {
     for kind in 0..=255u8 {
         let mut payload = pattern(64);
         (payload[0], payload[1]) = (kind, 0);
@@ -1035,7 +1035,7 @@ fn link_padding_never_becomes_payload() {
         let payload = pattern(12);
         let mut rig = Rig { medium: LinkType::Ethernet, ..Rig::host() };
         let mut wire = Vec::new();
-        for bytes in pieces(version, &payload, 8) {
+        for bytes in fragments(version, &payload, 8) {
             let ether_type = if version == 4 { [8, 0] } else { [0x86, 0xDD] };
             let mut frame = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2][..], &ether_type, &bytes].concat();
             frame.resize(90, 0xEE);
@@ -1163,14 +1163,14 @@ fn nothing_longer_than_its_mtu_ever_passes_and_every_drop_for_size_is_told() {
 // R080
 #[test]
 fn a_datagram_keeps_its_identification_and_a_new_one_gets_a_fresh_one() {
-    let parts = pieces(4, &pattern(4_000), 1_480);
+    let parts = fragments(4, &pattern(4_000), 1_480);
     let mut router = Rig::new(1_000, Role::Transit, Some(Late::Retire));
     let again = ReadPacket::all(&router.push_all(&parts));
-    assert!(again.len() == 5 && again.iter().all(|piece| piece.id == 0x1234));
+    assert!(again.len() == 5 && again.iter().all(|fragment| fragment.id == 0x1234));
     // Where we are the source all are ours, for kept ones could meet them.
     let mut rig = Rig::new(1_000, Role::Source(identifiers()), Some(Late::Retire));
     let ours = ReadPacket::all(&rig.push_all(&parts));
-    assert!(ours.len() == 5 && ours.iter().all(|piece| piece.id == ours[0].id));
+    assert!(ours.len() == 5 && ours.iter().all(|fragment| fragment.id == ours[0].id));
     let fresh: Vec<u32> = (0..50).map(|_| ReadPacket::of(&rig.push(&whole(4, &pattern(4_000)))[0]).id).collect();
     let distinct: BTreeSet<_> = fresh.iter().chain([&ours[0].id]).collect();
     assert_eq!(distinct.len(), 51);
@@ -1403,26 +1403,26 @@ fn root() -> PathBuf {
 /// Checks the pieces of one datagram with equal headers.
 #[track_caller]
 fn assert_fewest(wire: &[ReadPacket], payload: &[u8], mtu: usize, room: usize) {
-    assert!(wire.iter().all(|piece| piece.ip_len() <= mtu));
+    assert!(wire.iter().all(|fragment| fragment.ip_len() <= mtu));
     let count = if payload.len() <= room { 1 } else { (payload.len() - room).div_ceil(room / 8 * 8) + 1 };
     assert_eq!(wire.len(), count, "{} bytes at {mtu}", payload.len());
     let mut at = 0;
-    for (index, piece) in wire.iter().enumerate() {
+    for (index, fragment) in wire.iter().enumerate() {
         let last = index + 1 == count;
-        assert_eq!((piece.offset(), piece.more()), (at, !last));
-        assert!(last || !piece.body().is_empty() && piece.body().len().is_multiple_of(8));
-        assert_eq!(piece.id, wire[0].id);
-        at += piece.body().len();
+        assert_eq!((fragment.offset(), fragment.more()), (at, !last));
+        assert!(last || !fragment.body().is_empty() && fragment.body().len().is_multiple_of(8));
+        assert_eq!(fragment.id, wire[0].id);
+        at += fragment.body().len();
     }
     assert_eq!(laid_out(wire), payload);
 }
 
 /// The payload that pieces make, each at its offset; holes are zero.
 fn laid_out(wire: &[ReadPacket]) -> Vec<u8> {
-    let end = wire.iter().map(|piece| piece.offset() + piece.body().len()).max().unwrap_or(0);
+    let end = wire.iter().map(|fragment| fragment.offset() + fragment.body().len()).max().unwrap_or(0);
     let mut payload = vec![0; end];
-    for piece in wire {
-        payload[piece.offset()..piece.offset() + piece.body().len()].copy_from_slice(piece.body());
+    for fragment in wire {
+        payload[fragment.offset()..fragment.offset() + fragment.body().len()].copy_from_slice(fragment.body());
     }
     payload
 }

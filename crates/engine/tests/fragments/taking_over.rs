@@ -20,10 +20,10 @@ fn datagrams_become_whole_whenever_another_side_takes_over() {
         let mut frames = Vec::new();
         for id in 0..random.u16(1..8) {
             let payload: Vec<u8> = (0..random.usize(1..9_000)).map(|_| random.u8(..)).collect();
-            let mut pieces = pieces_of(id, &payload, 8 * random.usize(1..180));
-            random.shuffle(&mut pieces);
+            let mut fragments = fragments_of(id, &payload, 8 * random.usize(1..180));
+            random.shuffle(&mut fragments);
             stand.sent.insert((u32::from(id), payload));
-            frames.extend(pieces);
+            frames.extend(fragments);
         }
         if random.bool() {
             random.shuffle(&mut frames);
@@ -74,22 +74,22 @@ fn a_joiner_goes_on_where_another_stopped() {
     let mut stand = Stand::new(&mut random);
     stand.side = side(FragmentPolicy::Merge);
     let payload: Vec<u8> = (0..4_000).map(|_| random.u8(..)).collect();
-    let pieces = pieces_of(3, &payload, 1_000);
-    let [first, rest @ ..] = &pieces[..] else { panic!("several") };
+    let fragments = fragments_of(3, &payload, 1_000);
+    let [first, rest @ ..] = &fragments[..] else { panic!("several") };
     stand.push(first);
-    for piece in rest {
+    for fragment in rest {
         let old = std::mem::replace(&mut stand.side, side(FragmentPolicy::Merge));
         stand.side.take_over(stand.now, old, &mut stand.connections, &mut stand.out);
         stand.drain();
         assert_eq!(stand.left.len(), 0, "nothing leaves before its time");
-        stand.push(piece);
+        stand.push(fragment);
     }
     assert_eq!(stand.left.len(), 1);
     assert_eq!(stand.left[0][20..], payload);
 }
 
 #[test]
-fn a_train_of_what_came_in_pieces_leaves_in_no_longer_ones_after_another_side_takes_over() {
+fn a_gso_of_what_came_in_fragments_leaves_in_no_longer_ones_after_another_side_takes_over() {
     for seed in 0..100 {
         let mut random = Rng::with_seed(seed);
         let mut stand = Stand::new(&mut random);
@@ -100,7 +100,7 @@ fn a_train_of_what_came_in_pieces_leaves_in_no_longer_ones_after_another_side_ta
             let content: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
             // Nobody else may cut it.
             let datagram = udp(4).id(id).payload(content);
-            datagram.parts(room).iter().for_each(|piece| stand.push(piece));
+            datagram.parts(room).iter().for_each(|fragment| stand.push(fragment));
             sent.push(datagram.upper());
         }
         assert_eq!(stand.left.len(), 0, "seed {seed}: they wait for more");
@@ -170,9 +170,9 @@ fn what_is_held_leaves_under_identifications_that_were_not_given_out() {
 fn first_ids(gateway: &mut Gateway) -> Vec<u32> {
     let mut ids = Vec::new();
     while let Some(Egress::Forward(packet)) = gateway.next(0) {
-        let mut pieces = WirePackets::of(&packet);
-        while let Some(piece) = pieces.next() {
-            let seen = ReadPacket::of(&[piece.header, piece.payload].concat());
+        let mut fragments = WirePackets::of(&packet);
+        while let Some(fragment) = fragments.next() {
+            let seen = ReadPacket::of(&[fragment.header, fragment.payload].concat());
             if !ids.contains(&seen.id) {
                 ids.push(seen.id);
             }
@@ -232,10 +232,10 @@ impl Stand {
 
     fn drain(&mut self) {
         while let Some(packet) = self.out.next() {
-            let mut pieces = WirePackets::of(&packet);
+            let mut fragments = WirePackets::of(&packet);
             let mut frames = Vec::new();
-            while let Some(piece) = pieces.next() {
-                frames.push([piece.header, piece.payload].concat());
+            while let Some(fragment) = fragments.next() {
+                frames.push([fragment.header, fragment.payload].concat());
             }
             self.came.extend(frames.iter().map(|frame| ReadPacket::of(frame)).filter(|wire| !wire.is_fragment()));
             self.left.extend(frames);
@@ -276,12 +276,12 @@ fn rules(udp: bool) -> Rules {
     Rules { mode: Mode::Resize, hold, len_max: 9_100, longer: Toggle::On, udp }
 }
 
-fn pieces_of(id: u16, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
+fn fragments_of(id: u16, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
     let count = payload.len().div_ceil(room);
-    let piece = |(index, part): (usize, &[u8])| {
+    let fragment = |(index, part): (usize, &[u8])| {
         Spec { id: id.into(), ..ip(4).part(index * room, part, index + 1 < count) }.bytes()
     };
-    payload.chunks(room).enumerate().map(piece).collect()
+    payload.chunks(room).enumerate().map(fragment).collect()
 }
 
 fn segment(seq: u32, payload: &[u8]) -> Vec<u8> {

@@ -20,7 +20,7 @@ fn a_frame_that_carries_no_packet_leaves_behind_what_came_before_it() {
 #[test]
 fn a_frame_of_any_length_is_received_whole_wherever_its_payload_was_to_land() {
     let whole = Spec { ttl: 9, ..udp(4).id(3).noise(8_000) };
-    let pieces = || whole.clone().ethernet().fragments(1_500);
+    let fragments = || whole.clone().ethernet().fragments(1_500);
     let others = [
         vec![0; 5],
         arp(),
@@ -36,7 +36,7 @@ fn a_frame_of_any_length_is_received_whole_wherever_its_payload_was_to_land() {
                 let mut gateway = gateway(side);
                 // What comes next looks like what came last.
                 push(&mut gateway, &Spec { id: 2, ..whole.clone() }.ethernet().fragments(1_500));
-                let mut frames = pieces();
+                let mut frames = fragments();
                 frames.insert(at, other.clone());
                 let left = push(&mut gateway, &frames);
                 gateway.flush(Time::ZERO);
@@ -118,9 +118,9 @@ fn drain(gateway: &mut Gateway) -> Vec<Vec<u8>> {
     while let Some(way) = gateway.next(0) {
         match way {
             Egress::Forward(packet) | Egress::IcmpReply(packet) => {
-                let mut pieces = WirePackets::of(&packet);
-                while let Some(piece) = pieces.next() {
-                    left.push([piece.header, piece.payload].concat());
+                let mut fragments = WirePackets::of(&packet);
+                while let Some(fragment) = fragments.next() {
+                    left.push([fragment.header, fragment.payload].concat());
                 }
                 gateway.done(0, packet);
             }

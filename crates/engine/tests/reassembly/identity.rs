@@ -22,17 +22,17 @@ fn every_length_of_ipv6_is_cut_and_joined_to_itself() {
 }
 
 #[test]
-fn even_pieces_join_as_well_as_full_ones() {
+fn even_fragments_join_as_well_as_full_ones() {
     let lens = (1..=65_400).step_by(5);
     [68, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(4, *mtu, Split::Balanced, lens.clone()));
     cut_and_join(6, 1_280, Split::Balanced, lens);
 }
 
 #[test]
-fn a_cut_makes_the_fewest_pieces_and_even_ones_are_never_tiny() {
+fn a_cut_makes_the_fewest_fragments_and_even_ones_are_never_tiny() {
     for version in [4, 6] {
         for mtu in [1_280, 1_500, 9_000] {
-            let header_len = ip(version).piece_len(0);
+            let header_len = ip(version).fragment_len(0);
             let room = mtu - header_len;
             let alike = room / 8 * 8;
             let mut lens: Vec<usize> = (room + 1..room + 60).chain((room..60_000).step_by(997)).collect();
@@ -45,7 +45,7 @@ fn a_cut_makes_the_fewest_pieces_and_even_ones_are_never_tiny() {
                     let mut station = Station::source(mtu as u16, fill);
                     let left = station.push_ip(Time::ZERO, &datagram.bytes());
                     assert_eq!(left.len(), fewest, "{len} bytes of version {version} at {mtu}, {fill:?}");
-                    let lens: Vec<_> = left.iter().map(|piece| piece.frame.len() - header_len).collect();
+                    let lens: Vec<_> = left.iter().map(|fragment| fragment.frame.len() - header_len).collect();
                     let shortest = lens.iter().min().unwrap();
                     match fill {
                         Split::Max => assert!(lens[..fewest - 1].iter().all(|len| *len == alike), "{lens:?}"),
@@ -73,7 +73,7 @@ fn what_fits_is_not_cut() {
 }
 
 #[test]
-fn pieces_cut_again_join_to_the_whole() {
+fn fragments_cut_again_join_to_the_whole() {
     for (version, dont_fragment) in [(4, false), (4, true), (6, true)] {
         for (wide, narrow) in [(9_000, 1_500), (9_000, 1_280), (1_500, 1_280), (4_000, 1_288), (16_000, 9_000)] {
             for len in (wide + 1..40_000).step_by(797).chain([65_400]) {
@@ -84,10 +84,15 @@ fn pieces_cut_again_join_to_the_whole() {
                 let mut left = Vec::new();
                 let mut end = 0;
                 for place in datagram.places(wide) {
-                    let cut = twice.push_ip(Time::ZERO, &datagram.piece(&place));
-                    check_pieces(&cut.iter().map(|left| left.ip()).collect::<Vec<_>>(), &place, narrow, &mut end);
-                    for piece in cut {
-                        left.extend(joining.push_ip(Time::ZERO, &piece.frame));
+                    let cut = twice.push_ip(Time::ZERO, &datagram.fragment(&place));
+                    check_fragments(
+                        &cut.iter().map(|left| left.ip()).collect::<Vec<_>>(),
+                        &place,
+                        narrow,
+                        &mut end,
+                    );
+                    for fragment in cut {
+                        left.extend(joining.push_ip(Time::ZERO, &fragment.frame));
                     }
                 }
                 assert_eq!(end, len, "every byte leaves");
@@ -101,7 +106,7 @@ fn pieces_cut_again_join_to_the_whole() {
 }
 
 #[test]
-fn a_router_cuts_pieces_at_any_offset_and_keeps_their_identification_and_mf() {
+fn a_router_cuts_fragments_at_any_offset_and_keeps_their_identification_and_mf() {
     for start in (0..64_000).step_by(8 * 499) {
         for len in (1..40).chain([1_480, 1_481, 1_488, 3_000, 8_000]) {
             for more in [false, true] {
@@ -113,12 +118,13 @@ fn a_router_cuts_pieces_at_any_offset_and_keeps_their_identification_and_mf() {
                 let place = Place { range: start..end, more };
                 for mtu in [68, 69, 75, 76, 576, 1_500] {
                     for fill in [Split::Max, Split::Balanced] {
-                        let left = Station::router(mtu, fill).push_ip(Time::ZERO, &datagram.piece(&place));
-                        let pieces: Vec<_> = left.iter().map(|left| left.ip()).collect();
-                        check_pieces(&pieces, &place, mtu, &mut start.clone());
-                        let bytes: Vec<u8> = pieces.iter().flat_map(|piece| &piece[IPV4_LEN..]).copied().collect();
+                        let left = Station::router(mtu, fill).push_ip(Time::ZERO, &datagram.fragment(&place));
+                        let fragments: Vec<_> = left.iter().map(|left| left.ip()).collect();
+                        check_fragments(&fragments, &place, mtu, &mut start.clone());
+                        let bytes: Vec<u8> =
+                            fragments.iter().flat_map(|fragment| &fragment[IPV4_LEN..]).copied().collect();
                         assert_eq!(bytes, datagram.payload[start..end]);
-                        assert!(pieces.iter().all(|piece| ReadPacket::of(piece).id == datagram.id));
+                        assert!(fragments.iter().all(|fragment| ReadPacket::of(fragment).id == datagram.id));
                     }
                 }
             }
@@ -127,7 +133,7 @@ fn a_router_cuts_pieces_at_any_offset_and_keeps_their_identification_and_mf() {
 }
 
 #[test]
-fn a_piece_that_ends_past_every_datagram_is_never_cut() {
+fn a_fragment_that_ends_past_every_datagram_is_never_cut() {
     for version in [4, 6] {
         // IPv4's header counts towards the longest datagram, IPv6's does not.
         let longest = if version == 4 { 65_515 } else { 65_535 };
@@ -139,7 +145,7 @@ fn a_piece_that_ends_past_every_datagram_is_never_cut() {
                 }
                 let place = Place { range: start..end, more: false };
                 let mut station = Station::source(1_500, Split::Max);
-                let frame = datagram.piece_with(&place, &vec![7; end - start]);
+                let frame = datagram.fragment_with(&place, &vec![7; end - start]);
                 assert_eq!(station.push_ip(Time::ZERO, &frame), [], "{place:?} of version {version}");
                 assert_eq!(station.out.ledger.retired(Reason::FragOversize).packets, 1);
             }
@@ -155,8 +161,8 @@ fn a_router_never_cuts_what_says_no() {
         let mut station = Station::router(1_500, Split::Max);
         assert_eq!(station.push_ip(Time::ZERO, &datagram.bytes()), []);
         assert_eq!(station.out.ledger.retired(Reason::TooBig).packets, 1);
-        for piece in datagram.fragments(2_000) {
-            station.push_ip(Time::ZERO, &piece).iter().for_each(|left| assert!(left.frame.len() <= 1_500));
+        for fragment in datagram.fragments(2_000) {
+            station.push_ip(Time::ZERO, &fragment).iter().for_each(|left| assert!(left.frame.len() <= 1_500));
         }
         assert_eq!(station.out.ledger.retired(Reason::TooBig).packets, 2, "the second piece fits");
     }
@@ -179,10 +185,10 @@ fn cut_and_join(version: u8, mtu: u16, fill: Split, lens: impl Iterator<Item = u
         let mut id = 0;
         let mut count = 0;
         while let Some(packet) = cutting.out.next() {
-            let mut pieces = WirePackets::of(&packet);
-            while let Some(piece) = pieces.next() {
-                let seen = ReadPacket::of(&[piece.header, piece.payload].concat());
-                assert!(piece.frame_len() <= usize::from(mtu) && seen.ip_len() == piece.frame_len());
+            let mut fragments = WirePackets::of(&packet);
+            while let Some(fragment) = fragments.next() {
+                let seen = ReadPacket::of(&[fragment.header, fragment.payload].concat());
+                assert!(fragment.frame_len() <= usize::from(mtu) && seen.ip_len() == fragment.frame_len());
                 assert!(
                     version == 6 || !seen.dont_fragment || packet.fragmentation.is_none(),
                     "pieces may be cut again"
@@ -190,9 +196,9 @@ fn cut_and_join(version: u8, mtu: u16, fill: Split, lens: impl Iterator<Item = u
                 assert!(count == 0 || seen.id == id, "the pieces of a datagram share its identification");
                 id = seen.id;
                 count += 1;
-                let piece = joining.packet_of(piece.header, piece.payload);
+                let fragment = joining.packet_of(fragment.header, fragment.payload);
                 assert_eq!(joining.out.queued_count(), 0, "nothing leaves before all is here");
-                joining.side.push(now, piece, &mut joining.connections, &mut joining.out);
+                joining.side.push(now, fragment, &mut joining.connections, &mut joining.out);
             }
             cutting.out.done(packet);
         }
@@ -236,15 +242,15 @@ fn header_for(original: &[u8], payload_len: usize) -> Vec<u8> {
 }
 
 /// Pieces of what stood at `place` are disjoint and in order, within the MTU, in eights, and only its last may end it.
-fn check_pieces(pieces: &[&[u8]], place: &Place, mtu: u16, end: &mut usize) {
-    assert!(!pieces.is_empty(), "something leaves");
-    for (index, piece) in pieces.iter().enumerate() {
-        let seen = ReadPacket::of(piece);
+fn check_fragments(fragments: &[&[u8]], place: &Place, mtu: u16, end: &mut usize) {
+    assert!(!fragments.is_empty(), "something leaves");
+    for (index, fragment) in fragments.iter().enumerate() {
+        let seen = ReadPacket::of(fragment);
         let (offset, more) = seen.fragment.expect("a piece stays a piece");
         assert_eq!(offset, *end, "one begins where the one before it ends");
-        assert!(piece.len() <= usize::from(mtu), "{} bytes at {mtu}", piece.len());
-        let len = piece.len() - seen.body_at;
-        let is_last = index + 1 == pieces.len();
+        assert!(fragment.len() <= usize::from(mtu), "{} bytes at {mtu}", fragment.len());
+        let len = fragment.len() - seen.body_at;
+        let is_last = index + 1 == fragments.len();
         assert!(len > 0 && (is_last || len.is_multiple_of(8)));
         assert_eq!(more, !is_last || place.more);
         *end += len;

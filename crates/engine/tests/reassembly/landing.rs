@@ -247,9 +247,9 @@ impl Station {
         while let Some(way) = self.gateway.next(0) {
             match way {
                 Egress::Forward(packet) | Egress::IcmpReply(packet) => {
-                    let mut pieces = WirePackets::of(&packet);
-                    while let Some(piece) = pieces.next() {
-                        self.gone.push([piece.header, piece.payload].concat());
+                    let mut fragments = WirePackets::of(&packet);
+                    while let Some(fragment) = fragments.next() {
+                        self.gone.push([fragment.header, fragment.payload].concat());
                     }
                     self.gateway.done(0, packet);
                 }
@@ -407,10 +407,10 @@ fn stranger(random: &mut Rng) -> Vec<u8> {
 /// The frames of a datagram whose payload is this long, in order.
 fn datagram(version: u8, host: u8, id: u32, len: usize, step: usize) -> Vec<Vec<u8>> {
     let payload = noise(len, u64::from(id) << 8 | u64::from(host));
-    let pieces = payload.chunks(step).enumerate();
-    let frames = pieces.map(|(index, piece)| {
+    let fragments = payload.chunks(step).enumerate();
+    let frames = fragments.map(|(index, fragment)| {
         let (offset, more) = (index * step, (index + 1) * step < len);
-        if version == 4 { v4(host, id, offset, more, 0, piece) } else { v6(host, id, offset, more, piece) }
+        if version == 4 { v4(host, id, offset, more, 0, fragment) } else { v6(host, id, offset, more, fragment) }
     });
     frames.collect()
 }

@@ -13,17 +13,17 @@ fn every_order_of_up_to_five_fragments_gives_the_datagram_once() {
     let mut case = 0;
     for header in headers() {
         for mtu in mtus(&header) {
-            for (datagram, pieces) in datagrams_of_each_count(&header, mtu) {
+            for (datagram, fragments) in datagrams_of_each_count(&header, mtu) {
                 let whole = datagram.bytes();
                 let mut station = Station::usual();
-                each_order(pieces.len(), &mut |order| {
+                each_order(fragments.len(), &mut |order| {
                     let what = || format!("{header:?} at {mtu} in order {order:?}");
                     let (last, others) = order.split_last().unwrap();
                     for index in others {
-                        let left = station.push(Time::ZERO, &pieces[*index], &header);
+                        let left = station.push(Time::ZERO, &fragments[*index], &header);
                         assert_eq!(left, [], "nothing leaves before all is here: {}", what());
                     }
-                    let left = station.push(Time::ZERO, &pieces[*last], &header);
+                    let left = station.push(Time::ZERO, &fragments[*last], &header);
                     assert_eq!(frames(&left), [whole.as_slice()], "{}", what());
                     assert_eq!(station.flush(Time::ZERO), [], "nothing is left behind: {}", what());
                     case += 1;
@@ -35,21 +35,21 @@ fn every_order_of_up_to_five_fragments_gives_the_datagram_once() {
 }
 
 #[test]
-fn a_repeat_of_any_piece_at_any_time_changes_nothing() {
+fn a_repeat_of_any_fragment_at_any_time_changes_nothing() {
     for header in headers().into_iter().take(4) {
         let datagram = datagram(&header, 3 * 1_480 + 5);
-        let pieces = datagram.fragments(1_500);
+        let fragments = datagram.fragments(1_500);
         each_order(4, &mut |order| {
             for repeated in 0..order.len() {
                 for at in repeated + 1..order.len() {
                     let mut station = Station::usual();
                     let mut left = Vec::new();
-                    for (index, piece) in order.iter().enumerate() {
+                    for (index, fragment) in order.iter().enumerate() {
                         if index == at {
-                            let repeat = &pieces[order[repeated]];
+                            let repeat = &fragments[order[repeated]];
                             (0..3).for_each(|_| left.extend(station.push(Time::ZERO, repeat, &header)));
                         }
-                        left.extend(station.push(Time::ZERO, &pieces[*piece], &header));
+                        left.extend(station.push(Time::ZERO, &fragments[*fragment], &header));
                     }
                     assert_eq!(frames(&left), [datagram.bytes()], "{repeated} again before {at} of {order:?}");
                     let ledger = &station.out.ledger;
@@ -63,13 +63,13 @@ fn a_repeat_of_any_piece_at_any_time_changes_nothing() {
 }
 
 #[test]
-fn a_repeat_may_be_part_of_a_piece_or_span_several() {
+fn a_repeat_may_be_part_of_a_fragment_or_span_several() {
     let datagram = ip(4).noise(96);
     let place = |start, end| Place { range: start..end, more: end < 96 };
     for first in [[0..32, 32..64], [32..64, 0..32]] {
         let mut station = Station::usual();
         let push = |station: &mut Station, start, end| {
-            station.push(Time::ZERO, &datagram.piece(&place(start, end)), &datagram)
+            station.push(Time::ZERO, &datagram.fragment(&place(start, end)), &datagram)
         };
         for range in &first {
             assert_eq!(push(&mut station, range.start, range.end), []);
@@ -87,11 +87,11 @@ fn a_repeat_may_be_part_of_a_piece_or_span_several() {
 fn a_repeat_of_a_datagram_that_is_complete_starts_anew_and_is_delivered_only_whole() {
     for version in [4, 6] {
         let datagram = ip(version).noise(3_000);
-        let pieces = datagram.fragments(1_500);
+        let fragments = datagram.fragments(1_500);
         let mut station = Station::usual();
         let mut left = Vec::new();
-        for piece in pieces.iter().chain(&pieces).chain(&pieces[..2]) {
-            left.extend(station.push(Time::ZERO, piece, &datagram));
+        for fragment in fragments.iter().chain(&fragments).chain(&fragments[..2]) {
+            left.extend(station.push(Time::ZERO, fragment, &datagram));
         }
         assert_eq!(frames(&left), [datagram.bytes(), datagram.bytes()]);
         assert_eq!(station.out.pool.lent_count(), 1, "the third is waited for");
@@ -102,21 +102,21 @@ fn a_repeat_of_a_datagram_that_is_complete_starts_anew_and_is_delivered_only_who
 fn what_came_of_a_datagram_leaves_when_patience_ends_and_no_more() {
     for header in headers() {
         for mtu in mtus(&header) {
-            let (datagram, pieces) = datagrams_of_each_count(&header, mtu).pop().unwrap();
+            let (datagram, fragments) = datagrams_of_each_count(&header, mtu).pop().unwrap();
             let places = datagram.places(mtu);
-            for missing in 1u32..1 << pieces.len() {
+            for missing in 1u32..1 << fragments.len() {
                 for release_mtu in [mtu, mtu * 2, mtu_min(&header), 9_000] {
                     for reverse in [false, true] {
                         let late = Late::Release { mtu: release_mtu as u16 };
                         let mut station = Station::joining(USUAL, late);
                         let mut here: Vec<usize> =
-                            (0..pieces.len()).filter(|index| missing >> index & 1 == 0).collect();
+                            (0..fragments.len()).filter(|index| missing >> index & 1 == 0).collect();
                         if reverse {
                             here.reverse();
                         }
                         let mut held = vec![None; datagram.payload.len()];
                         for index in &here {
-                            let left = station.push(Time::ZERO, &pieces[*index], &header);
+                            let left = station.push(Time::ZERO, &fragments[*index], &header);
                             assert_eq!(left, [], "nothing is delivered whole");
                             let range = places[*index].range.clone();
                             held[range.clone()].copy_from_slice(&somes(&datagram.payload[range]));
@@ -124,7 +124,7 @@ fn what_came_of_a_datagram_leaves_when_patience_ends_and_no_more() {
                         assert_eq!(station.expire(just_before(patience(&header))), []);
                         let left = station.expire(Time::ZERO + patience(&header));
                         let what = format!("{header:?} at {mtu} without {missing:b}, released at {release_mtu}");
-                        let end_came = missing >> (pieces.len() - 1) & 1 == 0;
+                        let end_came = missing >> (fragments.len() - 1) & 1 == 0;
                         check_released(&left, &header, &held, end_came, release_mtu, &what);
                         assert_eq!(station.out.pool.lent_count(), 0);
                         let released = station.out.ledger.event(Event::ReleasedLate).packets;
@@ -137,23 +137,25 @@ fn what_came_of_a_datagram_leaves_when_patience_ends_and_no_more() {
 }
 
 #[test]
-fn pieces_released_late_still_make_the_datagram_at_the_host_behind() {
+fn fragments_released_late_still_make_the_datagram_at_the_host_behind() {
     for version in [4, 6] {
         let datagram = ip(version).noise(6_001);
-        let pieces = datagram.fragments(1_500);
-        for late_one in 0..pieces.len() {
+        let fragments = datagram.fragments(1_500);
+        for late_one in 0..fragments.len() {
             let mut first = Station::joining(USUAL, Late::Release { mtu: 1_280 });
             let mut behind = Station::usual();
             let mut on_the_way = Vec::new();
-            for (index, piece) in pieces.iter().enumerate().filter(|(index, _)| *index != late_one) {
-                assert_eq!(first.push(Time::ZERO, piece, &datagram), [], "{index}");
+            for (index, fragment) in fragments.iter().enumerate().filter(|(index, _)| *index != late_one) {
+                assert_eq!(first.push(Time::ZERO, fragment, &datagram), [], "{index}");
             }
             on_the_way.extend(first.expire(Time::ZERO + patience(&datagram)));
             let now = Time::ZERO + patience(&datagram);
-            on_the_way.extend(first.push(now, &pieces[late_one], &datagram));
+            on_the_way.extend(first.push(now, &fragments[late_one], &datagram));
             on_the_way.extend(first.flush(now));
-            let left: Vec<_> =
-                on_the_way.iter().flat_map(|piece| behind.push(Time::ZERO, &piece.frame, &datagram)).collect();
+            let left: Vec<_> = on_the_way
+                .iter()
+                .flat_map(|fragment| behind.push(Time::ZERO, &fragment.frame, &datagram))
+                .collect();
             assert_eq!(frames(&left), [datagram.bytes()], "version {version}, piece {late_one} late");
         }
     }
@@ -174,7 +176,7 @@ fn congestion_marks_join_as_rfc_3168_says_for_every_tuple() {
 }
 
 #[test]
-fn pieces_that_are_released_lose_no_congestion_mark_for_any_tuple() {
+fn fragments_that_are_released_lose_no_congestion_mark_for_any_tuple() {
     for version in [4, 6] {
         for tuple in 0..4u32.pow(4) {
             let marks: [u8; 4] = [0, 2, 4, 6].map(|shift| (tuple >> shift & 3) as u8);
@@ -188,10 +190,10 @@ fn pieces_that_are_released_lose_no_congestion_mark_for_any_tuple() {
                     header.tos |= marks[index];
                     let at = index + usize::from(index >= missing);
                     let place = Place { range: 64 * at..64 * (at + 1), more: at < 4 };
-                    assert_eq!(station.push(Time::ZERO, &header.piece(&place), &datagram), []);
+                    assert_eq!(station.push(Time::ZERO, &header.fragment(&place), &datagram), []);
                 }
                 let left = station.flush(Time::ZERO);
-                let seen: Vec<u8> = left.iter().map(|piece| ReadPacket::of(piece.ip()).ecn()).collect();
+                let seen: Vec<u8> = left.iter().map(|fragment| ReadPacket::of(fragment.ip()).ecn()).collect();
                 let what =
                     format!("{marks:?} in version {version}, {missing} is missing, first {turned}: {seen:?}");
                 assert!(!seen.is_empty(), "{what}");
@@ -204,7 +206,7 @@ fn pieces_that_are_released_lose_no_congestion_mark_for_any_tuple() {
 }
 
 #[test]
-fn the_header_of_a_datagram_is_that_of_the_piece_at_offset_0() {
+fn the_header_of_a_datagram_is_that_of_the_fragment_at_offset_0() {
     for version in [4, 6] {
         let datagram = Spec { protocol: UDP, ..ip(version).noise(3_000) };
         let places = datagram.places(1_500);
@@ -212,13 +214,13 @@ fn the_header_of_a_datagram_is_that_of_the_piece_at_offset_0() {
             let mut station = Station::usual();
             let mut left = Vec::new();
             for index in order {
-                let mut piece = datagram.clone();
-                piece.ttl += *index as u8;
+                let mut fragment = datagram.clone();
+                fragment.ttl += *index as u8;
                 if version == 6 {
                     // RFC 8200 section 4.5 (R093): what the others name as next header does not matter.
-                    piece.protocol = if *index == 0 { UDP } else { EXPERIMENT };
+                    fragment.protocol = if *index == 0 { UDP } else { EXPERIMENT };
                 }
-                left.extend(station.push(Time::ZERO, &piece.piece(&places[*index]), &datagram));
+                left.extend(station.push(Time::ZERO, &fragment.fragment(&places[*index]), &datagram));
             }
             assert_eq!(frames(&left), [datagram.bytes()], "in order {order:?}");
         });
@@ -247,10 +249,10 @@ fn each_part_of_the_key_tells_datagrams_apart() {
             let [other_first, other_last] = two(other.fragments(1_500));
             let mut station = Station::usual();
             let mut left = Vec::new();
-            for (piece, header) in
+            for (fragment, header) in
                 [(&one_first, &one), (&other_last, &other), (&one_last, &one), (&other_first, &other)]
             {
-                left.extend(station.push(Time::ZERO, piece, header));
+                left.extend(station.push(Time::ZERO, fragment, header));
             }
             assert_eq!(frames(&left), [one.bytes(), other.bytes()], "{what} in version {version}");
         }
@@ -262,21 +264,21 @@ fn a_whole_datagram_passes_whatever_is_held_under_its_key() {
     for version in [4, 6] {
         let datagram = ip(version).noise(3_000);
         let atomic = Spec { payload: noise(100, 1), ..datagram.clone() };
-        let pieces = datagram.fragments(1_500);
-        for at in 0..=pieces.len() {
+        let fragments = datagram.fragments(1_500);
+        for at in 0..=fragments.len() {
             let mut station = Station::usual();
             let mut left = Vec::new();
-            for (index, piece) in pieces.iter().enumerate() {
+            for (index, fragment) in fragments.iter().enumerate() {
                 if index == at {
                     // Version 6: with a Fragment header that says "all of it" (RFC 6946 section 4, R081).
-                    let frame = atomic.piece(&Place { range: 0..100, more: false });
+                    let frame = atomic.fragment(&Place { range: 0..100, more: false });
                     assert_eq!(
                         frames(&station.push(Time::ZERO, &frame, &datagram)),
                         [atomic.bytes()],
                         "version {version}"
                     );
                 }
-                left.extend(station.push(Time::ZERO, piece, &datagram));
+                left.extend(station.push(Time::ZERO, fragment, &datagram));
             }
             assert_eq!(frames(&left), [datagram.bytes()], "version {version}, after {at} pieces");
         }
@@ -287,19 +289,19 @@ fn a_whole_datagram_passes_whatever_is_held_under_its_key() {
 fn a_fragment_without_payload_ends_and_touches_nothing() {
     for version in [4, 6] {
         let datagram = ip(version).noise(3_000);
-        let pieces = datagram.fragments(1_500);
+        let fragments = datagram.fragments(1_500);
         for (start, more) in [(0, true), (8, true), (8, false), (1_448, true), (3_000, false), (65_528, false)] {
-            let empty = datagram.piece_with(&Place { range: start..start, more }, &[]);
+            let empty = datagram.fragment_with(&Place { range: start..start, more }, &[]);
             let mut station = Station::usual();
             assert_eq!(station.push(Time::ZERO, &empty, &datagram), []);
             assert_eq!(station.out.pool.lent_count(), 0);
             let mut left = Vec::new();
-            for piece in &pieces {
-                left.extend(station.push(Time::ZERO, piece, &datagram));
+            for fragment in &fragments {
+                left.extend(station.push(Time::ZERO, fragment, &datagram));
                 left.extend(station.push(Time::ZERO, &empty, &datagram));
             }
             assert_eq!(frames(&left), [datagram.bytes()], "version {version}: {start}, more {more}");
-            assert_eq!(station.out.ledger.retired(Reason::FragZeroLen).packets, 1 + pieces.len() as u64);
+            assert_eq!(station.out.ledger.retired(Reason::FragZeroLen).packets, 1 + fragments.len() as u64);
         }
     }
 }
@@ -312,7 +314,7 @@ fn a_fragment_that_is_followed_is_a_multiple_of_eight_long() {
             for start in [0, 8, 1_000] {
                 let place = Place { range: start..start + len, more: true };
                 let mut station = Station::usual();
-                assert_eq!(station.push(Time::ZERO, &datagram.piece(&place), &datagram), []);
+                assert_eq!(station.push(Time::ZERO, &datagram.fragment(&place), &datagram), []);
                 let held = station.out.pool.lent_count();
                 assert_eq!(held, usize::from(len % 8 == 0), "version {version}: {place:?}");
                 let refused = station.out.ledger.retired(Reason::FragLenNot8).packets;
@@ -325,7 +327,7 @@ fn a_fragment_that_is_followed_is_a_multiple_of_eight_long() {
 #[test]
 fn no_datagram_is_longer_than_its_length_field_can_say() {
     for header in headers() {
-        let (first_len, later_len) = (header.piece_len(0), header.piece_len(8));
+        let (first_len, later_len) = (header.fragment_len(0), header.fragment_len(8));
         // IPv4's length field counts the header of the whole, IPv6's its extension headers (never the Fragment header).
         let longest = if header.version() == 4 { 65_535 - first_len } else { 65_535 + 48 - first_len };
         let start = longest / 8 * 8 - 1_024;
@@ -345,7 +347,7 @@ fn no_datagram_is_longer_than_its_length_field_can_say() {
                 let mut left = Vec::new();
                 for place in &places {
                     if end - place.range.start + later_len <= 65_535 || place.more {
-                        left.extend(station.push(Time::ZERO, &datagram.piece(place), &header));
+                        left.extend(station.push(Time::ZERO, &datagram.fragment(place), &header));
                     }
                 }
                 let what = format!("{header:?}: {excess} bytes above, last first: {last_first}");
@@ -358,7 +360,7 @@ fn no_datagram_is_longer_than_its_length_field_can_say() {
                 if excess <= 0 && !leaves_whole {
                     let payload: Vec<u8> = left
                         .iter()
-                        .flat_map(|piece| piece.ip()[ReadPacket::of(piece.ip()).body_at..].to_vec())
+                        .flat_map(|fragment| fragment.ip()[ReadPacket::of(fragment.ip()).body_at..].to_vec())
                         .collect();
                     assert!(left.len() > 1 && payload == whole.payload, "{what}");
                 } else {
@@ -383,7 +385,7 @@ fn padding_behind_a_packet_is_never_payload() {
                     let mut left = Vec::new();
                     for index in order {
                         let (range, more) = places[*index].clone();
-                        let mut frame = datagram.piece(&Place { range, more });
+                        let mut frame = datagram.fragment(&Place { range, more });
                         frame.extend(vec![0xEE; padding]);
                         left.extend(station.push(Time::ZERO, &frame, &datagram));
                     }
@@ -395,7 +397,7 @@ fn padding_behind_a_packet_is_never_payload() {
 }
 
 #[test]
-fn df_comes_back_where_the_longest_piece_had_it() {
+fn df_comes_back_where_the_longest_fragment_had_it() {
     for flags in 0..8u32 {
         for longest in 0..3usize {
             let mut datagram = ip(4).noise(800);
@@ -413,7 +415,7 @@ fn df_comes_back_where_the_longest_piece_had_it() {
                 let mut left = Vec::new();
                 for index in order {
                     datagram.ip_flags = if flags >> index & 1 == 1 { DF } else { 0 };
-                    left.extend(station.push(Time::ZERO, &datagram.piece(&places[*index]), &datagram));
+                    left.extend(station.push(Time::ZERO, &datagram.fragment(&places[*index]), &datagram));
                 }
                 let lens: Vec<_> = places.iter().map(|place| place.range.len()).collect();
                 let expected =
@@ -450,11 +452,11 @@ fn order_and_interleaving_of_many_datagrams_do_not_matter() {
                     datagram
                 })
                 .collect();
-            let pieces: Vec<_> = datagrams.iter().map(|datagram| datagram.fragments(1_500)).collect();
+            let fragments: Vec<_> = datagrams.iter().map(|datagram| datagram.fragments(1_500)).collect();
             let mut station = Station::joining(Limits { bytes: 8 << 20, patience: None }, Late::Retire);
             let mut left = Vec::new();
-            for round in 0..pieces[0].len() {
-                for of_one in &pieces {
+            for round in 0..fragments[0].len() {
+                for of_one in &fragments {
                     left.extend(station.push(Time::ZERO, &of_one[round], &datagrams[0]));
                 }
             }
@@ -474,7 +476,7 @@ fn check_marks(version: u8, marks: &[u8], turned: usize) {
         let mut header = datagram.clone();
         header.tos |= marks[index];
         let place = Place { range: 64 * index..64 * (index + 1), more: index + 1 < count };
-        left.extend(station.push(Time::ZERO, &header.piece(&place), &datagram));
+        left.extend(station.push(Time::ZERO, &header.fragment(&place), &datagram));
     }
     let what = format!("{marks:?} in version {version}, first {turned}");
     // One piece is a whole datagram, whose mark stays.
@@ -496,17 +498,17 @@ fn check_marks(version: u8, marks: &[u8], turned: usize) {
 fn check_released(left: &[Left], header: &Spec, held: &[Option<u8>], end_came: bool, mtu: usize, what: &str) {
     let mut octets = vec![None; held.len()];
     let mut before = 0;
-    for (index, piece) in left.iter().enumerate() {
-        let seen = ReadPacket::of(piece.ip());
+    for (index, fragment) in left.iter().enumerate() {
+        let seen = ReadPacket::of(fragment.ip());
         let (offset, more) = seen.fragment.unwrap_or_else(|| panic!("nothing is delivered whole: {what}"));
         let payload = seen.body();
-        assert_eq!((seen.id, seen.ip_len()), (header.id, piece.ip().len()), "{what}");
+        assert_eq!((seen.id, seen.ip_len()), (header.id, fragment.ip().len()), "{what}");
         assert!(seen.ip_len() <= mtu, "{} bytes: {what}", seen.ip_len());
         assert!(offset >= before, "pieces leave in order: {what}");
         assert!(!more || payload.len().is_multiple_of(8), "{what}");
         let is_end = end_came && offset + payload.len() == held.len();
         assert_eq!(more, !is_end, "piece {index}: {what}");
-        let expected = header.piece_len(offset);
+        let expected = header.fragment_len(offset);
         assert_eq!(seen.body_at, expected, "options that go with it: {what}");
         before = offset + payload.len();
         octets[offset..before].copy_from_slice(&somes(payload));
@@ -515,15 +517,15 @@ fn check_released(left: &[Left], header: &Spec, held: &[Option<u8>], end_came: b
 }
 
 fn datagrams_of_each_count(header: &Spec, mtu: usize) -> Vec<(Spec, Vec<Vec<u8>>)> {
-    let (first, later) = ((mtu - header.piece_len(0)) / 8 * 8, (mtu - header.piece_len(8)) / 8 * 8);
-    let longest = 65_400 - header.piece_len(0);
+    let (first, later) = ((mtu - header.fragment_len(0)) / 8 * 8, (mtu - header.fragment_len(8)) / 8 * 8);
+    let longest = 65_400 - header.fragment_len(0);
     let lens = (0..5usize).flat_map(|more| [1, 7, 8, later - 1, later].map(|len| first + more * later + len));
     let mut datagrams: Vec<(Spec, Vec<Vec<u8>>)> = Vec::new();
     for len in lens.filter(|len| *len <= longest) {
         let datagram = datagram(header, len);
-        let pieces = datagram.fragments(mtu);
-        if (2..=5).contains(&pieces.len()) {
-            datagrams.push((datagram, pieces));
+        let fragments = datagram.fragments(mtu);
+        if (2..=5).contains(&fragments.len()) {
+            datagrams.push((datagram, fragments));
         }
     }
     datagrams
@@ -577,8 +579,8 @@ fn somes(bytes: &[u8]) -> Vec<Option<u8>> {
     bytes.iter().copied().map(Some).collect()
 }
 
-fn two(pieces: Vec<Vec<u8>>) -> [Vec<u8>; 2] {
-    pieces.try_into().expect("2,000 bytes leave in two pieces")
+fn two(fragments: Vec<Vec<u8>>) -> [Vec<u8>; 2] {
+    fragments.try_into().expect("2,000 bytes leave in two pieces")
 }
 
 fn frames(left: &[Left]) -> Vec<&[u8]> {

@@ -25,8 +25,10 @@ fn what_is_charged_never_passes_the_limit() {
             let len = random.usize(1..1_440) / 8 * 8 + 8;
             let place = Place { range: start..start + len, more: random.u8(..8) > 0 || start == 0 };
             let datagram = Spec { payload: Vec::new(), ..header };
-            station
-                .push_ip(at(Duration::from_micros(step)), &datagram.piece_with(&place, &noise[start..start + len]));
+            station.push_ip(
+                at(Duration::from_micros(step)),
+                &datagram.fragment_with(&place, &noise[start..start + len]),
+            );
             let charged = charged(&station);
             assert!(charged <= limit, "seed {seed}, step {step}: {charged} bytes charged, {limit} allowed");
             // What is charged is what is pinned: buffers, and a little for each poisoned key.
@@ -63,8 +65,11 @@ fn what_is_evicted_leaves_nothing_behind() {
         assert_eq!(evicted + held, 80, "every piece is held or gone");
         // Each comes again, whole: those that were evicted have left no trace, and those that are held are repeats.
         for datagram in &datagrams {
-            let left: Vec<_> =
-                datagram.fragments(1_500).iter().flat_map(|piece| station.push_ip(Time::ZERO, piece)).collect();
+            let left: Vec<_> = datagram
+                .fragments(1_500)
+                .iter()
+                .flat_map(|fragment| station.push_ip(Time::ZERO, fragment))
+                .collect();
             assert_eq!(left.iter().filter(|left| left.frame == datagram.bytes()).count(), 1, "{late:?}");
         }
         station.flush(Time::ZERO);
@@ -79,8 +84,8 @@ fn a_poisoned_key_is_charged_little() {
         let mut datagram = ip(4).noise(2_000);
         datagram.id = id;
         let place = Place { range: 0..1_000, more: true };
-        station.push_ip(Time::ZERO, &datagram.piece(&place));
-        station.push_ip(Time::ZERO, &datagram.piece_with(&place, &[0xEE; 1_000]));
+        station.push_ip(Time::ZERO, &datagram.fragment(&place));
+        station.push_ip(Time::ZERO, &datagram.fragment_with(&place, &[0xEE; 1_000]));
     }
     assert_eq!(station.out.pool.lent_count(), 0);
     let charged = charged(&station);
@@ -103,11 +108,11 @@ fn a_pool_that_runs_dry_loses_packets_and_nothing_else() {
                 datagram
             })
             .collect();
-        let mut pieces: Vec<_> = datagrams.iter().flat_map(|datagram| datagram.fragments(1_500)).collect();
-        random.shuffle(&mut pieces);
-        for piece in &pieces {
+        let mut fragments: Vec<_> = datagrams.iter().flat_map(|datagram| datagram.fragments(1_500)).collect();
+        random.shuffle(&mut fragments);
+        for fragment in &fragments {
             match wideload_engine::packet::Frame::copy(
-                piece,
+                fragment,
                 wideload_engine::packet::LinkType::Ip,
                 Default::default(),
                 &mut station.out.pool,
@@ -191,17 +196,17 @@ fn nothing_is_allocated_for_a_packet_once_the_house_is_warm() {
 }
 
 #[test]
-fn a_million_last_pieces_hold_no_more_than_one() {
+fn a_million_last_fragments_hold_no_more_than_one() {
     // Jolt2: the same impossible last piece, for ever; and the same possible one.
     for (start, len) in [(65_520, 9), (65_488, 24)] {
         let datagram = Spec { payload: noise(len, 1), ..ip(4).noise(0) };
-        let piece = datagram.piece_with(&Place { range: start..start + len, more: false }, &datagram.payload);
+        let fragment = datagram.fragment_with(&Place { range: start..start + len, more: false }, &datagram.payload);
         let mut station = Station::usual();
-        station.push_parts(Time::ZERO, &piece, &[]);
+        station.push_parts(Time::ZERO, &fragment, &[]);
         let (held, charged_once) = (station.side.aggregation.held(), charged(&station));
         let memory = station.out.pool.heap_len();
         for step in 0..1_000_000 {
-            station.push_parts(Time::from_nanos(step), &piece, &[]);
+            station.push_parts(Time::from_nanos(step), &fragment, &[]);
         }
         station.checked();
         assert_eq!((station.side.aggregation.held(), charged(&station)), (held, charged_once));
@@ -210,7 +215,7 @@ fn a_million_last_pieces_hold_no_more_than_one() {
 }
 
 #[test]
-fn last_pieces_far_away_cost_what_they_pin() {
+fn last_fragments_far_away_cost_what_they_pin() {
     // Rose: a tiny first and last piece span 64 kB under each of many keys; the limit counts what that pins.
     let mut station = Station::usual();
     let payload = [7; 8];
@@ -219,7 +224,7 @@ fn last_pieces_far_away_cost_what_they_pin() {
         datagram.id = id;
         datagram.source = host(4, 1 + id);
         for place in [Place { range: 64_800..64_808, more: false }, Place { range: 0..8, more: true }] {
-            station.push_ip(Time::ZERO, &datagram.piece_with(&place, &payload));
+            station.push_ip(Time::ZERO, &datagram.fragment_with(&place, &payload));
             assert!(charged(&station) <= USUAL.bytes);
         }
         assert!(station.out.pool.heap_len() <= 2 * USUAL.bytes);
@@ -244,7 +249,7 @@ fn deliveries_do_not_depend_on_the_secret() {
             let second = random.bool();
             let place = Place { range: if second { 504..1_000 } else { 0..504 }, more: !second };
             datagram.payload.fill((datagram.id + source) as u8);
-            left.extend(station.push_ip(at(Duration::from_millis(step)), &datagram.piece(&place)));
+            left.extend(station.push_ip(at(Duration::from_millis(step)), &datagram.fragment(&place)));
             left.extend(station.expire(at(Duration::from_millis(step))));
         }
         left.extend(station.flush(at(Duration::from_secs(60))));
@@ -288,15 +293,15 @@ struct Outcome {
 
 impl Scene {
     fn run(&self) -> Outcome {
-        self.run_pieces(&[0..1_000, 1_000..1_400], self.gap)
+        self.run_fragments(&[0..1_000, 1_000..1_400], self.gap)
     }
 
     /// With a third piece that comes a second after the second.
     fn run_with_late_third(&self) -> Outcome {
-        self.run_pieces(&[0..1_000, 1_000..2_000, 2_000..2_400], Duration::from_secs(1))
+        self.run_fragments(&[0..1_000, 1_000..2_000, 2_000..2_400], Duration::from_secs(1))
     }
 
-    fn run_pieces(&self, ranges: &[std::ops::Range<usize>], last_gap: Duration) -> Outcome {
+    fn run_fragments(&self, ranges: &[std::ops::Range<usize>], last_gap: Duration) -> Outcome {
         let mut station = Station::usual();
         let mut random = Rng::with_seed(1);
         let payload = noise(2_400, 5);
@@ -311,7 +316,7 @@ impl Scene {
             station.side.expire(at(now), &mut station.connections, &mut station.out);
             flooding.source = host(4, random.u32(..self.flood.sources) & 0x007F_FFFF);
             flooding.id = random.u32(..65_536);
-            station.push_parts(at(now), &flooding.piece(&first), &[]);
+            station.push_parts(at(now), &flooding.fragment(&first), &[]);
             if now >= next_good {
                 next_good = now + (Duration::from_secs(1) / self.good_per_second).mul_f64(random.f64() * 2.0);
                 let mut header = ip(4);
@@ -322,15 +327,15 @@ impl Scene {
                 let mut when = now;
                 for (line, range) in ranges.iter().enumerate() {
                     let place = Place { range: range.clone(), more: range.end < ranges.last().unwrap().end };
-                    later[line].push_back((when, datagram.piece(&place)));
+                    later[line].push_back((when, datagram.fragment(&place)));
                     when += if line + 2 == ranges.len() { last_gap } else { self.gap };
                 }
                 sent += 1;
             }
             for line in &mut later {
                 while line.front().is_some_and(|(when, _)| *when <= now) {
-                    let (_, piece) = line.pop_front().unwrap();
-                    station.push_parts(at(now), &piece, &[]);
+                    let (_, fragment) = line.pop_front().unwrap();
+                    station.push_parts(at(now), &fragment, &[]);
                 }
             }
             while let Some(packet) = station.out.next() {
@@ -360,18 +365,18 @@ impl Warm {
             let mut datagram = Spec { payload: noise(8_000, 1), ..ip(version).noise(0) };
             datagram.id = id;
             datagram.source = host(version, 1 + id % 50);
-            let mut pieces = datagram.fragments(1_500);
+            let mut fragments = datagram.fragments(1_500);
             match id % 5 {
-                0 => pieces.reverse(),
-                1 => random.shuffle(&mut pieces),
-                2 => drop(pieces.remove(2)),
+                0 => fragments.reverse(),
+                1 => random.shuffle(&mut fragments),
+                2 => drop(fragments.remove(2)),
                 3 => {
                     let evil = Place { range: 16..1_200, more: true };
-                    pieces.insert(1, datagram.piece_with(&evil, &noise(1_184, 2)));
+                    fragments.insert(1, datagram.fragment_with(&evil, &noise(1_184, 2)));
                 }
-                _ => pieces.push(pieces[3].clone()),
+                _ => fragments.push(fragments[3].clone()),
             }
-            frames.extend(pieces);
+            frames.extend(fragments);
         }
         // Datagrams take turns, a few pieces of each.
         frames.chunks_mut(60).for_each(|chunk| random.shuffle(chunk));
@@ -386,8 +391,8 @@ impl Warm {
             self.station.push_parts(at(now), frame, &[]);
             self.packets += 1;
             while let Some(packet) = self.station.out.next() {
-                let mut pieces = wideload_engine::WirePackets::of(&packet);
-                while pieces.next().is_some() {}
+                let mut fragments = wideload_engine::WirePackets::of(&packet);
+                while fragments.next().is_some() {}
                 self.station.out.done(packet);
             }
         }

@@ -47,7 +47,7 @@ struct Bench {
     model: Model,
     header: Spec,
     now: Duration,
-    pieces: Vec<Option<Piece>>,
+    fragments: Vec<Option<Piece>>,
 }
 
 #[derive(Clone)]
@@ -85,7 +85,7 @@ impl Bench {
             model: Model::new(None),
             header: ip(version),
             now: Duration::ZERO,
-            pieces: vec![None; FRAGMENTS_MAX * RANKS_MAX * RANKS_MAX * 6],
+            fragments: vec![None; FRAGMENTS_MAX * RANKS_MAX * RANKS_MAX * 6],
         }
     }
 
@@ -113,14 +113,14 @@ impl Bench {
         for (label, ranks) in relation.iter().enumerate() {
             let end = last.map_or(End::More, |(last, end)| if last == label { end } else { End::More });
             let bytes = if liars >> label & 1 == 1 { Bytes::Own } else { Bytes::True };
-            let piece = self.piece(label, ranks, end, bytes);
-            let left = self.station.push_ip(at(self.now), &piece.frame);
+            let fragment = self.fragment(label, ranks, end, bytes);
+            let left = self.station.push_ip(at(self.now), &fragment.frame);
             let what = || format!("version {}: {relation:?}, liars {liars:b}, last {last:?}", self.version);
             // At offset 0 the last one is a whole datagram, whatever else is held.
-            let expected = if piece.place.range.start == 0 && !piece.place.more {
-                Some(Spec { payload: piece.payload, ..self.header.clone() })
+            let expected = if fragment.place.range.start == 0 && !fragment.place.more {
+                Some(Spec { payload: fragment.payload, ..self.header.clone() })
             } else {
-                match self.model.push(self.now, &self.header, &piece.place, &piece.payload) {
+                match self.model.push(self.now, &self.header, &fragment.place, &fragment.payload) {
                     Verdict::Whole(whole) => Some(*whole),
                     _ => None,
                 }
@@ -141,8 +141,8 @@ impl Bench {
             expected = waiting.octets().to_vec();
         }
         let mut octets = vec![None; expected.len()];
-        for piece in self.station.expire(at(self.now)) {
-            let seen = ReadPacket::of(piece.ip());
+        for fragment in self.station.expire(at(self.now)) {
+            let seen = ReadPacket::of(fragment.ip());
             let (offset, _) = seen.fragment.expect("what is late leaves in fragments");
             for (octet, known) in octets[offset..].iter_mut().zip(seen.body()) {
                 *octet = Some(*known);
@@ -153,7 +153,7 @@ impl Bench {
         assert_eq!(self.station.side.next_deadline(), None);
     }
 
-    fn piece(&mut self, label: usize, ranks: &Range<usize>, end: End, bytes: Bytes) -> Piece {
+    fn fragment(&mut self, label: usize, ranks: &Range<usize>, end: End, bytes: Bytes) -> Piece {
         let index =
             ((label * RANKS_MAX + ranks.start) * RANKS_MAX + ranks.end) * 6 + end as usize * 2 + bytes as usize;
         let header = &self.header;
@@ -164,9 +164,9 @@ impl Bench {
             let payload: Vec<u8> = range.clone().map(|octet| octet as u8 ^ own).collect();
             let place = Place { range, more: end == End::More };
             let datagram = Spec { payload: Vec::new(), ..header.clone() };
-            Piece { frame: datagram.piece_with(&place, &payload), payload, place }
+            Piece { frame: datagram.fragment_with(&place, &payload), payload, place }
         };
-        self.pieces[index].get_or_insert_with(make).clone()
+        self.fragments[index].get_or_insert_with(make).clone()
     }
 }
 

@@ -13,24 +13,24 @@ fn a_datagram_is_given_up_at_its_deadline_and_not_a_nanosecond_before() {
             let now = Time::from_nanos(arrival);
             let datagram = ip(version).noise(3_000);
             for [first, last] in [[0, 1], [1, 0]] {
-                let pieces = datagram.fragments(1_600);
+                let fragments = datagram.fragments(1_600);
                 let mut station = Station::joining(Limits { patience, ..USUAL }, Late::Retire);
                 assert_eq!(station.side.next_deadline(), None);
-                station.push_ip(now, &pieces[first]);
+                station.push_ip(now, &fragments[first]);
                 assert_eq!(station.side.next_deadline(), Some(now + deadline));
 
                 let before = now + (deadline - NANOSECOND);
                 assert_eq!(station.expire(before), []);
                 assert_eq!(station.side.next_deadline(), Some(now + deadline));
-                let left = station.push_ip(before, &pieces[last]);
+                let left = station.push_ip(before, &fragments[last]);
                 assert_eq!(frames(&left), [datagram.bytes()], "in time by a nanosecond");
                 assert_eq!(station.side.next_deadline(), None);
 
-                station.push_ip(now, &pieces[first]);
+                station.push_ip(now, &fragments[first]);
                 assert_eq!(station.expire(now + deadline), []);
                 assert_eq!(station.out.ledger.retired(Reason::FragLate).packets, 1);
                 assert_eq!(station.side.next_deadline(), None);
-                assert_eq!(station.push_ip(now + deadline, &pieces[last]), [], "the first is gone");
+                assert_eq!(station.push_ip(now + deadline, &fragments[last]), [], "the first is gone");
             }
         }
     }
@@ -40,18 +40,18 @@ fn a_datagram_is_given_up_at_its_deadline_and_not_a_nanosecond_before() {
 fn nothing_that_comes_later_extends_a_deadline() {
     for (version, patience, deadline) in deadlines() {
         let datagram = ip(version).noise(8_000);
-        let mut pieces = datagram.fragments(1_500);
-        let last = pieces.pop().unwrap();
+        let mut fragments = datagram.fragments(1_500);
+        let last = fragments.pop().unwrap();
         let mut station = Station::joining(Limits { patience, ..USUAL }, Late::Retire);
-        for (index, piece) in pieces.iter().chain(&pieces).enumerate() {
+        for (index, fragment) in fragments.iter().chain(&fragments).enumerate() {
             // In order, then all of them again.
-            station.push_ip(at(deadline / 16 * index as u32), piece);
+            station.push_ip(at(deadline / 16 * index as u32), fragment);
             assert_eq!(station.side.next_deadline(), Some(at(deadline)));
         }
         assert_eq!(station.expire(at(deadline - NANOSECOND)), []);
         assert_eq!(station.side.next_deadline(), Some(at(deadline)));
         station.expire(at(deadline));
-        assert_eq!(station.out.ledger.retired(Reason::FragLate).packets, pieces.len() as u64);
+        assert_eq!(station.out.ledger.retired(Reason::FragLate).packets, fragments.len() as u64);
         assert_eq!(station.push_ip(at(deadline), &last), []);
     }
 }
@@ -71,8 +71,8 @@ fn a_poisoned_key_is_free_again_at_the_deadline_of_what_it_killed() {
         assert_eq!(station.side.next_deadline(), Some(at(deadline)));
         for now in [at(deadline / 2), at(deadline - NANOSECOND)] {
             assert_eq!(station.expire(now), []);
-            for piece in [&first, &last, &evil] {
-                assert_eq!(station.push_ip(now, piece), [], "the key is poisoned");
+            for fragment in [&first, &last, &evil] {
+                assert_eq!(station.push_ip(now, fragment), [], "the key is poisoned");
             }
         }
         assert_eq!(station.out.ledger.retired(Reason::FragPoisoned).packets, 6);
@@ -175,8 +175,8 @@ impl Fast {
             let reverse = self.random.bool();
             for index in 0..2 {
                 if self.random.u8(..100) > 0 {
-                    let piece = datagram.piece(&places[if reverse { 1 - index } else { index }]);
-                    self.station.push_parts(at(self.now), &piece, &[]);
+                    let fragment = datagram.fragment(&places[if reverse { 1 - index } else { index }]);
+                    self.station.push_parts(at(self.now), &fragment, &[]);
                 }
             }
             while let Some(packet) = self.station.out.next() {

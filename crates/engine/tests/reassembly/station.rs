@@ -137,10 +137,10 @@ impl Station {
             let cut = packet.fragmentation.is_some();
             let wire_count = packet.wire_count();
             let before = left.len();
-            let mut pieces = WirePackets::of(&packet);
-            while let Some(piece) = pieces.next() {
-                let frame = [piece.header, piece.payload].concat();
-                assert_eq!(frame.len(), piece.frame_len());
+            let mut fragments = WirePackets::of(&packet);
+            while let Some(fragment) = fragments.next() {
+                let frame = [fragment.header, fragment.payload].concat();
+                assert_eq!(frame.len(), fragment.frame_len());
                 left.push(Left { frame, ip_at: packet.link().len(), ingress: packet.ingress().0, cut });
             }
             assert_eq!(left.len() - before, wire_count, "a packet stands for as many as it says");

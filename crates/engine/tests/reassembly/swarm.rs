@@ -98,7 +98,7 @@ impl Scene {
             1 if versions == [4] => Late::Release { mtu: 68 },
             _ => Late::Release { mtu: *random.choice(&[1_280, 1_500, 9_000]).unwrap() },
         };
-        let mut sent = draw_pieces(&mut random, versions);
+        let mut sent = draw_fragments(&mut random, versions);
         let (loss, repeats, forged) =
             (percent(&mut random), percent(&mut random), *random.choice(&[0, 0, 5, 30]).unwrap());
         let equal = random.bool();
@@ -129,7 +129,7 @@ impl Scene {
     }
 }
 
-fn draw_pieces(random: &mut Rng, versions: &[u8]) -> Vec<Sent> {
+fn draw_fragments(random: &mut Rng, versions: &[u8]) -> Vec<Sent> {
     let longest = *random.choice(&[40, 300, 3_000, 12_000]).unwrap();
     let ids = *random.choice(&[1, 3, 1_000]).unwrap();
     let marks: &[u8] = random.choice([&[0][..], &[2], &[1, 2], &[2, 3], &[0, 2, 3]]).unwrap();
@@ -213,7 +213,7 @@ fn forge(random: &mut Rng, like: &Sent, equal: bool) -> Sent {
 
 fn send(header: &Spec, place: Place, payload: &[u8]) -> Sent {
     let datagram = Spec { payload: Vec::new(), ..header.clone() };
-    let frame = datagram.piece_with(&place, payload);
+    let frame = datagram.fragment_with(&place, payload);
     Sent { at: Duration::ZERO, header: header.clone(), place, payload: payload.to_vec(), frame }
 }
 
@@ -267,14 +267,14 @@ fn expire(station: &mut Station, model: &mut Model, late: Late, now: Duration, f
     let given_up = model.expire(now);
     let Late::Release { mtu } = late else { return assert_eq!(left, []) };
     fates.released += given_up.len() as u64;
-    let mut pieces: BTreeMap<Key, Vec<&Left>> = BTreeMap::new();
-    left.iter().for_each(|piece| pieces.entry(piece.key()).or_default().push(piece));
-    assert_eq!(pieces.len(), given_up.len());
+    let mut fragments: BTreeMap<Key, Vec<&Left>> = BTreeMap::new();
+    left.iter().for_each(|fragment| fragments.entry(fragment.key()).or_default().push(fragment));
+    assert_eq!(fragments.len(), given_up.len());
     for (key, waiting) in given_up {
         let mut octets = vec![None; waiting.octets().len()];
-        for piece in &pieces[&key] {
-            assert!(piece.ip().len() <= usize::from(mtu));
-            let seen = ReadPacket::of(piece.ip());
+        for fragment in &fragments[&key] {
+            assert!(fragment.ip().len() <= usize::from(mtu));
+            let seen = ReadPacket::of(fragment.ip());
             let (offset, more) = seen.fragment.expect("what is late leaves in fragments");
             let payload = seen.body();
             assert_eq!(more, waiting.end() != Some(offset + payload.len()));
@@ -288,9 +288,9 @@ fn expire(station: &mut Station, model: &mut Model, late: Late, now: Duration, f
 
 fn check_held(station: &Station, model: &Model) {
     let (tally, buffers) = station.side.aggregation.held();
-    let pieces: usize = model.open().map(|(_, waiting)| waiting.piece_count()).sum();
+    let fragments: usize = model.open().map(|(_, waiting)| waiting.fragment_count()).sum();
     let octets: usize = model.open().map(|(_, waiting)| waiting.octets().iter().flatten().count()).sum();
-    assert_eq!((tally.packets, tally.bytes), (pieces as u64, octets as u64));
+    assert_eq!((tally.packets, tally.bytes), (fragments as u64, octets as u64));
     assert_eq!(buffers, model.open().count());
 }
 
@@ -300,12 +300,12 @@ fn check_charged(station: &Station, limit: usize) {
 }
 
 fn check_sent(left: &[Left], known: &BTreeMap<Key, HashSet<(usize, u8)>>) {
-    for piece in left {
-        let seen = ReadPacket::of(piece.ip());
+    for fragment in left {
+        let seen = ReadPacket::of(fragment.ip());
         let offset = seen.fragment.map_or(0, |(offset, _)| offset);
         let mut payload = seen.body().iter().enumerate();
         // A whole IPv6 datagram has no identification: some sender of its pair sent each octet.
-        let of_it = |key: &Key| *key == piece.key() || seen.fragment.is_none() && key.of_pair(&piece.key());
+        let of_it = |key: &Key| *key == fragment.key() || seen.fragment.is_none() && key.of_pair(&fragment.key());
         let sets: Vec<_> = known.iter().filter(|(key, _)| of_it(key)).map(|(_, octets)| octets).collect();
         assert!(payload.all(|(at, octet)| sets.iter().any(|octets| octets.contains(&(offset + at, *octet)))));
     }

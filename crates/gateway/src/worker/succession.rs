@@ -102,13 +102,13 @@ impl Worker {
     pub fn inherit(&mut self, legacies: &[HandedFrame]) {
         let now = self.clock.now();
         self.legacy_count = legacies.len();
-        for HandedFrame { way, max_fragment_len: longest_piece, id, frame } in legacies {
+        for HandedFrame { way, max_fragment_len, id, frame } in legacies {
             self.legacy_count -= 1;
             let (end, out) = (&mut self.ends[*way], self.gateway.output_mut(*way));
             match Frame::copy(frame, end.port.medium(), Ingress(*way as u32), &mut out.pool) {
                 Ok(mut packet) => {
-                    if *longest_piece > 0 {
-                        packet.set_pieces(*longest_piece as usize, *id);
+                    if *max_fragment_len > 0 {
+                        packet.set_fragments(*max_fragment_len as usize, *id);
                     }
                     end.seen.packet(&packet);
                     self.batch.frames.push(Frame::Ip(packet));

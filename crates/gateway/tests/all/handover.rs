@@ -28,7 +28,7 @@ use wideload_gateway::worker::Worker;
 
 #[test]
 fn what_is_held_leaves_before_a_panic_goes_on() {
-    let (mut worker, reins, left) = worker(&[piece(0, 800, true), piece(800, 400, true)]);
+    let (mut worker, reins, left) = worker(&[fragment(0, 800, true), fragment(800, 400, true)]);
     let running = thread::spawn(move || catch_unwind(AssertUnwindSafe(|| worker.run_guarded(&[]))).is_err());
     has_taken(&reins, 2);
     assert!(left.lock().expect("nobody panics").is_empty(), "it is held");
@@ -40,7 +40,7 @@ fn what_is_held_leaves_before_a_panic_goes_on() {
 
 #[test]
 fn what_other_workers_hold_leaves_before_their_process_ends_and_one_that_hangs_is_not_waited_for() {
-    let (mut holds, reins, left) = worker(&[piece(0, 800, true), piece(800, 400, true)]);
+    let (mut holds, reins, left) = worker(&[fragment(0, 800, true), fragment(800, 400, true)]);
     let (mut panics, other_reins, _) = worker(&[]);
     let (mut hangs, hung_reins, _) = worker(&[]);
     let running = thread::spawn(move || holds.run_guarded(&[]));
@@ -69,7 +69,7 @@ fn what_other_workers_hold_leaves_before_their_process_ends_and_one_that_hangs_i
 
 #[test]
 fn what_one_worker_holds_another_goes_on_with() {
-    let (mut first, reins, left) = worker(&[piece(0, 800, true), piece(1_600, 100, false)]);
+    let (mut first, reins, left) = worker(&[fragment(0, 800, true), fragment(1_600, 100, false)]);
     let running = thread::spawn(move || first.run());
     has_taken(&reins, 2);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
@@ -81,7 +81,7 @@ fn what_one_worker_holds_another_goes_on_with() {
     let legacies = handover::read(read, 1).legacies;
     assert_eq!(legacies[0].len(), 2, "two pieces");
 
-    let (mut second, reins, left) = worker(&[piece(800, 800, true)]);
+    let (mut second, reins, left) = worker(&[fragment(800, 800, true)]);
     second.inherit(&legacies[0]);
     let running = thread::spawn(move || second.run());
     has_taken(&reins, 1);
@@ -93,42 +93,42 @@ fn what_one_worker_holds_another_goes_on_with() {
 
 // Whole, each of these would be too long for the link of the second worker, and must not be cut.
 #[test]
-fn what_came_in_pieces_goes_over_in_pieces_out_of_a_train_too() {
-    let train = [1, 2].map(udp_pieces).concat();
-    assert_goes_over_in_pieces(&train);
+fn what_came_in_fragments_goes_over_in_fragments_out_of_a_gso_too() {
+    let gso = [1, 2].map(udp_fragments).concat();
+    assert_goes_over_in_fragments(&gso);
 }
 
 #[test]
-fn a_segment_that_came_in_pieces_goes_over_in_pieces() {
-    let pieces = tcp_pieces(3, &segment(4, 1, &[7; 1_588]));
-    assert_goes_over_in_pieces(&pieces);
+fn a_segment_that_came_in_fragments_goes_over_in_fragments() {
+    let fragments = tcp_fragments(3, &segment(4, 1, &[7; 1_588]));
+    assert_goes_over_in_fragments(&fragments);
 }
 
 // The identifications of a resized train rise by one, whatever those were that came: no heir may see them in
 // pieces.
 #[test]
-fn pieces_that_wait_meet_none_of_a_train_that_goes_over_with_them() {
+fn fragments_that_wait_meet_none_of_a_gso_that_goes_over_with_them() {
     let contents = [[1; 1_588], [2; 1_588]];
-    let waiting = tcp_pieces(2, &segment(9, 1, &[3; 1_588])).remove(0);
-    let mut came = tcp_pieces(1, &segment(4, 1, &contents[0]));
+    let waiting = tcp_fragments(2, &segment(9, 1, &[3; 1_588])).remove(0);
+    let mut came = tcp_fragments(1, &segment(4, 1, &contents[0]));
     came.push(waiting.clone());
-    came.extend(tcp_pieces(3, &segment(4, 1_589, &contents[1])));
+    came.extend(tcp_fragments(3, &segment(4, 1_589, &contents[1])));
     let (left_count, legacies) = held_of(coalescing(Mode::Resize, 65_535), &came);
     assert_eq!(left_count, 0, "they wait for more");
     let left = left_of(coalescing(Mode::Resize, 65_535), &legacies);
-    let (pieces, segments): (Vec<_>, Vec<_>) = left.into_iter().partition(|frame| frame[6] & 0x20 != 0);
-    assert!(pieces.iter().map(|frame| &frame[20..]).eq([&waiting[20..]]));
+    let (fragments, segments): (Vec<_>, Vec<_>) = left.into_iter().partition(|frame| frame[6] & 0x20 != 0);
+    assert!(fragments.iter().map(|frame| &frame[20..]).eq([&waiting[20..]]));
     let stream: Vec<u8> = segments.iter().flat_map(|frame| frame[40..].to_vec()).collect();
     assert!(stream == contents.concat());
 }
 
 // A whole packet of IPv6 does not say which identification its pieces had.
 #[test]
-fn what_came_in_pieces_of_ipv6_keeps_their_identification() {
+fn what_came_in_fragments_of_ipv6_keeps_their_identification() {
     let bytes = udp(6).payload([7; 1_600]).sum(Summed::Off(1)).bytes();
     let mut out = output();
     let mut packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut out.pool).expect("it is a packet");
-    packet.set_pieces(848, 0x0102_0304);
+    packet.set_fragments(848, 0x0102_0304);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
     HandoffWriter::each(write, 1)[0].write(0, &mut packet).expect("somebody reads");
     let left = left_of(coalescing(Mode::Resize, 1_400), &handover::read(read, 1).legacies[0]);
@@ -138,13 +138,13 @@ fn what_came_in_pieces_of_ipv6_keeps_their_identification() {
 
 /// What comes waits in a first worker. A second one goes on with it, and lets go of it as it came.
 #[track_caller]
-fn assert_goes_over_in_pieces(pieces: &[Vec<u8>]) {
-    let (left_count, legacies) = held_of(coalescing(Mode::Reversible, 65_535), pieces);
+fn assert_goes_over_in_fragments(fragments: &[Vec<u8>]) {
+    let (left_count, legacies) = held_of(coalescing(Mode::Reversible, 65_535), fragments);
     assert_eq!(left_count, 0, "they wait for more");
     let left = left_of(coalescing(Mode::Reversible, 1_400), &legacies);
     let payloads =
         |frames: &[Vec<u8>]| frames.iter().map(|frame| frame[20..].to_vec()).collect::<Vec<_>>().concat();
-    assert!(payloads(&left) == payloads(pieces));
+    assert!(payloads(&left) == payloads(fragments));
     assert!(left.iter().all(|frame| frame.len() <= 828 && frame[6] & 0x40 != 0), "as they came");
 }
 
@@ -210,7 +210,7 @@ fn frames_behind_one_that_is_for_nobody_are_taken_and_those_behind_none_are_coun
 
 #[test]
 fn what_a_successor_does_not_take_is_counted() {
-    let (mut worker, reins, left) = worker(&[piece(0, 800, true), piece(1_600, 100, false)]);
+    let (mut worker, reins, left) = worker(&[fragment(0, 800, true), fragment(1_600, 100, false)]);
     let running = thread::spawn(move || worker.run_guarded(&[]));
     has_taken(&reins, 2);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
@@ -225,7 +225,7 @@ fn what_a_successor_does_not_take_is_counted() {
 
 #[test]
 fn what_a_successor_takes_is_no_loss_and_adds_up() {
-    let (mut worker, reins, _) = worker(&[piece(0, 800, true), piece(1_600, 100, false)]);
+    let (mut worker, reins, _) = worker(&[fragment(0, 800, true), fragment(1_600, 100, false)]);
     let running = thread::spawn(move || worker.run_guarded(&[]));
     has_taken(&reins, 2);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
@@ -241,7 +241,7 @@ fn what_a_successor_takes_is_no_loss_and_adds_up() {
 fn a_batch_that_is_dropped_after_a_panic_is_counted() {
     let (reins, commands) = commands().expect("there is room");
     let left = Left::default();
-    let frames = [piece(0, 800, true), piece(800, 400, true), piece(1_200, 80, true)];
+    let frames = [fragment(0, 800, true), fragment(800, 400, true), fragment(1_200, 80, true)];
     let wide = Memory::new(&frames, &left).that_panics();
     let ends = [Endpoint::new(Box::new(wide), 9_000), Endpoint::new(Memory::port(&[], &left), 9_000)];
     let gateway = gateway(SideSettings::new(9_000, Position::Source));
@@ -259,7 +259,7 @@ fn a_batch_that_is_dropped_after_a_panic_is_counted() {
 fn what_is_being_sent_when_a_port_panics_is_not_sent_again_and_each_packet_of_it_is_counted() {
     let (reins, commands) = commands().expect("there is room");
     let left = Left::default();
-    let frames = [0, 800, 1_600, 2_400].map(|offset| piece(offset, 800, offset < 2_400));
+    let frames = [0, 800, 1_600, 2_400].map(|offset| fragment(offset, 800, offset < 2_400));
     let narrow = Memory::new(&[], &left).that_panics_behind(1);
     let ends = [Endpoint::new(Memory::port(&frames, &left), 9_000), Endpoint::new(Box::new(narrow), 1_400)];
     let gateway = gateway(SideSettings::new(1_400, Position::Source));
@@ -558,17 +558,17 @@ impl Port for Memory {
 /// Longer than what is waited for takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn piece(offset: usize, len: usize, more: bool) -> Vec<u8> {
+fn fragment(offset: usize, len: usize, more: bool) -> Vec<u8> {
     ip(4).id(9).part(offset, vec![5; len], more).bytes()
 }
 
 /// The two pieces, with DF, of a datagram of 1,608 bytes that has no checksum.
-fn udp_pieces(id: u32) -> Vec<Vec<u8>> {
+fn udp_fragments(id: u32) -> Vec<Vec<u8>> {
     udp(4).id(id).payload(vec![id as u8; 1_600]).sum(Summed::None).parts(808)
 }
 
 /// Two pieces, with DF, of what TCP sent.
-fn tcp_pieces(id: u32, segment: &Spec) -> Vec<Vec<u8>> {
+fn tcp_fragments(id: u32, segment: &Spec) -> Vec<Vec<u8>> {
     segment.clone().id(id).parts(808)
 }
 

@@ -15,14 +15,14 @@ use testkit::{ReadPacket, Spec, Summed, checksum, ip};
 use wideload_gateway::send::{Sender, TxStats};
 
 #[test]
-fn a_port_that_refuses_a_train_is_given_its_segments_finished() {
+fn a_port_that_refuses_a_gso_is_given_its_segments_finished() {
     let packets =
         || vec![tcp(1, 400, None), tcp(2, 4_000, Some(1_000)), tcp(3, 300, None), tcp(4, 9_000, Some(1_460))];
     let (plain, _) = sent_to(Fake::new(NOTHING, |_| None), packets());
     assert_eq!(plain.len(), 1 + 4 + 1 + 7);
     assert!(plain.iter().all(|frame| is_finished(frame)), "the reference is right");
-    let refuses_trains = |wire: &TxFrame<'_>| wire.to_do.train.is_some().then_some(SendError::ToDo);
-    let (frames, sent) = sent_to(Fake::new(ALL, refuses_trains), packets());
+    let refuses_gso_packets = |wire: &TxFrame<'_>| wire.to_do.gso.is_some().then_some(SendError::ToDo);
+    let (frames, sent) = sent_to(Fake::new(ALL, refuses_gso_packets), packets());
     // Single packets are still left to the port: it finishes their sums as a card does.
     assert_eq!(frames, plain);
     assert_eq!((sent.offloads_refused, sent.packets, sent.refused), (1, plain.len() as u64, 0));
@@ -57,9 +57,9 @@ fn checksums_that_were_left_to_a_port_which_refuses_them_are_counted_as_finished
 }
 
 #[test]
-fn a_port_that_refuses_udp_trains_is_still_trusted_with_those_of_tcp() {
+fn a_port_that_refuses_udp_gso_packets_is_still_trusted_with_those_of_tcp() {
     let packets = vec![udp(1, 3_000, Some(1_000)), tcp(2, 3_000, Some(1_000)), udp(3, 2_000, Some(1_000))];
-    let is_udp = |wire: &TxFrame<'_>| wire.to_do.train.is_some_and(|train| train.kind == GsoKind::Udp);
+    let is_udp = |wire: &TxFrame<'_>| wire.to_do.gso.is_some_and(|gso| gso.kind == GsoKind::Udp);
     let mut fake = Fake::new(ALL, move |wire| is_udp(wire).then_some(SendError::ToDo));
     let mut sender = Sender::new(ALL);
     send(&mut sender, &mut fake, packets);
@@ -77,7 +77,7 @@ fn what_is_too_long_is_dropped_alone_and_counted() {
 }
 
 #[test]
-fn what_a_port_that_is_down_does_not_take_is_counted_as_that_trains_by_their_segments() {
+fn what_a_port_that_is_down_does_not_take_is_counted_as_that_gso_packets_by_their_segments() {
     let packets = vec![tcp(1, 100, None), tcp(2, 4_000, Some(1_000)), tcp(3, 100, None)];
     let mut count = 0;
     let down = move |_: &TxFrame<'_>| {
@@ -117,8 +117,8 @@ fn the_other_fragments_of_a_datagram_that_a_full_port_tore_are_dropped_and_count
         packet
     };
     let packet = cut(&mut out);
-    let piece_count = packet.wire_count() as u64;
-    assert!(piece_count > 128);
+    let fragment_count = packet.wire_count() as u64;
+    assert!(fragment_count > 128);
     fake.room = 6;
     fake.frees_after = 5;
     sender.put(tcp(1, 100, None).packet(&mut out.pool));
@@ -128,29 +128,29 @@ fn the_other_fragments_of_a_datagram_that_a_full_port_tore_are_dropped_and_count
     let sent = sender.sent();
     assert_eq!((fake.taken.len(), sent.packets), (7, 7), "{sent:?}");
     assert_eq!(sent.full, 64 - 6);
-    assert_eq!(sent.full + sent.torn, piece_count - 5);
+    assert_eq!(sent.full + sent.torn, fragment_count - 5);
     assert_eq!(number(&fake.taken[6]), 2, "what follows leaves");
     // The next datagram of the same kind leaves whole: it has all its fragments with it.
     sender.put(cut(&mut out));
     sender.flush(&mut fake, &mut out);
-    assert_eq!((fake.taken.len() as u64, sender.sent().torn), (7 + piece_count, sent.torn));
+    assert_eq!((fake.taken.len() as u64, sender.sent().torn), (7 + fragment_count, sent.torn));
     // Fragments that came as such: those of the datagrams that were torn end, others leave, and before long all do.
     fake.taken.clear();
     (fake.room, fake.frees_after) = (1, 5);
     for (id, offset) in [(1, 0), (2, 0), (1, 80)] {
-        sender.put(piece(id, offset).packet(&mut out.pool));
+        sender.put(fragment(id, offset).packet(&mut out.pool));
     }
     sender.flush(&mut fake, &mut out);
     let before = sender.sent();
     assert_eq!((fake.taken.len(), before.full - sent.full), (1, 2));
     for (id, offset) in [(2, 160), (3, 0), (1, 160), (2, 80)] {
-        sender.put(piece(id, offset).packet(&mut out.pool));
+        sender.put(fragment(id, offset).packet(&mut out.pool));
     }
     sender.flush(&mut fake, &mut out);
     assert_eq!((fake.taken.len(), sender.sent().torn - before.torn), (2, 3));
     assert_eq!(ReadPacket::of_frame(&fake.taken[1]).id, 3);
     std::thread::sleep(Duration::from_millis(60));
-    sender.put(piece(1, 0).packet(&mut out.pool));
+    sender.put(fragment(1, 0).packet(&mut out.pool));
     sender.flush(&mut fake, &mut out);
     assert_eq!(fake.taken.len(), 3);
     assert_eq!(out.pool.lent_count(), 0, "every buffer came back");
@@ -308,7 +308,7 @@ fn udp(number: u32, payload_len: u32, segment_len: Option<u16>) -> Build {
 }
 
 /// A fragment of a UDP datagram, with more to come.
-fn piece(id: u32, offset: usize) -> Build {
+fn fragment(id: u32, offset: usize) -> Build {
     Build::of(Spec { protocol: UDP, ..ip(4).id(id).part(offset, [1; 80], true) }, None)
 }
 

@@ -39,11 +39,11 @@ impl Fragments<'_> {
     pub fn frames(&self, identification: u32) -> Vec<Vec<u8>> {
         let datagram = self.datagram();
         let header_len = if self.ends[0].is_ipv4() { 20 } else { 48 };
-        let piece_len = (self.mtu - header_len) / 8 * 8;
-        let pieces = datagram.chunks(piece_len).enumerate();
-        let count = datagram.len().div_ceil(piece_len);
-        pieces
-            .map(|(index, piece)| self.frame(identification, index * piece_len, piece, index + 1 < count))
+        let fragment_len = (self.mtu - header_len) / 8 * 8;
+        let fragments = datagram.chunks(fragment_len).enumerate();
+        let count = datagram.len().div_ceil(fragment_len);
+        fragments
+            .map(|(index, fragment)| self.frame(identification, index * fragment_len, fragment, index + 1 < count))
             .collect()
     }
 
@@ -69,13 +69,13 @@ impl Fragments<'_> {
         datagram
     }
 
-    fn frame(&self, identification: u32, offset: usize, piece: &[u8], has_more: bool) -> Vec<u8> {
+    fn frame(&self, identification: u32, offset: usize, fragment: &[u8], has_more: bool) -> Vec<u8> {
         let mut frame = self.macs.concat();
         let [from, to] = self.ends.map(|end| octets(end.ip()));
         if self.ends[0].is_ipv4() {
             let more = if has_more { 0x2000 } else { 0 };
             let mut header = vec![0x45, 0];
-            header.extend((20 + piece.len() as u16).to_be_bytes());
+            header.extend((20 + fragment.len() as u16).to_be_bytes());
             header.extend((identification as u16).to_be_bytes());
             header.extend(((offset as u16 / 8) | more).to_be_bytes());
             header.extend([HOP_LIMIT, UDP, 0, 0]);
@@ -86,14 +86,14 @@ impl Fragments<'_> {
             frame.extend(header);
         } else {
             frame.extend([0x86, 0xDD, 0x60, 0, 0, 0]);
-            frame.extend((8 + piece.len() as u16).to_be_bytes());
+            frame.extend((8 + fragment.len() as u16).to_be_bytes());
             frame.extend([FRAGMENT, HOP_LIMIT]);
             frame.extend(from.into_iter().chain(to));
             frame.extend([UDP, 0]);
             frame.extend((offset as u16 | u16::from(has_more)).to_be_bytes());
             frame.extend(identification.to_be_bytes());
         }
-        frame.extend(piece);
+        frame.extend(fragment);
         frame
     }
 }

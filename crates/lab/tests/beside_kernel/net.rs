@@ -355,7 +355,7 @@ pub fn bound(address: SocketAddr, device: Option<&str>) -> io::Result<UdpSocket>
 /// A datagram of UDP from the narrow host in fragments; its length is its identification.
 pub fn fragments(target: IpAddr, message: &[u8]) -> Vec<Vec<u8>> {
     let datagram = udp(4).from(v4(2, 1)).to(target).ports(9, PORT).id(message.len() as u32).ip_flags(0);
-    datagram.sum(Summed::None).payload(message).parts(PIECE_LEN)
+    datagram.sum(Summed::None).payload(message).parts(FRAGMENT_LEN)
 }
 
 /// Sends back what comes, until it is dropped.
@@ -562,7 +562,7 @@ pub const LENS: [usize; 3] = [100, 3_000, 20_000];
 /// How many of each.
 pub const COUNT: usize = 3;
 /// Payload of a fragment, in bytes: it fits the link with two tags.
-const PIECE_LEN: usize = 1_400;
+const FRAGMENT_LEN: usize = 1_400;
 pub const PORT: u16 = 4_000;
 /// How many messages were sent so far, by all tests.
 static SENT: AtomicU64 = AtomicU64::new(0);

@@ -192,7 +192,7 @@ impl FlowOffload {
             bpf::attach(program.as_fd(), index, hook, FIRST)
                 .map_err(|why| advised(&what, &why, "it needs Linux 6.6"))
         };
-        let room = if takes_trains(index) { ROOM_WHOLE } else { ROOM_CUT };
+        let room = if takes_gso_packets(index) { ROOM_WHOLE } else { ROOM_CUT };
         let links = [at(names::FLOW_INGRESS, Hook::Ingress, 0)?, at(names::FLOW_EGRESS, Hook::Egress, room)?];
         let filter = filter(map.as_fd(), to, None)?;
         Ok((FlowOffload::adopt(map, links, index)?, filter))
@@ -441,7 +441,7 @@ impl FlowOffload {
 
 /// Does the interface take TCP trains of both versions whole? Where that cannot be told, the kernel is taken to cut
 /// them.
-fn takes_trains(index: u32) -> bool {
+fn takes_gso_packets(index: u32) -> bool {
     let name = Netlink::open().and_then(|mut netlink| netlink.interface_at(index)).map(|found| found.name);
     let features = name.and_then(|name| Features::of(&name));
     features.is_ok_and(|features| SEGMENTING.iter().all(|feature| features.is_on(feature)))
@@ -493,10 +493,10 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn a_train_of_a_lent_flow_goes_on_in_segments_that_its_receiver_takes() {
+    fn a_gso_of_a_lent_flow_goes_on_in_segments_that_its_receiver_takes() {
         for version in [4, 6] {
             let mut rig = Rig::new();
-            let packet = Packet { version, ..TRAIN };
+            let packet = Packet { version, ..GSO };
             assert_eq!(rig.says(packet), Said::Kept, "nothing is lent");
             rig.offload(packet, 900);
             assert_eq!(rig.says(packet), Said::Kept, "one of it may be with the worker");
@@ -512,44 +512,44 @@ mod tests {
 
     #[test]
     fn a_flow_that_is_expected_passes_from_its_first_packet_once_what_opened_it_has() {
-        let opening = Packet { flags: 0x02, len: 0, segment_len: 0, ..TRAIN };
+        let opening = Packet { flags: 0x02, len: 0, segment_len: 0, ..GSO };
         for is_done in [false, true] {
             let mut rig = Rig::new();
             assert_eq!(rig.says(opening), Said::Kept);
-            rig.flow_offload.expect(flow(TRAIN));
+            rig.flow_offload.expect(flow(GSO));
             if is_done {
                 rig.settle(1);
             }
-            rig.offload(TRAIN, 1_500);
-            assert_eq!(rig.says(TRAIN), if is_done { Said::Goes(1_460) } else { Said::Kept });
+            rig.offload(GSO, 1_500);
+            assert_eq!(rig.says(GSO), if is_done { Said::Goes(1_460) } else { Said::Kept });
         }
         // What comes before it is lent is noted.
         let mut rig = Rig::new();
         assert_eq!(rig.says(opening), Said::Kept);
-        rig.flow_offload.expect(flow(TRAIN));
-        assert_eq!(rig.says(TRAIN), Said::Kept);
+        rig.flow_offload.expect(flow(GSO));
+        assert_eq!(rig.says(GSO), Said::Kept);
         rig.flow_offload.count(2);
         rig.flow_offload.commit();
-        assert_eq!(rig.says(TRAIN), Said::Kept);
-        rig.offload(TRAIN, 1_500);
-        assert_eq!(rig.says(TRAIN), Said::Kept);
+        assert_eq!(rig.says(GSO), Said::Kept);
+        rig.offload(GSO, 1_500);
+        assert_eq!(rig.says(GSO), Said::Kept);
         rig.settle(2);
-        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
+        assert_eq!(rig.says(GSO), Said::Goes(1_460));
         // Where it opens anew, too.
         assert_eq!(rig.says(opening), Said::Kept);
-        rig.flow_offload.expect(flow(TRAIN));
-        rig.offload(TRAIN, 1_500);
-        assert_eq!(rig.says(TRAIN), Said::Kept);
+        rig.flow_offload.expect(flow(GSO));
+        rig.offload(GSO, 1_500);
+        assert_eq!(rig.says(GSO), Said::Kept);
     }
 
     #[test]
     fn a_lease_that_is_used_runs_on_where_it_is_wanted() {
-        let pure = Packet { len: 0, segment_len: 0, ..TRAIN };
+        let pure = Packet { len: 0, segment_len: 0, ..GSO };
         for (used_by, is_wanted, runs_on) in
-            [(Some(TRAIN), true, true), (Some(pure), true, true), (Some(TRAIN), false, false), (None, true, false)]
+            [(Some(GSO), true, true), (Some(pure), true, true), (Some(GSO), false, false), (None, true, false)]
         {
             let mut rig = Rig::ready(1_500);
-            let until = |rig: &Rig| rig.flow_offload.until(flow(TRAIN)).load(Ordering::SeqCst);
+            let until = |rig: &Rig| rig.flow_offload.until(flow(GSO)).load(Ordering::SeqCst);
             rig.flow_offload.refresh(|_, _| Some(growing(1_500)));
             let before = until(&rig);
             if let Some(packet) = used_by {
@@ -561,10 +561,10 @@ mod tests {
                 is_wanted.then_some(growing(1_000))
             });
             assert_eq!((count, asked.len()), (1, usize::from(used_by.is_some())));
-            assert!(asked.iter().all(|asked| *asked == flow(TRAIN)));
+            assert!(asked.iter().all(|asked| *asked == flow(GSO)));
             assert_eq!(until(&rig) > before, runs_on, "{used_by:?}, {is_wanted}");
-            assert_eq!(rig.says(TRAIN), Said::Goes(if runs_on { 960 } else { 1_460 }));
-            rig.flow_offload.end(flow(TRAIN));
+            assert_eq!(rig.says(GSO), Said::Goes(if runs_on { 960 } else { 1_460 }));
+            rig.flow_offload.end(flow(GSO));
             assert_eq!(rig.flow_offload.refresh(|_, _| panic!("it has ended")), 0);
         }
     }
@@ -572,7 +572,7 @@ mod tests {
     #[test]
     fn the_last_byte_that_a_flow_acknowledged_is_known_after_its_lease_has_ended() {
         for version in [4, 6] {
-            let packet = Packet { version, ..TRAIN };
+            let packet = Packet { version, ..GSO };
             let mut rig = Rig::new();
             rig.offload(packet, 1_500);
             assert_eq!(rig.says(packet), Said::Kept);
@@ -601,9 +601,9 @@ mod tests {
 
     #[test]
     fn a_flow_is_of_the_addresses_and_ports_of_its_packets() {
-        let [from, to] = flow(TRAIN).ends();
+        let [from, to] = flow(GSO).ends();
         assert_eq!([from, to], [("10.0.0.1".parse().unwrap(), 40_000), ("10.0.0.2".parse().unwrap(), 80)]);
-        let six = Packet { version: 6, ..TRAIN };
+        let six = Packet { version: 6, ..GSO };
         let [from, to] = flow(six).ends();
         assert_eq!(from, ("102:304:506:708:90a:b0c:d0e:f10".parse().unwrap(), 40_000));
         assert_eq!(flow(six).reversed().ends(), [to, from]);
@@ -626,37 +626,37 @@ mod tests {
             (0x06, SegmentRole::Closing),
         ] {
             for version in [4, 6] {
-                assert_eq!(Flow::turn(&frame(Packet { flags, version, ..TRAIN })[14..]), turn, "{flags:#x}");
+                assert_eq!(Flow::turn(&frame(Packet { flags, version, ..GSO })[14..]), turn, "{flags:#x}");
             }
         }
-        assert_eq!(Flow::turn(&frame(TRAIN)[14..44]), SegmentRole::Closing, "it is damaged");
+        assert_eq!(Flow::turn(&frame(GSO)[14..44]), SegmentRole::Closing, "it is damaged");
     }
 
     #[test]
     fn what_follows_a_packet_of_its_flow_that_the_worker_has_is_the_workers() {
         let mut rig = Rig::ready(1_500);
-        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
+        assert_eq!(rig.says(GSO), Said::Goes(1_460));
         assert_eq!(rig.says(LONG), Said::Kept, "it has to be cut");
-        assert_eq!(rig.says(TRAIN), Said::Kept);
+        assert_eq!(rig.says(GSO), Said::Kept);
         rig.settle(1);
-        assert_eq!(rig.says(TRAIN), Said::Kept, "the worker has not received all");
+        assert_eq!(rig.says(GSO), Said::Kept, "the worker has not received all");
         rig.settle(2);
-        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
+        assert_eq!(rig.says(GSO), Said::Goes(1_460));
         // One of another flow that is with the worker is in nobody's way.
-        assert_eq!(rig.says(Packet { to_port: 81, ..TRAIN }), Said::Kept);
-        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
+        assert_eq!(rig.says(Packet { to_port: 81, ..GSO }), Said::Kept);
+        assert_eq!(rig.says(GSO), Said::Goes(1_460));
     }
 
     #[test]
     fn what_opens_or_ends_a_connection_ends_its_lease() {
         for flags in [0x02, 0x12, 0x11, 0x04, 0x30] {
             let mut rig = Rig::ready(1_500);
-            assert_eq!(rig.says(Packet { flags, len: 0, segment_len: 0, ..TRAIN }), Said::Kept);
+            assert_eq!(rig.says(Packet { flags, len: 0, segment_len: 0, ..GSO }), Said::Kept);
             rig.settle(1);
-            assert_eq!(rig.says(TRAIN), Said::Kept, "after flags {flags:#x}");
+            assert_eq!(rig.says(GSO), Said::Kept, "after flags {flags:#x}");
         }
         for flags in [0x10, 0x18, 0x50] {
-            assert_eq!(Rig::ready(1_500).says(Packet { flags, ..TRAIN }), Said::Goes(1_460), "{flags:#x}");
+            assert_eq!(Rig::ready(1_500).says(Packet { flags, ..GSO }), Said::Goes(1_460), "{flags:#x}");
         }
     }
 
@@ -664,30 +664,30 @@ mod tests {
     fn a_lease_ends_when_it_is_revoked_runs_out_or_leads_nowhere() {
         let mut rig = Rig::ready(1_500);
         rig.flow_offload.withdraw();
-        assert_eq!(rig.says(TRAIN), Said::Kept);
+        assert_eq!(rig.says(GSO), Said::Kept);
         let rig = Rig::ready(1_500);
         rig.flow_offload.set_redirect(0);
-        assert_eq!(rig.says(TRAIN), Said::Kept);
+        assert_eq!(rig.says(GSO), Said::Kept);
         let rig = Rig::ready(1_500);
-        let at = flow(TRAIN).at();
+        let at = flow(GSO).at();
         rig.flow_offload.long(at + UNTIL_AT).store(now() - 1, Ordering::SeqCst);
-        assert_eq!(rig.says(TRAIN), Said::Kept);
+        assert_eq!(rig.says(GSO), Said::Kept);
     }
 
     #[test]
     fn a_place_that_another_flow_has_is_not_lent_before_its_lease_has_long_run_out() {
         let mut rig = Rig::ready(1_500);
-        let other = (0..).map(|port| Packet { from_port: port, ..TRAIN });
+        let other = (0..).map(|port| Packet { from_port: port, ..GSO });
         let mut other =
-            other.filter(|other| flow(*other).at() == flow(TRAIN).at() && other.from_port != TRAIN.from_port);
+            other.filter(|other| flow(*other).at() == flow(GSO).at() && other.from_port != GSO.from_port);
         let other = other.next().expect("there are more ports than places");
-        let until = rig.flow_offload.long(flow(TRAIN).at() + UNTIL_AT) as *const AtomicU64;
+        let until = rig.flow_offload.long(flow(GSO).at() + UNTIL_AT) as *const AtomicU64;
         // SAFETY: the memory is that of the stand's leases, which live on.
         let until = unsafe { &*until };
         for (ended_before, is_free) in [(-1, false), (1, false), (10 * GRACE as i64, true)] {
             until.store(now().wrapping_add_signed(-ended_before * 1_000), Ordering::SeqCst);
             rig.offload(other, 1_500);
-            let key = rig.flow_offload.word(flow(TRAIN).at() + KEY_AT + 4 * PORTS_WORD);
+            let key = rig.flow_offload.word(flow(GSO).at() + KEY_AT + 4 * PORTS_WORD);
             let is_other = key.load(Ordering::SeqCst) == flow(other).0[PORTS_WORD];
             assert_eq!(is_other, is_free, "ended {ended_before} us ago");
         }
@@ -696,23 +696,23 @@ mod tests {
     #[test]
     fn few_that_come_singly_pass_and_many_are_the_workers_to_join() {
         let mut rig = Rig::ready(900);
-        let single = Packet { len: 144, segment_len: 0, ..TRAIN };
-        let pure = Packet { len: 0, segment_len: 0, ..TRAIN };
+        let single = Packet { len: 144, segment_len: 0, ..GSO };
+        let pure = Packet { len: 0, segment_len: 0, ..GSO };
         for _ in 0..SINGLES_MAX {
             assert_eq!(rig.says(single), Said::Goes(0));
             assert_eq!(rig.says(pure), Said::Goes(0), "one without payload does not count");
         }
-        assert_eq!(rig.says(TRAIN), Said::Goes(860), "a train begins anew");
+        assert_eq!(rig.says(GSO), Said::Goes(860), "a train begins anew");
         for _ in 0..SINGLES_MAX {
             assert_eq!(rig.says(single), Said::Goes(0));
         }
         assert_eq!(rig.says(single), Said::Kept);
         rig.settle(1);
-        assert_eq!(rig.says(TRAIN), Said::Kept, "its lease has ended");
+        assert_eq!(rig.says(GSO), Said::Kept, "its lease has ended");
     }
 
     #[test]
-    fn a_train_stays_one_and_no_segment_is_longer_than_may_be() {
+    fn a_gso_stays_one_and_no_segment_is_longer_than_may_be() {
         for (len_max, len, segment_len, said) in [
             (900, 288, 144, Said::Goes(144)),
             (900, 860, 144, Said::Goes(430)),
@@ -727,17 +727,17 @@ mod tests {
             (576, 3_000, 16_000 + 537, Said::Kept),
         ] {
             let rig = Rig::ready(len_max);
-            assert_eq!(rig.says(Packet { len, segment_len, ..TRAIN }), said, "{len} by {segment_len} to {len_max}");
+            assert_eq!(rig.says(Packet { len, segment_len, ..GSO }), said, "{len} by {segment_len} to {len_max}");
         }
         let rig = Rig::ready(1_500);
-        assert_eq!(rig.says(Packet { len: 1_460, segment_len: 0, ..TRAIN }), Said::Goes(0));
-        assert_eq!(rig.says(Packet { len: 1_461, segment_len: 0, ..TRAIN }), Said::Kept);
+        assert_eq!(rig.says(Packet { len: 1_460, segment_len: 0, ..GSO }), Said::Goes(0));
+        assert_eq!(rig.says(Packet { len: 1_461, segment_len: 0, ..GSO }), Said::Kept);
     }
 
     #[test]
     fn what_the_kernel_may_not_take_for_a_flow_is_the_workers() {
         let mut rig = Rig::ready(1_500);
-        let frame = frame(TRAIN);
+        let frame = frame(GSO);
         // Options, fragments, another protocol, a header that is too short or too long.
         for (at, value) in [(14, 0x46), (20, 0x20), (21, 0x01), (23, 17), (46, 0x40), (46, 0xF0)] {
             let mut frame = frame.clone();
@@ -745,10 +745,10 @@ mod tests {
             if at == 46 && value == 0xF0 {
                 frame.truncate(14 + 20 + 40);
             }
-            assert_eq!(rig.says_of(&frame, TRAIN), Said::Kept, "{value:#x} at {at}");
+            assert_eq!(rig.says_of(&frame, GSO), Said::Kept, "{value:#x} at {at}");
             rig.settle(1);
         }
-        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
+        assert_eq!(rig.says(GSO), Said::Goes(1_460));
         assert_eq!(Flow::of(&frame[14..]).map(Flow::reversed).map(Flow::reversed), Flow::of(&frame[14..]));
         assert_eq!([0, 3, 20, 23].map(|len| Flow::of(&frame[14..14 + len])), [None; 4]);
     }
@@ -778,7 +778,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_packet_that_is_too_long_is_cut_where_its_sum_is_left_to_who_sends_its_pieces() {
+    fn a_single_packet_that_is_too_long_is_cut_where_its_sum_is_left_to_who_sends_its_fragments() {
         for (version, len_max) in [(4, 540), (6, 560)] {
             let long = Packet { version, ..LONG };
             let mut rig = Rig::new();
@@ -820,12 +820,12 @@ mod tests {
 
     // The last piece is the packet itself, at which the test looks; the others come out at the other end of a cable.
     #[test]
-    fn each_piece_of_a_packet_that_is_cut_has_headers_of_its_own() {
+    fn each_fragment_of_a_packet_that_is_cut_has_headers_of_its_own() {
         Namespace::new().expect("the test runs as root").enter(|| {
             let cable = Cable::new();
             for (version, ip_len) in [(4, 20), (6, 40)] {
                 for number in 1..9 {
-                    for len in [number * PIECE_LEN, number * PIECE_LEN - 7] {
+                    for len in [number * FRAGMENT_LEN, number * FRAGMENT_LEN - 7] {
                         assert_is_cut(&cable, version, 14 + ip_len, len);
                     }
                 }
@@ -853,7 +853,7 @@ mod tests {
         let mut told = [0_u8; TOLD_LEN];
         let notes = [
             (NOTE_AT, NOTED.cast_unsigned()),
-            (SEGMENT_NOTE_AT, PIECE_LEN as u32),
+            (SEGMENT_NOTE_AT, FRAGMENT_LEN as u32),
             (TO_NOTE_AT, cable.index),
             (HEADERS_NOTE_AT, payload_at as u32),
         ];
@@ -863,24 +863,24 @@ mod tests {
         let mut left = Vec::new();
         let said = bpf::run_left(cable.program.as_fd(), &whole, &told, &mut left).expect("it runs");
         assert_eq!(said, 7, "it goes on by another interface");
-        let count = len.div_ceil(PIECE_LEN);
-        let mut pieces: Vec<_> = (1..count).map(|_| cable.next()).collect();
-        pieces.push(left);
-        for (number, piece) in pieces.iter().enumerate() {
-            let behind = number * PIECE_LEN;
+        let count = len.div_ceil(FRAGMENT_LEN);
+        let mut fragments: Vec<_> = (1..count).map(|_| cable.next()).collect();
+        fragments.push(left);
+        for (number, fragment) in fragments.iter().enumerate() {
+            let behind = number * FRAGMENT_LEN;
             let flags = if number + 1 == count { 0x18 } else { 0x10 };
             let seq = (u32::MAX - 700).wrapping_add(behind as u32);
-            let len = PIECE_LEN.min(len - behind);
+            let len = FRAGMENT_LEN.min(len - behind);
             let mut expected = spoken(len, seq, flags, 0xFFFE_u16.wrapping_add(number as u16));
             expected[payload_at..].copy_from_slice(&whole[payload_at + behind..][..len]);
-            assert_eq!(*piece, expected, "version {version}, piece {number} of {count}, {len} bytes");
+            assert_eq!(*fragment, expected, "version {version}, piece {number} of {count}, {len} bytes");
         }
     }
 
     #[test]
     fn what_a_link_padded_is_as_long_as_its_header_says() {
         let mut rig = Rig::ready(9_000);
-        let pure = Packet { len: 0, segment_len: 0, ..TRAIN };
+        let pure = Packet { len: 0, segment_len: 0, ..GSO };
         let mut padded = frame(pure);
         padded.resize(60, 0);
         for _ in 0..2 * SINGLES_MAX {
@@ -891,29 +891,29 @@ mod tests {
         short[17] += 1;
         assert_eq!(rig.says_of(&short, pure), Said::Kept, "it says that it is longer than it is");
         rig.settle(1);
-        assert_eq!(rig.says(TRAIN), Said::Goes(1_440));
+        assert_eq!(rig.says(GSO), Said::Goes(1_440));
     }
 
     #[test]
     fn what_may_be_of_a_flow_and_does_not_say_of_which_holds_all_of_them_up() {
-        let mut fragment = frame(TRAIN);
+        let mut fragment = frame(GSO);
         fragment[20] = 0x20;
-        let mut options = frame(TRAIN);
+        let mut options = frame(GSO);
         options[14] = 0x46;
-        let mut extended = frame(Packet { version: 6, ..TRAIN });
+        let mut extended = frame(Packet { version: 6, ..GSO });
         extended[20] = 60;
         for held_up in [fragment, options, extended] {
             let mut rig = Rig::ready(1_500);
-            assert_eq!(rig.says_of(&held_up, TRAIN), Said::Kept);
-            assert_eq!(rig.says(TRAIN), Said::Kept);
+            assert_eq!(rig.says_of(&held_up, GSO), Said::Kept);
+            assert_eq!(rig.says(GSO), Said::Kept);
             rig.settle(2);
-            assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
+            assert_eq!(rig.says(GSO), Said::Goes(1_460));
         }
         let mut rig = Rig::ready(1_500);
-        let mut datagram = frame(TRAIN);
+        let mut datagram = frame(GSO);
         datagram[23] = 17;
-        assert_eq!(rig.says_of(&datagram, TRAIN), Said::Kept);
-        assert_eq!(rig.says(TRAIN), Said::Goes(1_460), "UDP is of no flow");
+        assert_eq!(rig.says_of(&datagram, GSO), Said::Kept);
+        assert_eq!(rig.says(GSO), Said::Goes(1_460), "UDP is of no flow");
         rig.settle(1);
     }
 
@@ -923,27 +923,27 @@ mod tests {
         let words = [0, 1, 8, 10, u32::MAX].map(u64::from).into_iter().chain([u64::from(TO) + (1 << 32), u64::MAX]);
         for word in words {
             rig.flow_offload.long(TO_AT).store(word, Ordering::SeqCst);
-            rig.flow_offload.long(flow(TRAIN).at() + LAST_AT).store(0, Ordering::SeqCst);
-            assert_eq!(rig.says(TRAIN), Said::Kept, "{word:#x}");
+            rig.flow_offload.long(flow(GSO).at() + LAST_AT).store(0, Ordering::SeqCst);
+            assert_eq!(rig.says(GSO), Said::Kept, "{word:#x}");
         }
         rig.flow_offload.set_redirect(TO);
-        rig.flow_offload.long(flow(TRAIN).at() + LAST_AT).store(0, Ordering::SeqCst);
-        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
+        rig.flow_offload.long(flow(GSO).at() + LAST_AT).store(0, Ordering::SeqCst);
+        assert_eq!(rig.says(GSO), Said::Goes(1_460));
     }
 
     #[test]
     fn while_a_worker_is_silent_its_socket_gets_nothing_and_lent_packets_pass() {
         let pulse = Heartbeat::new(3).expect("the test runs as root");
         let mut rig = Rig::beside(Some(&pulse));
-        for packet in [TRAIN, LONG, Packet { flags: 0x02, ..TRAIN }, Packet { to_port: 81, ..TRAIN }] {
-            rig.offload(TRAIN, 1_500);
+        for packet in [GSO, LONG, Packet { flags: 0x02, ..GSO }, Packet { to_port: 81, ..GSO }] {
+            rig.offload(GSO, 1_500);
             assert_eq!(rig.says(packet), Said::Refused);
         }
         assert_eq!(rig.flow_offload.long(LEFT_AT).load(Ordering::SeqCst), 0);
-        let at = flow(TRAIN).at();
+        let at = flow(GSO).at();
         rig.flow_offload.long(at + LAST_AT).store(0, Ordering::SeqCst);
-        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
-        let another = Packet { to_port: 81, ..TRAIN };
+        assert_eq!(rig.says(GSO), Said::Goes(1_460));
+        let another = Packet { to_port: 81, ..GSO };
         for (beating, said) in [(0..2, Said::Refused), (2..3, Said::Kept)] {
             beating.for_each(|worker| pulse.beat(worker));
             assert_eq!(rig.says(another), said);
@@ -955,26 +955,26 @@ mod tests {
         let mut rig = Rig::ready(1_500);
         assert_eq!(rig.says(LONG), Said::Kept);
         rig.settle(0);
-        assert_eq!(rig.says(TRAIN), Said::Kept, "one is missing");
+        assert_eq!(rig.says(GSO), Said::Kept, "one is missing");
         rig.settle(0);
         let (count, since) = rig.flow_offload.missing;
         assert_eq!(count, 3);
         rig.flow_offload.missing = (count, since - MISSING.as_nanos() as u64);
         rig.settle(0);
-        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
+        assert_eq!(rig.says(GSO), Said::Goes(1_460));
     }
 
     #[test]
     fn a_lease_that_runs_is_not_lengthened_and_what_it_allows_only_shrinks() {
         let mut rig = Rig::ready(1_500);
         for (len_max, said) in [(9_000, 1_460), (1_000, 960), (1_500, 960)] {
-            rig.offload(TRAIN, len_max);
-            assert_eq!(rig.says(TRAIN), Said::Goes(said));
+            rig.offload(GSO, len_max);
+            assert_eq!(rig.says(GSO), Said::Goes(said));
         }
-        rig.flow_offload.end(flow(Packet { to_port: 81, ..TRAIN }));
-        assert_eq!(rig.says(TRAIN), Said::Goes(960));
-        rig.flow_offload.end(flow(TRAIN));
-        assert_eq!(rig.says(TRAIN), Said::Kept);
+        rig.flow_offload.end(flow(Packet { to_port: 81, ..GSO }));
+        assert_eq!(rig.says(GSO), Said::Goes(960));
+        rig.flow_offload.end(flow(GSO));
+        assert_eq!(rig.says(GSO), Said::Kept);
     }
 
     #[test]
@@ -997,17 +997,17 @@ mod tests {
             (900, 2_880, 1_448, 860),
         ] {
             let mut rig = Rig::new();
-            rig.flow_offload.offload(flow(TRAIN), SegmentLimit { len_max, may_grow: false });
-            rig.says(TRAIN);
+            rig.flow_offload.offload(flow(GSO), SegmentLimit { len_max, may_grow: false });
+            rig.says(GSO);
             rig.settle(1);
-            let train = Packet { len, segment_len, ..TRAIN };
-            assert_eq!(rig.says(train), Said::Goes(said), "{len} by {segment_len} to {len_max}");
+            let gso = Packet { len, segment_len, ..GSO };
+            assert_eq!(rig.says(gso), Said::Goes(said), "{len} by {segment_len} to {len_max}");
         }
         // What was once not known stays so while the lease runs.
         let mut rig = Rig::ready(900);
-        rig.flow_offload.offload(flow(TRAIN), SegmentLimit { len_max: 900, may_grow: false });
-        rig.flow_offload.offload(flow(TRAIN), growing(900));
-        assert_eq!(rig.says(TRAIN), Said::Goes(144));
+        rig.flow_offload.offload(flow(GSO), SegmentLimit { len_max: 900, may_grow: false });
+        rig.flow_offload.offload(flow(GSO), growing(900));
+        assert_eq!(rig.says(GSO), Said::Goes(144));
     }
 
     fn growing(len_max: u16) -> SegmentLimit {
@@ -1057,8 +1057,8 @@ mod tests {
         /// One that has lent the flow of a train, of which the worker has nothing.
         fn ready(len_max: u16) -> Rig {
             let mut rig = Rig::new();
-            rig.offload(TRAIN, len_max);
-            assert_eq!(rig.says(TRAIN), Said::Kept);
+            rig.offload(GSO, len_max);
+            assert_eq!(rig.says(GSO), Said::Kept);
             rig.settle(1);
             rig
         }
@@ -1208,13 +1208,13 @@ mod tests {
     const TO: u32 = 9;
     /// Length of `struct __sk_buff`, in bytes.
     const TOLD_LEN: usize = 192;
-    const TRAIN: Packet =
+    const GSO: Packet =
         Packet { version: 4, from_port: 40_000, to_port: 80, flags: 0x10, len: 2_880, segment_len: 144 };
-    const LONG: Packet = Packet { len: 2_000, segment_len: 0, ..TRAIN };
+    const LONG: Packet = Packet { len: 2_000, segment_len: 0, ..GSO };
     /// As the program has it.
     const SINGLES_MAX: usize = 8;
     /// Payload of pieces, in bytes: the kernel tries a program with no more than a page.
-    const PIECE_LEN: usize = 400;
+    const FRAGMENT_LEN: usize = 400;
     /// Where `struct __sk_buff` has the count of a train's segments and their length.
     const SEGMENT_COUNT_AT: i16 = 164;
     const SEGMENT_LEN_AT: i16 = 176;

@@ -24,7 +24,7 @@ use core::ops::{Deref, DerefMut};
 
 /// One IP header over contiguous bytes, with its link header.
 ///
-/// A packet stands for one on the wire, or for many: `train` makes it one that a port or the segmenter cuts
+/// A packet stands for one on the wire, or for many: `gso` makes it one that a port or the segmenter cuts
 /// into TCP segments or UDP datagrams, `fragmentation` says that it leaves in fragments. [`wire_count`](Body::wire_count) and
 /// [`wire_len`](Body::wire_len) answer for the wire.
 ///

@@ -122,14 +122,14 @@ impl Body {
     }
 
     /// Says that the packet came in pieces, the longest of which had so many bytes, IP header counted; none: that it came whole.
-    pub fn set_longest_piece(&mut self, len: Option<usize>) {
+    pub fn set_max_fragment_len(&mut self, len: Option<usize>) {
         self.max_fragment_len = len.unwrap_or_default() as u32;
     }
 
     /// Says that the packet came in pieces with this identification, the longest of which had so many bytes, IP header counted:
     /// what a whole packet does not say itself.
-    pub fn set_pieces(&mut self, longest_piece: usize, id: u32) {
-        self.set_longest_piece(Some(longest_piece));
+    pub fn set_fragments(&mut self, max_fragment_len: usize, id: u32) {
+        self.set_max_fragment_len(Some(max_fragment_len));
         if !self.ip.is_numbered() {
             self.ip.id = id;
         }

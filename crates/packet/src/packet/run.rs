@@ -12,14 +12,14 @@ use crate::{tcp, udp};
 
 /// Joining: a run is a packet that still has holes.
 impl Packet {
-    /// Starts a run in `buffer` with the headers of `piece`, the first that came.
-    pub fn open(piece: &Packet, buffer: Buffer) -> Packet {
+    /// Starts a run in `buffer` with the headers of `fragment`, the first that came.
+    pub fn open(fragment: &Packet, buffer: Buffer) -> Packet {
         let Buffer(mut run) = buffer;
         run.trailer_len = 0;
-        run.origin = piece.origin;
-        run.tag = piece.tag;
+        run.origin = fragment.origin;
+        run.tag = fragment.tag;
         run.become_fresh(false);
-        run.copy_headers_from(piece);
+        run.copy_headers_from(fragment);
         Packet(run)
     }
 }
@@ -28,14 +28,14 @@ impl Packet {
 impl Body {
     /// Takes over the headers of the piece that starts the datagram (RFC 791 section 3.2, R009; RFC 8200 section 4.5,
     /// R093).
-    pub fn copy_headers_from(&mut self, piece: &Packet) {
-        let header_len = usize::from(piece.ip.header_len);
-        self.ip = piece.ip.without_fragment_header();
+    pub fn copy_headers_from(&mut self, fragment: &Packet) {
+        let header_len = usize::from(fragment.ip.header_len);
+        self.ip = fragment.ip.without_fragment_header();
         self.ip_at = (HEADROOM - header_len) as u32;
-        (self.link_len, self.medium, self.announced) = (piece.link_len, piece.medium, piece.announced);
-        let (start, end) = (piece.ip_at() - piece.link_len(), piece.ip_at() + header_len);
+        (self.link_len, self.medium, self.announced) = (fragment.link_len, fragment.medium, fragment.announced);
+        let (start, end) = (fragment.ip_at() - fragment.link_len(), fragment.ip_at() + header_len);
         let front = self.memory.bytes_mut(HEADROOM - (end - start)..HEADROOM);
-        simd::copy(front, piece.memory.bytes(start..end));
+        simd::copy(front, fragment.memory.bytes(start..end));
     }
 
     /// The place of the `len` bytes from `offset` on in the datagram.
@@ -68,12 +68,12 @@ impl Body {
 
     /// Makes a run the whole datagram of `payload_len` bytes, which came in pieces of at most `max_fragment_len` bytes; 0: it came
     /// whole.
-    pub fn close(&mut self, payload_len: usize, ecn: Ecn, dont_fragment: bool, longest_piece: u32) {
+    pub fn close(&mut self, payload_len: usize, ecn: Ecn, dont_fragment: bool, max_fragment_len: u32) {
         self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
         self.ip.ecn = ecn;
         self.ip.dont_fragment = dont_fragment;
         self.ip.fragment = None;
-        self.max_fragment_len = longest_piece;
+        self.max_fragment_len = max_fragment_len;
         self.seal_as(None);
     }
 
@@ -141,22 +141,22 @@ impl Body {
 
     /// Could the headers of this fragment stand for the one that follows it in its datagram, too? Where they could not,
     /// joining the two would lose what the second says.
-    pub fn shares_piece_header(&self, next: &Packet) -> bool {
-        self.link() == next.link() && self.ip.shares_piece_header(self.header(), next.header())
+    pub fn shares_fragment_header(&self, next: &Packet) -> bool {
+        self.link() == next.link() && self.ip.shares_fragment_header(self.header(), next.header())
     }
 
     /// Makes a run of fragments, whose payloads were appended to the first one's, one fragment, or the whole datagram:
     /// `more` is what the last one said, `max_fragment_len` the length of the longest, IP header counted, in bytes. IPv4 only.
-    pub fn seal_pieces(&mut self, more: bool, longest_piece: u32) {
+    pub fn seal_fragments(&mut self, more: bool, max_fragment_len: u32) {
         let fragment = self.ip.fragment.map(|fragment| Fragment { more, ..fragment });
         self.ip.fragment = fragment.filter(|fragment| fragment.offset > 0 || more);
-        self.max_fragment_len = longest_piece;
+        self.max_fragment_len = max_fragment_len;
         self.seal();
     }
 
     /// Makes a run of segments or datagrams, which share the headers of the first, one train. Its payload starts at
     /// `payload_at`, in bytes from the IP header; `last` is what the last segment said, `payload_sum` the sum of all payload.
-    pub fn seal_train(&mut self, last: Option<&TcpSegmentFacts>, payload_at: u16, payload_sum: Sum, train: Gso) {
+    pub fn seal_gso(&mut self, last: Option<&TcpSegmentFacts>, payload_at: u16, payload_sum: Sum, gso: Gso) {
         let Some(upper) = self.ip.upper else { panic!("a train has a transport header") };
         let (start, len) = (self.ip_at(), self.len());
         let pseudo = pseudo_sum(self.addresses(), upper.protocol, len - usize::from(upper.at));
@@ -176,7 +176,7 @@ impl Body {
         }
         self.checksum = Checksum::Verified;
         self.as_received = false;
-        self.gso = Some(train);
+        self.gso = Some(gso);
     }
 
     /// Writes lengths, marks and checksum of the header.

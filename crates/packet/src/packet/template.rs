@@ -23,7 +23,7 @@ impl<'a> Template<'a> {
     #[inline]
     pub fn new(packet: &'a Packet) -> Template<'a> {
         let link_len = packet.link_len();
-        let [_, later_len] = packet.piece_header_lens();
+        let [_, later_len] = packet.fragment_header_lens();
         let front =
             packet.memory.bytes(packet.ip_at() - link_len..packet.ip_at() + usize::from(packet.ip.header_len));
         // What came in pieces with DF leaves in pieces with DF.

@@ -13,13 +13,13 @@ impl Body {
     pub fn shares(&self) -> Option<FragmentRanges<'_>> {
         let cut = self.fragmentation.as_ref()?;
         let map = (cut.content == Content::Sparse).then(|| self.map());
-        Some(FragmentRanges::new(cut, self.ip.payload_len(), self.piece_header_lens(), map))
+        Some(FragmentRanges::new(cut, self.ip.payload_len(), self.fragment_header_lens(), map))
     }
 
     /// Length of the header of the piece that starts the datagram, and of the others, in bytes.
     #[inline]
-    pub fn piece_header_lens(&self) -> [usize; 2] {
-        self.ip.piece_header_lens(self.header())
+    pub fn fragment_header_lens(&self) -> [usize; 2] {
+        self.ip.fragment_header_lens(self.header())
     }
 
     /// Does it stand for itself alone?
@@ -32,7 +32,7 @@ impl Body {
     pub fn wire_count(&self) -> usize {
         match (self.fragmentation, self.gso) {
             (None, None) => 1,
-            (None, Some(train)) => self.train_len().div_ceil(usize::from(train.segment_len).max(1)).max(1),
+            (None, Some(gso)) => self.gso_len().div_ceil(usize::from(gso.segment_len).max(1)).max(1),
             (Some(_), _) => self.shares().map_or(1, |shares| shares.totals().0),
         }
     }
@@ -41,10 +41,10 @@ impl Body {
     pub fn wire_len(&self) -> usize {
         match (self.shares(), self.gso) {
             (Some(shares), _) => {
-                let [first, later] = self.piece_header_lens();
+                let [first, later] = self.fragment_header_lens();
                 shares.map(|share| share.len() + if share.start == 0 { first } else { later }).max().unwrap_or(0)
             }
-            (None, Some(train)) => self.len() - self.train_len() + self.train_len().min(train.segment_len.into()),
+            (None, Some(gso)) => self.len() - self.gso_len() + self.gso_len().min(gso.segment_len.into()),
             (None, None) => self.len(),
         }
     }
@@ -52,11 +52,11 @@ impl Body {
     /// Tells the length of each packet on the wire, IP header counted, in bytes.
     pub fn each_wire_len(&self, mut tell: impl FnMut(usize)) {
         if let Some(shares) = self.shares() {
-            let [first, later] = self.piece_header_lens();
+            let [first, later] = self.fragment_header_lens();
             shares.for_each(|share| tell(share.len() + if share.start == 0 { first } else { later }));
         } else {
-            let payload_len = self.train_len();
-            let segment_len = self.gso.map_or(payload_len, |train| usize::from(train.segment_len)).max(1);
+            let payload_len = self.gso_len();
+            let segment_len = self.gso.map_or(payload_len, |gso| usize::from(gso.segment_len)).max(1);
             let header_len = self.len() - payload_len;
             (0..self.wire_count()).for_each(|index| {
                 tell(header_len + segment_len.min(payload_len - index * segment_len));
@@ -77,7 +77,7 @@ impl Body {
     }
 
     /// Bytes of payload of a train, which its segments share.
-    pub fn train_len(&self) -> usize {
+    pub fn gso_len(&self) -> usize {
         let Some(upper) = self.ip.upper else { return 0 };
         match upper.protocol {
             TCP => tcp::payload_len(self.upper_bytes(upper)),

@@ -47,8 +47,8 @@ fn what_hosts_take_for_no_advertisement_advises_nothing() {
         assert_eq!(told(&bad.bytes()), None, "{what}");
     }
     let bytes = good.bytes();
-    let piece = fragment_v6(0, true, &bytes[40..]);
-    assert_eq!(told(&piece), None, "none comes in fragments (RFC 6980)");
+    let fragment = fragment_v6(0, true, &bytes[40..]);
+    assert_eq!(told(&fragment), None, "none comes in fragments (RFC 6980)");
 }
 
 #[test]

@@ -110,8 +110,8 @@ fn no_checksum_is_judged_where_there_is_none() {
     let echo = packet(headers()[0].clone(), Transport::Echo, &noise(20));
     let mut datagram = packet(headers()[0].clone(), Transport::Udp, &noise(64));
     half_fill(&mut datagram, Transport::Udp, &mut pool);
-    let pieces = [fragment_v4(0, true, &datagram[20..]), fragment_v6(0, true, &datagram[20..])];
-    for bytes in [&none, &echo, &pieces[0], &pieces[1]] {
+    let fragments = [fragment_v4(0, true, &datagram[20..]), fragment_v6(0, true, &datagram[20..])];
+    for bytes in [&none, &echo, &fragments[0], &fragments[1]] {
         let mut packet = read(bytes, LinkType::Ip, &mut pool);
         packet.detect_checksum();
         assert_eq!(packet.checksum, Checksum::Unverified);

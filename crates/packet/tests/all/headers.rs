@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use std::net::IpAddr;
 use wideload_packet::icmp::{self, IcmpError};
 use wideload_packet::{
-    Address, Content, Fragment, Fragmentation, Frame, Gso, Identifications, Ingress, Ip, LinkType, Maker,
-    PIECE_HEADER_LEN_MAX, Packet, ParseError, Pool, Split, Template, Version,
+    Address, Content, FRAGMENT_HEADER_LEN_MAX, Fragment, Fragmentation, Frame, Gso, Identifications, Ingress, Ip,
+    LinkType, Maker, Packet, ParseError, Pool, Split, Template, Version,
 };
 
 #[test]
@@ -51,7 +51,7 @@ fn every_fragment_is_read_as_etherparse_reads_it() {
 }
 
 #[test]
-fn pieces_of_one_shape_differ_in_nothing_that_joining_looks_at_but_their_offset() {
+fn fragments_of_one_shape_differ_in_nothing_that_joining_looks_at_but_their_offset() {
     // Every pair of bits of the headers flipped, in pieces that start their datagram and in those that do not.
     for (offset, more) in [(8, true), (1_480, true), (1_480, false)] {
         for (bytes, header_len) in [
@@ -330,13 +330,13 @@ fn survive_on(frame: &[u8], medium: LinkType, pool: &mut Pool) {
     packet.gso = None;
     packet.finish_len();
     packet.complete_checksum();
-    let [first, later] = packet.piece_header_lens();
+    let [first, later] = packet.fragment_header_lens();
     let mtu = (first.max(later) + 8) as u16;
     packet.fragmentation = Some(Fragmentation { mtu, id: 1, fill: Split::Balanced, content: Content::Whole });
     let covered: usize = packet.shares().unwrap().map(|share| share.len()).sum();
     assert_eq!(covered, packet.payload().len());
     for starts in [ip.starts(), false] {
-        let mut room = [0; PIECE_HEADER_LEN_MAX];
+        let mut room = [0; FRAGMENT_HEADER_LEN_MAX];
         let place = Fragment { id: 2, offset: if starts { 0 } else { 8 }, more: true };
         let header = Template::new(&packet).stamp(&mut room, 8, place);
         assert!(header.len() <= packet.link().len() + first.max(later));

@@ -3,17 +3,17 @@
 use testkit::fields::word;
 use testkit::{Spec, ip, seal_ip, seal_transport, sum};
 use wideload_packet::{
-    Checksum, Fragment, Frame, Identifications, Ingress, Ip, LinkType, PIECE_HEADER_LEN_MAX, Packet, Place, Pool,
-    SegmentRange, SegmentTemplate, Template,
+    Checksum, FRAGMENT_HEADER_LEN_MAX, Fragment, Frame, Identifications, Ingress, Ip, LinkType, Packet, Place,
+    Pool, SegmentRange, SegmentTemplate, Template,
 };
 
 #[test]
-fn a_piece_has_the_sum_of_its_header_for_every_length_place_and_identification() {
+fn a_fragment_has_the_sum_of_its_header_for_every_length_place_and_identification() {
     for options in [&[][..], &COPIED, &BOTH, &PADDED, &[1; 40]] {
         for flags in [0x0000, 0x4000, 0x8000] {
             let packet = parsed(&ipv4(options, flags, 17, &[0; 8]));
             let template = Template::new(&packet);
-            let check = |payload_len, fragment| check_piece(&packet, &template, payload_len, fragment);
+            let check = |payload_len, fragment| check_fragment(&packet, &template, payload_len, fragment);
             for payload_len in 0..=65_535 - 60 {
                 for (offset, more) in [(0, true), (8, false), (65_528, true)] {
                     check(payload_len, Fragment { id: 0x1234, offset, more });
@@ -45,7 +45,7 @@ fn a_header_whose_checksum_is_written_as_minus_zero_is_stamped_like_any_other() 
     let packet = parsed(&bytes);
     let template = Template::new(&packet);
     for id in 0..=0xFFFF {
-        check_piece(&packet, &template, 8, Fragment { id, offset: 8, more: true });
+        check_fragment(&packet, &template, 8, Fragment { id, offset: 8, more: true });
     }
 }
 
@@ -61,7 +61,7 @@ fn a_segment_has_its_sums_for_every_payload_sum_length_and_number() {
             let template = SegmentTemplate::new(&packet, ids).expect("a train has headers");
             let check = |index, offset, payload: &[u8]| {
                 let place = Place { first: index == 0, last: false };
-                let mut room = [0xAA; PIECE_HEADER_LEN_MAX];
+                let mut room = [0xAA; FRAGMENT_HEADER_LEN_MAX];
                 let headers = template.stamp(&mut room, SegmentRange { index, offset, payload, place });
                 check_segment(headers, payload, protocol);
             };
@@ -84,7 +84,7 @@ fn a_udp_datagram_without_a_checksum_stays_without() {
     let packet = parsed(&ipv4(&[], 0, 17, &[&header[..], &[7; 100]].concat()));
     let template = SegmentTemplate::new(&packet, Identifications::Rise).expect("a train has headers");
     let place = Place { first: true, last: false };
-    let mut room = [0xAA; PIECE_HEADER_LEN_MAX];
+    let mut room = [0xAA; FRAGMENT_HEADER_LEN_MAX];
     let headers = template.stamp(&mut room, SegmentRange { index: 0, offset: 0, payload: &[1, 2], place });
     assert_eq!(headers[24..28], [0, 10, 0, 0]);
 }
@@ -94,10 +94,10 @@ fn a_template_writes_its_header_and_nothing_behind_it() {
     for options in [&[][..], &COPIED, &BOTH] {
         let packet = parsed(&ipv4(options, 0, 17, &[0; 8]));
         for offset in [0, 8] {
-            let mut room = [0xAA; PIECE_HEADER_LEN_MAX];
+            let mut room = [0xAA; FRAGMENT_HEADER_LEN_MAX];
             let fragment = Fragment { id: 1, offset, more: true };
             let len = Template::new(&packet).stamp(&mut room, 8, fragment).len();
-            let [first, later] = packet.piece_header_lens();
+            let [first, later] = packet.fragment_header_lens();
             assert_eq!(len, if offset == 0 { first } else { later });
             assert!(room[len..].iter().all(|byte| *byte == 0xAA));
         }
@@ -105,8 +105,8 @@ fn a_template_writes_its_header_and_nothing_behind_it() {
 }
 
 /// Stamps a piece and compares it with what is asked for.
-fn check_piece(packet: &Packet, template: &Template<'_>, payload_len: usize, fragment: Fragment) {
-    let mut room = [0xAA; PIECE_HEADER_LEN_MAX];
+fn check_fragment(packet: &Packet, template: &Template<'_>, payload_len: usize, fragment: Fragment) {
+    let mut room = [0xAA; FRAGMENT_HEADER_LEN_MAX];
     let header = template.stamp(&mut room, payload_len, fragment);
     assert_eq!(sum(header), 0xFFFF, "{payload_len}, {fragment:?}");
     assert_eq!(usize::from(word(header, 2)), header.len() + payload_len);

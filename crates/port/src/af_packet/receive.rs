@@ -129,7 +129,7 @@ impl Receiving {
             self.expected = if layout.is_long(longest) { Expected::Long } else { Expected::Short };
         }
         if len > BATCH_LEN || self.expected == Expected::Long {
-            self.wanted_count = (self.wanted_count / 2).max(TRAIN_COUNT);
+            self.wanted_count = (self.wanted_count / 2).max(GSO_COUNT);
         } else if !was_last && 2 * len <= BATCH_LEN {
             self.wanted_count = (self.wanted_count * 2).min(BATCH_COUNT);
         }
@@ -229,7 +229,7 @@ fn receive_messages(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) -> io::Res
 
 /// Trains in one call: measured over packet sockets, 2 take as much time each as 4 or 8, in less memory, and 1 takes an eighth
 /// more.
-const TRAIN_COUNT: usize = 2;
+const GSO_COUNT: usize = 2;
 /// Frames in the first call: an idle port holds no more memory than for these.
 const FIRST_BATCH_COUNT: usize = 8;
 /// What the kernel says beside a frame: one header of 16 bytes and 20 bytes, rounded up to words.

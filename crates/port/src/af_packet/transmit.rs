@@ -56,7 +56,7 @@ impl Sending {
         memory: Memory,
     ) -> io::Result<usize> {
         for (index, wire) in wires.iter().enumerate() {
-            let folded = folds.then(|| Folded::of(wire.header)).flatten().filter(|_| wire.to_do.train.is_none());
+            let folded = folds.then(|| Folded::of(wire.header)).flatten().filter(|_| wire.to_do.gso.is_none());
             let mut header = VnetHeader::of(wire.to_do);
             let mut front = &wire.header[..0];
             let mut rest = wire.header;
@@ -68,7 +68,7 @@ impl Sending {
                 header = header.moved_back_by(from_len - FOLDED_LEN as u16);
             }
             self.headers[index] = match memory {
-                Memory::OnePiece => header.in_one_piece(front.len() + rest.len() + wire.payload.len()),
+                Memory::OnePiece => header.unfragmented(front.len() + rest.len() + wire.payload.len()),
                 Memory::Fragments => header,
             }
             .write();

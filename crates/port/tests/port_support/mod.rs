@@ -72,7 +72,7 @@ pub struct Forwarder {
 pub struct Told {
     pub frame_count: u64,
     pub byte_count: u64,
-    pub train_count: u64,
+    pub gso_count: u64,
     pub partial_count: u64,
     /// Half-filled checksums that the forwarder finished, for a port that does not.
     pub finished_count: u64,
@@ -109,7 +109,7 @@ impl Forwarder {
         for wire in &wires {
             self.told.frame_count += 1;
             self.told.byte_count += wire.header.len() as u64;
-            self.told.train_count += u64::from(wire.to_do.train.is_some());
+            self.told.gso_count += u64::from(wire.to_do.gso.is_some());
             self.told.partial_count += u64::from(wire.to_do.checksum.is_some());
             self.told.longest = self.told.longest.max(wire.header.len());
         }
@@ -137,16 +137,16 @@ pub fn to_do(frame: &mut Frame) -> TxOffload {
     let link_len = packet.link().len();
     let checksum =
         packet.defer_checksum().map(|(start, field)| ((link_len + start) as u16, (link_len + field) as u16));
-    let train = packet.gso.map(|train| GsoRequest {
-        segment_len: train.segment_len,
-        header_len: (link_len + packet.len() - packet.train_len()) as u16,
+    let gso = packet.gso.map(|gso| GsoRequest {
+        segment_len: gso.segment_len,
+        header_len: (link_len + packet.len() - packet.gso_len()) as u16,
         kind: match (packet.is_tcp(), packet.ip().version) {
             (false, _) => GsoKind::Udp,
             (true, packet::Version::V4) => GsoKind::Tcp4 { cwr: false },
             (true, packet::Version::V6) => GsoKind::Tcp6 { cwr: false },
         },
     });
-    TxOffload { checksum, train }
+    TxOffload { checksum, gso }
 }
 
 pub fn into_buffer(frame: Frame) -> Buffer {

@@ -59,7 +59,7 @@ impl BackgroundTraffic {
     /// Takes a packet that came out of the gateway.
     pub fn take(&mut self, now: Time, frame: &[u8], seen: &WireFacts) -> Verdict {
         let upper = craft::upper(frame, seen);
-        if seen.piece.is_some() {
+        if seen.fragment.is_some() {
             let mut whole = None;
             self.datagrams.push(now, seen, upper, |upper| whole = Some(upper.to_vec()));
             return whole.map_or(Ok(()), |upper| self.take_datagram(&upper));
@@ -91,8 +91,8 @@ impl BackgroundTraffic {
         let mut payload = number.to_be_bytes().to_vec();
         payload.extend(craft::bytes(number, PAYLOAD_LEN));
         let upper = craft::udp(&head, 9, &payload);
-        let mut pieces = craft::pieces(&head, &upper, ROOM).into_iter();
-        [pieces.next().unwrap_or_default(), pieces.next().unwrap_or_default()]
+        let mut fragments = craft::fragments(&head, &upper, ROOM).into_iter();
+        [fragments.next().unwrap_or_default(), fragments.next().unwrap_or_default()]
     }
 
     fn take_datagram(&mut self, upper: &[u8]) -> Verdict {

@@ -24,7 +24,7 @@ impl Tcp<'_> {
 
 /// The header of an IPv4 or IPv6 datagram between two hosts.
 pub fn head(is_v6: bool, from: u16, to: u16, protocol: u8, id: u32) -> Head {
-    Head { is_v6, from, to, protocol, dont_fragment: false, id, ecn: 0, piece: None }
+    Head { is_v6, from, to, protocol, dont_fragment: false, id, ecn: 0, fragment: None }
 }
 
 /// A packet with this header and payload.
@@ -37,14 +37,14 @@ pub fn packet(head: &Head, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A piece of a datagram.
-pub fn piece(head: &Head, offset: usize, more: bool, payload: &[u8]) -> Vec<u8> {
-    packet(&Head { piece: Some((offset, more)), ..*head }, payload)
+pub fn fragment(head: &Head, offset: usize, more: bool, payload: &[u8]) -> Vec<u8> {
+    packet(&Head { fragment: Some((offset, more)), ..*head }, payload)
 }
 
 /// What stands behind the IP header of a datagram, in pieces of `room` bytes.
-pub fn pieces(head: &Head, upper: &[u8], room: usize) -> Vec<Vec<u8>> {
+pub fn fragments(head: &Head, upper: &[u8], room: usize) -> Vec<Vec<u8>> {
     let parts = upper.chunks(room).enumerate();
-    parts.map(|(number, part)| piece(head, number * room, (number + 1) * room < upper.len(), part)).collect()
+    parts.map(|(number, part)| fragment(head, number * room, (number + 1) * room < upper.len(), part)).collect()
 }
 
 /// A UDP header and its payload, with a right checksum.
@@ -148,7 +148,7 @@ pub fn is_sum_right(frame: &[u8], seen: &WireFacts) -> bool {
         TCP => upper.len() >= TCP_LEN,
         _ => false,
     };
-    if seen.piece.is_some() || !has_sum || upper.len() < field_at + 2 {
+    if seen.fragment.is_some() || !has_sum || upper.len() < field_at + 2 {
         return true;
     }
     let ends = if seen.is_v6 { &frame[8..40] } else { &frame[12..20] };

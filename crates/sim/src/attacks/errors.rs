@@ -29,7 +29,7 @@ pub fn forced_fragments(field: &mut Field) -> Verdict {
             lens.insert(out.frame.len());
         }
         let report = forged_report(field, &long);
-        let forged = craft::piece(&craft::head(false, 1, 2, TCP, turn as u32 & 0xFFFF), 24, false, &[9; 80]);
+        let forged = craft::fragment(&craft::head(false, 1, 2, TCP, turn as u32 & 0xFFFF), 24, false, &[9; 80]);
         for frame in [report, forged] {
             stand.push(now.tick(), Toward::Wide, &frame)?;
             let left: Vec<_> = stand.left().map(|out| out.frame.to_vec()).collect();
@@ -279,7 +279,7 @@ fn card(field: &Field, number: u64) -> Rig {
 
 /// The identification of the first piece that left.
 fn first_id(stand: &Rig) -> Option<u32> {
-    let id = |out: Out<'_>| wire::read(out.frame).filter(|seen| seen.piece.is_some()).map(|seen| seen.id);
+    let id = |out: Out<'_>| wire::read(out.frame).filter(|seen| seen.fragment.is_some()).map(|seen| seen.id);
     stand.left().find_map(id)
 }
 

@@ -1,6 +1,6 @@
 //! A seed in, more than anybody can hold out; with each flood, whether what is held stays bounded and good traffic passes.
 
-use super::craft::{self, Tcp, from_address, head, piece, pieces, udp};
+use super::craft::{self, Tcp, fragment, fragments, from_address, head, udp};
 use super::fragments::Clock;
 use super::rig::{Rig, Verdict};
 use super::{Field, holds, host};
@@ -26,7 +26,7 @@ pub fn collisions(field: &mut Field) -> Verdict {
             };
             let head = Head { id, ..head(false, 1, 2, UDP, 0) };
             for fill in [1, 2] {
-                let frame = from_address(piece(&head, 8, true, &[fill; 8]), source);
+                let frame = from_address(fragment(&head, 8, true, &[fill; 8]), source);
                 stand.push(Duration::ZERO, Toward::Wide, &frame)?;
             }
         }
@@ -49,7 +49,7 @@ pub fn collisions(field: &mut Field) -> Verdict {
 
 /// rel:A11: first pieces from sources that never repeat, with 4 MiB to hold them: of good datagrams whose pieces are closer than
 /// what memory takes to fill, 99.9 % complete (rel:G24).
-pub fn first_pieces(field: &mut Field) -> Verdict {
+pub fn first_fragments(field: &mut Field) -> Verdict {
     for (per_second, gap) in [(750_000, Duration::from_millis(1)), (2_000_000, Duration::from_micros(400))] {
         let mut stand = field.host();
         let count = per_second * field.times(2_000, 100) / 1_000;
@@ -59,10 +59,10 @@ pub fn first_pieces(field: &mut Field) -> Verdict {
             let now = interval * number as u32;
             let source = field.dice.number() as u32 | 1 << 31;
             let head = head(false, 1, 2, UDP, number as u32 & 0xFFFF);
-            stand.push(now, Toward::Wide, &from_address(piece(&head, 0, true, &[7; 1_000]), source))?;
+            stand.push(now, Toward::Wide, &from_address(fragment(&head, 0, true, &[7; 1_000]), source))?;
             if number % (per_second / 500) == 0 {
                 let good = craft::head(false, 100 + (sent % 200) as u16, 2, UDP, sent as u32);
-                let mut frames = pieces(&good, &udp(&good, 9, &craft::bytes(sent, 2_000)), 1_400);
+                let mut frames = fragments(&good, &udp(&good, 9, &craft::bytes(sent, 2_000)), 1_400);
                 late.extend(frames.pop().map(|frame| (now + gap, frame)));
                 sent += 1;
                 stand.push(now, Toward::Wide, &frames.remove(0))?;
@@ -91,9 +91,11 @@ fn joiner_full(field: &mut Field) -> Verdict {
         let start = Duration::from_millis(20 * round);
         let good = head(false, 1, 2, UDP, round as u32 + 1);
         let upper = udp(&good, 9, &craft::bytes(round, 1_592));
-        let frames = pieces(&good, &upper, 400);
+        let frames = fragments(&good, &upper, 400);
         let flood: Vec<_> = (0..200)
-            .map(|number| from_address(piece(&good, 0, true, &[7; 1_000]), (1 << 31) + round as u32 * 200 + number))
+            .map(|number| {
+                from_address(fragment(&good, 0, true, &[7; 1_000]), (1 << 31) + round as u32 * 200 + number)
+            })
             .collect();
         let mut passed = 0;
         for (number, frame) in frames[..1].iter().chain(&flood).chain(&frames[1..3]).enumerate() {
@@ -214,17 +216,17 @@ pub fn anything(field: &mut Field, number: &mut u64) -> Vec<u8> {
     match field.dice.below(8) {
         0 | 1 => {
             let (at, len) = (units(field, 40) - 8, units(field, 170));
-            piece(&head, at * 8, !field.dice.one_in(5), &vec![7; len])
+            fragment(&head, at * 8, !field.dice.one_in(5), &vec![7; len])
         }
         2 => {
             let (at, len) = (units(field, 40) - 8, units(field, 20));
-            piece(&head, at, !field.dice.one_in(5), &craft::bytes(*number, len))
+            fragment(&head, at, !field.dice.one_in(5), &craft::bytes(*number, len))
         }
         3 => {
             let len = field.dice.below(30) as usize;
-            piece(&head, 8, true, &vec![7; len])
+            fragment(&head, 8, true, &vec![7; len])
         }
-        4 => piece(&head, 65_528, false, &[7; 32]),
+        4 => fragment(&head, 65_528, false, &[7; 32]),
         5 => {
             let len = field.dice.from(1, 5_000) as usize;
             let dont_fragment = field.dice.one_in(2);

@@ -1,6 +1,6 @@
 //! A seed in, fragments that lie about their datagrams out; with each, whether a gateway falls for them.
 
-use super::craft::{self, from_address, head, piece, pieces, udp, with_options};
+use super::craft::{self, fragment, fragments, from_address, head, udp, with_options};
 use super::octets::Octets;
 use super::rig::{Rig, Verdict};
 use super::{Field, holds, host};
@@ -26,7 +26,7 @@ pub fn ping_of_death(field: &mut Field) -> Verdict {
                     stand.push(
                         now.tick(),
                         Toward::Wide,
-                        &piece(&head, offset, more, &craft::bytes(number, len)),
+                        &fragment(&head, offset, more, &craft::bytes(number, len)),
                     )?;
                 }
                 // What is in bounds contradicts itself: it claims to go on and to end there.
@@ -43,12 +43,12 @@ pub fn ping_of_death(field: &mut Field) -> Verdict {
             let head = fresh(false, UDP, &mut number);
             let total = 65_535 - 20 - option_len + over - 1;
             let upper = craft::bytes(number, total);
-            let mut frames = pieces(&head, &upper, 1_440);
+            let mut frames = fragments(&head, &upper, 1_440);
             frames[0] = with_options(&frames[0], &vec![1; option_len]);
             frames.rotate_left(1);
             let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
             now.0 += TICK * 64;
-            let whole = left.iter().filter(|frame| wire::read(frame).is_some_and(|seen| seen.piece.is_none()));
+            let whole = left.iter().filter(|frame| wire::read(frame).is_some_and(|seen| seen.fragment.is_none()));
             let expected = usize::from(over < 2);
             holds(whole.count() == expected, || {
                 format!(
@@ -72,7 +72,7 @@ pub fn teardrop(field: &mut Field) -> Verdict {
                 let frames: Vec<_> = script
                     .enumerate()
                     .map(|(turn, (offset, len, more))| {
-                        piece(&head, *offset, *more, &craft::bytes(number ^ (turn as u64) << 40, *len))
+                        fragment(&head, *offset, *more, &craft::bytes(number ^ (turn as u64) << 40, *len))
                     })
                     .collect();
                 let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
@@ -92,8 +92,8 @@ pub fn teardrop(field: &mut Field) -> Verdict {
 /// one. What each costs, the bench measures (`attack` in BENCHMARKS.md).
 pub fn jolt2(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(1_000);
-    let illegal = piece(&head(false, 1, 2, ICMP, 77), 65_520, false, &[7; 90]);
-    let legal = piece(&head(false, 1, 2, ICMP, 78), 64_000, false, &[7; 29]);
+    let illegal = fragment(&head(false, 1, 2, ICMP, 77), 65_520, false, &[7; 90]);
+    let legal = fragment(&head(false, 1, 2, ICMP, 78), 64_000, false, &[7; 29]);
     let count = field.times(5_000_000, 20_000);
     let mut most = 0;
     for number in 0..count {
@@ -120,8 +120,8 @@ pub fn rose(field: &mut Field) -> Verdict {
         let head = Head { id: number as u32, ..head(false, 1, 2, UDP, 0) };
         let source = 0x0B00_0000 + (number >> 16) as u32;
         let at = Duration::from_micros(2 * number);
-        stand.push(at, Toward::Wide, &from_address(piece(&head, 0, true, &[1; 32]), source))?;
-        stand.push(at, Toward::Wide, &from_address(piece(&head, 64_800, false, &[2; 32]), source))?;
+        stand.push(at, Toward::Wide, &from_address(fragment(&head, 0, true, &[1; 32]), source))?;
+        stand.push(at, Toward::Wide, &from_address(fragment(&head, 64_800, false, &[2; 32]), source))?;
     }
     holds(stand.retired(Reason::FragEvicted) > 0, || "nothing had to make room".to_owned())?;
     // Who sends a last piece alone pins a small buffer, not the datagram that it claims.
@@ -130,7 +130,7 @@ pub fn rose(field: &mut Field) -> Verdict {
         alone.push(
             Duration::ZERO,
             Toward::Wide,
-            &piece(&head(false, 1, 2, UDP, number), 64_800, false, &[2; 32]),
+            &fragment(&head(false, 1, 2, UDP, number), 64_800, false, &[2; 32]),
         )?;
     }
     let each = alone.charged() / 1_000;
@@ -149,8 +149,13 @@ pub fn tiny_first(field: &mut Field) -> Verdict {
             let head = fresh(false, wire::TCP, &mut number);
             let upper = craft::tcp(&head, &craft::Tcp::of([1, 22], number as u32), &craft::bytes(number, 200));
             let frames = [
-                piece(&head, 0, true, &upper[..first_len]),
-                piece(&head, 8 * first_len.div_ceil(8).max(1), false, &upper[8 * first_len.div_ceil(8).max(1)..]),
+                fragment(&head, 0, true, &upper[..first_len]),
+                fragment(
+                    &head,
+                    8 * first_len.div_ceil(8).max(1),
+                    false,
+                    &upper[8 * first_len.div_ceil(8).max(1)..],
+                ),
             ];
             let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
             let is_whole = first_len > 0 && first_len.is_multiple_of(8);
@@ -170,9 +175,9 @@ pub fn miller(field: &mut Field) -> Verdict {
         let upper = craft::tcp(&head, &craft::Tcp::of([1, 80], 5), &craft::bytes(number, 100));
         let other = craft::tcp(&head, &craft::Tcp::of([1, 22], 5), &[]);
         let mut frames = vec![
-            piece(&head, 0, true, &upper[..16]),
-            piece(&head, 0, true, &other[..8]),
-            piece(&head, 16, false, &upper[16..]),
+            fragment(&head, 0, true, &upper[..16]),
+            fragment(&head, 0, true, &other[..8]),
+            fragment(&head, 16, false, &upper[16..]),
         ];
         if field.dice.one_in(2) {
             frames.swap(0, 1);
@@ -212,7 +217,7 @@ pub fn ambiguity(field: &mut Field) -> Verdict {
             // Alone at the front, and last: it is a whole datagram, whatever is held under its key.
             let is_alone = range.start == 0 && !more;
             let whole = if is_alone { Some(part.to_vec()) } else { octets.take(range.start, more, part) };
-            stand.push(now.tick(), Toward::Wide, &piece(&head, range.start, more, part))?;
+            stand.push(now.tick(), Toward::Wide, &fragment(&head, range.start, more, part))?;
             let left: Vec<_> = stand.left().map(|out| out.frame.to_vec()).collect();
             let right: Vec<_> = whole.iter().map(|octets| craft::packet(&head, octets)).collect();
             holds(left == right, || {
@@ -238,7 +243,7 @@ pub fn reused_ids(field: &mut Field) -> Verdict {
         now.0 += Duration::from_secs(121);
         let [old, new] = [0, 1].map(|key| craft::bytes(2 * turn + key, 3_000));
         let [old, new] = [&old, &new].map(|payload| udp(&head, 9, payload));
-        let [old_frames, new_frames] = [&old, &new].map(|upper| pieces(&head, upper, 1_000));
+        let [old_frames, new_frames] = [&old, &new].map(|upper| fragments(&head, upper, 1_000));
         // All pieces of the old one came: it is whole, and so is the new one.
         let both = stand.push_all(now.tick(), TICK, Toward::Wide, old_frames.iter().chain(&new_frames))?;
         let expected = [&old, &new].map(|upper| craft::packet(&head, upper));
@@ -265,7 +270,7 @@ pub fn fragment_smack(field: &mut Field) -> Verdict {
         for order in 0..4 {
             let head = fresh(round % 2 == 1, UDP, &mut number);
             let upper = udp(&head, 9, &craft::bytes(number, 65_000));
-            let mut frames = pieces(&head, &upper, 8);
+            let mut frames = fragments(&head, &upper, 8);
             match order {
                 0 => {}
                 1 => frames.reverse(),
@@ -289,7 +294,7 @@ pub fn fragment_smack(field: &mut Field) -> Verdict {
 
 /// rel:A12: pieces without payload, and pieces that go on though they are no multiple of eight, at every offset: they end before
 /// they touch anything, and the datagram that they pretend to belong to completes.
-pub fn empty_pieces(field: &mut Field) -> Verdict {
+pub fn empty_fragments(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(64);
     let (mut now, mut number) = (Clock::default(), 0);
     for is_v6 in [false, true] {
@@ -301,8 +306,8 @@ pub fn empty_pieces(field: &mut Field) -> Verdict {
                     }
                     let head = fresh(is_v6, UDP, &mut number);
                     let upper = udp(&head, 9, &craft::bytes(number, 2_000));
-                    let [first, last] = [0, 1].map(|at| pieces(&head, &upper, 1_400).swap_remove(at));
-                    let bad = piece(&head, offset, more, &craft::bytes(number, len));
+                    let [first, last] = [0, 1].map(|at| fragments(&head, &upper, 1_400).swap_remove(at));
+                    let bad = fragment(&head, offset, more, &craft::bytes(number, len));
                     let reasons = [Reason::FragZeroLen, Reason::FragLenNot8, Reason::FragOversize];
                     let ended = |stand: &Rig| reasons.map(|reason| stand.retired(reason)).iter().sum::<u64>();
                     let before = ended(&stand);
@@ -331,11 +336,11 @@ pub fn wrapping_lengths(field: &mut Field) -> Verdict {
             let head = fresh(is_v6, UDP, &mut number);
             let upper = craft::bytes(number, total);
             let room = field.dice.one_of(&[1_440, 8_000, 65_480]);
-            let mut frames = pieces(&head, &upper, room);
+            let mut frames = fragments(&head, &upper, room);
             shuffle(field, &mut frames);
             let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
             now.0 += TICK * 64;
-            let whole = left.iter().find(|frame| wire::read(frame).is_some_and(|seen| seen.piece.is_none()));
+            let whole = left.iter().find(|frame| wire::read(frame).is_some_and(|seen| seen.fragment.is_none()));
             let is_exact = whole.is_some_and(|whole| whole.ends_with(&upper) && whole.len() <= 65_575);
             holds(is_exact == (total <= most), || {
                 format!("of {total} bytes in pieces of {room}, {:?} leave", whole.map(Vec::len))
@@ -370,7 +375,7 @@ pub fn short_keys(field: &mut Field) -> Verdict {
                 [one, other].map(|head| udp(&head, 9, &craft::bytes(number ^ u64::from(head.from) << 32, 2_500)));
             let uppers =
                 if part >= 5 { [uppers[0].clone(), udp(&other, 9, &craft::bytes(!number, 2_500))] } else { uppers };
-            let frames = [0, 1].map(|at| pieces(&[one, other][at], &uppers[at], 1_400));
+            let frames = [0, 1].map(|at| fragments(&[one, other][at], &uppers[at], 1_400));
             let mut left = Vec::new();
             for (turn, who) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
                 stand.ingress = if part == 6 { who as u32 } else { 0 };
@@ -395,7 +400,7 @@ pub fn repeats(field: &mut Field) -> Verdict {
         for _ in 0..field.times(50, 2) {
             let head = fresh(share % 2 == 1, UDP, &mut number);
             let upper = udp(&head, 9, &craft::bytes(number, 12_000));
-            let mut frames = pieces(&head, &upper, 1_400);
+            let mut frames = fragments(&head, &upper, 1_400);
             shuffle(field, &mut frames);
             // What completes it comes last, once: what comes behind it begins another datagram.
             let last = frames.pop();
@@ -430,15 +435,15 @@ pub fn poisoned_cache(field: &mut Field) -> Verdict {
         for id in 0..count {
             let head = head(false, 10 + u16::from(is_before), 2, UDP, id);
             let upper = udp(&head, 53, &craft::bytes(u64::from(id), 2_000));
-            let [first, last] = [0, 1].map(|at| pieces(&head, &upper, 1_400).swap_remove(at));
+            let [first, last] = [0, 1].map(|at| fragments(&head, &upper, 1_400).swap_remove(at));
             // One byte is another, so the sum is another.
             let mut tail = upper[1_400..].to_vec();
             tail[0] ^= field.dice.from(1, 255) as u8;
-            let forged = piece(&head, 1_400, false, &tail);
+            let forged = fragment(&head, 1_400, false, &tail);
             let frames = if is_before { [forged, first, last] } else { [first, last, forged] };
             let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
             for frame in &left {
-                let Some(seen) = wire::read(frame).filter(|seen| seen.piece.is_none()) else { continue };
+                let Some(seen) = wire::read(frame).filter(|seen| seen.fragment.is_none()) else { continue };
                 let is_right = craft::is_sum_right(frame, &seen);
                 let is_same = craft::upper(frame, &seen) == upper;
                 good += u64::from(is_same);
@@ -488,7 +493,7 @@ fn come_round(
         let mut upper = [0; 48];
         upper[8..16].copy_from_slice(&number.to_be_bytes());
         upper[40..].copy_from_slice(&number.to_be_bytes());
-        for frame in pieces(&head, &upper, 24) {
+        for frame in fragments(&head, &upper, 24) {
             if field.dice.one_in(lost_every) {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! A seed in, headers that are nested, endless, in disorder or in a tunnel out; with them, whether a gateway reads what is there.
 
-use super::craft::{self, padding, piece, pieces, udp, with_extensions, with_options};
+use super::craft::{self, fragment, fragments, padding, udp, with_extensions, with_options};
 use super::fragments::{Clock, TICK, fresh};
 use super::rig::{Rig, Verdict};
 use super::{Field, holds, host};
@@ -22,7 +22,7 @@ pub fn nested(field: &mut Field) -> Verdict {
                 inner.extend([next, 0, 0, 1, 0, 0, 0, number as u8]);
             }
             inner.extend([7; 32]);
-            let frames = [piece(&head, 0, true, &inner), piece(&head, inner.len(), false, &[7; 8])];
+            let frames = [fragment(&head, 0, true, &inner), fragment(&head, inner.len(), false, &[7; 8])];
             let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
             holds(left.is_empty(), || format!("{depth} nested headers make a packet"))?;
         }
@@ -39,9 +39,9 @@ pub fn atomic(field: &mut Field) -> Verdict {
     for _ in 0..field.times(50_000, 1_000) {
         let head = fresh(true, UDP, &mut number);
         let [upper, alone] = [1_800, 40].map(|len| udp(&head, 9, &craft::bytes(number, len)));
-        let mut frames = pieces(&head, &upper, 1_400);
+        let mut frames = fragments(&head, &upper, 1_400);
         let at = field.dice.below(3) as usize;
-        frames.insert(at, piece(&head, 0, false, &alone));
+        frames.insert(at, fragment(&head, 0, false, &alone));
         let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
         let mut expected = vec![craft::packet(&head, &upper)];
         expected.insert(usize::from(at == 2), craft::packet(&head, &alone));
@@ -71,9 +71,9 @@ pub fn chains(field: &mut Field) -> Verdict {
             let upper = udp(&head, 9, &craft::bytes(number, 2_000));
             let other = padding(16);
             let mut frames: Vec<_> =
-                pieces(&head, &upper, 1_000).iter().map(|frame| with_extensions(frame, &chain)).collect();
+                fragments(&head, &upper, 1_000).iter().map(|frame| with_extensions(frame, &chain)).collect();
             if field.dice.one_in(2) {
-                frames[1] = with_extensions(&pieces(&head, &upper, 1_000)[1], &[(DESTINATION, &other)]);
+                frames[1] = with_extensions(&fragments(&head, &upper, 1_000)[1], &[(DESTINATION, &other)]);
             }
             super::fragments::shuffle(field, &mut frames);
             let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
@@ -110,7 +110,7 @@ pub fn endless_chain(field: &mut Field) -> Verdict {
                 })?;
                 let upper = udp(&head, 9, &craft::bytes(number, 2_000));
                 let frames: Vec<_> =
-                    pieces(&head, &upper, 1_000).iter().map(|frame| with_extensions(frame, &chain)).collect();
+                    fragments(&head, &upper, 1_000).iter().map(|frame| with_extensions(frame, &chain)).collect();
                 let before = stand.passed(Reason::ChainTooLong);
                 let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
                 now.0 += TICK * 8;
@@ -164,7 +164,7 @@ pub fn tunnelled(field: &mut Field) -> Verdict {
         let len = 8 * field.dice.from(1, 500) as usize;
         let more = field.dice.one_in(2);
         let inner_head = fresh(field.dice.one_in(2), UDP, &mut number);
-        let mut inner = piece(&inner_head, 8 * field.dice.below(100) as usize, more, &craft::bytes(number, len));
+        let mut inner = fragment(&inner_head, 8 * field.dice.below(100) as usize, more, &craft::bytes(number, len));
         if field.dice.one_in(2) {
             // A total length, or an offset, that is none.
             let at = field.dice.from(2, 7) as usize;

@@ -325,10 +325,10 @@ impl Rig {
         if packet.tag > 0 && age > way.patience {
             return Err(format!("a packet was held for {age:?}, not {:?} at most", way.patience));
         }
-        let mut pieces = WirePackets::of(packet);
-        while let Some(piece) = pieces.next() {
+        let mut fragments = WirePackets::of(packet);
+        while let Some(fragment) = fragments.next() {
             let start = bytes.len();
-            bytes.extend(piece.header.iter().chain(piece.payload).skip(packet.link_len()));
+            bytes.extend(fragment.header.iter().chain(fragment.payload).skip(packet.link_len()));
             let frame = &bytes[start..];
             way.put_count += u64::from(!is_answer);
             if frame.len() > way.mtu && !is_answer {

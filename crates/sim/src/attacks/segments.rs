@@ -523,7 +523,7 @@ impl Stream {
     fn take(&mut self, frame: &[u8], seen: &WireFacts) -> Verdict {
         let upper = craft::upper(frame, seen);
         // What is damaged so that it is no segment any more is cut like anything else.
-        if self.may_be_damaged && (seen.piece.is_some() || !craft::is_sum_right(frame, seen)) {
+        if self.may_be_damaged && (seen.fragment.is_some() || !craft::is_sum_right(frame, seen)) {
             self.wrong += 1;
             return Ok(());
         }

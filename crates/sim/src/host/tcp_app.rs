@@ -214,7 +214,7 @@ fn put(
         dont_fragment: outgoing.dont_fragment,
         id,
         ecn: segment.ecn.bits(),
-        piece: None,
+        fragment: None,
     };
     let (ports, stream) = (flow.ports_of(end), flow.stream_of(end));
     let mtu = net.wires[wire].mtu;

@@ -28,7 +28,7 @@ pub struct Card {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sending {
     /// Fragments.
-    pub pieces: u64,
+    pub fragments: u64,
     /// From the first request until the last bit.
     pub time: Duration,
     /// How long the wire had nothing to carry, from the first bit to the last (G4).
@@ -81,7 +81,7 @@ impl Card {
     /// before it is on the wire (G3, G4). Lengths have the IP header in them.
     pub fn send(&self, count: u32, message_len: u32, mtu: u32) -> Sending {
         let mut dma = Dma::new(self.dma.clone());
-        let mut waiting = (0..count).flat_map(|_| pieces(message_len, mtu)).enumerate().peekable();
+        let mut waiting = (0..count).flat_map(|_| fragments(message_len, mtu)).enumerate().peekable();
         let mut asked = 0;
         let mut ask = |dma: &mut Dma, now| {
             while let Some((number, len)) = waiting.peek()
@@ -105,15 +105,15 @@ impl Card {
             });
             ask(&mut dma, at);
         }
-        Sending { pieces: asked, time: wire_free.since(Time::ZERO), idle }
+        Sending { fragments: asked, time: wire_free.since(Time::ZERO), idle }
     }
 }
 
 /// The payloads of a message's pieces, in bytes.
-fn pieces(message_len: u32, mtu: u32) -> impl Iterator<Item = u32> {
+fn fragments(message_len: u32, mtu: u32) -> impl Iterator<Item = u32> {
     let payload = message_len.saturating_sub(IP_LEN);
     let step = if message_len <= mtu { payload } else { mtu.saturating_sub(IP_LEN) / 8 * 8 }.max(1);
-    (0..payload.div_ceil(step)).map(move |piece| step.min(payload - piece * step))
+    (0..payload.div_ceil(step)).map(move |fragment| step.min(payload - fragment * step))
 }
 
 const IP_LEN: u32 = 20;
@@ -146,7 +146,7 @@ mod tests {
 
     // G4
     #[test]
-    fn the_wire_waits_for_the_first_piece_alone_where_the_bus_keeps_up() {
+    fn the_wire_waits_for_the_first_fragment_alone_where_the_bus_keeps_up() {
         let card = Card::tigon_2(480_000_000);
         assert_eq!(card.send(1, 55_000, 1_500).idle, Duration::ZERO);
         assert!(Card::tigon_2(120_000_000).send(1, 55_000, 1_500).idle > Duration::ZERO);
@@ -163,7 +163,7 @@ mod tests {
         let (plain, tagged, early) = (with(1, None), with(2, None), with(2, Some(256)));
         assert!(tagged.time.as_secs_f64() < 0.9 * plain.time.as_secs_f64(), "{tagged:?} {plain:?}");
         assert!(early.time < tagged.time, "{early:?} {tagged:?}");
-        assert_eq!(plain.pieces, 3_800);
+        assert_eq!(plain.fragments, 3_800);
     }
 
     // G26

@@ -329,8 +329,8 @@ impl Connection {
         let Some(flow) = self.flow.as_mut().filter(|_| is_open || matches!(self.phase, Phase::TimeWait(_))) else {
             return;
         };
-        while is_open && let Some(piece) = flow.sender.poll(now) {
-            out(Emit::Segment(flow.carry(now, self.numbering, &self.settings, Some(piece))));
+        while is_open && let Some(chunk) = flow.sender.poll(now) {
+            out(Emit::Segment(flow.carry(now, self.numbering, &self.settings, Some(chunk))));
         }
         if flow.receiver.is_due() {
             out(Emit::Segment(flow.carry(now, self.numbering, &self.settings, None)));

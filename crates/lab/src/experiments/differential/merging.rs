@@ -50,7 +50,7 @@ pub(super) struct Merging {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Left {
     pub packets: Vec<Vec<u8>>,
-    pub trains: Vec<usize>,
+    pub gso_packets: Vec<usize>,
 }
 
 impl Bench for Merging {
@@ -238,15 +238,15 @@ impl Left {
         if packet.gso.is_none() {
             packet.complete_checksum();
         }
-        let mut pieces = WirePackets::of(packet);
+        let mut fragments = WirePackets::of(packet);
         let before = self.packets.len();
-        while let Some(piece) = pieces.next() {
-            let mut bytes = [piece.header, piece.payload].concat();
+        while let Some(fragment) = fragments.next() {
+            let mut bytes = [fragment.header, fragment.payload].concat();
             bytes.truncate(wire_len(&bytes));
             self.packets.push(bytes);
         }
         let count = self.packets.len() - before;
-        self.trains.push(count);
+        self.gso_packets.push(count);
         count
     }
 }

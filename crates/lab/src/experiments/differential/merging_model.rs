@@ -43,12 +43,12 @@ fn lets_go_early(packets: &[&Drawn], sent: &Left, kernel: &Left) -> bool {
 fn lets_go_in(order: Order, packets: &[&Drawn], sent: &Left, kernel: &Left) -> bool {
     let mut cuts = Vec::new();
     while cuts.len() < CUTS_MAX {
-        let trains = joined(packets, &Known::MERGING, &cuts, order);
-        let left = leaves(&trains, sent, packets, &Known::MERGING);
+        let gso_packets = joined(packets, &Known::MERGING, &cuts, order);
+        let left = leaves(&gso_packets, sent, packets, &Known::MERGING);
         if left == *kernel {
             return true;
         }
-        let Some(next) = unexpected(&trains, &left, kernel).filter(|next| !cuts.contains(next)) else {
+        let Some(next) = unexpected(&gso_packets, &left, kernel).filter(|next| !cuts.contains(next)) else {
             return false;
         };
         cuts.push(next);
@@ -57,30 +57,33 @@ fn lets_go_in(order: Order, packets: &[&Drawn], sent: &Left, kernel: &Left) -> b
 }
 
 /// The packet before which the kernel let go of something: the first that did not go on with its train, or that did not overtake.
-fn unexpected(trains: &[Vec<usize>], left: &Left, kernel: &Left) -> Option<usize> {
+fn unexpected(gso_packets: &[Vec<usize>], left: &Left, kernel: &Left) -> Option<usize> {
     let starts = |left: &Left| -> Vec<bool> {
-        left.trains.iter().flat_map(|count| (0..*count).map(|place| place == 0)).collect()
+        left.gso_packets.iter().flat_map(|count| (0..*count).map(|place| place == 0)).collect()
     };
     let (expected, seen) = (starts(left), starts(kernel));
     let at = (0..expected.len())
         .find(|at| left.packets.get(*at) != kernel.packets.get(*at) || expected.get(*at) != seen.get(*at))?;
-    trains.iter().flatten().nth(at).copied()
+    gso_packets.iter().flatten().nth(at).copied()
 }
 
 fn differs(who: &str, is: &Left, by: &str, expected: &Left, other: &Left) -> String {
-    if is.trains == expected.trains {
+    if is.gso_packets == expected.gso_packets {
         return unlike(&format!("{who} sends other packets than by {by}"), is, expected);
     }
-    format!("{who} joins {:?}, by {by} it is {:?}; the other joins {:?}", is.trains, expected.trains, other.trains)
+    format!(
+        "{who} joins {:?}, by {by} it is {:?}; the other joins {:?}",
+        is.gso_packets, expected.gso_packets, other.gso_packets
+    )
 }
 
-fn leaves(trains: &[Vec<usize>], sent: &Left, packets: &[&Drawn], ways: &[Known]) -> Left {
-    let mut left = Left { packets: Vec::new(), trains: trains.iter().map(Vec::len).collect() };
-    for train in trains {
-        for (place, at) in train.iter().enumerate() {
+fn leaves(gso_packets: &[Vec<usize>], sent: &Left, packets: &[&Drawn], ways: &[Known]) -> Left {
+    let mut left = Left { packets: Vec::new(), gso_packets: gso_packets.iter().map(Vec::len).collect() };
+    for gso in gso_packets {
+        for (place, at) in gso.iter().enumerate() {
             let mut packet = sent.packets[*at].clone();
-            if train.len() > 1 && ways.contains(&Known::DatagramIds) && !packets[*at].upper.is_tcp {
-                set_id(&mut packet, packets[train[0]].ip.id.wrapping_add(place as u16));
+            if gso.len() > 1 && ways.contains(&Known::DatagramIds) && !packets[*at].upper.is_tcp {
+                set_id(&mut packet, packets[gso[0]].ip.id.wrapping_add(place as u16));
             }
             left.packets.push(packet);
         }
@@ -102,14 +105,14 @@ struct Model<'a> {
     ways: &'a [Known],
     runs: Vec<Run>,
     next_seq: Option<u32>,
-    trains: Vec<Vec<usize>>,
+    gso_packets: Vec<Vec<usize>>,
 }
 
 /// Which packets leave together, in the order in which they leave.
 ///
 /// Before the packets of `cuts`, everything is let go of.
 fn joined(packets: &[&Drawn], ways: &[Known], cuts: &[usize], order: Order) -> Vec<Vec<usize>> {
-    let mut model = Model { packets, ways, runs: Vec::new(), next_seq: None, trains: Vec::new() };
+    let mut model = Model { packets, ways, runs: Vec::new(), next_seq: None, gso_packets: Vec::new() };
     for at in 0..packets.len() {
         if cuts.contains(&at) {
             model.close_all(order);
@@ -117,7 +120,7 @@ fn joined(packets: &[&Drawn], ways: &[Known], cuts: &[usize], order: Order) -> V
         model.push(at);
     }
     model.close_all(order);
-    model.trains
+    model.gso_packets
 }
 
 impl Model<'_> {
@@ -132,7 +135,7 @@ impl Model<'_> {
             || packet.filled == Filled::Zero && self.is_kernels(Known::ZeroSum)
             || packet.padding > 0 && !packet.upper.is_tcp && self.is_kernels(Known::Padded)
         {
-            return self.trains.push(vec![at]);
+            return self.gso_packets.push(vec![at]);
         }
         let is_padded = packet.padding > 0 && self.is_kernels(Known::Padded);
         let label = if self.is_kernels(Known::Label) { packet.label() } else { 0 };
@@ -140,7 +143,7 @@ impl Model<'_> {
         if !self.may_join(packet) || is_padded {
             run.into_iter().for_each(|run| self.close(run));
             self.hear(packet);
-            return self.trains.push(vec![at]);
+            return self.gso_packets.push(vec![at]);
         }
         let end = packet.upper.seq.wrapping_add(packet.len.into());
         let ahead = packet.upper.seq.wrapping_sub(*self.next_seq.get_or_insert(packet.upper.seq)) as i32;
@@ -149,7 +152,7 @@ impl Model<'_> {
             if self.next_seq.is_some_and(|next| end.wrapping_sub(next) as i32 > 0) {
                 self.next_seq = Some(end);
             }
-            return self.trains.push(vec![at]);
+            return self.gso_packets.push(vec![at]);
         }
         self.next_seq = Some(end);
         let goes_on = run.filter(|run| self.goes_on(*run, packet));
@@ -263,9 +266,9 @@ impl Model<'_> {
         let Run { members, step, .. } = self.runs.remove(run);
         let is_v4 = self.packets[members[0]].ip.version == Version::V4;
         if is_v4 && self.packets[members[0]].upper.is_tcp && step == Some(0) && self.is_kernels(Known::SplitAgain) {
-            return self.trains.extend(members.into_iter().map(|at| vec![at]));
+            return self.gso_packets.extend(members.into_iter().map(|at| vec![at]));
         }
-        self.trains.push(members);
+        self.gso_packets.push(members);
     }
 }
 

@@ -32,7 +32,7 @@ pub struct DifferentialSettings {
     /// Datagrams that come in pieces, at least.
     pub datagrams: u64,
     /// Trains that are cut.
-    pub trains: u64,
+    pub gso_packets: u64,
     /// Bursts that are joined.
     pub bursts: u64,
     /// What they are drawn from.
@@ -44,7 +44,7 @@ pub struct DifferentialSettings {
 impl Default for DifferentialSettings {
     fn default() -> DifferentialSettings {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        DifferentialSettings { datagrams: 5_000_000, trains: 2_000_000, bursts: 1_000_000, seed: 0, threads }
+        DifferentialSettings { datagrams: 5_000_000, gso_packets: 2_000_000, bursts: 1_000_000, seed: 0, threads }
     }
 }
 
@@ -164,7 +164,7 @@ pub fn differential(settings: &DifferentialSettings, tell: impl Fn(&str) + Sync)
     let mut met = Tallies::default();
     let parts = vec![
         part::<reassembly::Reassembly>(settings, settings.datagrams, &mut met, &tell)?,
-        part::<segmentation::Segmentation>(settings, settings.trains, &mut met, &tell)?,
+        part::<segmentation::Segmentation>(settings, settings.gso_packets, &mut met, &tell)?,
         part::<merging::Merging>(settings, settings.bursts, &mut met, &tell)?,
     ];
     let parts = parts.into_iter().filter(|part| part.cases > 0).collect();

@@ -95,7 +95,7 @@ impl Bench for Reassembly {
     }
 
     fn counts(case: &Case) -> (u64, u64) {
-        (case.datagrams.len().min(DATAGRAMS_MAX) as u64, case.pieces.len() as u64)
+        (case.datagrams.len().min(DATAGRAMS_MAX) as u64, case.fragments.len() as u64)
     }
 }
 
@@ -253,8 +253,8 @@ impl Frames {
         let mut frames = Frames::default();
         for (index, case) in cases.iter().enumerate() {
             let slot = first.wrapping_add(index as u32);
-            for piece in &case.pieces {
-                case.put_piece(&mut frames.bytes, piece, slot);
+            for fragment in &case.fragments {
+                case.put_fragment(&mut frames.bytes, fragment, slot);
                 frames.ends.push((frames.bytes.len(), index));
             }
         }

@@ -11,7 +11,7 @@ use std::fmt::Write;
 pub(super) struct Case {
     pub version: Version,
     pub datagrams: Vec<Datagram>,
-    pub pieces: Vec<Piece>,
+    pub fragments: Vec<Piece>,
 }
 
 /// What the pieces of one datagram have in common.
@@ -79,68 +79,68 @@ impl Case {
         Case {
             version,
             datagrams: vec![datagram],
-            pieces: vec![Piece { len: 64, more: false, ..Piece::first_of(0) }],
+            fragments: vec![Piece { len: 64, more: false, ..Piece::first_of(0) }],
         }
     }
 
     /// The packets of it, as they stand on a wire; the slot tells them from those of other cases.
     pub(super) fn frames(&self, slot: u32) -> impl Iterator<Item = Vec<u8>> {
-        self.pieces.iter().map(move |piece| {
+        self.fragments.iter().map(move |fragment| {
             let mut frame = Vec::new();
-            self.put_piece(&mut frame, piece, slot);
+            self.put_fragment(&mut frame, fragment, slot);
             frame
         })
     }
 
     /// Appends a piece of it, as it stands on a wire.
-    pub(super) fn put_piece(&self, to: &mut Vec<u8>, piece: &Piece, slot: u32) {
-        let datagram = &self.datagrams[usize::from(piece.datagram)];
-        let (start, ip) = (to.len(), self.ip(piece, slot));
-        let front = piece.front.unwrap_or(datagram.front);
-        let content = |to: &mut Vec<u8>| put_payload(to, datagram, piece);
+    pub(super) fn put_fragment(&self, to: &mut Vec<u8>, fragment: &Piece, slot: u32) {
+        let datagram = &self.datagrams[usize::from(fragment.datagram)];
+        let (start, ip) = (to.len(), self.ip(fragment, slot));
+        let front = fragment.front.unwrap_or(datagram.front);
+        let content = |to: &mut Vec<u8>| put_payload(to, datagram, fragment);
         match self.version {
             Version::V4 => put_ip(to, &ip, &options(front), datagram.protocol, content),
             Version::V6 => {
-                let fragment = fragment_header(datagram, piece, u32::from(ip.id) << 16 | slot & 0xFFFF);
+                let fragment = fragment_header(datagram, fragment, u32::from(ip.id) << 16 | slot & 0xFFFF);
                 let chain = headers(front, FRAGMENT);
                 let first = chain.first().map_or(FRAGMENT, |(kind, _)| *kind);
                 put_ip(to, &ip, &[joined(chain), fragment].concat(), first, content);
             }
         }
-        if piece.is_damaged && self.version == Version::V4 {
+        if fragment.is_damaged && self.version == Version::V4 {
             to[start + 10] ^= 1;
         }
-        to.extend(std::iter::repeat_n(0, piece.padding.into()));
+        to.extend(std::iter::repeat_n(0, fragment.padding.into()));
     }
 
-    fn ip(&self, piece: &Piece, slot: u32) -> Ip {
-        let datagram = &self.datagrams[usize::from(piece.datagram)];
-        let flags = if piece.dont_fragment { 1 << 14 } else { 0 } | if piece.more { 1 << 13 } else { 0 };
+    fn ip(&self, fragment: &Piece, slot: u32) -> Ip {
+        let datagram = &self.datagrams[usize::from(fragment.datagram)];
+        let flags = if fragment.dont_fragment { 1 << 14 } else { 0 } | if fragment.more { 1 << 13 } else { 0 };
         Ip {
             version: self.version,
             source: slot,
             destination: datagram.destination,
-            class: piece.class.unwrap_or(datagram.class) & !3 | piece.ecn,
-            hops: piece.hops.unwrap_or(datagram.hops),
+            class: fragment.class.unwrap_or(datagram.class) & !3 | fragment.ecn,
+            hops: fragment.hops.unwrap_or(datagram.hops),
             flow: datagram.content,
             id: (slot as u16).wrapping_mul(0x9E37).wrapping_add(datagram.id),
-            flags_offset: flags | piece.offset >> 3,
+            flags_offset: flags | fragment.offset >> 3,
         }
     }
 
     /// Cases with less in them.
     pub(super) fn smaller(&self) -> Vec<Case> {
         let mut smaller = Vec::new();
-        for at in (0..self.pieces.len()).rev() {
+        for at in (0..self.fragments.len()).rev() {
             let mut less = self.clone();
-            less.pieces.remove(at);
+            less.fragments.remove(at);
             smaller.push(less);
         }
-        for (at, piece) in self.pieces.iter().enumerate() {
-            let plain = piece.plain();
-            if plain.words() != piece.words() {
+        for (at, fragment) in self.fragments.iter().enumerate() {
+            let plain = fragment.plain();
+            if plain.words() != fragment.words() {
                 let mut plainer = self.clone();
-                plainer.pieces[at] = plain;
+                plainer.fragments[at] = plain;
                 smaller.push(plainer);
             }
         }
@@ -159,8 +159,8 @@ impl Case {
         for (index, datagram) in self.datagrams.iter().enumerate() {
             let _ = writeln!(words, "  datagram {index}: {datagram:?}");
         }
-        for piece in &self.pieces {
-            let _ = writeln!(words, "  piece of {}", piece.words());
+        for fragment in &self.fragments {
+            let _ = writeln!(words, "  piece of {}", fragment.words());
         }
         words
     }
@@ -220,24 +220,24 @@ impl Piece {
 }
 
 /// What is cut, from where this piece begins to where it ends: headers behind the Fragment header, then content.
-fn put_payload(to: &mut Vec<u8>, datagram: &Datagram, piece: &Piece) {
-    let (start, at, len) = (to.len(), usize::from(piece.offset), usize::from(piece.len));
+fn put_payload(to: &mut Vec<u8>, datagram: &Datagram, fragment: &Piece) {
+    let (start, at, len) = (to.len(), usize::from(fragment.offset), usize::from(fragment.len));
     let behind = joined(headers(datagram.behind, datagram.protocol));
     let shared = behind.get(at..(at + len).min(behind.len())).unwrap_or_default();
     to.extend(shared);
     put_content(to, datagram.content, at + shared.len(), len - shared.len());
     // What stands in headers is for the host to judge, not for who joins.
-    let altered = piece.altered.map(usize::from).filter(|it| at + it >= HEADERS_LEN_MAX);
+    let altered = fragment.altered.map(usize::from).filter(|it| at + it >= HEADERS_LEN_MAX);
     if let Some(byte) = altered.and_then(|altered| to.get_mut(start + altered)) {
         *byte ^= 0x55;
     }
 }
 
-fn fragment_header(datagram: &Datagram, piece: &Piece, id: u32) -> Vec<u8> {
+fn fragment_header(datagram: &Datagram, fragment: &Piece, id: u32) -> Vec<u8> {
     let behind = headers(datagram.behind, datagram.protocol);
     let cut = behind.first().map_or(datagram.protocol, |(kind, _)| *kind);
-    let mut header = vec![piece.next_header.unwrap_or(cut), 0];
-    header.extend((piece.offset & !7 | u16::from(piece.more)).to_be_bytes());
+    let mut header = vec![fragment.next_header.unwrap_or(cut), 0];
+    header.extend((fragment.offset & !7 | u16::from(fragment.more)).to_be_bytes());
     header.extend(id.to_be_bytes());
     header
 }

@@ -12,24 +12,24 @@ pub(super) fn draw(rng: &mut Rng) -> Case {
     let version = if rng.bool() { Version::V4 } else { Version::V6 };
     let mut datagrams = draw_datagrams(rng, version);
     let faults = Faults::draw(rng);
-    let mut pieces = Vec::new();
+    let mut fragments = Vec::new();
     for (index, datagram) in datagrams.iter().enumerate() {
-        let own = draw_pieces(rng, &faults, datagram, version, index as u8);
+        let own = draw_fragments(rng, &faults, datagram, version, index as u8);
         if rng.bool() {
-            pieces.extend(own);
+            fragments.extend(own);
         } else {
-            for piece in own {
-                pieces.insert(rng.usize(..=pieces.len()), piece);
+            for fragment in own {
+                fragments.insert(rng.usize(..=fragments.len()), fragment);
             }
         }
     }
     if faults.disorder && rng.bool() {
-        rng.shuffle(&mut pieces);
+        rng.shuffle(&mut fragments);
     }
     if version == Version::V4 && rng.u8(..) == 0 {
-        put_between(rng, &mut datagrams, &mut pieces);
+        put_between(rng, &mut datagrams, &mut fragments);
     }
-    Case { version, datagrams, pieces }
+    Case { version, datagrams, fragments }
 }
 
 fn draw_datagrams(rng: &mut Rng, version: Version) -> Vec<Datagram> {
@@ -84,39 +84,40 @@ fn draw_twin(rng: &mut Rng, of: &Datagram) -> Datagram {
 }
 
 /// First pieces of so many other datagrams of the source that the kernel takes what came before them for lost.
-fn put_between(rng: &mut Rng, datagrams: &mut Vec<Datagram>, pieces: &mut Vec<Piece>) {
-    let (Some(like), at) = (pieces.first().copied(), rng.usize(..=pieces.len())) else { return };
+fn put_between(rng: &mut Rng, datagrams: &mut Vec<Datagram>, fragments: &mut Vec<Piece>) {
+    let (Some(like), at) = (fragments.first().copied(), rng.usize(..=fragments.len())) else { return };
     let first = datagrams.len();
     let others = first..first + rng.usize(60..70);
     for (number, index) in others.clone().enumerate() {
         datagrams.push(Datagram { id: 0x4000 + number as u16, ..datagrams[0] });
-        pieces.insert(at, Piece { datagram: index as u8, offset: 0, len: 16, more: true, altered: None, ..like });
+        fragments
+            .insert(at, Piece { datagram: index as u8, offset: 0, len: 16, more: true, altered: None, ..like });
     }
 }
 
-fn draw_pieces(rng: &mut Rng, faults: &Faults, datagram: &Datagram, version: Version, index: u8) -> Vec<Piece> {
+fn draw_fragments(rng: &mut Rng, faults: &Faults, datagram: &Datagram, version: Version, index: u8) -> Vec<Piece> {
     let len = draw_len(rng);
     let plain = Piece { dont_fragment: rng.u8(..4) == 0, ecn: rng.u8(..4), ..Piece::first_of(index) };
     let is_first_only = version == Version::V4 && datagram.front == Front::FirstOnly;
-    let piece = |ends: &[usize]| Piece {
+    let fragment = |ends: &[usize]| Piece {
         offset: ends[0] as u16,
         len: (ends[1] - ends[0]) as u16,
         more: ends[1] < len,
         front: (is_first_only && ends[0] > 0).then_some(Front::None),
         ..plain
     };
-    let mut pieces: Vec<Piece> = draw_cuts(rng, len).windows(2).map(piece).collect();
+    let mut fragments: Vec<Piece> = draw_cuts(rng, len).windows(2).map(fragment).collect();
     match rng.u8(..3) {
-        0 => pieces.reverse(),
-        1 if faults.disorder => rng.shuffle(&mut pieces),
+        0 => fragments.reverse(),
+        1 if faults.disorder => rng.shuffle(&mut fragments),
         _ => {}
     }
     for fault in &faults.others {
-        if !pieces.is_empty() {
-            spoil(rng, *fault, version, len, &mut pieces);
+        if !fragments.is_empty() {
+            spoil(rng, *fault, version, len, &mut fragments);
         }
     }
-    pieces
+    fragments
 }
 
 fn draw_len(rng: &mut Rng) -> usize {
@@ -193,35 +194,35 @@ impl Fault {
     ];
 }
 
-fn spoil(rng: &mut Rng, fault: Fault, version: Version, len: usize, pieces: &mut Vec<Piece>) {
-    let at = rng.usize(..pieces.len());
-    let to = rng.usize(..=pieces.len());
-    let piece = pieces[at];
+fn spoil(rng: &mut Rng, fault: Fault, version: Version, len: usize, fragments: &mut Vec<Piece>) {
+    let at = rng.usize(..fragments.len());
+    let to = rng.usize(..=fragments.len());
+    let fragment = fragments[at];
     let (spoilt, is_beside) = match fault {
-        Fault::Repeat => (piece, true),
-        Fault::Alteration => (draw_altered(rng, piece), true),
-        Fault::Overlap => (draw_overlapping(rng, piece, len), true),
-        Fault::Empty => (draw_empty(rng, piece, len), true),
-        Fault::Uneven => (draw_uneven(rng, piece), rng.bool()),
-        Fault::End => (Piece { more: !piece.more, ..piece }, rng.bool()),
-        Fault::Offset => (draw_elsewhere(rng, piece), rng.bool()),
-        Fault::Header => (draw_headed(rng, piece, version), false),
-        Fault::Damage => (Piece { is_damaged: true, ..piece }, false),
-        Fault::Marks => return draw_marks(rng, pieces),
+        Fault::Repeat => (fragment, true),
+        Fault::Alteration => (draw_altered(rng, fragment), true),
+        Fault::Overlap => (draw_overlapping(rng, fragment, len), true),
+        Fault::Empty => (draw_empty(rng, fragment, len), true),
+        Fault::Uneven => (draw_uneven(rng, fragment), rng.bool()),
+        Fault::End => (Piece { more: !fragment.more, ..fragment }, rng.bool()),
+        Fault::Offset => (draw_elsewhere(rng, fragment), rng.bool()),
+        Fault::Header => (draw_headed(rng, fragment, version), false),
+        Fault::Damage => (Piece { is_damaged: true, ..fragment }, false),
+        Fault::Marks => return draw_marks(rng, fragments),
         Fault::Gap => {
-            pieces.remove(at);
+            fragments.remove(at);
             return;
         }
     };
-    if is_beside { pieces.insert(to, spoilt) } else { pieces[at] = spoilt }
+    if is_beside { fragments.insert(to, spoilt) } else { fragments[at] = spoilt }
 }
 
-fn draw_altered(rng: &mut Rng, piece: Piece) -> Piece {
-    Piece { altered: Some(rng.u16(..piece.len.max(1))), ..piece }
+fn draw_altered(rng: &mut Rng, fragment: Piece) -> Piece {
+    Piece { altered: Some(rng.u16(..fragment.len.max(1))), ..fragment }
 }
 
 /// Any bytes of a datagram, and perhaps some behind it.
-fn draw_overlapping(rng: &mut Rng, piece: Piece, len: usize) -> Piece {
+fn draw_overlapping(rng: &mut Rng, fragment: Piece, len: usize) -> Piece {
     let start = rng.usize(..=len / 8) * 8;
     let end = rng.usize(start..=len + 16);
     let more = end < len;
@@ -232,46 +233,46 @@ fn draw_overlapping(rng: &mut Rng, piece: Piece, len: usize) -> Piece {
     } else {
         end
     };
-    let over = Piece { offset: start as u16, len: (end - start) as u16, more, ..piece };
+    let over = Piece { offset: start as u16, len: (end - start) as u16, more, ..fragment };
     if rng.u8(..4) == 0 { draw_altered(rng, over) } else { over }
 }
 
-fn draw_empty(rng: &mut Rng, piece: Piece, len: usize) -> Piece {
+fn draw_empty(rng: &mut Rng, fragment: Piece, len: usize) -> Piece {
     let more = rng.bool();
-    let offset = if rng.bool() { (rng.usize(..=len / 8) * 8) as u16 } else { piece.offset };
-    Piece { len: 0, more, offset, ..piece }
+    let offset = if rng.bool() { (rng.usize(..=len / 8) * 8) as u16 } else { fragment.offset };
+    Piece { len: 0, more, offset, ..fragment }
 }
 
 /// With more to come, and some bytes longer.
-fn draw_uneven(rng: &mut Rng, piece: Piece) -> Piece {
-    Piece { len: piece.len.saturating_add(rng.u16(1..8)), more: true, ..piece }
+fn draw_uneven(rng: &mut Rng, fragment: Piece) -> Piece {
+    Piece { len: fragment.len.saturating_add(rng.u16(1..8)), more: true, ..fragment }
 }
 
 /// At any offset, often at one of the last.
-fn draw_elsewhere(rng: &mut Rng, piece: Piece) -> Piece {
+fn draw_elsewhere(rng: &mut Rng, fragment: Piece) -> Piece {
     let unit = if rng.bool() { 8_191 - rng.u16(..40) } else { rng.u16(..8_192) };
-    Piece { offset: unit * 8, ..piece }
+    Piece { offset: unit * 8, ..fragment }
 }
 
-fn draw_marks(rng: &mut Rng, pieces: &mut [Piece]) {
+fn draw_marks(rng: &mut Rng, fragments: &mut [Piece]) {
     let usual = rng.u8(..4);
-    pieces.iter_mut().for_each(|piece| piece.ecn = if rng.bool() { rng.u8(..4) } else { usual });
+    fragments.iter_mut().for_each(|fragment| fragment.ecn = if rng.bool() { rng.u8(..4) } else { usual });
 }
 
 /// With a header unlike the others.
-fn draw_headed(rng: &mut Rng, mut piece: Piece, version: Version) -> Piece {
+fn draw_headed(rng: &mut Rng, mut fragment: Piece, version: Version) -> Piece {
     match rng.u8(..6) {
-        0 => piece.hops = Some(rng.u8(2..)),
-        1 => piece.class = Some(rng.u8(..)),
-        2 => piece.dont_fragment = !piece.dont_fragment,
-        3 => piece.padding = rng.u8(1..20),
-        4 if version == Version::V6 => piece.next_header = Some(PROTOCOLS[rng.usize(..3)]),
+        0 => fragment.hops = Some(rng.u8(2..)),
+        1 => fragment.class = Some(rng.u8(..)),
+        2 => fragment.dont_fragment = !fragment.dont_fragment,
+        3 => fragment.padding = rng.u8(1..20),
+        4 if version == Version::V6 => fragment.next_header = Some(PROTOCOLS[rng.usize(..3)]),
         5 if version == Version::V6 => {
-            piece.front = Some([Front::None, Front::HopByHop(0), Front::Both][rng.usize(..3)]);
+            fragment.front = Some([Front::None, Front::HopByHop(0), Front::Both][rng.usize(..3)]);
         }
         _ => {
-            piece.front = Some([Front::None, Front::Nops(3), Front::Copied, Front::FirstOnly][rng.usize(..4)]);
+            fragment.front = Some([Front::None, Front::Nops(3), Front::Copied, Front::FirstOnly][rng.usize(..4)]);
         }
     }
-    piece
+    fragment
 }

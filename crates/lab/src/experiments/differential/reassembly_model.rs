@@ -48,8 +48,8 @@ pub(super) fn shown(delivered: &[Vec<u8>]) -> String {
 fn run(frames: &[Vec<u8>], kernels_way: &[Known]) -> Vec<Vec<u8>> {
     let mut model = Model { kernels_way, open: BTreeMap::new(), rounds: BTreeMap::new(), delivered: Vec::new() };
     for frame in frames {
-        if let Some(piece) = Piece::read(frame) {
-            model.push(&piece);
+        if let Some(fragment) = Piece::read(frame) {
+            model.push(&fragment);
         }
     }
     model.delivered.sort_unstable();
@@ -76,7 +76,7 @@ struct Piece<'a> {
     payload: &'a [u8],
     start: usize,
     more: bool,
-    is_piece: bool,
+    is_fragment: bool,
     ecn: u8,
     dont_fragment: bool,
 }
@@ -114,75 +114,75 @@ impl Model<'_> {
         self.kernels_way.contains(&known)
     }
 
-    fn push(&mut self, piece: &Piece<'_>) {
-        if !piece.is_piece {
-            let class = class(piece.header);
-            return self.deliver(piece.header, piece.next_header, piece.payload, class, None);
+    fn push(&mut self, fragment: &Piece<'_>) {
+        if !fragment.is_fragment {
+            let class = class(fragment.header);
+            return self.deliver(fragment.header, fragment.next_header, fragment.payload, class, None);
         }
-        if self.is_unusable(piece) {
+        if self.is_unusable(fragment) {
             return;
         }
-        let round = self.rounds.entry(piece.source.clone()).or_default();
+        let round = self.rounds.entry(fragment.source.clone()).or_default();
         *round += 1;
         let round = *round;
-        let mut datagram = self.open.remove(&piece.key).unwrap_or_default();
-        let is_far = piece.is_v4 && !datagram.runs.is_empty() && round - datagram.round > DISTANCE_MAX;
+        let mut datagram = self.open.remove(&fragment.key).unwrap_or_default();
+        let is_far = fragment.is_v4 && !datagram.runs.is_empty() && round - datagram.round > DISTANCE_MAX;
         if is_far && self.is_kernels(Known::Distance) {
             datagram = datagram.begun_anew();
         }
         datagram.round = round;
-        match self.join(&mut datagram, piece) {
+        match self.join(&mut datagram, fragment) {
             Fate::Ends if self.is_kernels(Known::NoPoison) => return,
             Fate::Ends => datagram = Datagram { is_poisoned: true, ..Datagram::default() },
             Fate::Taken if datagram.is_whole() => return self.close(&datagram),
             Fate::Dropped | Fate::Taken => {}
         }
-        self.open.insert(piece.key.clone(), datagram);
+        self.open.insert(fragment.key.clone(), datagram);
     }
 
     /// Is it dropped before anybody looks where it belongs?
-    fn is_unusable(&self, piece: &Piece<'_>) -> bool {
-        let (len, end) = (piece.payload.len(), piece.start + piece.payload.len());
-        let is_uneven = piece.more && !len.is_multiple_of(8);
-        let is_cut = piece.start == 0 && !piece.is_v4 && self.lacks_headers(piece);
+    fn is_unusable(&self, fragment: &Piece<'_>) -> bool {
+        let (len, end) = (fragment.payload.len(), fragment.start + fragment.payload.len());
+        let is_uneven = fragment.more && !len.is_multiple_of(8);
+        let is_cut = fragment.start == 0 && !fragment.is_v4 && self.lacks_headers(fragment);
         len == 0 && !self.is_kernels(Known::Empty)
-            || is_uneven && !(piece.is_v4 && self.is_kernels(Known::Trimmed))
-            || self.is_too_long(piece, end)
+            || is_uneven && !(fragment.is_v4 && self.is_kernels(Known::Trimmed))
+            || self.is_too_long(fragment, end)
             || is_cut
-            || piece.start > 0 && has_first_option(piece) && !self.is_kernels(Known::LateOption)
+            || fragment.start > 0 && has_first_option(fragment) && !self.is_kernels(Known::LateOption)
     }
 
     /// Does it end behind the longest datagram?
-    fn is_too_long(&self, piece: &Piece<'_>, end: usize) -> bool {
-        match (piece.is_v4, self.is_kernels(Known::Oversize)) {
+    fn is_too_long(&self, fragment: &Piece<'_>, end: usize) -> bool {
+        match (fragment.is_v4, self.is_kernels(Known::Oversize)) {
             (true, true) => false,
-            (true, false) => piece.header.len() + end > LEN_MAX,
+            (true, false) => fragment.header.len() + end > LEN_MAX,
             (false, true) => end > LEN_MAX,
-            (false, false) => piece.header.len() - V6_LEN + end > LEN_MAX,
+            (false, false) => fragment.header.len() - V6_LEN + end > LEN_MAX,
         }
     }
 
     /// Does the first piece of IPv6 lack headers?
-    fn lacks_headers(&self, piece: &Piece<'_>) -> bool {
-        let (mut next, mut at) = (piece.next_header, 0);
+    fn lacks_headers(&self, fragment: &Piece<'_>) -> bool {
+        let (mut next, mut at) = (fragment.next_header, 0);
         while next == DESTINATION {
-            let Some(header) = piece.payload.get(at..at + 2) else { return !self.is_kernels(Known::CutChain) };
+            let Some(header) = fragment.payload.get(at..at + 2) else { return !self.is_kernels(Known::CutChain) };
             (next, at) = (header[0], at + 8 + usize::from(header[1]) * 8);
         }
         let needed = if next == UDP { 8 } else { usize::from(self.is_kernels(Known::BareHeader)) };
-        piece.payload.len() < at + needed
+        fragment.payload.len() < at + needed
     }
 
-    fn join(&self, datagram: &mut Datagram, piece: &Piece<'_>) -> Fate {
+    fn join(&self, datagram: &mut Datagram, fragment: &Piece<'_>) -> Fate {
         if datagram.is_poisoned {
             return Fate::Dropped;
         }
-        let mut payload = piece.payload;
-        if piece.is_v4 && piece.more {
+        let mut payload = fragment.payload;
+        if fragment.is_v4 && fragment.more {
             payload = &payload[..payload.len() / 8 * 8];
         }
-        let (start, end) = (piece.start, piece.start + payload.len());
-        let contradicts = if piece.more {
+        let (start, end) = (fragment.start, fragment.start + payload.len());
+        let contradicts = if fragment.more {
             datagram.has_end && end > datagram.top
         } else {
             end < datagram.top || datagram.has_end && end != datagram.top
@@ -191,7 +191,7 @@ impl Model<'_> {
             if contradicts {
                 return Fate::Ends;
             }
-            datagram.note_end(end, piece.more);
+            datagram.note_end(end, fragment.more);
         }
         if payload.is_empty() {
             return Fate::Ends;
@@ -210,8 +210,8 @@ impl Model<'_> {
         if held > 0 || contradicts {
             return Fate::Ends;
         }
-        datagram.note_end(end, piece.more);
-        datagram.take(piece, payload, start..end);
+        datagram.note_end(end, fragment.more);
+        datagram.take(fragment, payload, start..end);
         Fate::Taken
     }
 
@@ -270,7 +270,7 @@ impl Datagram {
         self.top = self.top.max(end);
     }
 
-    fn take(&mut self, piece: &Piece<'_>, payload: &[u8], range: std::ops::Range<usize>) {
+    fn take(&mut self, fragment: &Piece<'_>, payload: &[u8], range: std::ops::Range<usize>) {
         if self.octets.len() < range.end {
             self.octets.resize(range.end, 0);
             self.came.resize(range.end, false);
@@ -288,14 +288,14 @@ impl Datagram {
                 }
             }
         }
-        self.marks |= 1 << piece.ecn;
-        let len = piece.header.len() + payload.len();
+        self.marks |= 1 << fragment.ecn;
+        let len = fragment.header.len() + payload.len();
         self.longest = self.longest.max(len);
-        if piece.dont_fragment {
+        if fragment.dont_fragment {
             self.longest_dont_fragment = self.longest_dont_fragment.max(len);
         }
         if range.start == 0 {
-            self.first = Some((piece.header.to_vec(), piece.next_header));
+            self.first = Some((fragment.header.to_vec(), fragment.next_header));
         }
     }
 }
@@ -319,7 +319,7 @@ impl<'a> Piece<'a> {
                 payload,
                 start,
                 more,
-                is_piece: start > 0 || more,
+                is_fragment: start > 0 || more,
                 ecn: frame[1] & 3,
                 dont_fragment: place & 0x4000 != 0,
             });
@@ -341,7 +341,7 @@ impl<'a> Piece<'a> {
             payload: &frame[at + 8..end],
             start,
             more,
-            is_piece: start > 0 || more,
+            is_fragment: start > 0 || more,
             ecn: class(frame) & 3,
             dont_fragment: false,
         })
@@ -375,8 +375,8 @@ fn walk(mut next: u8, payload: &[u8]) -> Option<(u8, usize)> {
 }
 
 /// Does an option of IPv4 stand here that only a first piece may carry?
-fn has_first_option(piece: &Piece<'_>) -> bool {
-    piece.is_v4 && piece.header.get(20).is_some_and(|option| *option == 0x1E)
+fn has_first_option(fragment: &Piece<'_>) -> bool {
+    fragment.is_v4 && fragment.header.get(20).is_some_and(|option| *option == 0x1E)
 }
 
 const LEN_MAX: usize = 65_535;

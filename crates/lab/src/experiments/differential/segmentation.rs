@@ -112,13 +112,13 @@ impl Segmentation {
             (true, true) => GsoKind::Tcp4 { cwr },
             (true, false) => GsoKind::Tcp6 { cwr },
         };
-        let train = GsoRequest {
+        let gso = GsoRequest {
             segment_len: case.segment_len,
             header_len: (upper_at + case.upper.header_len()) as u16,
             kind,
         };
         let checksum = Some((upper_at as u16, (upper_at + case.upper.field_at()) as u16));
-        let to_do = TxOffload { checksum, train: Some(train) };
+        let to_do = TxOffload { checksum, gso: Some(gso) };
         if let Err(why) = self.forwarder.send(TxFrame { header: bytes, payload: &[], to_do }) {
             return Ok(Err(why.to_string()));
         }
@@ -134,11 +134,11 @@ impl Segmentation {
     fn ask_engine(&mut self, case: &Case, bytes: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         let segment_len = case.resized_from.unwrap_or(case.segment_len);
         let header_len = bytes.len() - usize::from(case.payload_len);
-        let (mtu, trains) = match case.resized_from {
+        let (mtu, gso_packets) = match case.resized_from {
             Some(_) => (header_len as u16 + case.segment_len, SegmentSize::Maximise),
             None => (u16::MAX, SegmentSize::Preserve),
         };
-        let side = SideSettings { segment_size: [trains; 2], ..SideSettings::new(mtu, Position::Transit) };
+        let side = SideSettings { segment_size: [gso_packets; 2], ..SideSettings::new(mtu, Position::Transit) };
         let secrets = Secrets::both(Secret::new(7));
         let mut gateway = Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(1 << 20));
         let pool = &mut gateway.output_mut(0).pool;
@@ -150,9 +150,9 @@ impl Segmentation {
         let mut segments = Vec::new();
         while let Some(way) = gateway.next(0) {
             let Egress::Forward(packet) = way else { return Err("something else than the packet left".to_owned()) };
-            let mut pieces = WirePackets::of(&packet);
-            while let Some(piece) = pieces.next() {
-                segments.push([piece.header, piece.payload].concat());
+            let mut fragments = WirePackets::of(&packet);
+            while let Some(fragment) = fragments.next() {
+                segments.push([fragment.header, fragment.payload].concat());
             }
             gateway.done(0, packet);
         }

@@ -12,7 +12,7 @@ pub(super) struct Load {
     pub(super) flood: Flood,
     pub(super) version: Version,
     rng: Rng,
-    piece: Vec<u8>,
+    fragment: Vec<u8>,
     /// Pieces of the flood so far, and good datagrams.
     pub(super) count: u64,
     pub(super) good_count: u64,
@@ -22,7 +22,7 @@ pub(super) struct Load {
 impl Load {
     pub(super) fn new(flood: Flood, version: Version, seed: u64) -> Load {
         let rng = Rng::with_seed(seed);
-        Load { flood, version, rng, piece: Vec::new(), count: 0, good_count: 0, whole: Vec::new() }
+        Load { flood, version, rng, fragment: Vec::new(), count: 0, good_count: 0, whole: Vec::new() }
     }
 
     /// The next piece of the flood.
@@ -33,9 +33,11 @@ impl Load {
             Flood::FirstPieces | Flood::Drip => FLOOD_SOURCE + self.rng.u32(..1 << 22),
         };
         let id = self.rng.u32(..);
-        self.piece.clear();
-        put_fragment(&mut self.piece, self.version, source, id, (0, true), |to| to.resize(to.len() + FLOOD_LEN, 7));
-        &self.piece
+        self.fragment.clear();
+        put_fragment(&mut self.fragment, self.version, source, id, (0, true), |to| {
+            to.resize(to.len() + FLOOD_LEN, 7)
+        });
+        &self.fragment
     }
 
     /// The two pieces of the next good datagram.
@@ -63,9 +65,9 @@ impl Load {
         let content = &self.whole[if self.version == Version::V4 { 20 } else { 40 }..];
         let id = (number / GOOD_SOURCES) as u32;
         [(0, &content[..CUT], true), (CUT, &content[CUT..], false)].map(|(offset, part, more)| {
-            let mut piece = Vec::new();
-            put_fragment(&mut piece, self.version, source, id, (offset, more), |to| to.extend(part));
-            piece
+            let mut fragment = Vec::new();
+            put_fragment(&mut fragment, self.version, source, id, (offset, more), |to| to.extend(part));
+            fragment
         })
     }
 }

@@ -214,8 +214,8 @@ fn wait_until_it_joins(load: &Load, target: &mut impl Target) -> io::Result<()> 
     probes.good_count = 1 << 40;
     let mut seen = 0;
     for _ in 0..PROBES_MAX {
-        for piece in probes.good() {
-            target.write(&piece)?;
+        for fragment in probes.good() {
+            target.write(&fragment)?;
         }
         target.arrived(&mut |_| seen += 1)?;
         if seen >= PROBES {
@@ -276,7 +276,7 @@ fn simulated(load: &mut Load, stretch: Duration) -> FloodRow {
         now = second_at.min(next_flood).min(good_at);
         let header_len = if load.version == Version::V4 { 28 } else { 48 };
         let packet = if now == second_at {
-            seconds.pop_front().map(|(_, piece)| copy(&piece, rejoining.pool()))
+            seconds.pop_front().map(|(_, fragment)| copy(&fragment, rejoining.pool()))
         } else if now == good_at {
             let [first, second] = load.good();
             seconds.push_back((now + GAP_MAX, second));
@@ -287,8 +287,8 @@ fn simulated(load: &mut Load, stretch: Duration) -> FloodRow {
             Some(copy(load.next(), rejoining.pool()))
         };
         let Some(Ok(packet)) = packet else { continue };
-        let took = rejoining.push(now, Frame::Ip(packet), |piece| {
-            is_good(&piece[header_len..], &mut expected).into_iter().for_each(|number| ledger.arrive(number));
+        let took = rejoining.push(now, Frame::Ip(packet), |fragment| {
+            is_good(&fragment[header_len..], &mut expected).into_iter().for_each(|number| ledger.arrive(number));
             Ok(())
         });
         took.expect("what only looks cannot fail");
@@ -298,8 +298,8 @@ fn simulated(load: &mut Load, stretch: Duration) -> FloodRow {
     ledger.row(load, rate, load.good_count, held_max)
 }
 
-fn copy(piece: &[u8], pool: &mut Pool) -> Result<Packet, CopyError> {
-    Frame::copy(piece, LinkType::Ip, Ingress(0), pool)
+fn copy(fragment: &[u8], pool: &mut Pool) -> Result<Packet, CopyError> {
+    Frame::copy(fragment, LinkType::Ip, Ingress(0), pool)
 }
 
 impl FloodRow {

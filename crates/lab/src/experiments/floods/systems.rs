@@ -123,7 +123,7 @@ impl Target for Behind {
             let now = self.clock.now();
             for frame in self.frames.drain(..) {
                 let tap = &mut self.receiver.tap;
-                self.rejoining.push(now, frame, |piece| write(tap, piece))?;
+                self.rejoining.push(now, frame, |fragment| write(tap, fragment))?;
             }
             if received.was_last {
                 break;
@@ -179,12 +179,12 @@ impl Rejoining {
                     continue;
                 }
             };
-            let mut pieces = WirePackets::of(&packet);
-            while let Some(piece) = pieces.next() {
-                if piece.payload.is_empty() {
-                    write(piece.header)?;
+            let mut fragments = WirePackets::of(&packet);
+            while let Some(fragment) = fragments.next() {
+                if fragment.payload.is_empty() {
+                    write(fragment.header)?;
                 } else {
-                    write(&[piece.header, piece.payload].concat())?;
+                    write(&[fragment.header, fragment.payload].concat())?;
                 }
             }
             gateway.done(0, packet);

@@ -114,7 +114,7 @@ pub struct Usage {
     /// Fragments that became longer ones or datagrams.
     pub joined: u64,
     /// Fragments that cutting made.
-    pub pieces: u64,
+    pub fragments: u64,
     /// Segments that came before their turn.
     pub sorted: u64,
     /// Frames that came to the wire, and those that it lost.
@@ -380,7 +380,7 @@ impl Looks {
             most_held: self.most_held,
             passed: books.map_or(0, CounterAudit::passed),
             joined: event(Event::Absorbed) + event(Event::Joined),
-            pieces: event(Event::Pieces),
+            fragments: event(Event::Pieces),
             sorted: event(Event::Sorted),
             wire,
         }
@@ -460,10 +460,10 @@ impl fmt::Display for Usage {
         for (way, [came, went, held, ended]) in &self.fates {
             writeln!(f, "  {way:<10} {came:>11} {went:>11} {held:>6} {ended:>7}")?;
         }
-        let Usage { passed, joined, pieces, sorted, wire: [offered, lost], .. } = self;
+        let Usage { passed, joined, fragments, sorted, wire: [offered, lost], .. } = self;
         writeln!(
             f,
-            "  most held {most_held}; frames passed {passed}, fragments joined {joined} and made {pieces}, segments sorted {sorted}"
+            "  most held {most_held}; frames passed {passed}, fragments joined {joined} and made {fragments}, segments sorted {sorted}"
         )?;
         let Mixed { transfers, intact, bytes, messages_sent, messages, .. } = mixed;
         let megabytes = *bytes as f64 / 1e6;

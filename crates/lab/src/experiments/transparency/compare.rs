@@ -223,11 +223,11 @@ impl Packet<'_> {
 
     /// The bytes of a TCP header: none where this is not TCP, or where it is a fragment.
     pub(super) fn tcp(&self) -> Option<&[u8]> {
-        let is_piece = self.bytes[self.ip_at] >> 4 == 4
+        let is_fragment = self.bytes[self.ip_at] >> 4 == 4
             && (self.bytes[self.ip_at + 6] & 0x3F != 0 || self.bytes[self.ip_at + 7] != 0);
         let body = self.bytes.get(self.transport_at..self.end)?;
         let len = usize::from(body.get(12)? >> 4) * 4;
-        (self.protocol == 6 && !is_piece && len >= 20).then_some(body.get(..len)?)
+        (self.protocol == 6 && !is_fragment && len >= 20).then_some(body.get(..len)?)
     }
 
     /// Where the value of a SYN's MSS option stands in the frame, and the value.
@@ -351,8 +351,8 @@ fn told(frame: &SeenFrame) -> String {
         .take(SHOWN_LEN / 2)
         .map(|two| two.iter().map(|byte| format!("{byte:02x}")).collect())
         .collect();
-    let train = frame.segment_len.map(|len| format!(", a GSO packet of {len}")).unwrap_or_default();
-    format!("{} bytes{train} [{}]", frame.bytes.len(), shown.join(" "))
+    let gso = frame.segment_len.map(|len| format!(", a GSO packet of {len}")).unwrap_or_default();
+    format!("{} bytes{gso} [{}]", frame.bytes.len(), shown.join(" "))
 }
 
 /// Does a name match a pattern, in which a `*` at the end stands for any letters?

@@ -249,12 +249,12 @@ pub(super) const KNOWN: &[Known] = &[
         why: "`bypass` asks for it; the sender is told",
         excuse: |evidence| {
             // Same frames at the narrow end but for the fragments, and one refusal at the wide end.
-            let is_piece = |frame: &SeenFrame| {
+            let is_fragment = |frame: &SeenFrame| {
                 Packet::read(frame).is_some_and(|packet| {
                     packet.bytes[packet.ip_at + 6] & 0x3F != 0 || packet.bytes[packet.ip_at + 7] != 0
                 })
             };
-            evidence.kernel[Side::Narrow as usize].retain(|frame| !is_piece(frame));
+            evidence.kernel[Side::Narrow as usize].retain(|frame| !is_fragment(frame));
             evidence.drop_extra(|side, frame, _| {
                 let kind = Packet::read(frame).map(|packet| (packet.protocol, packet.bytes[packet.transport_at]));
                 side == Side::Wide && kind == Some((1, 3))

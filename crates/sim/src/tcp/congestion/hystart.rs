@@ -97,9 +97,9 @@ impl Exit {
             return;
         }
         let least = self.least.unwrap_or(trip);
-        if acked.now.since(self.last_ack) <= TRAIN_GAP_MAX {
+        if acked.now.since(self.last_ack) <= GSO_GAP_MAX {
             self.last_ack = acked.now;
-            self.is_found |= acked.now.since(self.round_start) > (least + TRAIN_ALLOWANCE) / 2;
+            self.is_found |= acked.now.since(self.round_start) > (least + GSO_ALLOWANCE) / 2;
         }
         self.this = Some(self.this.map_or(trip, |this| this.min(trip)));
         if self.sample_count < SAMPLE_COUNT {
@@ -149,9 +149,9 @@ const SAMPLE_COUNT: u32 = 8;
 /// Windows below it stay in slow start, in segments (Linux's `hystart_low_window`).
 const LOW_WINDOW: u64 = 16;
 /// Acknowledgements this close are of one train (Linux's `hystart_ack_delta_us`).
-const TRAIN_GAP_MAX: Duration = Duration::from_millis(2);
+const GSO_GAP_MAX: Duration = Duration::from_millis(2);
 /// For what the sender's own card puts between segments (Linux's `hystart_ack_delay`, at its most).
-const TRAIN_ALLOWANCE: Duration = Duration::from_millis(1);
+const GSO_ALLOWANCE: Duration = Duration::from_millis(1);
 /// What the conservative slow start grows by (RFC 9406 section 4.3).
 const SLOWER_DIVISOR: u64 = 4;
 /// For how many rounds (RFC 9406 section 4.3).
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_of_acknowledgements_of_half_a_round_trip_ends_slow_start_of_linux() {
+    fn a_gso_of_acknowledgements_of_half_a_round_trip_ends_slow_start_of_linux() {
         let mut exit = Exit::new(SlowStartExit::HyStart);
         let mut window = window();
         let trip = Duration::from_millis(40);

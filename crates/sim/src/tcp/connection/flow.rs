@@ -97,11 +97,11 @@ impl Flow {
         now: Time,
         numbering: Numbering,
         settings: &Settings,
-        piece: Option<Piece>,
+        chunk: Option<Piece>,
     ) -> Outgoing {
-        let room = match piece {
+        let room = match chunk {
             // Blocks travel in what a full segment leaves free.
-            Some(piece) => self.sender.mss().saturating_sub(piece.len.into()) as usize,
+            Some(chunk) => self.sender.mss().saturating_sub(chunk.len.into()) as usize,
             None => usize::MAX,
         };
         let count_max = if self.agreed.timestamps { 3 } else { 4 };
@@ -109,27 +109,27 @@ impl Flow {
         let sack = if self.agreed.sack && count > 0 { self.receiver.blocks(count) } else { Default::default() };
         let (ack, window) = self.receiver.say();
         let stamps = Timestamps { value: clock(now), echo: self.receiver.stamp() };
-        let start = piece.map_or(self.sender.next(), |piece| piece.start);
+        let start = chunk.map_or(self.sender.next(), |chunk| chunk.start);
         let mut segment = Segment {
             seq: numbering.seq(start),
             ack,
             flags: ACK | if self.agreed.ecn && self.receiver.echoes_mark() { ECE } else { 0 },
             window,
-            len: piece.map_or(0, |piece| piece.len),
+            len: chunk.map_or(0, |chunk| chunk.len),
             timestamps: self.agreed.timestamps.then_some(stamps),
             sack,
             ..Segment::default()
         };
-        if let Some(piece) = piece {
+        if let Some(chunk) = chunk {
             let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
-            let is_pushed = piece.is_last && piece.len > 0;
-            segment.flags |= flag(piece.has_fin, FIN) | flag(is_pushed, PSH) | flag(piece.has_cwr, CWR);
+            let is_pushed = chunk.is_last && chunk.len > 0;
+            segment.flags |= flag(chunk.has_fin, FIN) | flag(is_pushed, PSH) | flag(chunk.has_cwr, CWR);
             // Only new data says that its sender takes part (RFC 3168 section 6.1.5).
-            if self.agreed.ecn && piece.len > 0 && !piece.is_again {
+            if self.agreed.ecn && chunk.len > 0 && !chunk.is_again {
                 segment.ecn = Ecn::Ect0;
             }
         }
-        let is_again = piece.is_some_and(|piece| piece.is_again);
+        let is_again = chunk.is_some_and(|chunk| chunk.is_again);
         Outgoing { segment, offset: start.saturating_sub(1), dont_fragment: settings.path.discovery, is_again }
     }
 }

@@ -21,15 +21,15 @@ impl Sender {
             self.resize();
         }
         self.rest(now);
-        let piece = self.poll_any(now);
-        match piece {
+        let chunk = self.poll_any(now);
+        match chunk {
             Some(_) => {
                 self.last_sent = now;
                 self.counts.sent += 1;
             }
             None => self.watch_window(now),
         }
-        piece
+        chunk
     }
 
     fn poll_any(&mut self, now: Time) -> Option<Piece> {
@@ -39,8 +39,8 @@ impl Sender {
         if std::mem::take(&mut self.due.tail) {
             return self.poll_tail(now);
         }
-        if let Some(piece) = self.poll_again(now) {
-            return Some(piece);
+        if let Some(chunk) = self.poll_again(now) {
+            return Some(chunk);
         }
         match self.size_probe(now) {
             Some(len) if self.fits(len) => Some(self.send_size_probe(now, len)),
@@ -89,10 +89,10 @@ impl Sender {
         if sent.start == self.board.una() || self.alarms.rto.is_none() {
             self.alarms.rto = Some(now + self.trip.rto());
         }
-        self.piece(sent.start, sent.end, true)
+        self.chunk(sent.start, sent.end, true)
     }
 
-    fn piece(&mut self, start: u64, end: u64, is_again: bool) -> Piece {
+    fn chunk(&mut self, start: u64, end: u64, is_again: bool) -> Piece {
         let data_end = end.min(self.end);
         let has_cwr = !is_again && std::mem::take(&mut self.owes_cwr);
         let len = data_end.saturating_sub(start) as u32;
@@ -137,7 +137,7 @@ impl Sender {
         self.alarms.persist = None;
         self.alarms.rto.get_or_insert(now + self.trip.rto());
         self.watch_tail(now);
-        self.piece(start, end, false)
+        self.chunk(start, end, false)
     }
 
     /// Does a short segment wait: for more of the window (RFC 9293 section 3.8.6.2.1), or for more of the stream?
@@ -198,16 +198,16 @@ impl Sender {
     fn poll_tail(&mut self, now: Time) -> Option<Piece> {
         let fresh = self.poll_new(now, Credit::Tail);
         let is_repeat = fresh.is_none();
-        let piece = match fresh {
-            Some(piece) => Some(piece),
+        let chunk = match fresh {
+            Some(chunk) => Some(chunk),
             None => self.newest_again(now),
         };
-        if piece.is_some() {
+        if chunk.is_some() {
             self.counts.tail_probes += 1;
             self.tail = Some(Tail { end: self.board.next(), is_repeat });
         }
         (self.alarms.tail, self.alarms.rto) = (None, Some(now + self.trip.rto()));
-        piece
+        chunk
     }
 
     fn newest_again(&mut self, now: Time) -> Option<Piece> {
@@ -217,7 +217,7 @@ impl Sender {
         }
         self.board.resend(now, number);
         self.counts.sent_again += 1;
-        Some(self.piece(sent.start, sent.end, true))
+        Some(self.chunk(sent.start, sent.end, true))
     }
 
     /// When to ask for the tail's acknowledgement (RFC 8985 section 7.2).

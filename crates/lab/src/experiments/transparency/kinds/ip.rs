@@ -124,28 +124,28 @@ pub(super) const HEADERS_V6: &[Kind] = &[
 
 /// Fragments of both versions.
 pub(super) const FRAGMENTS: &[Kind] = &[
-    short("fragments", "fragments-in-order", |f| pieces(f, |p| p)),
+    short("fragments", "fragments-in-order", |f| fragments(f, |p| p)),
     short("fragments", "fragments-reversed", |f| {
-        pieces(f, |mut p| {
+        fragments(f, |mut p| {
             p.reverse();
             p
         })
     }),
     kind("fragments", "fragments-last-first", |f| {
-        pieces(f, |mut p| {
+        fragments(f, |mut p| {
             p.rotate_right(1);
             p
         })
     }),
-    kind("fragments", "fragments-duplicated", |f| pieces(f, |p| p.iter().chain(&p).cloned().collect())),
+    kind("fragments", "fragments-duplicated", |f| fragments(f, |p| p.iter().chain(&p).cloned().collect())),
     kind("fragments", "fragments-incomplete", |f| {
-        pieces(f, |mut p| {
+        fragments(f, |mut p| {
             p.remove(1);
             p
         })
     }),
     kind("fragments", "fragments-without-first", |f| {
-        pieces(f, |mut p| {
+        fragments(f, |mut p| {
             p.remove(0);
             p
         })
@@ -158,22 +158,22 @@ pub(super) const FRAGMENTS: &[Kind] = &[
         }
     }),
     kind("fragments", "fragments-tiny", |f| {
-        for piece in (Ip4 { fragment: 0, ..f.ip4(N, 17, &filled(80)) }).fragments(8) {
-            f.send4(N, &piece);
+        for fragment in (Ip4 { fragment: 0, ..f.ip4(N, 17, &filled(80)) }).fragments(8) {
+            f.send4(N, &fragment);
         }
-        for piece in f.ip6(N, 17, &filled(80)).fragments(8, 7) {
-            f.send6(N, &piece);
+        for fragment in f.ip6(N, 17, &filled(80)).fragments(8, 7) {
+            f.send6(N, &fragment);
         }
     }),
     kind("fragments", "fragments-atomic", |f| {
         for from in BOTH {
-            f.ip6(from, 17, &filled(200)).fragments(1_000, 77).iter().for_each(|piece| f.send6(from, piece));
+            f.ip6(from, 17, &filled(200)).fragments(1_000, 77).iter().for_each(|fragment| f.send6(from, fragment));
         }
     }),
     kind("fragments", "fragments-df", |f| {
         for from in BOTH {
-            for piece in (Ip4 { fragment: 0, ..f.ip4(from, 17, &filled(3_000)) }).fragments(1_480) {
-                f.send4(from, &Ip4 { fragment: piece.fragment | DF, ..piece });
+            for fragment in (Ip4 { fragment: 0, ..f.ip4(from, 17, &filled(3_000)) }).fragments(1_480) {
+                f.send4(from, &Ip4 { fragment: fragment.fragment | DF, ..fragment });
             }
         }
     }),
@@ -188,15 +188,15 @@ pub(super) const FRAGMENTS: &[Kind] = &[
     kind("fragments", "fragments-of-tcp", |f| {
         for from in BOTH {
             let segment = Tcp::data(1, &filled(4_000)).bytes(f.pseudo4(from, 6));
-            for piece in (Ip4 { fragment: 0, ..f.ip4(from, 6, &segment) }).fragments(1_400) {
-                f.send4(from, &piece);
+            for fragment in (Ip4 { fragment: 0, ..f.ip4(from, 6, &segment) }).fragments(1_400) {
+                f.send4(from, &fragment);
             }
         }
     }),
     kind("fragments", "fragments-full-size", |f| {
         for from in BOTH {
-            for piece in (Ip4 { fragment: 0, ..f.ip4(from, 17, &filled(5_920)) }).fragments(1_480) {
-                f.send4(from, &piece);
+            for fragment in (Ip4 { fragment: 0, ..f.ip4(from, 17, &filled(5_920)) }).fragments(1_480) {
+                f.send4(from, &fragment);
             }
         }
     }),
@@ -250,7 +250,7 @@ fn each6(f: &mut Frames, change: impl Fn(Ip6) -> Ip6) {
 }
 
 /// The fragments of datagrams of both versions, from both ends, in the order that `order` makes.
-fn pieces(f: &mut Frames, order: impl Fn(Vec<Vec<u8>>) -> Vec<Vec<u8>>) {
+fn fragments(f: &mut Frames, order: impl Fn(Vec<Vec<u8>>) -> Vec<Vec<u8>>) {
     for from in BOTH {
         let body = udp(f.pseudo4(from, 17), [1_000, 2_000], &filled(4_000));
         let whole = Ip4 { fragment: 0, ..f.ip4(from, 17, &body) };
