@@ -256,22 +256,28 @@ fn link(args: &LinkArgs, json: bool) -> io::Result<Status> {
     let shapes = [args.shape.clone(), args.back.clone().unwrap_or_else(|| args.shape.clone())];
     crate::command::tell(&format!("joining {} and {}; interrupt to end", args.a, args.b));
     let outcome = experiments::link([&args.a, &args.b], shapes, args.stretch, &stop, Scheduling::Realtime)?;
-    let text = if json { serde_json::to_string_pretty(&outcome)? + "\n" } else { ways(&outcome) };
+    let text = if json { serde_json::to_string_pretty(&outcome)? + "\n" } else { directions(&outcome) };
     unless_closed(io::stdout().write_all(text.as_bytes()))?;
     Ok(if outcome.is_valid { Status::Done } else { Status::Failed })
 }
 
 /// What became of a link, as a person reads it.
-fn ways(outcome: &Outcome) -> String {
+fn directions(outcome: &Outcome) -> String {
     let mut text = format!("{:.1} s, scheduling: {}\n", outcome.time_ns as f64 / 1e9, outcome.scheduling);
-    for way in &outcome.ways {
-        let counters = &way.counters;
-        let lost = counters.offered.frames.saturating_sub(counters.delivered.frames + way.inside.frames);
-        let shape = if way.shape.to_string().is_empty() { "plain".to_owned() } else { way.shape.to_string() };
+    for direction in &outcome.directions {
+        let counters = &direction.counters;
+        let lost = counters.offered.frames.saturating_sub(counters.delivered.frames + direction.inside.frames);
+        let shape =
+            if direction.shape.to_string().is_empty() { "plain".to_owned() } else { direction.shape.to_string() };
         let _ = writeln!(
             text,
             "{} to {} ({shape}): {} frames came, {} left, {lost} lost on the wire, {} inside; {}",
-            way.from, way.to, counters.offered.frames, way.sent_count, way.inside.frames, way.lateness,
+            direction.from,
+            direction.to,
+            counters.offered.frames,
+            direction.sent_count,
+            direction.inside.frames,
+            direction.lateness,
         );
     }
     outcome.faults.iter().for_each(|fault| {

@@ -326,8 +326,8 @@ impl Rewriter {
 
     /// Writes what the engine lets go.
     fn drain<S: Sink>(&mut self, current: Option<&Record<'_>>, sink: &mut S) -> Result<(), S::Error> {
-        while let Some(way) = self.gateway.next(ONLY) {
-            let packet = match way {
+        while let Some(direction) = self.gateway.next(ONLY) {
+            let packet = match direction {
                 Egress::Forward(packet) | Egress::IcmpReply(packet) => packet,
                 Egress::PassThrough(_, unfit) => panic!("what carries no packet went past the engine: {unfit:?}"),
             };

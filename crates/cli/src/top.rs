@@ -40,16 +40,16 @@ pub struct View {
     /// Processors that it kept busy: 1 is one of them all the time.
     pub processors: f64,
     /// To the wide side, to the narrow one.
-    pub ways: [WayView; 2],
+    pub directions: [DirectionView; 2],
     /// What was lost since it began, and what must never be.
     pub losses: Vec<Loss>,
 }
 
 /// What happened on one way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct WayView {
+pub struct DirectionView {
     /// Its name.
-    pub way: &'static str,
+    pub direction: &'static str,
     /// The port that packets come from.
     pub from: String,
     /// The port that they go to.
@@ -181,9 +181,13 @@ impl View {
     pub fn between(before: &Stats, after: &Stats) -> View {
         let pace = Pace { seconds: after.seconds - before.seconds };
         let (old, new) = (&before.all, &after.all);
-        let to_wide =
-            pace.way("to-wide", [&old.to_wide, &new.to_wide], [&old.narrow, &new.narrow], [&old.wide, &new.wide]);
-        let to_narrow = pace.way(
+        let to_wide = pace.direction(
+            "to-wide",
+            [&old.to_wide, &new.to_wide],
+            [&old.narrow, &new.narrow],
+            [&old.wide, &new.wide],
+        );
+        let to_narrow = pace.direction(
             "to-narrow",
             [&old.to_narrow, &new.to_narrow],
             [&old.wide, &new.wide],
@@ -197,7 +201,7 @@ impl View {
             seconds: after.seconds,
             worker_count: after.workers.len(),
             processors: pace.each(new.processor_seconds - old.processor_seconds),
-            ways: [to_wide, to_narrow],
+            directions: [to_wide, to_narrow],
             losses: pace.losses(old, new),
         }
     }
@@ -216,25 +220,28 @@ impl View {
 
     /// Lines that show all of it.
     fn height(&self) -> u16 {
-        let done = self.ways.iter().map(|way| way.events.len()).max().unwrap_or(0).max(1);
-        let stages = self.ways[0].stages.len();
-        (TITLE_HEIGHT + WAYS_HEIGHT) + (stages + done + self.losses.len().max(1)) as u16 + 3 * FRAME_HEIGHT + 1
+        let done = self.directions.iter().map(|direction| direction.events.len()).max().unwrap_or(0).max(1);
+        let stages = self.directions[0].stages.len();
+        (TITLE_HEIGHT + DIRECTIONS_HEIGHT)
+            + (stages + done + self.losses.len().max(1)) as u16
+            + 3 * FRAME_HEIGHT
+            + 1
     }
 
     /// Draws it.
     pub fn draw(&self, frame: &mut Frame<'_>) {
-        let stages = self.ways[0].stages.len() as u16 + 1 + FRAME_HEIGHT;
+        let stages = self.directions[0].stages.len() as u16 + 1 + FRAME_HEIGHT;
         let losses = (self.losses.len().max(1) as u16 + FRAME_HEIGHT).min(frame.area().height / 3);
         let areas = Layout::vertical([
             Constraint::Length(TITLE_HEIGHT),
-            Constraint::Length(WAYS_HEIGHT),
+            Constraint::Length(DIRECTIONS_HEIGHT),
             Constraint::Length(stages),
             Constraint::Min(FRAME_HEIGHT + 1),
             Constraint::Length(losses),
         ]);
-        let [title, ways, stages, done, losses] = areas.areas(frame.area());
+        let [title, directions, stages, done, losses] = areas.areas(frame.area());
         self.draw_title(frame, title);
-        self.draw_ways(frame, ways);
+        self.draw_directions(frame, directions);
         self.draw_stages(frame, stages);
         self.draw_done(frame, done);
         self.draw_losses(frame, losses);
@@ -262,7 +269,7 @@ impl View {
         }
     }
 
-    fn draw_ways(&self, frame: &mut Frame<'_>, area: Rect) {
+    fn draw_directions(&self, frame: &mut Frame<'_>, area: Rect) {
         let columns: &[Column] = match area.width.saturating_sub(FRAME_HEIGHT) {
             ..MEDIUM_WIDTH => &NARROW_COLUMNS,
             MEDIUM_WIDTH..WIDE_WIDTH => &MEDIUM_COLUMNS,
@@ -270,19 +277,21 @@ impl View {
         };
         let right = |text: String| Cell::from(Text::from(text).alignment(Alignment::Right));
         let head = Row::new(columns.iter().map(|(name, _, _)| right((*name).to_owned()))).style(DIM);
-        let rows = self.ways.iter().map(|way| {
+        let rows = self.directions.iter().map(|direction| {
             Row::new(columns.iter().map(|(_, _, what)| match what {
-                Shows::Way => Cell::from(Span::styled(way.way, BOLD)),
-                Shows::ShortWay => Cell::from(Span::styled(way.way.trim_start_matches("to-"), BOLD)),
-                Shows::CamePackets => right(short(way.came.packets)),
-                Shows::CameBits => right(short(way.came.bits)),
-                Shows::CameLen => right(len(way.came.payload_len)).style(IN),
-                Shows::WideShare => {
-                    right(way.wide_share.map_or(NONE.to_owned(), |share| format!("{:.0} %", share * 100.0)))
+                Shows::Direction => Cell::from(Span::styled(direction.direction, BOLD)),
+                Shows::ShortDirection => {
+                    Cell::from(Span::styled(direction.direction.trim_start_matches("to-"), BOLD))
                 }
-                Shows::WentPackets => right(short(way.went.packets)),
-                Shows::WentBits => right(short(way.went.bits)),
-                Shows::WentLen => right(len(way.went.payload_len)).style(OUT),
+                Shows::CamePackets => right(short(direction.came.packets)),
+                Shows::CameBits => right(short(direction.came.bits)),
+                Shows::CameLen => right(len(direction.came.payload_len)).style(IN),
+                Shows::WideShare => {
+                    right(direction.wide_share.map_or(NONE.to_owned(), |share| format!("{:.0} %", share * 100.0)))
+                }
+                Shows::WentPackets => right(short(direction.went.packets)),
+                Shows::WentBits => right(short(direction.went.bits)),
+                Shows::WentLen => right(len(direction.went.payload_len)).style(OUT),
             }))
         });
         let widths = columns.iter().map(|(_, width, _)| Constraint::Length(*width));
@@ -291,7 +300,7 @@ impl View {
     }
 
     fn draw_stages(&self, frame: &mut Frame<'_>, area: Rect) {
-        for (way, area) in self.ways.iter().zip(halves(area)) {
+        for (direction, area) in self.directions.iter().zip(halves(area)) {
             let inner = area.width.saturating_sub(FRAME_HEIGHT);
             let is_roomy = inner >= ROOMY_WIDTH;
             let is_tight = inner < TIGHT_WIDTH;
@@ -303,7 +312,7 @@ impl View {
                     _ => format!("holds {}, {bytes}B", packets.trim_end()),
                 }
             };
-            let rows = way.stages.iter().map(|stage| {
+            let rows = direction.stages.iter().map(|stage| {
                 let (switch, style) = if stage.is_on { ("on", Style::new()) } else { ("off", DIM) };
                 let held = match stage.held.packets {
                     0 if is_tight => switch.to_owned(),
@@ -312,11 +321,11 @@ impl View {
                 };
                 Row::new([stage.stage.clone(), switch.to_owned(), held]).style(style)
             });
-            let all = match way.held.packets {
+            let all = match direction.held.packets {
                 0 if is_tight => "nothing".to_owned(),
                 0 => "holds nothing".to_owned(),
-                _ if is_roomy => format!("{} in all", holds(&way.held)),
-                _ => holds(&way.held),
+                _ if is_roomy => format!("{} in all", holds(&direction.held)),
+                _ => holds(&direction.held),
             };
             // Where there is little room, a stage's switch makes way for what it holds.
             let switch_width = if is_tight { 0 } else { 4 };
@@ -324,16 +333,16 @@ impl View {
             let widths = [Constraint::Length(11), Constraint::Length(switch_width), held_width];
             let rows = rows.chain([Row::new([String::new(), String::new(), all]).style(DIM)]);
             let table = Table::new(rows, widths).column_spacing(0);
-            let title = format!(" {}: {} to {} ", way.way, way.from, way.to);
+            let title = format!(" {}: {} to {} ", direction.direction, direction.from, direction.to);
             frame.render_widget(table.block(Block::bordered().title(title)), area);
         }
     }
 
     fn draw_done(&self, frame: &mut Frame<'_>, area: Rect) {
-        for (way, area) in self.ways.iter().zip(halves(area)) {
-            let rows = way.events.iter().map(|(name, rate)| Row::new([name.clone(), short(*rate)]));
+        for (direction, area) in self.directions.iter().zip(halves(area)) {
+            let rows = direction.events.iter().map(|(name, rate)| Row::new([name.clone(), short(*rate)]));
             let table = Table::new(rows, [Constraint::Length(18), Constraint::Min(8)]).column_spacing(1);
-            let title = format!(" {}: done each second ", way.way);
+            let title = format!(" {}: done each second ", direction.direction);
             frame.render_widget(table.block(Block::bordered().title(title)), area);
         }
     }
@@ -374,28 +383,28 @@ impl Pace {
         self.each(after.saturating_sub(before) as f64)
     }
 
-    fn way(
+    fn direction(
         self,
-        way: &'static str,
-        ways: [&DirectionFigures; 2],
+        direction: &'static str,
+        directions: [&DirectionFigures; 2],
         from: [&EndpointFigures; 2],
         to: [&EndpointFigures; 2],
-    ) -> WayView {
+    ) -> DirectionView {
         // What the kernel passes on by itself comes and goes, too; of that, ports count the payload.
         let offloaded = from.map(|end| end.came(Came::LentBytes));
         let with_offloaded = |[before, after]: [u64; 2]| [before + offloaded[0], after + offloaded[1]];
         let came_bytes = with_offloaded(from.map(|end| end.came(Came::Bytes)));
         let went_bytes = with_offloaded(to.map(|end| end.went(Went::Bytes)));
-        let [before, after] = [0, 1].map(|at| ways[at].totals(from[at]));
+        let [before, after] = [0, 1].map(|at| directions[at].totals(from[at]));
         let packets = from.map(|end| end.came(Came::Packets));
         let wide = from.map(|end| end.came(Came::WidePackets));
         let share = |part: [u64; 2], whole: [u64; 2]| {
             let [part, whole] = [part, whole].map(|[before, after]| after.saturating_sub(before) as f64);
             (whole > 0.0).then(|| part / whole)
         };
-        let [_, new] = ways;
-        WayView {
-            way,
+        let [_, new] = directions;
+        DirectionView {
+            direction,
             from: from[1].address.clone(),
             to: to[1].address.clone(),
             came: self.flow([before[0], after[0]], came_bytes),
@@ -403,7 +412,7 @@ impl Pace {
             wide_share: share(wide, packets),
             held: new.held,
             stages: new.stages.clone(),
-            events: self.most(ways.map(|way| &way.events)),
+            events: self.most(directions.map(|direction| &direction.events)),
         }
     }
 
@@ -443,7 +452,7 @@ impl Pace {
                 });
             }
         };
-        for ((at, old), (_, new)) in old.ways().into_iter().zip(new.ways()) {
+        for ((at, old), (_, new)) in old.directions().into_iter().zip(new.directions()) {
             for (name, count) in &new.retired {
                 let before = old.retired.get(name).map_or(0, |count| count.packets);
                 note(at, name, [before, count.packets]);
@@ -457,9 +466,9 @@ impl Pace {
                 note(at, "is down", [1, 1]);
             }
         }
-        let ways = new.ways().map(|(at, way)| (at.to_owned(), way.unexplained.packets));
+        let directions = new.directions().map(|(at, direction)| (at.to_owned(), direction.unexplained.packets));
         let ends = new.ends().map(|(_, end)| (end.address.clone(), end.unexplained));
-        let gaps = ways.into_iter().chain(ends).filter(|(_, gap)| *gap != 0);
+        let gaps = directions.into_iter().chain(ends).filter(|(_, gap)| *gap != 0);
         losses.extend(gaps.map(|(at, total)| Loss { at, name: "unexplained".to_owned(), rate: 0.0, total }));
         losses.sort_by(|one, other| other.rate.total_cmp(&one.rate));
         losses
@@ -522,8 +531,8 @@ type Column = (&'static str, u16, Shows);
 /// What a column shows of a way.
 #[derive(Clone, Copy)]
 enum Shows {
-    Way,
-    ShortWay,
+    Direction,
+    ShortDirection,
     CamePackets,
     CameBits,
     CameLen,
@@ -534,7 +543,7 @@ enum Shows {
 }
 
 const WIDE_COLUMNS: [Column; 8] = [
-    ("", 9, Shows::Way),
+    ("", 9, Shows::Direction),
     ("in: packets/s", 13, Shows::CamePackets),
     ("bits/s", 9, Shows::CameBits),
     ("payload each", 12, Shows::CameLen),
@@ -545,7 +554,7 @@ const WIDE_COLUMNS: [Column; 8] = [
 ];
 /// The same for a terminal of 80 letters.
 const MEDIUM_COLUMNS: [Column; 8] = [
-    ("", 9, Shows::Way),
+    ("", 9, Shows::Direction),
     ("in: pkt/s", 10, Shows::CamePackets),
     ("bit/s", 7, Shows::CameBits),
     ("payload", 8, Shows::CameLen),
@@ -556,7 +565,7 @@ const MEDIUM_COLUMNS: [Column; 8] = [
 ];
 /// The same for one of 40.
 const NARROW_COLUMNS: [Column; 5] = [
-    ("to", 6, Shows::ShortWay),
+    ("to", 6, Shows::ShortDirection),
     ("in/s", 6, Shows::CamePackets),
     ("payload", 8, Shows::CameLen),
     ("out/s", 6, Shows::WentPackets),
@@ -593,6 +602,6 @@ const EVENT_COUNT: usize = 8;
 /// Lines of the parts of the screen.
 const TITLE_HEIGHT: u16 = 1;
 /// See [`TITLE_HEIGHT`]: both ways, the names above them, and the frame.
-const WAYS_HEIGHT: u16 = 5;
+const DIRECTIONS_HEIGHT: u16 = 5;
 /// See [`TITLE_HEIGHT`].
 const FRAME_HEIGHT: u16 = 2;

@@ -139,7 +139,7 @@ fn a_record_of_an_interface_that_is_gone_goes_with_the_next_gateway() {
 }
 
 #[test]
-fn files_in_the_way_of_records_are_neither_read_followed_nor_removed() {
+fn files_in_the_direction_of_records_are_neither_read_followed_nor_removed() {
     let net = Net::new();
     let before = net.features();
     let [one, other] = net.record_paths();

@@ -567,7 +567,7 @@ fn a_worker_process_without_rights_answers_who_asks() {
     let status = client.status().expect("it answers");
     assert!(status.all.to_wide.broken.is_empty());
     assert!(status.workers.iter().all(|worker| worker.wakes > 0), "it can still say how often it slept");
-    let bypass = Request::Bypass { stage: "segment".to_owned(), way: Direction::Both, switch: Toggle::Off };
+    let bypass = Request::Bypass { stage: "segment".to_owned(), direction: Direction::Both, switch: Toggle::Off };
     for request in [Request::Version {}, bypass, Request::Reload { config: net.config.clone() }] {
         client.ask(&request).unwrap_or_else(|error| panic!("{request:?}: {error}"));
     }
@@ -1165,8 +1165,8 @@ impl Net {
     fn is_sound(&self) {
         let mut client = daemon::control::Client::connect(&self.control).expect("it listens");
         let all = client.status().expect("it answers").all;
-        for way in [&all.to_wide, &all.to_narrow] {
-            assert!(way.broken.is_empty() && way.unexplained == Gap::default(), "{way:?}");
+        for direction in [&all.to_wide, &all.to_narrow] {
+            assert!(direction.broken.is_empty() && direction.unexplained == Gap::default(), "{direction:?}");
         }
     }
 

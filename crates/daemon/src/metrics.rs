@@ -193,7 +193,7 @@ impl Collector for Page {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut sheet = MetricsText { encoder: &mut encoder };
         sheet.about(&self.0)?;
-        sheet.ways(&self.0)?;
+        sheet.directions(&self.0)?;
         sheet.events(&self.0)?;
         sheet.ends(&self.0)?;
         sheet.laws(&self.0)
@@ -234,11 +234,14 @@ impl MetricsText<'_, '_> {
         self.write("reason", "What the reasons mean.", None, rows)
     }
 
-    fn ways(&mut self, figures: &Stats) -> fmt::Result {
-        self.way_counts(figures, "received", "IP packets that came", |way| way.received)?;
-        self.way_counts(figures, "forwarded", "Packets that went on, as they stand on the wire", |way| {
-            way.forwarded
-        })?;
+    fn directions(&mut self, figures: &Stats) -> fmt::Result {
+        self.direction_counts(figures, "received", "IP packets that came", |direction| direction.received)?;
+        self.direction_counts(
+            figures,
+            "forwarded",
+            "Packets that went on, as they stand on the wire",
+            |direction| direction.forwarded,
+        )?;
         self.totals(figures, "all_received", "All IP packets that came, those of offloaded flows too", 0)?;
         self.totals(figures, "all_forwarded", "All packets that went on, those of offloaded flows too", 1)?;
         self.reasons(
@@ -250,15 +253,18 @@ impl MetricsText<'_, '_> {
         )?;
         self.reasons(figures, "retired", ["packets", "payload"], "Packets that ended", DirectionFigures::retired)?;
         let held = "Packets that are held";
-        self.levels(figures, "held", packets(), held, |way| way.held.packets)?;
-        self.levels(figures, "held_payload", Unit::Bytes, "Payload that is held", |way| way.held.bytes)?;
+        self.levels(figures, "held", packets(), held, |direction| direction.held.packets)?;
+        self.levels(figures, "held_payload", Unit::Bytes, "Payload that is held", |direction| {
+            direction.held.bytes
+        })?;
         let pool = "Heap memory of the pool of buffers, lent and free";
-        self.levels(figures, "pool", Unit::Bytes, pool, |way| way.pool_bytes)?;
+        self.levels(figures, "pool", Unit::Bytes, pool, |direction| direction.pool_bytes)?;
         let lent = "Buffers on loan";
-        self.levels(figures, "lent", Unit::Other("buffers".to_owned()), lent, |way| way.lent_buffers)?;
+        self.levels(figures, "lent", Unit::Other("buffers".to_owned()), lent, |direction| direction.lent_buffers)?;
         for counter in Guessed::ALL {
-            let ways = figures.all.ways().into_iter();
-            let rows = ways.map(|(label, way)| (vec![("way", label)], Value::Total(counter.of(&way.guesses))));
+            let directions = figures.all.directions().into_iter();
+            let rows = directions
+                .map(|(label, direction)| (vec![("way", label)], Value::Total(counter.of(&direction.guesses))));
             let (name, unit) = named_with("guess", counter.name(), counter.unit());
             self.write(&name, counter.what(), unit, rows)?;
         }
@@ -266,7 +272,7 @@ impl MetricsText<'_, '_> {
     }
 
     /// A family for the packets and one for the bytes of what each way counts once.
-    fn way_counts(
+    fn direction_counts(
         &mut self,
         figures: &Stats,
         name: &str,
@@ -274,8 +280,10 @@ impl MetricsText<'_, '_> {
         of: impl Fn(&DirectionFigures) -> Count,
     ) -> fmt::Result {
         let rows = |part: fn(Count) -> u64| {
-            let ways = figures.all.ways().into_iter();
-            ways.map(|(label, way)| (vec![("way", label)], Value::Total(part(of(way))))).collect::<Vec<_>>()
+            let directions = figures.all.directions().into_iter();
+            directions
+                .map(|(label, direction)| (vec![("way", label)], Value::Total(part(of(direction)))))
+                .collect::<Vec<_>>()
         };
         self.write(name, &format!("{what}."), Some(packets()), rows(|count| count.packets))?;
         let help = format!("{what}: bytes of payload behind the IP headers.");
@@ -306,10 +314,11 @@ impl MetricsText<'_, '_> {
         of: impl Fn(&DirectionFigures, Reason) -> Count,
     ) -> fmt::Result {
         let rows = |part: fn(Count) -> u64| {
-            let ways = figures.all.ways().into_iter();
-            let rows = ways.flat_map(|(label, way)| Reason::ALL.iter().map(move |reason| (label, way, *reason)));
-            let row = |(label, way, reason): (_, _, Reason)| {
-                (vec![("way", label), ("reason", reason.name())], Value::Total(part(of(way, reason))))
+            let directions = figures.all.directions().into_iter();
+            let rows = directions
+                .flat_map(|(label, direction)| Reason::ALL.iter().map(move |reason| (label, direction, *reason)));
+            let row = |(label, direction, reason): (_, _, Reason)| {
+                (vec![("way", label), ("reason", reason.name())], Value::Total(part(of(direction, reason))))
             };
             rows.map(row).collect::<Vec<_>>()
         };
@@ -330,14 +339,18 @@ impl MetricsText<'_, '_> {
         what: &str,
         of: impl Fn(&DirectionFigures) -> u64,
     ) -> fmt::Result {
-        let rows = figures.all.ways().into_iter().map(|(label, way)| (vec![("way", label)], Value::Gauge(of(way))));
+        let rows = figures
+            .all
+            .directions()
+            .into_iter()
+            .map(|(label, direction)| (vec![("way", label)], Value::Gauge(of(direction))));
         self.write(name, &format!("{what}."), Some(unit), rows)
     }
 
     fn stages(&mut self, figures: &Stats) -> fmt::Result {
         let rows = || {
-            let ways = figures.all.ways().into_iter();
-            ways.flat_map(|(label, way)| way.stages.iter().map(move |stage| (label, stage)))
+            let directions = figures.all.directions().into_iter();
+            directions.flat_map(|(label, direction)| direction.stages.iter().map(move |stage| (label, stage)))
         };
         let labels = |label, stage| vec![("way", label), ("stage", stage)];
         let on = rows().map(|(label, it)| (labels(label, &it.stage[..]), Value::Gauge(it.is_on.into())));
@@ -349,11 +362,11 @@ impl MetricsText<'_, '_> {
     fn events(&mut self, figures: &Stats) -> fmt::Result {
         for event in Event::ALL {
             let rows = |part: fn(Count) -> u64| {
-                let ways = figures.all.ways().into_iter();
-                let row = |(label, way): (_, &DirectionFigures)| {
-                    (vec![("way", label)], Value::Total(part(way.event(*event))))
+                let directions = figures.all.directions().into_iter();
+                let row = |(label, direction): (_, &DirectionFigures)| {
+                    (vec![("way", label)], Value::Total(part(direction.event(*event))))
                 };
-                ways.map(row).collect::<Vec<_>>()
+                directions.map(row).collect::<Vec<_>>()
             };
             let name = format!("event_{}", event.name());
             self.write(&name, event.what(), None, rows(|count| count.packets))?;
@@ -380,18 +393,21 @@ impl MetricsText<'_, '_> {
     }
 
     fn laws(&mut self, figures: &Stats) -> fmt::Result {
-        let ways = figures.all.ways();
+        let directions = figures.all.directions();
         let what = "Packets that came or were made, less those that left, were used or are held: not 0 is a mistake in the program.";
-        let rows = ways.map(|(label, way)| (vec![("way", label)], Value::Gap(way.unexplained.packets)));
+        let rows =
+            directions.map(|(label, direction)| (vec![("way", label)], Value::Gap(direction.unexplained.packets)));
         self.write("unexplained", what, Some(packets()), rows)?;
         let what = "Payload that came or was made, less what left, was used or is held: not 0 is a mistake in the program.";
-        let rows = ways.map(|(label, way)| (vec![("way", label)], Value::Gap(way.unexplained.bytes)));
+        let rows =
+            directions.map(|(label, direction)| (vec![("way", label)], Value::Gap(direction.unexplained.bytes)));
         self.write("unexplained_payload", what, Some(Unit::Bytes), rows)?;
         let what = "Packets that were to leave by the port, less those that left, were dropped or wait: not 0 is a mistake in the program.";
         let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Gap(end.unexplained)));
         self.write_ends("port_unexplained", what, Some(packets()), rows)?;
         let what = "Laws that a worker breaks: not 0 is a mistake in the program.";
-        let rows = ways.map(|(label, way)| (vec![("way", label)], Value::Gauge(way.broken.len() as u64)));
+        let rows = directions
+            .map(|(label, direction)| (vec![("way", label)], Value::Gauge(direction.broken.len() as u64)));
         self.write("broken_laws", what, None, rows)
     }
 

@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn frames_that_no_worker_has_when_a_process_ends_are_told_as_lost() {
         let legacies = [2, 0, 3]
-            .map(|count| vec![HandedFrame { way: 0, max_fragment_len: 0, id: 0, frame: Vec::new() }; count]);
+            .map(|count| vec![HandedFrame { direction: 0, max_fragment_len: 0, id: 0, frame: Vec::new() }; count]);
         let told = Arc::new(Mutex::new(Losses::default()));
         for (taken, untaken) in [(0, 5), (2, 3), (5, 0)] {
             let losses = Arc::clone(&told);

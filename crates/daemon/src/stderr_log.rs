@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 /// Where a process says what happens.
 #[derive(Debug)]
 pub(crate) struct Voice {
-    way: LogTarget,
+    direction: LogTarget,
     /// Lines that found no room since the last one that was written.
     dropped_count: Cell<u64>,
     /// The last line was written in part: there was no room for its rest.
@@ -43,8 +43,8 @@ impl Voice {
     }
 
     fn of(to: impl AsFd) -> Voice {
-        let way = LogTarget::of(to.as_fd()).unwrap_or(LogTarget::Nowhere);
-        Voice { way, dropped_count: Cell::new(0), is_torn: Cell::new(false) }
+        let direction = LogTarget::of(to.as_fd()).unwrap_or(LogTarget::Nowhere);
+        Voice { direction, dropped_count: Cell::new(0), is_torn: Cell::new(false) }
     }
 
     /// Writes a line, or drops it where there is no room for it now.
@@ -58,7 +58,7 @@ impl Voice {
         let mut left = text.as_bytes();
         // As many bytes as a pipe takes in one write, or not at all (POSIX: PIPE_BUF).
         while let Some(part) = left.get(..left.len().min(PIPE_BUF)).filter(|part| !part.is_empty()) {
-            match self.way.write(part) {
+            match self.direction.write(part) {
                 Ok(len) => left = left.get(len..).unwrap_or_default(),
                 Err(Errno::INTR) => {}
                 Err(_) => break,
@@ -126,12 +126,12 @@ mod tests {
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("they are free");
         let (read, write) = pipe();
         let (shared_read, shared_write) = pipe();
-        let ways = [
+        let directions = [
             (Voice::of(&write), read, "a pipe"),
             (Voice::of(&ours), theirs, "a socket"),
             (
                 Voice {
-                    way: LogTarget::Shared(shared_write),
+                    direction: LogTarget::Shared(shared_write),
                     dropped_count: Cell::new(0),
                     is_torn: Cell::new(false),
                 },
@@ -139,7 +139,7 @@ mod tests {
                 "a pipe that is shared",
             ),
         ];
-        for (voice, reader, what) in ways {
+        for (voice, reader, what) in directions {
             let (done, is_done) = mpsc::channel();
             let talk = thread::spawn(move || {
                 // Longer than any of them holds, by short lines and long ones.

@@ -11,8 +11,8 @@ use wideload_engine::{
 
 /// Who joins.
 #[derive(Clone, Copy)]
-enum Way {
-    Graceful(Full),
+enum Policy {
+    Merge(Full),
     Hop,
     Destination,
 }
@@ -21,12 +21,13 @@ fn main() {
     println!("{SHOWN}");
     for (mtu, link) in [(1_500, "1,500"), (9_000, "9,000")] {
         println!("\nToward a link of {link} bytes");
-        for [left, right] in WAYS {
+        for [left, right] in POLICIES {
             println!("\n{:>14}{:<41}{}", "", name(left), name(right));
             println!("{:>4}{:>7}   {}     {}", "k", "came", buffers_in_a_row(), buffers_in_a_row());
             for datagrams in COUNTS {
-                let row =
-                    |way| COUNTS.map(|buffers| format!("{:>6}", left_count(way, mtu, datagrams, buffers))).concat();
+                let row = |policy| {
+                    COUNTS.map(|buffers| format!("{:>6}", left_count(policy, mtu, datagrams, buffers))).concat()
+                };
                 println!("{datagrams:>4}{:>7}   {}     {}", datagrams * fragment_count(), row(left), row(right));
             }
         }
@@ -34,8 +35,8 @@ fn main() {
 }
 
 /// Packets that leave, of so many datagrams, with memory for so many runs.
-fn left_count(way: Way, mtu: u16, datagrams: usize, buffers: usize) -> u64 {
-    let mut gateway = gateway(way, mtu, buffers * run_charge(mtu));
+fn left_count(policy: Policy, mtu: u16, datagrams: usize, buffers: usize) -> u64 {
+    let mut gateway = gateway(policy, mtu, buffers * run_charge(mtu));
     let mut now = Time::ZERO;
     for start in (0..LEN - HEADER_LEN).step_by(FRAGMENT_LEN - HEADER_LEN) {
         for host in 0..datagrams {
@@ -66,12 +67,12 @@ fn drain(gateway: &mut Gateway) {
 }
 
 /// A router that joins in this way within so many bytes.
-fn gateway(way: Way, mtu: u16, bytes: usize) -> Gateway {
-    let (joins, mtu, join_full) = match way {
-        Way::Graceful(full) => (FragmentPolicy::Merge, mtu, full),
-        Way::Hop => (FragmentPolicy::ReassembleHop, mtu, Full::Pass),
+fn gateway(policy: Policy, mtu: u16, bytes: usize) -> Gateway {
+    let (joins, mtu, join_full) = match policy {
+        Policy::Merge(full) => (FragmentPolicy::Merge, mtu, full),
+        Policy::Hop => (FragmentPolicy::ReassembleHop, mtu, Full::Pass),
         // No link follows.
-        Way::Destination => (FragmentPolicy::Reassemble, u16::MAX, Full::Pass),
+        Policy::Destination => (FragmentPolicy::Reassemble, u16::MAX, Full::Pass),
     };
     let joins = Prefixes::new(joins);
     let side = SideSettings { memory: bytes, joins, join_full, ..SideSettings::new(mtu, Position::Transit) };
@@ -80,7 +81,7 @@ fn gateway(way: Way, mtu: u16, bytes: usize) -> Gateway {
 
 /// What one run is charged.
 fn run_charge(mtu: u16) -> usize {
-    let mut gateway = gateway(Way::Graceful(Full::Pass), mtu, 1 << 20);
+    let mut gateway = gateway(Policy::Merge(Full::Pass), mtu, 1 << 20);
     push(&mut gateway, Time::ZERO, &fragment(0, 0));
     gateway.side(0).aggregation.charged()
 }
@@ -102,12 +103,12 @@ fn fragment_count() -> usize {
     (LEN - HEADER_LEN).div_ceil(FRAGMENT_LEN - HEADER_LEN)
 }
 
-fn name(way: Way) -> &'static str {
-    match way {
-        Way::Graceful(Full::Pass) => "graceful; when full, newcomers pass",
-        Way::Graceful(Full::Evict) => "graceful; when full, the oldest leaves",
-        Way::Hop => "whole, hop by hop, and cut again",
-        Way::Destination => "whole, for the host itself",
+fn name(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Merge(Full::Pass) => "graceful; when full, newcomers pass",
+        Policy::Merge(Full::Evict) => "graceful; when full, the oldest leaves",
+        Policy::Hop => "whole, hop by hop, and cut again",
+        Policy::Destination => "whole, for the host itself",
     }
 }
 
@@ -119,7 +120,8 @@ const SHOWN: &str = "\
 Datagrams of 9,000 bytes come in 19 fragments of up to 508, the fragments of k datagrams in turns. Each table says how
 many packets leave, with memory for B of the longest packets that the link takes: graceful joining keeps at least B/k of
 what it can gain where newcomers pass, and hardly anything where they push out the oldest.";
-const WAYS: [[Way; 2]; 2] = [[Way::Graceful(Full::Pass), Way::Graceful(Full::Evict)], [Way::Hop, Way::Destination]];
+const POLICIES: [[Policy; 2]; 2] =
+    [[Policy::Merge(Full::Pass), Policy::Merge(Full::Evict)], [Policy::Hop, Policy::Destination]];
 /// Datagrams at once, and buffers.
 const COUNTS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 /// A datagram, its fragments (one of RFC 1191's plateaus) and their header, in bytes.

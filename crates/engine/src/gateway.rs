@@ -220,7 +220,7 @@ impl Gateway {
     /// [counts](Ledger::pass) them.
     #[inline]
     pub fn next(&mut self, direction: usize) -> Option<Egress> {
-        self.of_mut(direction).out.next_way()
+        self.of_mut(direction).out.next_direction()
     }
 
     /// Takes back a packet that has left.

@@ -175,7 +175,7 @@ impl FragmentMerger {
     /// Takes a packet: an IPv4 fragment joins its datagram's run, starts one, or passes behind it; anything else goes on.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         let ip = packet.ip();
-        let Some(fragment) = ip.fragment.filter(|_| ip.is_cut_on_the_way()) else { return out.forward(packet) };
+        let Some(fragment) = ip.fragment.filter(|_| ip.is_fragmented_on_path()) else { return out.forward(packet) };
         while let Some(at) = self.passed.overdue(now) {
             self.passed.remove(at);
         }
@@ -382,7 +382,7 @@ impl Arrival {
             start,
             end: start + packet.ip().payload_len(),
             more: fragment.more,
-            is_sound: packet.ip().may_grow_on_the_way() && fault(&packet, fragment).is_none(),
+            is_sound: packet.ip().may_grow_on_path() && fault(&packet, fragment).is_none(),
             packet,
         }
     }

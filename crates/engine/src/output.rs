@@ -105,12 +105,12 @@ impl Output {
 
     /// The same, with where it goes: for who has two ports.
     #[inline]
-    pub fn next_way(&mut self) -> Option<Egress> {
-        let way = self.queue.pop_front()?;
-        if let Egress::Forward(packet) = &way {
+    pub fn next_direction(&mut self) -> Option<Egress> {
+        let direction = self.queue.pop_front()?;
+        if let Egress::Forward(packet) = &direction {
             self.count_gone(packet);
         }
-        Some(way)
+        Some(direction)
     }
 
     fn take(&mut self) -> Option<Packet> {

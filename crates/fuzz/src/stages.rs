@@ -244,8 +244,8 @@ impl Scene {
 
     /// Takes what leaves, and looks at it.
     fn drain(&mut self) {
-        while let Some(way) = self.gateway.next(ONLY) {
-            match way {
+        while let Some(direction) = self.gateway.next(ONLY) {
+            match direction {
                 Egress::Forward(packet) | Egress::IcmpReply(packet) => {
                     self.look(&packet);
                     self.gateway.done(ONLY, packet);
@@ -284,10 +284,10 @@ impl Scene {
 
 impl Flow {
     /// Bytes came in, or went out.
-    fn moves(&mut self, way: usize, seq: u32, len: usize) {
+    fn moves(&mut self, direction: usize, seq: u32, len: usize) {
         let (start, end) = (u64::from(seq), u64::from(seq) + len as u64);
-        self.late[way] += self.top[way].min(end).saturating_sub(start);
-        self.top[way] = self.top[way].max(end);
+        self.late[direction] += self.top[direction].min(end).saturating_sub(start);
+        self.top[direction] = self.top[direction].max(end);
     }
 }
 

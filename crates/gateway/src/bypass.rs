@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// In which directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ways {
+pub enum Directions {
     /// What leaves by the narrow side.
     ToNarrow,
     /// What leaves by the wide side.
@@ -32,10 +32,10 @@ pub fn switch(
     config: &Config,
     crew: &[WorkerHandle],
     stage: Stage,
-    ways: Ways,
+    wanted: Directions,
     switch: Toggle,
 ) -> io::Result<Vec<&'static str>> {
-    let chosen = directions(config, stage, ways);
+    let chosen = directions(config, stage, wanted);
     let (Some(of_side), false) = (build::side_stage(stage), chosen.is_empty()) else {
         let stage = stage.name();
         let said = format!("{stage}: the configuration has no such stage there; give it one, and reload");
@@ -64,11 +64,12 @@ pub fn switch(
 }
 
 /// The directions that have a stage, left out or not, among these ways.
-fn directions(config: &Config, stage: Stage, ways: Ways) -> Vec<usize> {
+fn directions(config: &Config, stage: Stage, directions: Directions) -> Vec<usize> {
     let Some(stage) = build::side_stage(stage) else { return Vec::new() };
     let sides = build::settings(config, [Offloads::default(); 2]).sides;
-    let all = [(Ways::ToNarrow, Toward::Narrow), (Ways::ToWide, Toward::Wide)];
-    let chosen = all.into_iter().filter(|(way, _)| ways == *way || ways == Ways::Both);
+    let all = [(Directions::ToNarrow, Toward::Narrow), (Directions::ToWide, Toward::Wide)];
+    let chosen =
+        all.into_iter().filter(|(direction, _)| directions == *direction || directions == Directions::Both);
     let directions = chosen.map(|(_, toward)| toward.direction());
     directions.filter(|direction| sides.get(*direction).is_some_and(|side| side.has(stage))).collect()
 }
@@ -92,7 +93,7 @@ mod tests {
             let left_out = Config { bypass: vec![Stage::Coalesce], ..config.clone() };
             let secrets = build::draw_secrets().expect("the kernel gives random numbers");
             let gateway = |config| build::gateway(config, [Offloads::default(); 2], secrets);
-            for direction in directions(&config, Stage::Coalesce, Ways::Both) {
+            for direction in directions(&config, Stage::Coalesce, Directions::Both) {
                 let gso_packets = |gateway: &Gateway| gateway.side(direction).sizing.gso_packets;
                 let wanted = [&config, &left_out].map(|config| gso_packets(&gateway(config)));
                 assert_ne!(wanted[0], wanted[1], "{text}");

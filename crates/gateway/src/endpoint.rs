@@ -135,9 +135,9 @@ impl Endpoint {
 
     /// Takes what the port has for this direction, payloads to their places where there are some; none where it is
     /// down.
-    pub(crate) fn receive(&mut self, way: usize, gateway: &mut Gateway, batch: &mut Batch) -> PollState {
-        let (ingress, Batch { split, frames }) = (Ingress(way as u32), batch);
-        let received = match gateway.places(way) {
+    pub(crate) fn receive(&mut self, direction: usize, gateway: &mut Gateway, batch: &mut Batch) -> PollState {
+        let (ingress, Batch { split, frames }) = (Ingress(direction as u32), batch);
+        let received = match gateway.places(direction) {
             (Some(places), pool) => self.port.receive_apart(ingress, pool, places, split, frames),
             (None, pool) => self.port.receive(ingress, pool, frames),
         };

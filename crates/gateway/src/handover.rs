@@ -23,7 +23,7 @@ pub struct HandoffWriter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandedFrame {
     /// The way that it was on.
-    pub way: usize,
+    pub direction: usize,
     /// Longest piece that it came in, IP header counted, in bytes; 0 where it came whole.
     pub max_fragment_len: u32,
     /// The identification of those pieces.
@@ -54,7 +54,7 @@ impl HandoffWriter {
     ///
     /// # Errors
     /// Nobody reads.
-    pub fn write(&self, way: usize, packet: &mut Packet) -> io::Result<()> {
+    pub fn write(&self, direction: usize, packet: &mut Packet) -> io::Result<()> {
         packet.finish_len();
         if packet.gso.is_none() {
             packet.complete_checksum();
@@ -66,7 +66,7 @@ impl HandoffWriter {
         let mut fragments = WirePackets::of(packet);
         while let Some(fragment) = fragments.next() {
             bytes.extend(self.worker.to_ne_bytes());
-            bytes.push(way as u8);
+            bytes.push(direction as u8);
             for number in [max_fragment_len, packet.ip().id, fragment.frame_len() as u32] {
                 bytes.extend(number.to_ne_bytes());
             }
@@ -110,9 +110,9 @@ fn next(pipe: &mut impl BufRead, heritage: &mut Handoff) -> io::Result<bool> {
     }
     let mut frame = vec![0; front.len];
     pipe.read_exact(&mut frame)?;
-    let FrameHeader { worker, way, max_fragment_len, id, .. } = front;
-    match heritage.legacies.get_mut(worker).filter(|_| way < 2) {
-        Some(to) => to.push(HandedFrame { way, max_fragment_len: max_fragment_len, id, frame }),
+    let FrameHeader { worker, direction, max_fragment_len, id, .. } = front;
+    match heritage.legacies.get_mut(worker).filter(|_| direction < 2) {
+        Some(to) => to.push(HandedFrame { direction, max_fragment_len: max_fragment_len, id, frame }),
         None => heritage.untaken_count += 1,
     }
     Ok(true)
@@ -123,7 +123,7 @@ fn next(pipe: &mut impl BufRead, heritage: &mut Handoff) -> io::Result<bool> {
 fn count_behind(bytes: &[u8], worker_count: usize) -> u64 {
     let front = |at: usize| bytes.get(at..)?.first_chunk().map(|front| FrameHeader::of(*front));
     let is_one = |front: &FrameHeader| {
-        front.worker < worker_count && front.way < 2 && (FRAME_LEN_MIN..=FRAME_LEN_MAX).contains(&front.len)
+        front.worker < worker_count && front.direction < 2 && (FRAME_LEN_MIN..=FRAME_LEN_MAX).contains(&front.len)
     };
     let (mut at, mut count) = (0, 0);
     while at < bytes.len() {
@@ -141,7 +141,7 @@ fn count_behind(bytes: &[u8], worker_count: usize) -> u64 {
 /// What stands before a frame.
 struct FrameHeader {
     worker: usize,
-    way: usize,
+    direction: usize,
     max_fragment_len: u32,
     id: u32,
     /// Of the frame, in bytes.
@@ -150,11 +150,11 @@ struct FrameHeader {
 
 impl FrameHeader {
     fn of(bytes: [u8; FRONT_LEN]) -> FrameHeader {
-        let [w0, w1, way, p0, p1, p2, p3, i0, i1, i2, i3, l0, l1, l2, l3] = bytes;
+        let [w0, w1, direction, p0, p1, p2, p3, i0, i1, i2, i3, l0, l1, l2, l3] = bytes;
         let [max_fragment_len, id, len] =
             [[p0, p1, p2, p3], [i0, i1, i2, i3], [l0, l1, l2, l3]].map(u32::from_ne_bytes);
         let worker = usize::from(u16::from_ne_bytes([w0, w1]));
-        FrameHeader { worker, way: usize::from(way), max_fragment_len, id, len: len as usize }
+        FrameHeader { worker, direction: usize::from(direction), max_fragment_len, id, len: len as usize }
     }
 }
 

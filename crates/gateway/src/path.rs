@@ -13,10 +13,10 @@ pub enum Path {
 
 impl Path {
     /// The end by which packets of a way leave.
-    pub fn exit(self, way: usize) -> usize {
+    pub fn exit(self, direction: usize) -> usize {
         match self {
-            Path::Across => 1 - way,
-            Path::Back => way,
+            Path::Across => 1 - direction,
+            Path::Back => direction,
         }
     }
 }

@@ -27,7 +27,7 @@ pub struct PeerHandoff {
 #[derive(Debug)]
 pub struct HandedPacket {
     /// The way that it goes, by its number.
-    pub way: usize,
+    pub direction: usize,
     /// What stands in front of it.
     pub medium: LinkType,
     /// Link header and packet.
@@ -52,7 +52,7 @@ impl PeerHandoff {
     /// Gives a packet that leaves by this way to its flow's worker; false where it is to leave here.
     ///
     /// All else of TCP came to its own worker in the first place.
-    pub fn give(&mut self, way: usize, packet: &Packet) -> bool {
+    pub fn give(&mut self, direction: usize, packet: &Packet) -> bool {
         if self.is_closed || !packet.is_tcp() || packet.fragmentation.is_some() || packet.ip().fragment.is_some() {
             return false;
         }
@@ -62,7 +62,7 @@ impl PeerHandoff {
         let (medium, checksum, gso) = (packet.medium(), packet.checksum, packet.gso);
         let fragments = packet.max_fragment_len().map(|len| (len, packet.ip().id));
         if !to.put(taken_len(frame), || HandedPacket {
-            way,
+            direction,
             medium,
             frame: frame.to_vec(),
             checksum,
@@ -73,7 +73,7 @@ impl PeerHandoff {
             return false;
         }
         self.moved.given += 1;
-        if let Some(given) = self.moved.given_ways.get_mut(way) {
+        if let Some(given) = self.moved.given_directions.get_mut(direction) {
             *given += packet.wire_count() as u64;
         }
         true

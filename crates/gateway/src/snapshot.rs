@@ -17,7 +17,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// To the narrow end, to the wide end.
-    pub ways: [DirectionSnapshot; 2],
+    pub directions: [DirectionSnapshot; 2],
     /// The wide end, the narrow end.
     pub ends: [EndpointSnapshot; 2],
     /// By which end packets leave.
@@ -129,7 +129,7 @@ pub struct HandoffStats {
     /// Packets that went to the worker of their flow.
     pub given: u64,
     /// Those of them that were to leave by the narrow end, and by the wide end, as they stand on the wire.
-    pub given_ways: [u64; 2],
+    pub given_directions: [u64; 2],
     /// Packets that came from the worker that rebuilt them.
     pub taken: u64,
     /// Packets that left where they stood, for their flow's worker had no room.

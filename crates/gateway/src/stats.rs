@@ -325,16 +325,16 @@ impl Stats {
 
     /// Packets on the wire that came or were to leave and whose end the laws do not know.
     pub(crate) fn missed_count(&self) -> u64 {
-        let ways = self.all.ways().map(|(_, way)| way.unexplained.packets);
+        let directions = self.all.directions().map(|(_, direction)| direction.unexplained.packets);
         let ends = self.all.ends().map(|(_, end)| end.unexplained);
-        ways.into_iter().chain(ends).filter_map(|count| u64::try_from(count).ok()).sum()
+        directions.into_iter().chain(ends).filter_map(|count| u64::try_from(count).ok()).sum()
     }
 }
 
 impl MetricGroup {
     /// Both ways, as configurations and labels name them: what leaves by the narrow end, what leaves by the wide
     /// end.
-    pub fn ways(&self) -> [(&'static str, &DirectionFigures); 2] {
+    pub fn directions(&self) -> [(&'static str, &DirectionFigures); 2] {
         [("to-narrow", &self.to_narrow), ("to-wide", &self.to_wide)]
     }
 
@@ -346,16 +346,17 @@ impl MetricGroup {
     /// All packets that came and that went on, those of offloaded flows too, by both ways in their order; of those
     /// the bytes are TCP's payload alone.
     pub fn totals(&self) -> [(&'static str, [Count; 2]); 2] {
-        let [to_narrow, to_wide] = self.ways();
-        [(to_narrow, &self.wide), (to_wide, &self.narrow)].map(|((label, way), from)| (label, way.totals(from)))
+        let [to_narrow, to_wide] = self.directions();
+        [(to_narrow, &self.wide), (to_wide, &self.narrow)]
+            .map(|((label, direction), from)| (label, direction.totals(from)))
     }
 
     fn of(snapshot: &Snapshot) -> MetricGroup {
-        let [to_narrow, to_wide] = &snapshot.ways;
+        let [to_narrow, to_wide] = &snapshot.directions;
         let [wide, narrow] = &snapshot.ends;
-        let HandoffStats { given, given_ways, taken, refused } = snapshot.siblings;
+        let HandoffStats { given, given_directions, taken, refused } = snapshot.siblings;
         let [narrow_handed, wide_handed] = snapshot.handed_over;
-        let [narrow_given, wide_given] = [given_ways[0] + narrow_handed, given_ways[1] + wide_handed];
+        let [narrow_given, wide_given] = [given_directions[0] + narrow_handed, given_directions[1] + wide_handed];
         let [at_wide, at_narrow] = match snapshot.path {
             Path::Across => [
                 unexplained([to_wide, to_narrow], [wide, narrow], wide_given),
@@ -414,27 +415,30 @@ impl DirectionFigures {
         })
     }
 
-    fn of(way: &DirectionSnapshot) -> DirectionFigures {
+    fn of(direction: &DirectionSnapshot) -> DirectionFigures {
         let reasons = |count: &dyn Fn(Reason) -> Tally| {
             Reason::ALL.iter().map(|it| (it.name().to_owned(), count(*it).into())).collect()
         };
-        let [came, left] = way.ledger.balance(way.held);
+        let [came, left] = direction.ledger.balance(direction.held);
         DirectionFigures {
-            received: way.ledger.received.into(),
-            forwarded: way.ledger.forwarded.into(),
-            passed: reasons(&|reason| way.ledger.passed(reason)),
-            retired: reasons(&|reason| way.ledger.retired(reason)),
-            events: Event::ALL.iter().map(|it| (it.name().to_owned(), way.ledger.event(*it).into())).collect(),
-            held: way.held.into(),
-            stages: way.stages.iter().map(StageFigures::of).collect(),
-            guesses: way.guesses.into(),
-            pool_bytes: way.pool_len,
-            lent_buffers: way.lent_count,
+            received: direction.ledger.received.into(),
+            forwarded: direction.ledger.forwarded.into(),
+            passed: reasons(&|reason| direction.ledger.passed(reason)),
+            retired: reasons(&|reason| direction.ledger.retired(reason)),
+            events: Event::ALL
+                .iter()
+                .map(|it| (it.name().to_owned(), direction.ledger.event(*it).into()))
+                .collect(),
+            held: direction.held.into(),
+            stages: direction.stages.iter().map(StageFigures::of).collect(),
+            guesses: direction.guesses.into(),
+            pool_bytes: direction.pool_len,
+            lent_buffers: direction.lent_count,
             unexplained: Gap {
                 packets: came.packets.wrapping_sub(left.packets) as i64,
                 bytes: came.bytes.wrapping_sub(left.bytes) as i64,
             },
-            broken: way.broken.iter().cloned().collect(),
+            broken: direction.broken.iter().cloned().collect(),
         }
     }
 }

@@ -142,8 +142,8 @@ impl Arm {
             };
             assert_eq!(received.expect("the interface is up").lost_count, 0);
             self.gateway.push(now, 0, &mut self.batch);
-            while let Some(way) = self.gateway.next(0) {
-                match way {
+            while let Some(direction) = self.gateway.next(0) {
+                match direction {
                     Egress::Forward(packet) | Egress::IcmpReply(packet) => {
                         let is_ours = packet.was_fragmented();
                         let is_right = |expected| packet.payload().get(8..) == Some(expected);

@@ -82,7 +82,7 @@ fn a_datagram_with_df_is_cut_where_a_border_is_told_to_and_its_sender_hears_noth
     }
     assert_eq!(next_error(&mut seen), None);
     let Middle::Gateway(service) = &middle else { panic!("a gateway stands there") };
-    assert_eq!(service.snapshots().unwrap()[0].ways[0].ledger.event(engine::Event::DfCut).packets, 2);
+    assert_eq!(service.snapshots().unwrap()[0].directions[0].ledger.event(engine::Event::DfCut).packets, 2);
     three_hosts.clear(middle).unwrap();
 }
 

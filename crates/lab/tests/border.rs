@@ -14,7 +14,7 @@ use wideload_lab::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4, v6};
 use wideload_lab::traffic::{self, Messages};
 
 #[test]
-fn tcp_crosses_unchanged_and_wide_both_ways_with_and_without_offloads() {
+fn tcp_crosses_unchanged_and_wide_both_directions_with_and_without_offloads() {
     for offloading in [Offloading::Off, Offloading::On] {
         let three_hosts = three_hosts(offloading);
         let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
@@ -348,8 +348,8 @@ fn small_requests_are_answered_at_once() {
 fn check_books(middle: &Middle) {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
     for snapshot in service.snapshots().unwrap() {
-        for way in &snapshot.ways {
-            assert_eq!(way.broken, None);
+        for direction in &snapshot.directions {
+            assert_eq!(direction.broken, None);
         }
         for end in &snapshot.ends {
             assert_eq!((end.sent.refused, end.sent.down, end.seen.lost), (0, 0, 0), "{}", end.address);

@@ -50,13 +50,16 @@ fn what_goes_in_comes_out_of_the_other_end_unless_the_model_loses_it_and_latenes
     });
     assert_eq!(at_b, expected(1, &shapes[0]), "the whole frames, in order, and no others");
     assert_eq!(at_a, expected(2, &shapes[1]), "and back");
-    for way in &outcome.ways {
-        assert_eq!(way.counters.offered.frames, 1_000);
-        assert_eq!((way.inside.frames, way.waiting_count, way.refused_count), (0, 0, 0));
-        assert_eq!(way.lateness.count(), way.sent_count, "every departure is counted");
+    for direction in &outcome.directions {
+        assert_eq!(direction.counters.offered.frames, 1_000);
+        assert_eq!((direction.inside.frames, direction.waiting_count, direction.refused_count), (0, 0, 0));
+        assert_eq!(direction.lateness.count(), direction.sent_count, "every departure is counted");
     }
-    assert_eq!((&*outcome.ways[0].from, &*outcome.ways[0].to), ("a", "b"));
-    let p99s = outcome.ways.iter().map(|way| way.lateness.quantile(0.99) <= way.allowed_lateness_ns);
+    assert_eq!((&*outcome.directions[0].from, &*outcome.directions[0].to), ("a", "b"));
+    let p99s = outcome
+        .directions
+        .iter()
+        .map(|direction| direction.lateness.quantile(0.99) <= direction.allowed_lateness_ns);
     assert_eq!(outcome.is_valid, p99s.into_iter().all(|kept| kept), "{:?}", outcome.faults);
     let json = serde_json::to_string(&outcome).unwrap();
     assert!(json.contains(&format!(r#""is_valid":{}"#, outcome.is_valid)), "{json}");
@@ -73,7 +76,7 @@ fn a_run_ends_at_its_time_and_tells_what_is_still_inside() {
     let course = Course { clock: &clock, stop: &stop, until, late: LATE, scheduling: Scheduling::Ordinary };
     let outcome = run(&mut inner_a, &mut inner_b, shapes, &mut Pool::new(POOL_LIMIT), &course).unwrap();
     assert!(clock() >= until);
-    assert_eq!((outcome.ways[0].inside.frames, outcome.ways[0].sent_count), (10, 0));
+    assert_eq!((outcome.directions[0].inside.frames, outcome.directions[0].sent_count), (10, 0));
     assert!(outcome.is_valid, "nothing left, so nothing was late: {:?}", outcome.faults);
 }
 
@@ -109,8 +112,8 @@ fn a_port_that_takes_no_more_makes_frames_wait_and_none_is_lost() {
         stop.store(true, Ordering::Relaxed);
         emulator.join().unwrap().unwrap()
     });
-    assert_eq!((outcome.ways[0].sent_count, outcome.ways[0].waiting_count), (5_000, 0));
-    assert_eq!(outcome.ways[0].refused_count, 0);
+    assert_eq!((outcome.directions[0].sent_count, outcome.directions[0].waiting_count), (5_000, 0));
+    assert_eq!(outcome.directions[0].refused_count, 0);
 }
 
 #[test]
@@ -134,7 +137,7 @@ fn a_frame_that_the_far_port_refuses_is_counted_and_makes_the_run_worthless() {
     let mut came = Vec::new();
     outer_b.take(&mut came);
     assert_eq!(came.iter().map(Vec::len).collect::<Vec<_>>(), [100, 200]);
-    assert_eq!(outcome.ways[0].refused_count, 1);
+    assert_eq!(outcome.directions[0].refused_count, 1);
     let fault = "b: it refused 1 frames, first a frame of 1200 bytes: Message too long (os error 90)";
     assert!(outcome.faults.iter().any(|said| said == fault), "{:?}", outcome.faults);
     assert!(!outcome.is_valid);

@@ -85,7 +85,7 @@ fn a_link_delays_what_crosses_it_and_leaves_the_interfaces_as_they_were() {
         joined.join().unwrap().unwrap()
     });
     assert_eq!(offloads(), before);
-    assert!(outcome.ways[0].sent_count >= 2 && outcome.ways[1].sent_count >= 1, "{outcome:?}");
+    assert!(outcome.directions[0].sent_count >= 2 && outcome.directions[1].sent_count >= 1, "{outcome:?}");
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn an_interface_that_is_made_anew_under_its_name_forwards_within_a_second() {
         // Both directions of every connection meet, as before: else who cuts would not know who takes how much.
         for snapshot in snapshots(&middle) {
             assert_eq!(snapshot.siblings.given, 0);
-            assert_eq!(snapshot.ways[0].ledger.event(Event::MssUnknown).packets, 0);
+            assert_eq!(snapshot.directions[0].ledger.event(Event::MssUnknown).packets, 0);
         }
         check_books(&middle);
         three_hosts.clear(middle).unwrap();
@@ -183,7 +183,7 @@ fn a_helper_that_somebody_removes_is_made_again() {
                 assert!(both.into_iter().all(|count| count >= 50), "they went by it: {both:?}");
             }
             for snapshot in service.snapshots().unwrap() {
-                assert!(snapshot.ways.iter().all(|way| way.broken.is_none()), "{snapshot:?}");
+                assert!(snapshot.directions.iter().all(|direction| direction.broken.is_none()), "{snapshot:?}");
             }
             service.stop();
         }
@@ -206,7 +206,7 @@ fn a_silent_peer_holds_up_nobody_else() {
     }
     assert!(echo.answers(&pair.hosts[0]).unwrap() < Duration::from_secs(1), "another peer is not held up");
     let after = service.snapshots().unwrap().remove(0);
-    assert_eq!(after.ways.each_ref().map(|way| way.broken.clone()), [None, None]);
+    assert_eq!(after.directions.each_ref().map(|direction| direction.broken.clone()), [None, None]);
     service.stop();
 }
 
@@ -239,7 +239,7 @@ fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the
     println!("in {:.1?}: taken {}, dropped for a full port {}", began.elapsed(), sent.packets, sent.full);
     assert_eq!(snapshot.ends[0].missed, 0);
     assert!(sent.packets + sent.full >= count && sent.refused == 0 && sent.down == 0, "{sent:?}");
-    assert!(snapshot.ways[0].lent_count < 200, "{}", snapshot.ways[0].lent_count);
+    assert!(snapshot.directions[0].lent_count < 200, "{}", snapshot.directions[0].lent_count);
     check_books(&middle);
     // Whoever begins to read gets what still stands there, in order, and then what comes.
     let (mut last, mut after, mut all) = (None, 0, 0);
@@ -546,8 +546,8 @@ fn segment(flow: u8, next: &mut u32, pool: &mut Pool) -> Packet {
 
 /// Takes what leaves, in pieces or in one: its bytes continue their flow.
 fn collect(gateway: &mut Gateway, came: &mut [u32; 8]) {
-    while let Some(way) = gateway.next(0) {
-        let Egress::Forward(packet) = way else { panic!("only segments came") };
+    while let Some(direction) = gateway.next(0) {
+        let Egress::Forward(packet) = direction else { panic!("only segments came") };
         let tcp = packet.payload();
         let expected = &mut came[usize::from(tcp[1])];
         assert_eq!(u32::from_be_bytes(tcp[4..8].try_into().expect("four bytes")), *expected, "in order, once");
@@ -593,8 +593,8 @@ fn snapshots(middle: &Middle) -> Vec<Snapshot> {
 
 fn check_books(middle: &Middle) {
     for snapshot in snapshots(middle) {
-        for way in &snapshot.ways {
-            assert_eq!(way.broken, None);
+        for direction in &snapshot.directions {
+            assert_eq!(direction.broken, None);
         }
     }
 }

@@ -16,7 +16,7 @@ fn what_a_route_leads_over_a_third_interface_does_not_go_by_the_wide_one() {
     // The right host is not behind the wide interface.
     let service = net.wide_interface("to-left");
     for (host, address, goes_wide) in [(&net.left, LEFT, true), (&net.right, RIGHT, false)] {
-        net.await_way(host, address);
+        net.await_direction(host, address);
         let before = net.sent_over("wlo-to-left");
         let messages = Messages { len: 4_000, count: 50, rate: Some(50e6) };
         let transfer = traffic::udp(net.centre.space(), host.space(), address, messages, 1).unwrap();
@@ -35,7 +35,7 @@ fn two_wide_interfaces_on_one_host_each_carry_what_is_behind_their_own() {
     for (host, address, device, other) in
         [(&net.left, LEFT, "wlo-to-left", "wlo-to-right"), (&net.right, RIGHT, "wlo-to-right", "wlo-to-left")]
     {
-        net.await_way(host, address);
+        net.await_direction(host, address);
         let before = [device, other].map(|name| net.sent_over(name));
         let messages = Messages { len: 4_000, count: 50, rate: Some(50e6) };
         let transfer = traffic::udp(net.centre.space(), host.space(), address, messages, 3).unwrap();
@@ -58,7 +58,7 @@ fn two_wide_interfaces_on_one_host_each_carry_what_is_behind_their_own() {
 fn a_datagram_for_all_on_the_link_reaches_them_over_the_wide_interface() {
     let net = Star::new();
     let service = net.wide_interface("to-left");
-    net.await_way(&net.left, LEFT);
+    net.await_direction(&net.left, LEFT);
     let receiver = net.left.space().enter(|| UdpSocket::bind("0.0.0.0:4321")).unwrap();
     receiver.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     let sender = net.centre.space().enter(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
@@ -88,7 +88,7 @@ fn packets_that_waited_for_their_next_hop_leave_in_their_order_before_those_behi
     net.left.tell(|netlink| netlink.add_route(&Route::via(everywhere, CENTRE_LEFT))).unwrap();
     net.right.tell(|netlink| netlink.add_route(&Route::via(everywhere, CENTRE_RIGHT))).unwrap();
     // The left host's own neighbour is known; the right host is nobody's so far.
-    net.await_way(&net.left, LEFT);
+    net.await_direction(&net.left, LEFT);
     let receiver = net.right.space().enter(|| UdpSocket::bind(SocketAddr::new(RIGHT, 0))).unwrap();
     receiver.set_read_timeout(Some(PATIENCE)).unwrap();
     let target = receiver.local_addr().unwrap();
@@ -144,7 +144,7 @@ impl Star {
     }
 
     /// Waits until a host answers the one in the middle.
-    fn await_way(&self, host: &Host, address: IpAddr) {
+    fn await_direction(&self, host: &Host, address: IpAddr) {
         let until = Instant::now() + PATIENCE;
         while !traffic::tcp(self.centre.space(), host.space(), address, 1_000, 9).is_ok_and(|it| it.intact) {
             assert!(Instant::now() < until, "{address} is not reached");

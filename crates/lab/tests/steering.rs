@@ -55,7 +55,7 @@ fn fragments_meet(datagram_count: u32) {
     let took = began.elapsed();
     let snapshots = snapshots(&middle);
     let reassembled = |ledger: &engine::Ledger| ledger.event(engine::Event::Reassembled).packets;
-    let each: Vec<_> = snapshots.iter().map(|snapshot| reassembled(&snapshot.ways[1].ledger)).collect();
+    let each: Vec<_> = snapshots.iter().map(|snapshot| reassembled(&snapshot.directions[1].ledger)).collect();
     println!(
         "{fragment_count} fragments of {datagram_count} datagrams in {took:.1?}: {arrived} whole at the far host, by \
          worker {each:?}"
@@ -130,12 +130,13 @@ fn both_directions_of_real_connections_cross_two_workers_and_both_work() {
         });
         let snapshots = snapshots(&middle);
         for snapshot in &snapshots {
-            let forwarded =
-                [0, 1].map(|way| snapshot.ways[way].ledger.forwarded.packets + snapshot.ends[way].lent.packets_out);
+            let forwarded = [0, 1].map(|direction| {
+                snapshot.directions[direction].ledger.forwarded.packets + snapshot.ends[direction].lent.packets_out
+            });
             // A train of offloads is one packet, so a few connections make few; nobody has none of twenty-four.
             assert!(forwarded.iter().all(|count| *count > CONNECTIONS / 2), "{forwarded:?}");
             assert_eq!(snapshot.siblings.given, 0, "nothing came to another worker than its own");
-            let unknown = snapshot.ways[0].ledger.event(engine::Event::MssUnknown).packets;
+            let unknown = snapshot.directions[0].ledger.event(engine::Event::MssUnknown).packets;
             assert_eq!(unknown, 0, "who sees a connection has seen its SYN");
         }
         check_books(&middle);
@@ -297,8 +298,8 @@ fn snapshots(middle: &Middle) -> Vec<gateway::snapshot::Snapshot> {
 
 fn check_books(middle: &Middle) {
     for snapshot in snapshots(middle) {
-        for way in &snapshot.ways {
-            assert_eq!(way.broken, None);
+        for direction in &snapshot.directions {
+            assert_eq!(direction.broken, None);
         }
     }
 }

@@ -16,7 +16,7 @@ fn messages_of_every_size_cross_between_wide_and_stock_hosts() {
         for wide_count in [1, 2] {
             let pair = TwoHosts::new(mtu, Offloading::Off).unwrap();
             let services: Vec<_> = (0..wide_count).map(|host| start(&pair, host, wide_mtu)).collect();
-            await_way(&pair);
+            await_direction(&pair);
             for len in [8, 1_472, 1_473, 30_000, 65_487] {
                 for (from, to) in [(0, 1), (1, 0)] {
                     for address in [v4(to as u8 + 1), v6(to as u8 + 1)] {
@@ -38,12 +38,12 @@ fn messages_of_every_size_cross_between_wide_and_stock_hosts() {
 }
 
 #[test]
-fn tcp_crosses_both_ways_between_wide_and_stock_hosts() {
+fn tcp_crosses_both_directions_between_wide_and_stock_hosts() {
     for offloading in [Offloading::Off, Offloading::On] {
         for wide_count in [1, 2] {
             let pair = TwoHosts::new(1_500, offloading).unwrap();
             let services: Vec<_> = (0..wide_count).map(|host| start(&pair, host, 65_535)).collect();
-            await_way(&pair);
+            await_direction(&pair);
             for (from, to) in [(0, 1), (1, 0)] {
                 for address in [v4(to as u8 + 1), v6(to as u8 + 1)] {
                     let transfer =
@@ -71,7 +71,7 @@ fn a_host_is_as_it_was_when_its_wide_interface_ends() {
         })
         .unwrap()
     };
-    await_way(&pair);
+    await_direction(&pair);
     let mut before = state();
     // A host checks its own addresses for a second or two first (RFC 4862 5.4).
     while before.3.iter().any(|address| address.state == AddressState::Tentative) {
@@ -79,7 +79,7 @@ fn a_host_is_as_it_was_when_its_wide_interface_ends() {
         before = state();
     }
     let service = pair.start(0, &pair.wide_interface(0, 65_535, [""; 3])).unwrap();
-    await_way(&pair);
+    await_direction(&pair);
     for address in [v4(2), v6(2)] {
         let during = host.tell(|netlink| netlink.route_to(address)).unwrap();
         let narrow = host.tell(|netlink| Ok(netlink.interface(pair.names()[0])?.index)).unwrap();
@@ -97,7 +97,7 @@ fn only_the_prefixes_that_are_named_move() {
     let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let more = "[wide-interface]\nprefixes = [\"10.77.0.0/24\"]\n";
     let _service = pair.start(0, &pair.wide_interface(0, 65_535, [more, "", ""])).unwrap();
-    await_way(&pair);
+    await_direction(&pair);
     let host = &pair.hosts[0];
     assert_eq!(host.tell(|netlink| netlink.route_to(v4(2))).unwrap().mtu, Some(65_520));
     assert_eq!(host.tell(|netlink| netlink.route_to(v6(2))).unwrap().mtu, None);
@@ -114,7 +114,7 @@ fn routes_that_say_more_are_left_alone_and_what_others_remove_is_set_again() {
     ip(format!("route add 10.200.0.0/16 via 192.0.2.200 dev {name} onlink"));
     ip("route add 10.201.0.0/16 via 10.77.0.2 mtu 1400".to_owned());
     let _service = start(&pair, 0, 65_535);
-    await_way(&pair);
+    await_direction(&pair);
     let mtu_to = |address: &str| {
         let address = address.parse().unwrap();
         host.tell(|netlink| netlink.route_to(address)).unwrap().mtu
@@ -146,7 +146,7 @@ fn routes_that_say_more_are_left_alone_and_what_others_remove_is_set_again() {
 fn a_burst_of_small_messages_waits_in_the_device() {
     let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let _service = pair.start(0, &pair.wide_interface(0, 65_535, [""; 3])).unwrap();
-    await_way(&pair);
+    await_direction(&pair);
     let messages = Messages { len: 64, count: 3_000, rate: None };
     let transfer = traffic::udp(pair.hosts[0].space(), pair.hosts[1].space(), v4(2), messages, 9).unwrap();
     assert_eq!((transfer.messages, transfer.intact), (3_000, true));
@@ -156,7 +156,7 @@ fn a_burst_of_small_messages_waits_in_the_device() {
 fn what_fits_the_link_crosses_no_gateway() {
     let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let service = start(&pair, 0, 65_535);
-    await_way(&pair);
+    await_direction(&pair);
     let seen = || service.snapshots().unwrap()[0].ends.each_ref().map(|end| end.seen.packets);
     let before = seen();
     for (len, crosses) in [(1_472, false), (1_473, true)] {
@@ -178,7 +178,7 @@ fn what_fits_is_another_length_after_a_reload() {
     let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let text = pair.wide_interface(0, 65_535, [""; 3]);
     let mut service = pair.start(0, &text).unwrap();
-    await_way(&pair);
+    await_direction(&pair);
     for (mtu, len, crosses) in [(1_300, 1_400, true), (1_500, 1_400, false), (1_500, 1_473, true)] {
         let text = text.replace("mtu = 1500", &format!("mtu = {mtu}"));
         let config = config::Config::parse(&text, "wide.toml").unwrap();
@@ -199,7 +199,7 @@ fn short_messages_that_follow_long_ones_come_in_order() {
     for (from, to) in [(0, 1), (1, 0)] {
         let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
         let _service = start(&pair, 0, 65_535);
-        await_way(&pair);
+        await_direction(&pair);
         let receiver =
             pair.hosts[to].space().enter(|| UdpSocket::bind(SocketAddr::new(v4(to as u8 + 1), 0))).unwrap();
         receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -229,7 +229,7 @@ fn start(pair: &TwoHosts, host: usize, mtu: u32) -> daemon::service::Service {
 }
 
 /// Waits until a message of each version is answered; IPv6 addresses are not usable at once.
-fn await_way(pair: &TwoHosts) {
+fn await_direction(pair: &TwoHosts) {
     let until = Instant::now() + Duration::from_secs(10);
     for address in [v4(2), v6(2)] {
         let there = || {
@@ -260,8 +260,8 @@ fn exchange(pair: &TwoHosts) -> Option<u64> {
 
 fn check_books(services: &[daemon::service::Service]) {
     for snapshot in services.iter().flat_map(|service| service.snapshots().unwrap()) {
-        for way in &snapshot.ways {
-            assert_eq!(way.broken, None);
+        for direction in &snapshot.directions {
+            assert_eq!(direction.broken, None);
         }
         for end in &snapshot.ends {
             assert_eq!((end.sent.refused, end.sent.down, end.seen.lost), (0, 0, 0), "{}", end.address);

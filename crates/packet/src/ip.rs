@@ -205,14 +205,14 @@ impl Ip {
 
     /// Do routers cut packets of this version? In IPv6 they are as long as their sender made them (RFC 8200 section 4,
     /// R087).
-    pub fn is_cut_on_the_way(&self) -> bool {
+    pub fn is_fragmented_on_path(&self) -> bool {
         self.version == Version::V4
     }
 
     /// May a router make longer fragments of this one and others? Not with DF: a longer one could be undeliverable, and its
     /// sender be told of a size that it kept to (rel:C8).
-    pub fn may_grow_on_the_way(&self) -> bool {
-        self.is_cut_on_the_way() && !self.dont_fragment
+    pub fn may_grow_on_path(&self) -> bool {
+        self.is_fragmented_on_path() && !self.dont_fragment
     }
 }
 

@@ -93,7 +93,7 @@ fn only_what_is_half_filled_is_marked_so() {
 }
 
 #[test]
-fn vlan_frames_pass_both_ways_as_they_are() {
+fn vlan_frames_pass_both_directions_as_they_are() {
     pair(1_500, |xdp, packet| {
         // The longest: what stands behind one tag counts against the MTU, and packet sockets count two.
         let tags = [(&[0x81, 0, 0x60, 7][..], 1_518), (&[0x88, 0xA8, 0, 3, 0x81, 0, 0x60, 7], 1_514)];

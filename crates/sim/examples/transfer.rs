@@ -38,14 +38,14 @@ fn transfer(algorithm: Algorithm, mtu: u32, trip: u64, len: u64, loss: f64, seed
         Algorithm::Cubic => SlowStartExit::HyStart,
     };
     let end = Settings { algorithm, slow_start_exit, mtu, memory, ..Settings::linux() };
-    let way = PathDirection {
+    let direction = PathDirection {
         delay: Duration::from_millis(trip) / 2,
         queue_len: 64 << 20,
         loss,
         mtu,
         ..PathDirection::default()
     };
-    Transfer { sender: end.clone(), receiver: end, there: way, back: way, lens: [len, 0], seed }
+    Transfer { sender: end.clone(), receiver: end, there: direction, back: direction, lens: [len, 0], seed }
 }
 
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -136,64 +136,68 @@ impl Ways {
     pub fn expire(&mut self, net: &mut Net, back: Back<'_>) {
         let Ways { engine, all, bend, .. } = self;
         let holds_on = *bend == Some(InjectedBug::HoldsTooLong);
-        let is_late = |way: &Direction| way.next_deadline(engine).is_some_and(|deadline| deadline <= net.now);
+        let is_late =
+            |direction: &Direction| direction.next_deadline(engine).is_some_and(|deadline| deadline <= net.now);
         if holds_on && !all.iter().any(is_late) {
             return;
         }
         engine.expire(net.now);
-        for way in all {
-            if engine.output(way.at).queued_count() > 0 {
-                way.drain(engine, net, back);
+        for direction in all {
+            if engine.output(direction.at).queued_count() > 0 {
+                direction.drain(engine, net, back);
             }
         }
     }
 
     /// Goes on by other settings: a link has changed.
     pub fn replace(&mut self, net: &mut Net, settings: &GatewaySettings, back: Back<'_>) {
-        let held: Vec<bool> = self.all.iter().map(|way| self.engine.held(way.at).0 != Tally::NONE).collect();
+        let held: Vec<bool> =
+            self.all.iter().map(|direction| self.engine.held(direction.at).0 != Tally::NONE).collect();
         self.engine.replace(net.now, settings, self.secrets);
-        for (way, held) in self.all.iter_mut().zip(held) {
+        for (direction, held) in self.all.iter_mut().zip(held) {
             if held {
                 // What the old side held begins to wait anew, and may have been joined for another link.
-                way.patience *= 2;
-                way.is_replaced = true;
+                direction.patience *= 2;
+                direction.is_replaced = true;
             }
-            way.drain(&mut self.engine, net, back);
+            direction.drain(&mut self.engine, net, back);
         }
     }
 
     /// The laws that hold between two events.
     pub fn check(&mut self, net: &mut Net) {
         let Ways { engine, all, .. } = self;
-        all.iter_mut().for_each(|way| way.check(engine, net));
+        all.iter_mut().for_each(|direction| direction.check(engine, net));
     }
 
     /// The laws that hold when nothing more will happen.
     pub fn check_end(&self, net: &mut Net) {
-        self.all.iter().for_each(|way| way.check_end(&self.engine, net));
+        self.all.iter().for_each(|direction| direction.check_end(&self.engine, net));
     }
 
     /// Adds up what was met here.
     pub fn tell(&self, net: &mut Net) {
-        self.all.iter().for_each(|way| way.tell(&self.engine, net));
+        self.all.iter().for_each(|direction| direction.tell(&self.engine, net));
     }
 
     /// Packets that ended here.
     pub fn ended_count(&self) -> u64 {
-        self.all.iter().map(|way| self.engine.ledger(way.at).retired_all().packets).sum()
+        self.all.iter().map(|direction| self.engine.ledger(direction.at).retired_all().packets).sum()
     }
 
     /// What was planned until now has come.
     pub fn woken(&mut self, now: Time) {
-        let due = self.all.iter_mut().filter(|way| way.planned <= now);
-        due.for_each(|way| way.planned = Time::NEVER);
+        let due = self.all.iter_mut().filter(|direction| direction.planned <= now);
+        due.for_each(|direction| direction.planned = Time::NEVER);
     }
 
     /// Plans a wake for all that becomes late, before what is planned already.
     pub fn plan(&mut self, mut plan: impl FnMut(Time)) {
-        for way in &mut self.all {
-            if let Some(deadline) = way.next_deadline(&self.engine).filter(|deadline| *deadline < way.planned) {
-                way.planned = deadline;
+        for direction in &mut self.all {
+            if let Some(deadline) =
+                direction.next_deadline(&self.engine).filter(|deadline| *deadline < direction.planned)
+            {
+                direction.planned = deadline;
                 plan(deadline);
             }
         }

@@ -19,7 +19,7 @@ use engine::{
 #[derive(Debug)]
 pub struct Gateway {
     /// To the narrow end, to the wide end.
-    pub ways: Ways,
+    pub directions: Ways,
     /// The wires that lead away from the wide end and from the narrow one.
     wires: [usize; 2],
     config: topology::Gateway,
@@ -41,21 +41,21 @@ impl Gateway {
         let secret = Secret::new(u128::from(seed) << 64 | u128::from(node));
         let mtus = wires.map(|wire| net.wires[wire].mtu as u16);
         let settings = settings(config, mtus, Some(node), bend);
-        let ways = [Toward::Narrow, Toward::Wide].map(|toward| {
+        let directions = [Toward::Narrow, Toward::Wide].map(|toward| {
             let wire = wires[end(toward)];
-            let mut way = Direction::new(
+            let mut direction = Direction::new(
                 toward.direction(),
                 config.role.into(),
                 wire,
                 patience(config, toward),
                 config.limit,
             );
-            way.tells = config.role != GatewayRole::WideInterface;
-            way.bend = bend;
-            way
+            direction.tells = config.role != GatewayRole::WideInterface;
+            direction.bend = bend;
+            direction
         });
-        let ways = Ways::new(&settings, Secrets::both(secret), config.pool, ways.into(), bend);
-        Gateway { ways, wires, config: config.clone(), node, is_only: true }
+        let directions = Ways::new(&settings, Secrets::both(secret), config.pool, directions.into(), bend);
+        Gateway { directions, wires, config: config.clone(), node, is_only: true }
     }
 
     /// Takes frames that came in by a port at one moment: 0 is the wide one.
@@ -70,34 +70,34 @@ impl Gateway {
             net.tcp_taken_in += tcp_count as u64;
         }
         let wires = self.wires;
-        self.ways.take(net, port, port, frames, &|way, _| Some(wires[way]));
+        self.directions.take(net, port, port, frames, &|direction, _| Some(wires[direction]));
     }
 
     /// Nothing more arrives by this port for a moment.
     pub fn idle(&mut self, net: &mut Net, port: usize) {
         let wires = self.wires;
-        self.ways.idle(net, port, &|way, _| Some(wires[way]));
+        self.directions.idle(net, port, &|direction, _| Some(wires[direction]));
     }
 
     /// Takes a break between two batches of one port.
     pub fn pause(&mut self, net: &mut Net, port: usize) {
         let wires = self.wires;
-        self.ways.pause(net, port, &|way, _| Some(wires[way]));
+        self.directions.pause(net, port, &|direction, _| Some(wires[direction]));
     }
 
     /// Lets go of what is late.
     pub fn expire(&mut self, net: &mut Net) {
         let wires = self.wires;
-        self.ways.expire(net, &|way, _| Some(wires[way]));
-        self.ways.check(net);
+        self.directions.expire(net, &|direction, _| Some(wires[direction]));
+        self.directions.check(net);
     }
 
     /// The MTU of a link has changed: each way goes on with another side.
     pub fn change(&mut self, net: &mut Net) {
         let (wires, mtus) = (self.wires, self.wires.map(|wire| net.wires[wire].mtu as u16));
-        let settings = settings(&self.config, mtus, Some(self.node), self.ways.bend);
-        self.ways.replace(net, &settings, &|way, _| Some(wires[way]));
-        self.ways.check(net);
+        let settings = settings(&self.config, mtus, Some(self.node), self.directions.bend);
+        self.directions.replace(net, &settings, &|direction, _| Some(wires[direction]));
+        self.directions.check(net);
     }
 }
 

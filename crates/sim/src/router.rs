@@ -18,7 +18,7 @@ use packet::Packet;
 pub struct Router {
     kind: topology::Router,
     /// What leaves by each of its ports.
-    pub ways: Ways,
+    pub directions: Ways,
     /// The port that leads to each node, by number; none where nothing does.
     routes: Vec<Option<u16>>,
     /// The wires of its ports.
@@ -42,18 +42,18 @@ impl Router {
     ) -> Router {
         let secret = Secret::new(u128::from(seed) << 64 | u128::from(node) << 1 | 1);
         let settings = settings(kind, node, &wires, net);
-        let ways = wires.iter().enumerate().map(|(at, wire)| {
-            let mut way = Direction::new(at, kind.into(), *wire, patience(kind), LIMIT);
-            way.tells = kind != topology::Router::Silent;
-            way
+        let directions = wires.iter().enumerate().map(|(at, wire)| {
+            let mut direction = Direction::new(at, kind.into(), *wire, patience(kind), LIMIT);
+            direction.tells = kind != topology::Router::Silent;
+            direction
         });
-        let ways = Ways::new(&settings, Secrets::both(secret), POOL_LIMIT, ways.collect(), None);
-        Router { kind, ways, routes, wires, touched: Vec::new(), stray_count: 0, node }
+        let directions = Ways::new(&settings, Secrets::both(secret), POOL_LIMIT, directions.collect(), None);
+        Router { kind, directions, routes, wires, touched: Vec::new(), stray_count: 0, node }
     }
 
     /// Takes frames that came in by a port at one moment: those that leave by one port, one behind the other, together.
     pub fn take(&mut self, net: &mut Net, port: usize, frames: &[Departure]) {
-        let Router { ways, routes, wires, touched, stray_count, .. } = self;
+        let Router { directions, routes, wires, touched, stray_count, .. } = self;
         let to = |frame: &Departure| *routes.get(usize::from(wire::destination(frame.frame())?))?;
         for frames in frames.chunk_by(|one, other| to(one) == to(other)) {
             let Some(to) = frames.first().and_then(to).map(usize::from) else {
@@ -63,31 +63,31 @@ impl Router {
             if !touched.contains(&to) {
                 touched.push(to);
             }
-            ways.take(net, to, port, frames, &|_, answer| leads(answer, routes, wires));
+            directions.take(net, to, port, frames, &|_, answer| leads(answer, routes, wires));
         }
     }
 
     /// Nothing more arrives for a moment.
     pub fn idle(&mut self, net: &mut Net) {
-        let Router { ways, routes, wires, touched, .. } = self;
+        let Router { directions, routes, wires, touched, .. } = self;
         for at in touched.drain(..) {
-            ways.idle(net, at, &|_, answer| leads(answer, routes, wires));
+            directions.idle(net, at, &|_, answer| leads(answer, routes, wires));
         }
     }
 
     /// Lets go of what is late.
     pub fn expire(&mut self, net: &mut Net) {
-        let Router { ways, routes, wires, .. } = self;
-        ways.expire(net, &|_, answer| leads(answer, routes, wires));
-        ways.check(net);
+        let Router { directions, routes, wires, .. } = self;
+        directions.expire(net, &|_, answer| leads(answer, routes, wires));
+        directions.check(net);
     }
 
     /// The MTU of a link has changed.
     pub fn change(&mut self, net: &mut Net) {
-        let Router { ways, routes, wires, kind, node, .. } = self;
+        let Router { directions, routes, wires, kind, node, .. } = self;
         let settings = settings(*kind, *node, wires, net);
-        ways.replace(net, &settings, &|_, answer| leads(answer, routes, wires));
-        ways.check(net);
+        directions.replace(net, &settings, &|_, answer| leads(answer, routes, wires));
+        directions.check(net);
     }
 }
 

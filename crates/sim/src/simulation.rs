@@ -128,10 +128,10 @@ impl Simulation {
         let ports = ports(topology);
         let mut wires = Vec::with_capacity(2 * topology.links.len());
         for (number, link) in topology.links.iter().enumerate() {
-            for (way, to) in [link.ends[1], link.ends[0]].into_iter().enumerate() {
+            for (direction, to) in [link.ends[1], link.ends[0]].into_iter().enumerate() {
                 let port =
                     ports[to].iter().position(|port| *port / 2 == number).expect("a link's end has a port for it");
-                let mut wire = Wire::new(Link::new(link.shapes[way].clone()), to, port, link.mtu.into());
+                let mut wire = Wire::new(Link::new(link.shapes[direction].clone()), to, port, link.mtu.into());
                 wire.marks_above = link.marks_above;
                 wires.push(wire);
             }
@@ -244,7 +244,7 @@ impl Simulation {
     /// Laws that hold once nothing more happens.
     fn check_end(&mut self) {
         let Simulation { net, nodes, .. } = self;
-        nodes.iter().filter_map(Node::ways).for_each(|ways| ways.check_end(net));
+        nodes.iter().filter_map(Node::directions).for_each(|directions| directions.check_end(net));
         self.check_connections();
         let ended = self.ended_count();
         let net = &mut self.net;
@@ -295,13 +295,13 @@ impl Simulation {
                 Node::Router(router) => router.stray_count,
                 Node::Gateway(_) => 0,
             };
-            ended += node.ways().map_or(0, Ways::ended_count);
+            ended += node.directions().map_or(0, Ways::ended_count);
         }
         ended
     }
 
     fn outcome(mut self) -> Outcome {
-        self.nodes.iter().filter_map(Node::ways).for_each(|ways| ways.tell(&mut self.net));
+        self.nodes.iter().filter_map(Node::directions).for_each(|directions| directions.tell(&mut self.net));
         self.count_faults();
         let told_count =
             self.nodes.iter().map(|node| if let Node::Host(host) = node { host.told_count } else { 0 }).sum();
@@ -326,7 +326,11 @@ impl Simulation {
             told_count,
             stretch: net.now.since(Time::ZERO),
             flows: carried.collect(),
-            links: net.wires.chunks_exact(2).map(|ways| [crossed(&ways[0]), crossed(&ways[1])]).collect(),
+            links: net
+                .wires
+                .chunks_exact(2)
+                .map(|directions| [crossed(&directions[0]), crossed(&directions[1])])
+                .collect(),
             hits: net.hits.clone(),
             broken: net.broken.clone(),
         }
@@ -406,19 +410,19 @@ impl Node {
         }
     }
 
-    fn ways(&self) -> Option<&Ways> {
+    fn directions(&self) -> Option<&Ways> {
         match self {
             Node::Host(_) => None,
-            Node::Router(router) => Some(&router.ways),
-            Node::Gateway(gateway) => Some(&gateway.ways),
+            Node::Router(router) => Some(&router.directions),
+            Node::Gateway(gateway) => Some(&gateway.directions),
         }
     }
 
-    fn ways_mut(&mut self) -> Option<&mut Ways> {
+    fn directions_mut(&mut self) -> Option<&mut Ways> {
         match self {
             Node::Host(_) => None,
-            Node::Router(router) => Some(&mut router.ways),
-            Node::Gateway(gateway) => Some(&mut gateway.ways),
+            Node::Router(router) => Some(&mut router.directions),
+            Node::Gateway(gateway) => Some(&mut gateway.directions),
         }
     }
 
@@ -428,8 +432,8 @@ impl Node {
         {
             host.planned = Time::NEVER;
         }
-        if let Some(ways) = self.ways_mut() {
-            ways.woken(now);
+        if let Some(directions) = self.directions_mut() {
+            directions.woken(now);
         }
     }
 }
@@ -466,8 +470,8 @@ fn plan_wake(net: &mut Net, node: &mut Node, number: usize) {
         host.planned = deadline;
         net.events.plan(deadline.max(net.now), What::Wake(number as u32));
     }
-    if let Some(ways) = node.ways_mut() {
-        ways.plan(|deadline| net.events.plan(deadline.max(net.now), What::Wake(number as u32)));
+    if let Some(directions) = node.directions_mut() {
+        directions.plan(|deadline| net.events.plan(deadline.max(net.now), What::Wake(number as u32)));
     }
 }
 

@@ -220,7 +220,7 @@ impl Drawing {
         }
         if self.stop == MESH {
             at = self.mesh(at, narrow_mtu);
-            self.link_count += MESH_WAY_LEN;
+            self.link_count += MESH_DIRECTION_LEN;
         }
         let right_count = self.dice.one_of(&[1, 1, 1, 1, 1, 1, 2, 3]);
         let right = self.hosts("right", right_count);
@@ -669,7 +669,7 @@ const MESH_LEN: usize = 90;
 /// Runs that shrinking takes, at most.
 const TRIES: usize = 80;
 /// Links between two members of a mesh, about.
-const MESH_WAY_LEN: u64 = 6;
+const MESH_DIRECTION_LEN: u64 = 6;
 /// Messages or segments that the flows of a seed share, about, where two links lie between the two sides.
 const SHARE: u64 = 24_000;
 /// Bytes that a flow sends at once, about and at most.

@@ -56,7 +56,7 @@ struct Ended {
 fn rewrite(input: &Path, output: &Path, seed: u64) -> Ended {
     let mut child = Command::new(env!("CARGO_BIN_EXE_wideload"))
         .args(["rewrite", "--json"])
-        .args(WAYS[seed as usize % WAYS.len()])
+        .args(DIRECTIONS[seed as usize % DIRECTIONS.len()])
         .args(["--even"].iter().filter(|_| seed % 2 == 1))
         .args([input, output])
         .stdout(Stdio::piped())
@@ -168,7 +168,7 @@ impl Random {
 }
 
 /// MTUs and roles, in turn.
-const WAYS: [&[&str]; 12] = [
+const DIRECTIONS: [&[&str]; 12] = [
     &["--mtu", "68"],
     &["--mtu", "1500"],
     &["--mtu", "65535"],

@@ -45,11 +45,11 @@ fn no_figure_is_cut_at_any_usual_width() {
     // Whatever the figures are, the last of each is there with all that is in front of it.
     let mut large = after();
     large.seconds = 3_901.0;
-    for way in [&mut large.all.to_wide, &mut large.all.to_narrow] {
-        way.received = Count { packets: 12_345_678, bytes: 12_345_678 * 65_495 };
-        way.forwarded = Count { packets: 98_765_432, bytes: 98_765_432 * 1_480 };
-        way.held = Count { packets: 12_345, bytes: 12_345_678 };
-        way.stages[2].held = Count { packets: 123_456, bytes: 123_456_789 };
+    for direction in [&mut large.all.to_wide, &mut large.all.to_narrow] {
+        direction.received = Count { packets: 12_345_678, bytes: 12_345_678 * 65_495 };
+        direction.forwarded = Count { packets: 98_765_432, bytes: 98_765_432 * 1_480 };
+        direction.held = Count { packets: 12_345, bytes: 12_345_678 };
+        direction.stages[2].held = Count { packets: 123_456, bytes: 123_456_789 };
     }
     large.all.to_narrow.retired.insert("too_big".to_owned(), Count { packets: 123_456_789_013, bytes: 0 });
     let large = View::between(&before(), &large);
@@ -88,12 +88,12 @@ fn what_the_kernel_passes_on_by_itself_is_among_what_passes() {
         figures.all.narrow.came.insert(name.to_owned(), count);
     }
     let view = View::between(&before(), &figures);
-    let [to_wide, to_narrow] = &view.ways;
+    let [to_wide, to_narrow] = &view.directions;
     assert_eq!((to_wide.came.packets, to_wide.went.packets), (1_080_000.0, 163_333.5));
     let bits = (to_wide.came.bits, to_wide.went.bits);
     assert_eq!(bits, (8e9 + 8.0 * 80_000.0 * 1_514.0, 8e9 + 4.0 * 26_667.0 * 8_754.0));
     assert_eq!(to_wide.went.payload_len, Some((2e9 + 26_667.0 * 8_720.0) / 326_667.0));
-    assert_eq!(to_narrow, &View::between(&before(), &after()).ways[1]);
+    assert_eq!(to_narrow, &View::between(&before(), &after()).directions[1]);
     let metrics = daemon::metrics::text(&figures);
     let line = "wideload_all_received_packets_total{way=\"to-wide\"} 2160000";
     assert!(metrics.contains(line), "{metrics}");
@@ -120,8 +120,11 @@ fn a_small_terminal_is_no_reason_to_fail() {
 fn without_time_between_two_pictures_there_are_no_rates() {
     let figures = after();
     let view = View::between(&figures, &figures);
-    assert_eq!((view.processors, view.ways[0].came.packets, view.ways[0].came.payload_len), (0.0, 0.0, None));
-    assert!(view.ways.iter().all(|way| way.events.is_empty() && way.wide_share.is_none()));
+    assert_eq!(
+        (view.processors, view.directions[0].came.packets, view.directions[0].came.payload_len),
+        (0.0, 0.0, None)
+    );
+    assert!(view.directions.iter().all(|direction| direction.events.is_empty() && direction.wide_share.is_none()));
     assert!(view.losses.iter().all(|loss| loss.rate == 0.0));
 }
 
@@ -155,8 +158,8 @@ fn before() -> Stats {
     };
     let all = &mut figures.all;
     all.processor_seconds = 100.0;
-    all.to_wide = way(&[("reassemble", false), ("join", false), ("coalesce", true), ("segment", true)]);
-    all.to_narrow = way(&[("reassemble", false), ("join", false), ("coalesce", false), ("segment", true)]);
+    all.to_wide = direction(&[("reassemble", false), ("join", false), ("coalesce", true), ("segment", true)]);
+    all.to_narrow = direction(&[("reassemble", false), ("join", false), ("coalesce", false), ("segment", true)]);
     all.wide = end("packet:lan0");
     all.narrow = end("packet:wan0");
     all.to_narrow.retired.insert("too_big".to_owned(), Count { packets: 1, bytes: 8_980 });
@@ -193,7 +196,7 @@ fn after() -> Stats {
     figures
 }
 
-fn way(stages: &[(&str, bool)]) -> DirectionFigures {
+fn direction(stages: &[(&str, bool)]) -> DirectionFigures {
     let stage = |(name, is_on): &(&str, bool)| StageFigures {
         stage: (*name).to_owned(),
         is_on: *is_on,

@@ -25,7 +25,7 @@ use crate::supervisor_client::SupervisorClient as KeeperDesk;
 pub use client::Client;
 use config::{Config, Problems, Stage};
 pub use directory::{find, undo};
-use gateway::bypass::{self, Ways};
+use gateway::bypass::{self, Directions};
 use gateway::stats::Watch;
 pub use request::{Direction, Request, Toggle};
 use serde_json::{Map, Value, json};
@@ -151,7 +151,7 @@ impl Handler {
         };
         let answer = match &request {
             Request::Status {} => self.status(),
-            Request::Bypass { stage, way, switch } => self.bypass(stage, *way, *switch),
+            Request::Bypass { stage, direction, switch } => self.bypass(stage, *direction, *switch),
             Request::Reload { config } => self.reload(config),
             Request::Restart {} => self.restart(),
             Request::Stop {} => Ok(json!({ "process": std::process::id() })),
@@ -169,23 +169,23 @@ impl Handler {
         json!({ "version": env!("CARGO_PKG_VERSION"), "name": name, "process": std::process::id() })
     }
 
-    fn bypass(&self, stage: &str, way: Direction, switch: Toggle) -> Result<Value, RequestError> {
+    fn bypass(&self, stage: &str, direction: Direction, switch: Toggle) -> Result<Value, RequestError> {
         let known = Stage::NAMES.iter().find(|(name, _)| *name == stage);
         let Some((name, stage)) = known else {
             let names = Stage::NAMES.map(|(name, _)| name).join(", ");
             return Err(format!("{stage}: there is no such stage; name one of {names}").into());
         };
-        let ways = match way {
-            Direction::ToNarrow => Ways::ToNarrow,
-            Direction::ToWide => Ways::ToWide,
-            Direction::Both => Ways::Both,
+        let directions = match direction {
+            Direction::ToNarrow => Directions::ToNarrow,
+            Direction::ToWide => Directions::ToWide,
+            Direction::Both => Directions::Both,
         };
         let engine_switch = match switch {
             Toggle::On => engine::Toggle::On,
             Toggle::Off => engine::Toggle::Off,
         };
         let service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = bypass::switch(service.config(), &service.reins(), *stage, ways, engine_switch)?;
+        let changed = bypass::switch(service.config(), &service.reins(), *stage, directions, engine_switch)?;
         Ok(json!({ "stage": name, "switch": switch, "ways": changed }))
     }
 

@@ -15,8 +15,8 @@ pub enum Request {
         /// The stage, as configurations name it.
         stage: String,
         /// On which way.
-        #[serde(default)]
-        way: Direction,
+        #[serde(default, alias = "way")]
+        direction: Direction,
         /// Is it to work?
         switch: Toggle,
     },

@@ -23,7 +23,7 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_l
     assert_eq!(held.all.to_wide.forwarded.packets, 0);
     assert_sound(&held);
 
-    let bypass = |way, switch| Request::Bypass { stage: "coalesce".to_owned(), way, switch };
+    let bypass = |direction, switch| Request::Bypass { stage: "coalesce".to_owned(), direction, switch };
     let answer = client.ask(&bypass(Direction::Both, Toggle::Off)).expect("it can");
     assert_eq!(answer["ways"], serde_json::json!(["to-wide"]), "toward the narrow side nothing is joined");
     let left = client.status().expect("it answers");
@@ -65,7 +65,7 @@ fn joining_that_is_switched_off_gives_back_the_fragments_it_holds_and_leaves_seg
         (stage(&held.all.to_wide, "reassemble"), stage(&held.all.to_wide, "coalesce")),
         ((true, 1), (true, 1))
     );
-    let join = |switch| Request::Bypass { stage: "join".to_owned(), way: Direction::Both, switch };
+    let join = |switch| Request::Bypass { stage: "join".to_owned(), direction: Direction::Both, switch };
     client.ask(&join(Toggle::Off)).expect("it can");
     let off = client.status().expect("it answers");
     assert_eq!(
@@ -90,7 +90,8 @@ fn cutting_stops_and_begins_at_once() {
     put(&mut live.wide, &[datagram(4_000)]);
     let cut = live.until(|figures| figures.all.to_narrow.received.packets == 1);
     assert_eq!(cut.all.to_narrow.forwarded.packets, 3);
-    let fragment = |switch| Request::Bypass { stage: "fragment".to_owned(), way: Direction::ToNarrow, switch };
+    let fragment =
+        |switch| Request::Bypass { stage: "fragment".to_owned(), direction: Direction::ToNarrow, switch };
     client.ask(&fragment(Toggle::Off)).expect("it can");
     put(&mut live.wide, &[datagram(4_000)]);
     let refused = live.until(|figures| figures.all.to_narrow.received.packets == 2);
@@ -353,15 +354,19 @@ fn say(path: &std::path::Path, line: &str) -> Value {
 }
 
 /// Does a stage work, and how many packets does it hold?
-fn stage(way: &DirectionFigures, name: &str) -> (bool, u64) {
-    let stage = way.stages.iter().find(|stage| stage.stage == name).expect("it is there");
+fn stage(direction: &DirectionFigures, name: &str) -> (bool, u64) {
+    let stage = direction.stages.iter().find(|stage| stage.stage == name).expect("it is there");
     (stage.is_on, stage.held.packets)
 }
 
 /// No law is broken and nothing is unexplained.
 fn assert_sound(figures: &Stats) {
-    for (name, way) in figures.all.ways() {
-        assert_eq!((way.unexplained, &way.broken[..]), (Default::default(), &[][..]), "{name}: {way:#?}");
+    for (name, direction) in figures.all.directions() {
+        assert_eq!(
+            (direction.unexplained, &direction.broken[..]),
+            (Default::default(), &[][..]),
+            "{name}: {direction:#?}"
+        );
     }
     for (name, end) in figures.all.ends() {
         assert_eq!(end.unexplained, 0, "{name}: {end:#?}");

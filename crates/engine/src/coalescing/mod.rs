@@ -831,7 +831,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_is_given_back_whichever_way_a_flow_goes() {
+    fn every_place_is_given_back_whichever_direction_a_flow_goes() {
         let mut seen = [0; 5];
         for seed in 0..200 {
             let mut random = Rng::with_seed(seed);

@@ -232,8 +232,8 @@ mod tests {
                 patience: random.bool().then_some(Duration::from_millis(400)),
             };
             let late = *random.choice(&[Late::Retire, Late::Release { mtu: 1_280 }]).unwrap();
-            let ways = [Way::Each, Way::Closely, Way::Batches];
-            let mut halves = ways.map(|way| Half::new(limits, late, way));
+            let modes = [PushMode::Each, PushMode::Closely, PushMode::Batches];
+            let mut halves = modes.map(|mode| Half::new(limits, late, mode));
             let crowd = *random.choice(&[2, 20, 500]).unwrap();
             let mut now = Time::from_nanos(1_000_000_000);
             for step in 0..60 {
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn a_hint_does_not_outlive_a_round_of_identifiers() {
         let limits = Limits { bytes: 1 << 28, patience: None };
-        let mut half = Half::new(limits, Late::Retire, Way::Each);
+        let mut half = Half::new(limits, Late::Retire, PushMode::Each);
         let now = Time::from_nanos(1_000_000_000);
         let first = v4(1, 5, 0, true, 0, &[7; 64]);
         half.step(now, &[first]);
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_hint_to_what_is_joined_for_a_hop_is_not_one_for_the_host() {
         let limits = Limits { bytes: 1 << 28, patience: None };
-        let mut half = Half::new(limits, Late::Retire, Way::Each);
+        let mut half = Half::new(limits, Late::Retire, PushMode::Each);
         let now = Time::from_nanos(1_000_000_000);
         let [first, second] = [0, 64].map(|offset| {
             Frame::copy(&v4(1, 5, offset, true, 0, &[7; 64]), LinkType::Ip, Ingress(0), &mut half.out.pool).unwrap()
@@ -370,7 +370,7 @@ mod tests {
         let limits = Limits { bytes: 1 << 28, patience: None };
         // Room for a run and a packet that comes.
         let pool = Pool::new(2 * packet::Buffer::pinned_len_for(64));
-        let mut half = Half { out: Output::new(pool, None), ..Half::new(limits, Late::Retire, Way::Each) };
+        let mut half = Half { out: Output::new(pool, None), ..Half::new(limits, Late::Retire, PushMode::Each) };
         let now = Time::from_nanos(1_000_000_000);
         half.step(now, &[v4(1, 5, 0, true, 0, &[7; 64])]);
         for id in 0..HALF_A_ROUND {
@@ -385,13 +385,13 @@ mod tests {
     struct Half {
         reassembler: Reassembler,
         out: Output,
-        way: Way,
+        mode: PushMode,
         gone: Vec<String>,
     }
 
     /// How packets are pushed.
     #[derive(Clone, Copy, PartialEq)]
-    enum Way {
+    enum PushMode {
         /// One by one.
         Each,
         /// One by one, without what hints would say.
@@ -401,9 +401,9 @@ mod tests {
     }
 
     impl Half {
-        fn new(limits: Limits, late: Late, way: Way) -> Half {
+        fn new(limits: Limits, late: Late, mode: PushMode) -> Half {
             let reassembler = Reassembler::new(limits, late, Secret::new(5));
-            Half { reassembler, out: Output::new(Pool::new(1 << 30), None), way, gone: Vec::new() }
+            Half { reassembler, out: Output::new(Pool::new(1 << 30), None), mode, gone: Vec::new() }
         }
 
         /// All that can be seen of a step.
@@ -415,22 +415,24 @@ mod tests {
             let frames: Vec<Frame> = frames.iter().map(read).collect();
             let mut frames = frames.into_iter();
             while let [_, ..] = frames.as_slice() {
-                if self.way == Way::Closely {
+                if self.mode == PushMode::Closely {
                     self.reassembler.datagrams.forget_hints();
                 }
-                let taken = match self.way {
-                    Way::Batches => self.reassembler.take_front(frames.as_slice(), &mut self.out, &mut CopyPayload),
-                    Way::Each | Way::Closely => 0,
+                let taken = match self.mode {
+                    PushMode::Batches => {
+                        self.reassembler.take_front(frames.as_slice(), &mut self.out, &mut CopyPayload)
+                    }
+                    PushMode::Each | PushMode::Closely => 0,
                 };
                 frames.by_ref().take(taken).for_each(|frame| self.out.pool.give(frame.into_buffer()));
                 if taken == 0
                     && let Some(Frame::Ip(packet)) = frames.next()
                 {
-                    match self.way {
-                        Way::Batches => {
+                    match self.mode {
+                        PushMode::Batches => {
                             self.reassembler.push_unlike(now, packet, &mut self.out, &mut CopyPayload);
                         }
-                        Way::Each | Way::Closely => self.reassembler.push(now, packet, &mut self.out),
+                        PushMode::Each | PushMode::Closely => self.reassembler.push(now, packet, &mut self.out),
                     }
                 }
                 self.drain();

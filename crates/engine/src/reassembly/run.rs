@@ -27,7 +27,7 @@ pub(super) struct Run {
     /// Has the piece at offset 0 come, and how long was its payload?
     first_len: Option<u16>,
     /// Is it rejoined on the way, hop by hop?
-    is_on_the_way: bool,
+    is_on_path: bool,
 }
 
 /// What a datagram knows of its pieces' headers.
@@ -82,7 +82,7 @@ impl Run {
         frag: Fragment,
         buffer: Buffer,
         epoch: IdEpoch,
-        is_on_the_way: bool,
+        is_on_path: bool,
         sink: &mut impl PayloadSink,
     ) -> Run {
         let range = range_of(fragment, frag);
@@ -91,7 +91,7 @@ impl Run {
         sink.bring(packet.payload_mut(range.start, range.len()), fragment.payload());
         let seen = Arrivals::NOTHING.and(fragment, frag, &packet);
         let first_len = (range.start == 0).then_some(range.len() as u16);
-        Run { holes, seen, fragments: 1, packet, epoch, first_len, is_on_the_way }
+        Run { holes, seen, fragments: 1, packet, epoch, first_len, is_on_path }
     }
 
     /// Takes in a piece that takes one look to see that it joins: it goes on in order, or lies between others
@@ -275,7 +275,7 @@ impl Run {
 
     /// Must it leave in pieces no longer than came? On the way, what no router may cut (rel:C8, R087).
     fn stays_fragmented(&self) -> bool {
-        self.is_on_the_way && (self.has_dont_fragment() || !self.packet.ip().may_grow_on_the_way())
+        self.is_on_path && (self.has_dont_fragment() || !self.packet.ip().may_grow_on_path())
     }
 
     /// Did its longest piece come with DF?

@@ -109,8 +109,8 @@ impl Half {
 
     fn drain(&mut self, direction: usize) -> Vec<Gone> {
         let mut gone = Vec::new();
-        while let Some(way) = self.gateway.next(direction) {
-            match way {
+        while let Some(egress) = self.gateway.next(direction) {
+            match egress {
                 Egress::Forward(packet) | Egress::IcmpReply(packet) => {
                     let is = (packet.gso, packet.checksum, packet.max_fragment_len(), packet.is_as_received());
                     let mut fragments = WirePackets::of(&packet);

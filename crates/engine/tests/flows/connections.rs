@@ -220,8 +220,8 @@ impl Crossing {
     /// What left is the next of its stream.
     fn drain(&mut self) {
         for direction in [0, 1] {
-            while let Some(way) = self.gateway.next(direction) {
-                let Egress::Forward(packet) = way else { panic!("nothing but segments came") };
+            while let Some(egress) = self.gateway.next(direction) {
+                let Egress::Forward(packet) = egress else { panic!("nothing but segments came") };
                 let mut fragments = WirePackets::of(&packet);
                 while let Some(fragment) = fragments.next() {
                     let seen = ReadPacket::of(&[fragment.header, fragment.payload].concat());

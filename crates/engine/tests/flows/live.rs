@@ -182,7 +182,7 @@ fn a_length_that_was_left_out_is_in_the_checksum_that_the_port_gets() {
 }
 
 #[test]
-fn a_port_hears_which_packets_are_answers_and_both_ways_out_count_alike() {
+fn a_port_hears_which_packets_are_answers_and_both_directions_out_count_alike() {
     let long = udp(4).carrying(0, 2_000);
     let short = udp(4).carrying(0, 100);
     let mut outs = [output(), output()];
@@ -192,22 +192,22 @@ fn a_port_hears_which_packets_are_answers_and_both_ways_out_count_alike() {
             side.push(Time::ZERO, gso(spec, None, out), &mut none(), out);
         }
     }
-    let [by_way, plain] = &mut outs;
-    let mut ways = String::new();
-    while let Some(way) = by_way.next_way() {
+    let [by_direction, plain] = &mut outs;
+    let mut directions = String::new();
+    while let Some(direction) = by_direction.next_direction() {
         let same = plain.next().expect("as many");
-        let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = &way else { panic!("only packets came") };
+        let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = &direction else { panic!("only packets came") };
         assert!(packet.frame() == same.frame());
-        ways.push(if matches!(way, Egress::IcmpReply(_)) { 'a' } else { 'f' });
-        assert_eq!(packet.ip().protocol == 1, matches!(way, Egress::IcmpReply(_)), "an answer is ICMP");
-        let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = way else { panic!("only packets came") };
-        by_way.done(packet);
+        directions.push(if matches!(direction, Egress::IcmpReply(_)) { 'a' } else { 'f' });
+        assert_eq!(packet.ip().protocol == 1, matches!(direction, Egress::IcmpReply(_)), "an answer is ICMP");
+        let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = direction else { panic!("only packets came") };
+        by_direction.done(packet);
         plain.done(same);
     }
-    assert_eq!(ways, "faf");
+    assert_eq!(directions, "faf");
     assert!(plain.next().is_none());
-    assert_eq!(by_way.ledger.forwarded, plain.ledger.forwarded);
-    assert_eq!(by_way.ledger.forwarded.packets, 2);
+    assert_eq!(by_direction.ledger.forwarded, plain.ledger.forwarded);
+    assert_eq!(by_direction.ledger.forwarded.packets, 2);
 }
 
 #[test]
@@ -218,14 +218,18 @@ fn the_sender_of_a_gso_that_is_refused_is_told_once() {
         let mut out = output();
         side.push(Time::ZERO, gso(&spec, Some(1_900), &mut out), &mut none(), &mut out);
         let (mut answered, mut forwarded) = (0, 0);
-        while let Some(way) = out.next_way() {
-            let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = &way else { panic!("only packets came") };
-            (answered, forwarded) = match way {
+        while let Some(direction) = out.next_direction() {
+            let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = &direction else {
+                panic!("only packets came")
+            };
+            (answered, forwarded) = match direction {
                 Egress::IcmpReply(_) => (answered + 1, forwarded),
                 _ => (answered, forwarded + 1),
             };
             assert!(packet.wire_len() <= 1_500);
-            let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = way else { panic!("only packets came") };
+            let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = direction else {
+                panic!("only packets came")
+            };
             out.done(packet);
         }
         // Ten of 1,900 bytes, and one of 1,000, which fits.

@@ -271,7 +271,7 @@ fn a_handshake_that_goes_on_without_its_syn_ack_stops_raising_for_its_pair_for_a
 }
 
 #[test]
-fn a_handshake_that_passes_whole_or_ends_is_no_sign_of_another_way() {
+fn a_handshake_that_passes_whole_or_ends_is_no_sign_of_another_direction() {
     let whole: &[&[Step]] = &[
         &[SYN_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW],
         &[SYN_FROM_NARROW, SYN_FROM_NARROW, ANSWER_FROM_WIDE, ANSWER_FROM_WIDE, ACK_FROM_NARROW, ACK_FROM_WIDE],

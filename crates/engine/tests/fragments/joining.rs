@@ -37,7 +37,7 @@ fn in_every_order_with_every_repeat_a_host_makes_of_few_fragments_what_it_made_w
 }
 
 #[test]
-fn two_datagrams_woven_in_every_way_share_room_and_lose_nothing() {
+fn two_datagrams_woven_in_every_direction_share_room_and_lose_nothing() {
     let [one, other] = [1, 2].map(|id| fragments_of(id, &pattern(70), 24));
     let both = [one, other].concat();
     for order in orders(6) {
@@ -947,10 +947,10 @@ fn draw_fragments(random: &mut Rng, mtu: u16) -> Vec<Spec> {
 /// All pieces, those of each datagram in order: one datagram after the other, in turns or at random.
 fn weave(random: &mut Rng, datagrams: Vec<Vec<Spec>>) -> Vec<Spec> {
     let mut queues: Vec<_> = datagrams.into_iter().map(Vec::into_iter).collect();
-    let way = random.u8(..3);
+    let direction = random.u8(..3);
     let (mut woven, mut turn) = (Vec::new(), 0);
     while !queues.is_empty() {
-        let at = match way {
+        let at = match direction {
             0 => 0,
             1 => turn % queues.len(),
             _ => random.usize(..queues.len()),

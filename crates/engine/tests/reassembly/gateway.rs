@@ -57,8 +57,8 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_and_the_others_go_on() 
     let side = SideSettings { memory: 1 << 20, ..SideSettings::new(9_000, Position::Transit) };
     let mut gateway = gateway(SideSettings { joins, coalesce: Some(Mode::Resize), ..side });
     let half = |to: [u8; 4]| udp(4).id(1).ip_flags(0).to(to).noise(4_000).ethernet().fragments(1_500).remove(0);
-    let [for_host, on_the_way] = [[10, 1, 0, 1], [10, 2, 0, 1]].map(half);
-    assert!(push(&mut gateway, &[for_host, on_the_way]).is_empty());
+    let [for_host, on_the_direction] = [[10, 1, 0, 1], [10, 2, 0, 1]].map(half);
+    assert!(push(&mut gateway, &[for_host, on_the_direction]).is_empty());
     assert_eq!(gateway.held(0).1, 2);
     gateway.switch(NOW, 0, SideStage::Reassemble, Toggle::Off);
     assert_eq!((drain(&mut gateway).len(), gateway.held(0).1), (1, 1), "the other stage holds its own");
@@ -115,8 +115,8 @@ fn push(gateway: &mut Gateway, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
 
 fn drain(gateway: &mut Gateway) -> Vec<Vec<u8>> {
     let mut left = Vec::new();
-    while let Some(way) = gateway.next(0) {
-        match way {
+    while let Some(direction) = gateway.next(0) {
+        match direction {
             Egress::Forward(packet) | Egress::IcmpReply(packet) => {
                 let mut fragments = WirePackets::of(&packet);
                 while let Some(fragment) = fragments.next() {

@@ -23,8 +23,9 @@ fn neither_batches_nor_landing_change_anything_that_can_be_seen() {
             patience: random.bool().then_some(Duration::from_millis(400)),
         };
         let late = *random.choice(&[Late::Retire, Late::Release { mtu: 1_280 }]).unwrap();
-        let ways = [Came::Singly, Came::Whole, Came::Apart(Call::Batch), Came::Apart(Call::Frame)];
-        let mut stations = ways.map(|way| Station::new(limits, late, way, PlacementMode::Always, seed % 2 == 0));
+        let directions = [Came::Singly, Came::Whole, Came::Apart(Call::Batch), Came::Apart(Call::Frame)];
+        let mut stations =
+            directions.map(|direction| Station::new(limits, late, direction, PlacementMode::Always, seed % 2 == 0));
         let mut traffic = Traffic::draw(&mut random);
         let mut now = Time::from_nanos(1_000_000_000);
         for step in 0..40 {
@@ -33,8 +34,8 @@ fn neither_batches_nor_landing_change_anything_that_can_be_seen() {
             }
             let batch = traffic.batch(&mut random);
             let [singly, others @ ..] = stations.each_mut().map(|station| station.step(now, &batch));
-            for (other, way) in others.into_iter().zip(&ways[1..]) {
-                assert!(singly == other, "seed {seed}, step {step}, {way:?}:\n{singly:02x?}\n{other:02x?}");
+            for (other, direction) in others.into_iter().zip(&directions[1..]) {
+                assert!(singly == other, "seed {seed}, step {step}, {direction:?}:\n{singly:02x?}\n{other:02x?}");
             }
         }
         for station in &mut stations {
@@ -86,7 +87,7 @@ fn a_datagram_that_outgrows_what_is_usual_lands_where_its_memory_has_room() {
 
 #[test]
 fn who_sees_headers_first_is_lent_the_right_place_whoever_sends() {
-    let mut plain = Station { way: Came::Singly, ..Station::usual(Call::Frame, PlacementMode::Always) };
+    let mut plain = Station { direction: Came::Singly, ..Station::usual(Call::Frame, PlacementMode::Always) };
     let mut landing = Station::usual(Call::Frame, PlacementMode::Always);
     landing.looks_first = true;
     for id in 0..40 {
@@ -148,7 +149,7 @@ fn other_traffic_is_not_guessed_about() {
 /// A gateway, and how frames come to it.
 struct Station {
     gateway: Gateway,
-    way: Came,
+    direction: Came,
     /// Are headers seen before places are lent?
     looks_first: bool,
     gone: Vec<Vec<u8>>,
@@ -166,7 +167,7 @@ enum Came {
 }
 
 impl Station {
-    fn new(limits: Limits, late: Late, way: Came, guessing: PlacementMode, is_uniform: bool) -> Station {
+    fn new(limits: Limits, late: Late, direction: Came, guessing: PlacementMode, is_uniform: bool) -> Station {
         let [v4, v6] = ["10.2.0.0/16", "300::/8"].map(|text| text.parse().expect("it is a prefix"));
         let joins = Prefixes::new(FragmentPolicy::Reassemble);
         let side = SideSettings {
@@ -184,7 +185,7 @@ impl Station {
         };
         let secrets = Secrets::both(Secret::new(5));
         let gateway = Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(1 << 30));
-        Station { gateway, way, looks_first: false, gone: Vec::new() }
+        Station { gateway, direction, looks_first: false, gone: Vec::new() }
     }
 
     fn usual(call: Call, guessing: PlacementMode) -> Station {
@@ -202,7 +203,7 @@ impl Station {
     /// Takes a batch; all that can be seen of it.
     fn step(&mut self, now: Time, frames: &[Vec<u8>]) -> (String, Vec<Vec<u8>>) {
         self.gateway.expire(now);
-        match self.way {
+        match self.direction {
             Came::Singly => frames.chunks(1).for_each(|frames| self.push(now, frames, None)),
             Came::Whole => self.push(now, frames, None),
             Came::Apart(call) => self.push(now, frames, Some(call)),
@@ -244,8 +245,8 @@ impl Station {
     }
 
     fn drain(&mut self) {
-        while let Some(way) = self.gateway.next(0) {
-            match way {
+        while let Some(direction) = self.gateway.next(0) {
+            match direction {
                 Egress::Forward(packet) | Egress::IcmpReply(packet) => {
                     let mut fragments = WirePackets::of(&packet);
                     while let Some(fragment) = fragments.next() {

@@ -144,15 +144,15 @@ fn fragments_released_late_still_make_the_datagram_at_the_host_behind() {
         for late_one in 0..fragments.len() {
             let mut first = Station::joining(USUAL, Late::Release { mtu: 1_280 });
             let mut behind = Station::usual();
-            let mut on_the_way = Vec::new();
+            let mut on_the_direction = Vec::new();
             for (index, fragment) in fragments.iter().enumerate().filter(|(index, _)| *index != late_one) {
                 assert_eq!(first.push(Time::ZERO, fragment, &datagram), [], "{index}");
             }
-            on_the_way.extend(first.expire(Time::ZERO + patience(&datagram)));
+            on_the_direction.extend(first.expire(Time::ZERO + patience(&datagram)));
             let now = Time::ZERO + patience(&datagram);
-            on_the_way.extend(first.push(now, &fragments[late_one], &datagram));
-            on_the_way.extend(first.flush(now));
-            let left: Vec<_> = on_the_way
+            on_the_direction.extend(first.push(now, &fragments[late_one], &datagram));
+            on_the_direction.extend(first.flush(now));
+            let left: Vec<_> = on_the_direction
                 .iter()
                 .flat_map(|fragment| behind.push(Time::ZERO, &fragment.frame, &datagram))
                 .collect();

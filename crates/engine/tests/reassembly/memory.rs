@@ -344,9 +344,9 @@ impl Scene {
             assert!(charged(&station) <= USUAL.bytes);
         }
         station.checked();
-        let on_the_way = later.last().unwrap().len() as u64;
+        let on_the_direction = later.last().unwrap().len() as u64;
         let whole = station.out.ledger.event(Event::Reassembled).packets;
-        Outcome { sent: sent - on_the_way, lost: sent - on_the_way - whole }
+        Outcome { sent: sent - on_the_direction, lost: sent - on_the_direction - whole }
     }
 }
 

@@ -31,7 +31,7 @@ impl Worker {
 
     /// Notes a packet whose flow the kernel may be able to pass on: one by which its hosts agree to it, or a train.
     /// What opens or ends a connection ends what was lent.
-    pub(super) fn note_candidate(&mut self, way: usize, packet: &Packet) {
+    pub(super) fn note_candidate(&mut self, direction: usize, packet: &Packet) {
         let ip = &packet.frame()[packet.link_len()..];
         let Some(flow) = Flow::of(ip).filter(|_| packet.tags() == Tags::default()) else { return };
         let turn = Flow::turn(ip);
@@ -43,7 +43,7 @@ impl Worker {
             self.candidates.retain(|noted| *noted != flow && *noted != flow.reversed());
         }
         let mut is_expected = true;
-        for (end, flow) in [(way, flow), (1 - way, flow.reversed())] {
+        for (end, flow) in [(direction, flow), (1 - direction, flow.reversed())] {
             let Some(flow_offload) = self.ends[end].port.flow_offload() else { return };
             if turn != flow_offload::SegmentRole::GoesOn {
                 flow_offload.end(flow);
@@ -66,15 +66,17 @@ impl Worker {
 
     /// Lends the kernel both directions of the flows that were noted, where all that is done to their packets is
     /// that their trains get segments of another length.
-    pub(super) fn offload(&mut self, way: usize, now: Time) {
+    pub(super) fn offload(&mut self, direction: usize, now: Time) {
         if self.candidates.is_empty() {
             return;
         }
         let may_offload = self.ends.iter_mut().all(Endpoint::can_offload);
         for flow in self.candidates.drain(..).filter(|_| may_offload) {
             let ends = flow.ends().map(|(address, port)| (address.into(), port));
-            let Some(limits) = self.gateway.resized_limits(ends, way) else { continue };
-            for ((end, flow), limit) in [(way, flow), (1 - way, flow.reversed())].into_iter().zip(limits) {
+            let Some(limits) = self.gateway.resized_limits(ends, direction) else { continue };
+            for ((end, flow), limit) in
+                [(direction, flow), (1 - direction, flow.reversed())].into_iter().zip(limits)
+            {
                 self.ends[end]
                     .port
                     .flow_offload()
@@ -91,16 +93,17 @@ impl Worker {
         if !self.leads || self.gateway.connections().is_none() || !self.ends.iter_mut().all(Endpoint::can_offload) {
             return;
         }
-        for way in [TO_NARROW, TO_WIDE] {
-            let (Some(flow_offload), gateway) = (self.ends[way].port.flow_offload(), &mut self.gateway) else {
+        for direction in [TO_NARROW, TO_WIDE] {
+            let (Some(flow_offload), gateway) = (self.ends[direction].port.flow_offload(), &mut self.gateway)
+            else {
                 continue;
             };
             let limit = |flow: Flow, acked: Option<u32>| {
                 let ends = flow.ends().map(|(address, port)| (address.into(), port));
-                if let (TO_WIDE, Some(ack), Some(connections)) = (way, acked, gateway.connections_mut()) {
+                if let (TO_WIDE, Some(ack), Some(connections)) = (direction, acked, gateway.connections_mut()) {
                     connections.on_offloaded_ack(ends, ack);
                 }
-                gateway.on_offloaded(now, ends, way)
+                gateway.on_offloaded(now, ends, direction)
             };
             if flow_offload.refresh(limit) > 0 {
                 self.renewal = Some(now.later(REFRESH.as_nanos() as u64));
@@ -118,9 +121,9 @@ impl Worker {
     }
 
     /// Where nothing that came in for a way is left, its flows may go on without us.
-    pub(super) fn settle(&mut self, way: usize) {
-        if self.leads && self.gateway.is_idle(way) {
-            self.ends[way].port.settle();
+    pub(super) fn settle(&mut self, direction: usize) {
+        if self.leads && self.gateway.is_idle(direction) {
+            self.ends[direction].port.settle();
         }
     }
 }

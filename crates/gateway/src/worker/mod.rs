@@ -119,23 +119,24 @@ impl Worker {
             self.commands.beat();
             // What is late leaves before what comes.
             self.gateway.expire(now);
-            for way in [TO_NARROW, TO_WIDE] {
-                if self.gateway.output(way).queued_count() > 0 {
-                    self.drain(way);
+            for direction in [TO_NARROW, TO_WIDE] {
+                if self.gateway.output(direction).queued_count() > 0 {
+                    self.drain(direction);
                 }
             }
             if self.renewal.is_some_and(|renewal| renewal <= now) {
                 self.refresh(now);
             }
-            for way in [TO_NARROW, TO_WIDE] {
+            for direction in [TO_NARROW, TO_WIDE] {
                 // One that was busy is asked once more: it says that nothing is left.
-                let looks = ready[way] || turns[way] == PollState::Busy || self.ends[way].wants_a_look();
-                turns[way] = if looks { self.receive(way, now) } else { PollState::Idle };
-                if turns[way] == PollState::Idle {
-                    self.settle(way);
+                let looks =
+                    ready[direction] || turns[direction] == PollState::Busy || self.ends[direction].wants_a_look();
+                turns[direction] = if looks { self.receive(direction, now) } else { PollState::Idle };
+                if turns[direction] == PollState::Idle {
+                    self.settle(direction);
                 }
-                if !self.ends[way].is_up
-                    && self.ends[way].try_reopen(now, self.gateway.output_mut(way)) == Reopened::Anew
+                if !self.ends[direction].is_up
+                    && self.ends[direction].try_reopen(now, self.gateway.output_mut(direction)) == Reopened::Anew
                 {
                     self.leads = false;
                     self.withdraw();
@@ -160,7 +161,7 @@ impl Worker {
     pub fn flush(&mut self) {
         let now = self.clock.now();
         self.gateway.flush(now);
-        [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
+        [TO_NARROW, TO_WIDE].into_iter().for_each(|direction| self.drain(direction));
     }
 
     /// Which ends, and whether commands, want a look; at the latest when something that is held becomes late.
@@ -195,37 +196,37 @@ impl Worker {
     }
 
     /// Takes a batch that came in for this way, and sends what leaves.
-    fn receive(&mut self, way: usize, now: Time) -> PollState {
-        let turn = self.ends[way].receive(way, &mut self.gateway, &mut self.batch);
-        self.poll_ports(way, now);
-        self.gateway.push(now, way, &mut self.batch);
-        self.offload(way, now);
+    fn receive(&mut self, direction: usize, now: Time) -> PollState {
+        let turn = self.ends[direction].receive(direction, &mut self.gateway, &mut self.batch);
+        self.poll_ports(direction, now);
+        self.gateway.push(now, direction, &mut self.batch);
+        self.offload(direction, now);
         if turn == PollState::Idle {
-            self.gateway.port_is_idle(now, way);
+            self.gateway.port_is_idle(now, direction);
         }
-        self.drain(way);
+        self.drain(direction);
         turn
     }
 
     /// Counts what came, and looks at whatever is to be known of it before something is done to it.
-    fn poll_ports(&mut self, way: usize, now: Time) {
+    fn poll_ports(&mut self, direction: usize, now: Time) {
         let mut batch = std::mem::take(&mut self.batch);
-        let seen = &mut self.ends[way].seen;
+        let seen = &mut self.ends[direction].seen;
         for split in &mut batch.split {
             seen.split(split);
             if let Some(stations) = &self.stations {
-                split.mark(0, stations.pass(split.link(), way, seconds(now)));
+                split.mark(0, stations.pass(split.link(), direction, seconds(now)));
             }
         }
         for frame in &mut batch.frames {
             match frame {
-                Frame::Ip(packet) => self.look_at(way, now, packet),
+                Frame::Ip(packet) => self.look_at(direction, now, packet),
                 Frame::Other(raw, _) => {
-                    let seen = &mut self.ends[way].seen;
+                    let seen = &mut self.ends[direction].seen;
                     seen.frames += 1;
                     seen.bytes += raw.frame().len() as u64;
                     if let Some(stations) = &self.stations {
-                        stations.pass(raw.frame(), way, seconds(now));
+                        stations.pass(raw.frame(), direction, seconds(now));
                     }
                 }
             }
@@ -233,28 +234,28 @@ impl Worker {
         self.batch = batch;
     }
 
-    fn look_at(&mut self, way: usize, now: Time, packet: &mut Packet) {
-        let seen = &mut self.ends[way].seen;
+    fn look_at(&mut self, direction: usize, now: Time, packet: &mut Packet) {
+        let seen = &mut self.ends[direction].seen;
         seen.packet(packet);
         if let Some(stations) = &self.stations {
-            packet.stays_on_its_side = stations.pass(packet.link(), way, seconds(now));
+            packet.stays_on_its_side = stations.pass(packet.link(), direction, seconds(now));
         }
-        if way == TO_WIDE
+        if direction == TO_WIDE
             && let Some(mtu) = advised_mtu(packet)
         {
             seen.advised_mtu = mtu;
         }
         if self.leads && packet.is_tcp() {
-            self.note_candidate(way, packet);
+            self.note_candidate(direction, packet);
         }
     }
 
     /// A frame that carries no packet for us goes on as it is, behind what came before it.
-    fn pass(&mut self, way: usize, raw: OpaqueFrame, unfit: ParseError) {
-        let (exit, len) = (self.path.exit(way), raw.frame().len());
+    fn pass(&mut self, direction: usize, raw: OpaqueFrame, unfit: ParseError) {
+        let (exit, len) = (self.path.exit(direction), raw.frame().len());
         let fits = self.path == Path::Back || len <= self.ends[exit].frame_len_max();
-        let seen = &mut self.ends[way].seen;
-        let out = self.gateway.output_mut(way);
+        let seen = &mut self.ends[direction].seen;
+        let out = self.gateway.output_mut(direction);
         if fits {
             seen.passed += 1;
             out.ledger.pass(unfit.into(), len);
@@ -268,32 +269,32 @@ impl Worker {
     }
 
     /// Sends all that waits for the ports.
-    fn drain(&mut self, way: usize) {
-        while let Some(leaving) = self.gateway.next(way) {
+    fn drain(&mut self, direction: usize) {
+        while let Some(leaving) = self.gateway.next(direction) {
             match leaving {
                 Egress::Forward(packet) => {
-                    if self.siblings.as_mut().is_some_and(|siblings| siblings.give(way, &packet)) {
-                        self.gateway.done(way, packet);
+                    if self.siblings.as_mut().is_some_and(|siblings| siblings.give(direction, &packet)) {
+                        self.gateway.done(direction, packet);
                     } else {
-                        self.send(way, packet, self.path.exit(way));
+                        self.send(direction, packet, self.path.exit(direction));
                     }
                 }
-                Egress::IcmpReply(packet) => self.send(way, packet, way),
-                Egress::PassThrough(raw, unfit) => self.pass(way, raw, unfit),
+                Egress::IcmpReply(packet) => self.send(direction, packet, direction),
+                Egress::PassThrough(raw, unfit) => self.pass(direction, raw, unfit),
             }
         }
         for end in &mut self.ends {
-            end.sender.flush(end.port.as_mut(), self.gateway.output_mut(way));
+            end.sender.flush(end.port.as_mut(), self.gateway.output_mut(direction));
         }
         // What a port has refused to finish is finished, and counted, before it comes there.
-        let is_left = self.ends[self.path.exit(way)].sender.offloads().checksum;
-        self.gateway.set_checksums(way, if is_left { Checksums::Defer } else { Checksums::Complete });
+        let is_left = self.ends[self.path.exit(direction)].sender.offloads().checksum;
+        self.gateway.set_checksums(direction, if is_left { Checksums::Defer } else { Checksums::Complete });
     }
 
-    fn send(&mut self, way: usize, packet: Packet, to: usize) {
+    fn send(&mut self, direction: usize, packet: Packet, to: usize) {
         let end = &mut self.ends[to];
         if end.sender.put(packet) {
-            end.sender.flush(end.port.as_mut(), self.gateway.output_mut(way));
+            end.sender.flush(end.port.as_mut(), self.gateway.output_mut(direction));
         }
     }
 
@@ -308,7 +309,7 @@ impl Worker {
                     let now = self.clock.now();
                     self.withdraw();
                     change(now, &mut self.gateway);
-                    [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
+                    [TO_NARROW, TO_WIDE].into_iter().for_each(|direction| self.drain(direction));
                 }
                 Command::Replace(replacement) => {
                     self.withdraw();
@@ -324,13 +325,14 @@ impl Worker {
     pub fn snapshot(&mut self) -> Snapshot {
         let [wide, narrow] = &mut self.ends;
         let kept = [wide.port.kept_count(), narrow.port.kept_count()];
-        let ways = [TO_NARROW, TO_WIDE]
-            .map(|way| DirectionSnapshot::of(&self.gateway, way, kept[way] + self.gone_counts[way]));
+        let directions = [TO_NARROW, TO_WIDE].map(|direction| {
+            DirectionSnapshot::of(&self.gateway, direction, kept[direction] + self.gone_counts[direction])
+        });
         let siblings = self.siblings.as_ref().map(PeerHandoff::moved).unwrap_or_default();
         let ends = [wide.snapshot(), narrow.snapshot()];
         let (processor_time, wake_count) = (thread_time(), linux::clock::wake_count());
         let (handed_over, losses) = (self.handed_over, self.losses);
-        Snapshot { ways, ends, path: self.path, processor_time, wake_count, siblings, handed_over, losses }
+        Snapshot { directions, ends, path: self.path, processor_time, wake_count, siblings, handed_over, losses }
     }
 }
 

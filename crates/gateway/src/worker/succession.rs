@@ -36,8 +36,8 @@ impl Worker {
             // What was amiss once may be so again: then what is held is lost.
             let _ = catch_unwind(AssertUnwindSafe(|| {
                 in_hand = self.drop_what_is_in_hand();
-                [TO_NARROW, TO_WIDE].into_iter().for_each(|way| {
-                    self.gateway.push(self.clock.now(), way, &mut Batch::default());
+                [TO_NARROW, TO_WIDE].into_iter().for_each(|direction| {
+                    self.gateway.push(self.clock.now(), direction, &mut Batch::default());
                 });
                 self.close_to_siblings();
                 self.flush();
@@ -68,7 +68,7 @@ impl Worker {
             for packet in end.sender.abandon() {
                 // Each way has a pool of its own.
                 match packet.ingress().0 as usize {
-                    way @ (TO_NARROW | TO_WIDE) => self.gateway.done(way, packet),
+                    direction @ (TO_NARROW | TO_WIDE) => self.gateway.done(direction, packet),
                     _ => drop(packet),
                 }
             }
@@ -81,15 +81,17 @@ impl Worker {
     /// any more, each of these had at least one.
     fn count_gone(&mut self, in_hand: InHand) {
         let mut held_count = 0;
-        for way in [TO_NARROW, TO_WIDE] {
-            let (held, buffer_count) = self.gateway.held(way);
+        for direction in [TO_NARROW, TO_WIDE] {
+            let (held, buffer_count) = self.gateway.held(direction);
             held_count += held.packets;
-            let out = self.gateway.output(way);
-            let accounted = buffer_count + out.queued_count() + self.ends[way].port.kept_count();
-            self.gone_counts[way] = out.pool.lent_count().saturating_sub(accounted);
+            let out = self.gateway.output(direction);
+            let accounted = buffer_count + out.queued_count() + self.ends[direction].port.kept_count();
+            self.gone_counts[direction] = out.pool.lent_count().saturating_sub(accounted);
         }
-        let queued_count =
-            [TO_NARROW, TO_WIDE].map(|way| self.gateway.output(way).queued_count()).iter().sum::<usize>();
+        let queued_count = [TO_NARROW, TO_WIDE]
+            .map(|direction| self.gateway.output(direction).queued_count())
+            .iter()
+            .sum::<usize>();
         let buffer_count = self.gone_counts.iter().sum::<usize>() + queued_count;
         let buffer_count = buffer_count.saturating_sub(in_hand.buffer_count) as u64;
         let missed_count = Stats::of(&[self.snapshot()]).missed_count();
@@ -102,33 +104,33 @@ impl Worker {
     pub fn inherit(&mut self, legacies: &[HandedFrame]) {
         let now = self.clock.now();
         self.legacy_count = legacies.len();
-        for HandedFrame { way, max_fragment_len, id, frame } in legacies {
+        for HandedFrame { direction, max_fragment_len, id, frame } in legacies {
             self.legacy_count -= 1;
-            let (end, out) = (&mut self.ends[*way], self.gateway.output_mut(*way));
-            match Frame::copy(frame, end.port.medium(), Ingress(*way as u32), &mut out.pool) {
+            let (end, out) = (&mut self.ends[*direction], self.gateway.output_mut(*direction));
+            match Frame::copy(frame, end.port.medium(), Ingress(*direction as u32), &mut out.pool) {
                 Ok(mut packet) => {
                     if *max_fragment_len > 0 {
                         packet.set_fragments(*max_fragment_len as usize, *id);
                     }
                     end.seen.packet(&packet);
                     self.batch.frames.push(Frame::Ip(packet));
-                    self.gateway.push(now, *way, &mut self.batch);
+                    self.gateway.push(now, *direction, &mut self.batch);
                 }
                 Err(_) => end.seen.lost += 1,
             }
         }
-        [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
+        [TO_NARROW, TO_WIDE].into_iter().for_each(|direction| self.drain(direction));
     }
 
     pub(super) fn replace(&mut self, replacement: Replacement) {
         let now = self.clock.now();
         let Replacement { settings, secrets, mtus, pool_limit, offloads_flows, done } = replacement;
-        [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
+        [TO_NARROW, TO_WIDE].into_iter().for_each(|direction| self.drain(direction));
         self.gateway.replace(now, &settings, secrets);
-        for way in [TO_NARROW, TO_WIDE] {
+        for direction in [TO_NARROW, TO_WIDE] {
             // What is held may be more than the new limit: it goes over first.
-            self.gateway.output_mut(way).pool.set_limit(pool_limit);
-            self.drain(way);
+            self.gateway.output_mut(direction).pool.set_limit(pool_limit);
+            self.drain(direction);
         }
         self.ends.iter_mut().zip(mtus).for_each(|(end, mtu)| end.mtu = mtu.into());
         self.offloads_flows = offloads_flows;
@@ -139,50 +141,50 @@ impl Worker {
     pub(super) fn hand_over(&mut self, will: &HandoffWriter) {
         let now = self.clock.now();
         self.close_to_siblings();
-        for way in [TO_NARROW, TO_WIDE] {
-            self.drain(way);
-            self.gateway.hand_over(now, way);
-            while let Some(leaving) = self.gateway.next(way) {
+        for direction in [TO_NARROW, TO_WIDE] {
+            self.drain(direction);
+            self.gateway.hand_over(now, direction);
+            while let Some(leaving) = self.gateway.next(direction) {
                 match leaving {
-                    Egress::Forward(packet) => self.hand_over_packet(will, way, packet),
-                    Egress::IcmpReply(packet) => self.send(way, packet, way),
-                    Egress::PassThrough(raw, unfit) => self.pass(way, raw, unfit),
+                    Egress::Forward(packet) => self.hand_over_packet(will, direction, packet),
+                    Egress::IcmpReply(packet) => self.send(direction, packet, direction),
+                    Egress::PassThrough(raw, unfit) => self.pass(direction, raw, unfit),
                 }
             }
-            self.drain(way);
+            self.drain(direction);
         }
         self.has_heir = true;
     }
 
     /// Writes a packet for who goes on, and gives its buffer back.
-    fn hand_over_packet(&mut self, will: &HandoffWriter, way: usize, mut packet: Packet) {
+    fn hand_over_packet(&mut self, will: &HandoffWriter, direction: usize, mut packet: Packet) {
         let count = packet.wire_count() as u64;
-        self.handed_over[way] += count;
+        self.handed_over[direction] += count;
         // Where nobody reads, another begins with nothing.
-        if will.write(way, &mut packet).is_err() {
+        if will.write(direction, &mut packet).is_err() {
             self.losses.untaken += count;
         }
-        self.gateway.done(way, packet);
+        self.gateway.done(direction, packet);
     }
 
     /// Takes what siblings rebuilt of flows that are ours.
     pub(super) fn take_from_siblings(&mut self, now: Time) {
         while let Some(rebuilt) = self.siblings.as_mut().and_then(PeerHandoff::take) {
             self.push_rebuilt(now, &rebuilt);
-            self.gateway.port_is_idle(now, rebuilt.way);
-            self.drain(rebuilt.way);
+            self.gateway.port_is_idle(now, rebuilt.direction);
+            self.drain(rebuilt.direction);
         }
     }
 
     fn push_rebuilt(&mut self, now: Time, rebuilt: &HandedPacket) {
-        let pool = &mut self.gateway.output_mut(rebuilt.way).pool;
-        match Frame::copy(&rebuilt.frame, rebuilt.medium, Ingress(rebuilt.way as u32), pool) {
+        let pool = &mut self.gateway.output_mut(rebuilt.direction).pool;
+        match Frame::copy(&rebuilt.frame, rebuilt.medium, Ingress(rebuilt.direction as u32), pool) {
             Ok(mut packet) => {
                 rebuilt.tell(&mut packet);
                 self.batch.frames.push(Frame::Ip(packet));
-                self.gateway.push(now, rebuilt.way, &mut self.batch);
+                self.gateway.push(now, rebuilt.direction, &mut self.batch);
             }
-            Err(_) => self.ends[rebuilt.way].seen.lost += 1,
+            Err(_) => self.ends[rebuilt.direction].seen.lost += 1,
         }
     }
 
@@ -192,7 +194,7 @@ impl Worker {
         let rest = self.siblings.as_mut().map(PeerHandoff::close).unwrap_or_default();
         for rebuilt in &rest {
             self.push_rebuilt(now, rebuilt);
-            self.drain(rebuilt.way);
+            self.drain(rebuilt.direction);
         }
     }
 }

@@ -194,10 +194,10 @@ fn frames_behind_one_that_is_for_nobody_are_taken_and_those_behind_none_are_coun
         frame[at] = value;
         frame
     };
-    let (no_tenth_worker, no_third_way, too_long) = (but(0, 9), but(2, 2), but(14, 1));
+    let (no_tenth_worker, no_third_direction, too_long) = (but(0, 9), but(2, 2), but(14, 1));
     for (between, taken, lost) in [
         (&no_tenth_worker, 3, (1, 0)),
-        (&no_third_way, 3, (1, 0)),
+        (&no_third_direction, 3, (1, 0)),
         // Nobody knows where it ends; those behind it stand in a row.
         (&too_long, 1, (2, 1)),
     ] {
@@ -269,15 +269,15 @@ fn what_is_being_sent_when_a_port_panics_is_not_sent_again_and_each_packet_of_it
     assert_eq!(left.lock().expect("nobody panics").iter().map(Vec::len).collect::<Vec<_>>(), [1_396]);
     let last = reins.last().expect("it said how things were");
     assert_eq!(last.losses, Losses { panicked: 2, ..Losses::default() });
-    assert_eq!(last.ways[0].broken, None, "its buffers are where they belong");
+    assert_eq!(last.directions[0].broken, None, "its buffers are where they belong");
 }
 
 /// Is nothing left unexplained of a worker that has ended?
 #[track_caller]
 fn assert_adds_up(last: &Snapshot) {
     let figures = Stats::of(std::slice::from_ref(last));
-    for (_, way) in figures.all.ways() {
-        assert_eq!((way.unexplained, &way.broken[..]), (Gap::default(), &[][..]));
+    for (_, direction) in figures.all.directions() {
+        assert_eq!((direction.unexplained, &direction.broken[..]), (Gap::default(), &[][..]));
     }
     for (name, end) in figures.all.ends() {
         assert_eq!(end.unexplained, 0, "{name}");

@@ -302,7 +302,7 @@ impl Seen {
             }
             Rows::Queue => self.queue_rows(trial, row),
         };
-        let lateness = &self.outcome.ways[0].lateness;
+        let lateness = &self.outcome.directions[0].lateness;
         rows.push(row("lateness, median", "us", 0.0, lateness.quantile(0.5) as f64 / 1e3));
         rows.push(row("lateness, 99 %", "us", 0.0, lateness.quantile(0.99) as f64 / 1e3));
         rows
@@ -330,7 +330,7 @@ impl Seen {
         if self.arrivals.is_empty() {
             faults.push(format!("{}: no probe arrived; are all four interfaces up?", trial.shape));
         }
-        let offered = self.outcome.ways[0].counters.offered.frames;
+        let offered = self.outcome.directions[0].counters.offered.frames;
         if offered != trial.load.count as u64 {
             faults.push(format!(
                 "{}: {} probes were sent and {offered} frames crossed the link, so numbers do not match; \

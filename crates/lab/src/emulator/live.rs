@@ -56,7 +56,7 @@ pub struct Outcome {
     /// How long it took, in nanoseconds.
     pub time_ns: u64,
     /// From the first port to the second, and back.
-    pub ways: [EmulatedLink; 2],
+    pub directions: [EmulatedLink; 2],
 }
 
 /// What became of one direction.
@@ -130,10 +130,10 @@ pub fn run(
     }
     let time_ns = (course.clock)().since(start).as_nanos() as u64;
     let [there, back] = lanes;
-    let ways = [there.end(a, b), back.end(b, a)];
-    let faults: Vec<String> = ways.iter().flat_map(EmulatedLink::faults).collect();
+    let directions = [there.end(a, b), back.end(b, a)];
+    let faults: Vec<String> = directions.iter().flat_map(EmulatedLink::faults).collect();
     let scheduling = scheduling(realtime.as_ref());
-    Ok(Outcome { is_valid: faults.is_empty(), faults, scheduling, time_ns, ways })
+    Ok(Outcome { is_valid: faults.is_empty(), faults, scheduling, time_ns, directions })
 }
 
 /// Has the pool make the buffers that both ports may have at once, and the system give their memory: while frames come, that takes
@@ -447,8 +447,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_says_each_reason_why_its_figures_are_not_those_of_its_shape() {
-        let mut way = EmulatedLink {
+    fn a_direction_says_each_reason_why_its_figures_are_not_those_of_its_shape() {
+        let mut direction = EmulatedLink {
             from: "a".to_owned(),
             to: "b".to_owned(),
             shape: LinkShape::default(),
@@ -463,14 +463,15 @@ mod tests {
             late_count: 0,
             allowed_lateness_ns: 50_000,
         };
-        (0..99).for_each(|_| way.lateness.record(49_000));
-        way.lateness.record(9_000_000);
-        assert_eq!(way.faults(), [""; 0], "one in a hundred may be late");
-        way.lateness.record(9_000_000);
-        way.counters.without_room.frames = 1;
-        way.lost_by_port_count = 2;
-        (way.refused_count, way.first_refusal) = (3, Some("a frame of 9014 bytes: Message too long".to_owned()));
-        let faults = way.faults();
+        (0..99).for_each(|_| direction.lateness.record(49_000));
+        direction.lateness.record(9_000_000);
+        assert_eq!(direction.faults(), [""; 0], "one in a hundred may be late");
+        direction.lateness.record(9_000_000);
+        direction.counters.without_room.frames = 1;
+        direction.lost_by_port_count = 2;
+        (direction.refused_count, direction.first_refusal) =
+            (3, Some("a frame of 9014 bytes: Message too long".to_owned()));
+        let faults = direction.faults();
         for (fault, start) in
             faults.iter().zip(["a to b: 1 % of", "a to b: 1 frames", "a: 2 frames", "b: it refused 3"])
         {

@@ -448,8 +448,8 @@ impl Standing {
         Ok(service
             .snapshots()?
             .into_iter()
-            .flat_map(|snapshot| snapshot.ways)
-            .filter_map(|way| way.broken)
+            .flat_map(|snapshot| snapshot.directions)
+            .filter_map(|direction| direction.broken)
             .collect())
     }
 }

@@ -291,7 +291,7 @@ fn simulated_time(
         Algorithm::Cubic => SlowStartExit::HyStart,
     };
     let end = sim::tcp::Settings { algorithm, slow_start_exit, mtu, memory, ..sim::tcp::Settings::linux() };
-    let way = PathDirection {
+    let direction = PathDirection {
         rate_bits_per_second: Some(settings.rate_bits_per_second),
         delay: trip / 2,
         queue_len: QUEUE_LEN as u64,
@@ -300,8 +300,14 @@ fn simulated_time(
         mtu,
         ..PathDirection::default()
     };
-    let transfer =
-        Transfer { sender: end.clone(), receiver: end, there: way, back: way, lens: [len as u64, 0], seed };
+    let transfer = Transfer {
+        sender: end.clone(),
+        receiver: end,
+        there: direction,
+        back: direction,
+        lens: [len as u64, 0],
+        seed,
+    };
     run(&transfer, PATIENCE, |_, _| {}).complete
 }
 

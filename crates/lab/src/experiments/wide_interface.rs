@@ -376,8 +376,8 @@ pub(super) fn settle(pair: &TwoHosts) -> io::Result<()> {
 pub(super) fn broken<'a>(services: impl Iterator<Item = &'a Service>) -> io::Result<Vec<String>> {
     let mut broken = Vec::new();
     for service in services {
-        let ways = service.snapshots()?.into_iter().flat_map(|snapshot| snapshot.ways);
-        broken.extend(ways.filter_map(|way| way.broken));
+        let directions = service.snapshots()?.into_iter().flat_map(|snapshot| snapshot.directions);
+        broken.extend(directions.filter_map(|direction| direction.broken));
     }
     Ok(broken)
 }

@@ -108,7 +108,7 @@ fn turn(count: usize, frames: &[Vec<u8>], broken: &mut Vec<String>) -> io::Resul
     if let Middle::Gateway(service) = &middle {
         for snapshot in service.snapshots()? {
             each.push(snapshot.processor_time.as_secs_f64());
-            broken.extend(snapshot.ways.iter().filter_map(|way| way.broken.clone()));
+            broken.extend(snapshot.directions.iter().filter_map(|direction| direction.broken.clone()));
         }
     }
     three_hosts.clear(middle)?;

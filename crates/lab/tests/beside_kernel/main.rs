@@ -10,7 +10,7 @@ use linux::frames::FrameSocket;
 use linux::sockets;
 use net::{
     CABLES, COUNT, Datagrams, Delivered, Echo, LENS, Middle, Net, PATIENCE, PORT, ROLES, ROUTERS, WIDE_INTERFACES,
-    alike, arrives_alike, both_ways, bound, fragments, ip, link_local, nft, payload, ping, trial, v4, v6,
+    alike, arrives_alike, both_directions, bound, fragments, ip, link_local, nft, payload, ping, trial, v4, v6,
 };
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::process::{Command, ExitCode};
@@ -69,7 +69,7 @@ fn forward_chain() {
             |_| (),
             |net, _| {
                 prepare(net);
-                both_ways(net, Middle::Forwarding)
+                both_directions(net, Middle::Forwarding)
             },
         );
         assert!(rule.contains("length") || delivered.iter().any(Delivered::is_none), "{rule}: {delivered:?}");
@@ -84,7 +84,7 @@ fn input_chain() {
             |_| (),
             |net, _| {
                 drop_in(net, "input", rule);
-                both_ways(net, Middle::Stock)
+                both_directions(net, Middle::Stock)
             },
         );
         assert!(delivered.iter().any(Delivered::is_none), "{rule}: {delivered:?}");
@@ -97,7 +97,7 @@ fn rp_filter_delivers() {
             net.middle.space().set_sysctl(&format!("ipv4/conf/{name}/rp_filter"), "1").unwrap();
         }
     };
-    let delivered = alike(Middle::Stock, WIDE_INTERFACES, strict, |net, _| both_ways(net, Middle::Stock));
+    let delivered = alike(Middle::Stock, WIDE_INTERFACES, strict, |net, _| both_directions(net, Middle::Stock));
     assert!(delivered.iter().all(Delivered::is_all), "{delivered:?}");
 }
 
@@ -123,10 +123,10 @@ fn no_forwarding() {
             |_| (),
             |net, _| {
                 net.middle.space().set_sysctl(name, "0").unwrap();
-                both_ways(net, Middle::Forwarding)
+                both_directions(net, Middle::Forwarding)
             },
         );
-        assert_eq!(delivered.iter().filter(|way| way.is_none()).count(), 2, "{delivered:?}");
+        assert_eq!(delivered.iter().filter(|direction| direction.is_none()).count(), 2, "{delivered:?}");
     }
 }
 
@@ -481,10 +481,10 @@ fn helper_down() {
             let small = ping(&net.narrow, echo.target, 64, PATIENCE / 10);
             assert!(small.is_some(), "{middle:?}: cut off as {helper} is set {state}");
             let until = Instant::now() + PATIENCE / 2;
-            let mut delivered = both_ways(&net, kernel);
+            let mut delivered = both_directions(&net, kernel);
             while !delivered.iter().all(Delivered::is_all) {
                 assert!(Instant::now() < until, "{middle:?}, {helper} {state}: {delivered:?}");
-                delivered = both_ways(&net, kernel);
+                delivered = both_directions(&net, kernel);
             }
             let transfer = traffic::tcp(net.narrow.space(), to.space(), address, 1 << 20, 1).unwrap();
             assert!(transfer.intact, "{middle:?}, {helper} {state}");
@@ -492,7 +492,7 @@ fn helper_down() {
         let (before, until) = (net.taken(), Instant::now() + PATIENCE);
         while net.taken() == before {
             assert!(Instant::now() < until, "{middle:?}: {helper} takes nothing any more");
-            both_ways(&net, kernel);
+            both_directions(&net, kernel);
         }
     }
 }

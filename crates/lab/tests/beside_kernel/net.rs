@@ -191,7 +191,7 @@ impl Net {
     /// Do the gateway's counts add up?
     pub fn is_right(&self) -> bool {
         let snapshots = self.service.as_ref().map(|service| service.snapshots().unwrap()).unwrap_or_default();
-        snapshots.iter().flat_map(|snapshot| &snapshot.ways).all(|way| way.broken.is_none())
+        snapshots.iter().flat_map(|snapshot| &snapshot.directions).all(|direction| direction.broken.is_none())
     }
 
     /// The number of an interface.
@@ -201,14 +201,14 @@ impl Net {
 
     /// Interfaces that are just up drop what they are given for a moment.
     fn settle(&self, forwards: bool) {
-        let ways = [
+        let directions = [
             (&self.narrow, &self.middle, 2, 2),
             (&self.wide, &self.middle, 1, 2),
             (&self.wide, &self.middle, 3, 2),
         ];
         let through = [(&self.narrow, &self.wide, 1, 1), (&self.wide, &self.narrow, 2, 1)];
         let through = if forwards { &through[..] } else { &[] };
-        for (from, to, network, host) in ways.iter().chain(through) {
+        for (from, to, network, host) in directions.iter().chain(through) {
             let targets = [v4(*network, *host), v6(*network, *host)];
             for target in targets.into_iter().filter(|target| self.crosses(*target)) {
                 let device = self.datagrams(from, to, target).device;
@@ -443,8 +443,8 @@ pub fn link_local(host: u8, port: u16, index: u32) -> SocketAddr {
 }
 
 /// Datagrams of both versions both ways: through a router, or between a host and its neighbour.
-pub fn both_ways(net: &Net, kernel: Middle) -> Vec<Delivered> {
-    let ways = if kernel == Middle::Stock {
+pub fn both_directions(net: &Net, kernel: Middle) -> Vec<Delivered> {
+    let directions = if kernel == Middle::Stock {
         [(&net.narrow, &net.middle, 2, 2), (&net.middle, &net.narrow, 2, 1)]
     } else {
         [(&net.narrow, &net.wide, 1, 1), (&net.wide, &net.narrow, 2, 1)]
@@ -456,7 +456,7 @@ pub fn both_ways(net: &Net, kernel: Middle) -> Vec<Delivered> {
             .filter(|target| net.crosses(*target))
             .map(move |target| net.datagrams(from, to, target).send())
     };
-    let delivered = ways.into_iter().flat_map(both).collect();
+    let delivered = directions.into_iter().flat_map(both).collect();
     assert!(net.is_right());
     delivered
 }
@@ -502,7 +502,7 @@ pub fn arrives_alike(links: Links, kernel: Middle, middles: &[Middle]) {
         |_| (),
         |net, _| {
             let before = net.taken_from_narrow();
-            let delivered = both_ways(net, kernel);
+            let delivered = both_directions(net, kernel);
             assert!(delivered.iter().all(Delivered::is_all), "{delivered:?}");
             assert_eq!(net.taken_from_narrow() > before, net.has_gateway());
             delivered

@@ -90,7 +90,7 @@ pub fn border(device: &Device) {
             let outcome = talk(device, &three_hosts.narrow, &three_hosts.wide);
             if let three_hosts::Middle::Gateway(service) = &middle {
                 for snapshot in service.snapshots().unwrap() {
-                    assert!(snapshot.ways.iter().all(|way| way.broken.is_none()));
+                    assert!(snapshot.directions.iter().all(|direction| direction.broken.is_none()));
                     assert!(snapshot.ends.iter().all(|end| end.seen.frames > 100));
                 }
             }
@@ -153,9 +153,9 @@ fn join_received(host: &Host, name: &str) {
 
 /// TCP, datagrams and GSO packets of UDP by the tunnel, both ways: all arrives.
 fn talk(device: &Device, one: &Host, other: &Host) -> Vec<(bool, Delivered, usize)> {
-    let ways = [(one, other, 2), (other, one, 1)];
+    let directions = [(one, other, 2), (other, one, 1)];
     let mut outcome = Vec::new();
-    for (from, to, number) in ways {
+    for (from, to, number) in directions {
         for target in inner(device, number) {
             let until = Instant::now() + PATIENCE;
             while Datagrams::new(from, to, target).send().is_none() {

@@ -3,7 +3,7 @@
 use crate::devices::{Below, Device, Path, QINQ, VLAN};
 use crate::needing;
 use crate::net::{
-    CABLES, Datagrams, Delivered, Links, Middle, Net, PATIENCE, ROLES, alike_by, both_ways, ip, lay_other,
+    CABLES, Datagrams, Delivered, Links, Middle, Net, PATIENCE, ROLES, alike_by, both_directions, ip, lay_other,
     lay_wide, lay_with, v4, v6,
 };
 use libtest_mimic::Trial;
@@ -67,7 +67,7 @@ fn beside(devices: &[&str]) {
                 let before = net.taken();
                 let with_tag = tagged(net, *kernel);
                 assert_eq!(net.taken(), before, "packets with a tag were taken");
-                let without = both_ways(net, *kernel);
+                let without = both_directions(net, *kernel);
                 assert_eq!(net.taken() > before, net.has_gateway());
                 [with_tag, without]
             });
@@ -117,10 +117,10 @@ fn border(device: &Device) {
             ip(&three_hosts.middle, "link set bridge up");
             None
         };
-        let ways =
+        let directions =
             [(&three_hosts.wide, &three_hosts.narrow, NARROW), (&three_hosts.narrow, &three_hosts.wide, WIDE)];
-        settle(&ways);
-        let arrived: Vec<_> = ways
+        settle(&directions);
+        let arrived: Vec<_> = directions
             .iter()
             .flat_map(|(from, to, number)| {
                 inner(*number).map(|target| {
@@ -132,7 +132,12 @@ fn border(device: &Device) {
         if let Some(three_hosts::Middle::Gateway(service)) = &service {
             let snapshots = service.snapshots().unwrap();
             assert!(snapshots.iter().flat_map(|snapshot| &snapshot.ends).all(|end| end.seen.packets > 100));
-            assert!(snapshots.iter().flat_map(|snapshot| &snapshot.ways).all(|way| way.broken.is_none()));
+            assert!(
+                snapshots
+                    .iter()
+                    .flat_map(|snapshot| &snapshot.directions)
+                    .all(|direction| direction.broken.is_none())
+            );
         }
         arrived
     };
@@ -142,8 +147,8 @@ fn border(device: &Device) {
 }
 
 /// Waits until datagrams cross.
-fn settle(ways: &[(&Host, &Host, u8)]) {
-    for (from, to, number) in ways {
+fn settle(directions: &[(&Host, &Host, u8)]) {
+    for (from, to, number) in directions {
         for target in inner(*number) {
             let until = Instant::now() + PATIENCE;
             while Datagrams::new(from, to, target).send().is_none() {

@@ -71,10 +71,11 @@ fn leaked_routes() {
             ip(&middle, &format!("{version}route add {narrow} dev red-to-n"));
         }
         let service = config.map(|config| start(&middle, config, "red"));
-        let ways =
+        let directions =
             [(&side.narrow, &side.wide, [v4(1, 1), v6(1, 1)]), (&side.wide, &side.narrow, [v4(2, 1), v6(2, 1)])];
         let all = || -> Vec<Delivered> {
-            ways.iter()
+            directions
+                .iter()
                 .flat_map(|(from, to, targets)| targets.map(|target| Datagrams::new(from, to, target).send()))
                 .collect()
         };

@@ -50,7 +50,7 @@ pub(super) fn join(
     own: Option<&OwnedFd>,
 ) -> io::Result<()> {
     filter(socket, &[REFUSE])?;
-    bind(socket, &way(index, libc::ETH_P_ALL))?;
+    bind(socket, &link_address(index, libc::ETH_P_ALL))?;
     let promiscuous = libc::packet_mreq {
         mr_ifindex: index,
         mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
@@ -92,7 +92,7 @@ fn spread_number(spread: FanoutMode) -> libc::c_int {
 }
 
 /// Frames of a protocol on an interface.
-pub(super) fn way(index: i32, protocol: libc::c_int) -> libc::sockaddr_ll {
+pub(super) fn link_address(index: i32, protocol: libc::c_int) -> libc::sockaddr_ll {
     libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as libc::c_ushort,
         sll_protocol: (protocol as u16).to_be(),
@@ -123,19 +123,19 @@ pub(super) fn drops(socket: &OwnedFd) -> u32 {
     if result == 0 { counts.tp_drops } else { 0 }
 }
 
-fn bind(socket: &OwnedFd, way: &libc::sockaddr_ll) -> io::Result<()> {
+fn bind(socket: &OwnedFd, link_address: &libc::sockaddr_ll) -> io::Result<()> {
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel reads the address, which lives until the call is over.
-    checked(unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(way).cast(), len) }).map(drop)
+    checked(unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(link_address).cast(), len) }).map(drop)
 }
 
 /// The number of the interface that a socket is bound to; none is below 1.
 pub(super) fn bound_index(socket: &OwnedFd) -> io::Result<i32> {
-    let mut way = way(0, 0);
+    let mut link_address = link_address(0, 0);
     let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to the address, which lives until the call is over.
-    let result = unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut way).cast(), &raw mut len) };
-    checked(result).map(|_| way.sll_ifindex)
+    let result = unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut link_address).cast(), &raw mut len) };
+    checked(result).map(|_| link_address.sll_ifindex)
 }
 
 /// Lets only those frames in that a classic BPF program accepts.

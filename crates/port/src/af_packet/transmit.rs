@@ -1,6 +1,6 @@
 //! What stands on the wire -> frames on the interface, a batch in one call.
 
-use super::socket_options::way;
+use super::socket_options::link_address;
 use super::{BATCH_COUNT, NO_MESSAGE};
 use crate::port::TxFrame;
 use crate::rx_buffer::NOTHING;
@@ -21,7 +21,7 @@ pub(super) struct Sending {
     parts: [[libc::iovec; 4]; BATCH_COUNT],
     messages: [libc::mmsghdr; BATCH_COUNT],
     /// Where packets without a link header go, for IPv4 and IPv6.
-    ways: [libc::sockaddr_ll; 2],
+    link_addresses: [libc::sockaddr_ll; 2],
 }
 
 /// How frames are to lie in the kernel's memory.
@@ -39,10 +39,10 @@ impl Sending {
         Sending {
             headers: [[0; vnet::LEN]; BATCH_COUNT],
             links: [[0; FOLDED_LEN]; BATCH_COUNT],
-            names: [way(index, 0); BATCH_COUNT],
+            names: [link_address(index, 0); BATCH_COUNT],
             parts: [[NOTHING; 4]; BATCH_COUNT],
             messages: [NO_MESSAGE; BATCH_COUNT],
-            ways: [libc::ETH_P_IP, libc::ETH_P_IPV6].map(|protocol| way(index, protocol)),
+            link_addresses: [libc::ETH_P_IP, libc::ETH_P_IPV6].map(|protocol| link_address(index, protocol)),
         }
     }
 
@@ -84,7 +84,7 @@ impl Sending {
             // Without a link header the kernel is told which protocol it is.
             if medium == LinkType::Ip {
                 let is_version_6 = wire.header.first().is_some_and(|first| first >> 4 == 6);
-                header.msg_name = (&raw mut self.ways[usize::from(is_version_6)]).cast();
+                header.msg_name = (&raw mut self.link_addresses[usize::from(is_version_6)]).cast();
                 header.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
             }
         }

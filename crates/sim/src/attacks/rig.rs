@@ -25,7 +25,7 @@ pub struct Rig {
     engine: Engine,
     batch: Batch,
     /// To the narrow end, to the wide end.
-    ways: [Way; 2],
+    directions: [Way; 2],
     now: Time,
     /// What frames of an attack begin with.
     pub medium: LinkType,
@@ -76,7 +76,7 @@ impl Rig {
     /// A gateway between a wide link and a narrow one of these MTUs.
     pub fn new(config: &Gateway, mtus: [u16; 2], seed: u64) -> Rig {
         let secret = Secret::new(u128::from(seed) << 64 | 0x5EED);
-        let ways = [Toward::Narrow, Toward::Wide].map(|toward| Way {
+        let directions = [Toward::Narrow, Toward::Wide].map(|toward| Way {
             mtu: usize::from(if toward == Toward::Wide { mtus[0] } else { mtus[1] }),
             patience: patience(config, toward),
             limit: config.limit,
@@ -90,7 +90,7 @@ impl Rig {
         Rig {
             engine: Engine::new(&settings, Secrets::both(secret), || Pool::new(config.pool)),
             batch: Batch::default(),
-            ways,
+            directions,
             now: Time::ZERO,
             medium: LinkType::Ip,
             ingress: 0,
@@ -271,9 +271,9 @@ impl Rig {
         if burst.is_empty() {
             return Ok(());
         }
-        let Rig { engine, batch, ways, now, .. } = self;
+        let Rig { engine, batch, directions, now, .. } = self;
         let direction = toward.direction();
-        let came = &mut ways[direction].came;
+        let came = &mut directions[direction].came;
         let (mut places, pool) = engine.places(direction);
         for (ingress, frame) in burst {
             let split_count = batch.split.len();
@@ -314,25 +314,25 @@ impl Rig {
             self.engine.done(direction, packet);
             seen?;
         }
-        self.ways[direction].check(&self.engine, direction)
+        self.directions[direction].check(&self.engine, direction)
     }
 
     /// Law 1, and that whatever leaves can be read, by a reader that is not the engine's, with checksums that are right.
     fn emit(&mut self, toward: Toward, packet: &Packet, is_answer: bool) -> Verdict {
-        let Rig { ways, now, left, bytes, has_right_sums, .. } = self;
-        let way = &mut ways[toward.direction()];
+        let Rig { directions, now, left, bytes, has_right_sums, .. } = self;
+        let direction = &mut directions[toward.direction()];
         let age = Duration::from_nanos((now.nanos() + 1).saturating_sub(packet.tag));
-        if packet.tag > 0 && age > way.patience {
-            return Err(format!("a packet was held for {age:?}, not {:?} at most", way.patience));
+        if packet.tag > 0 && age > direction.patience {
+            return Err(format!("a packet was held for {age:?}, not {:?} at most", direction.patience));
         }
         let mut fragments = WirePackets::of(packet);
         while let Some(fragment) = fragments.next() {
             let start = bytes.len();
             bytes.extend(fragment.header.iter().chain(fragment.payload).skip(packet.link_len()));
             let frame = &bytes[start..];
-            way.put_count += u64::from(!is_answer);
-            if frame.len() > way.mtu && !is_answer {
-                return Err(format!("{} bytes leave for a link that takes {}", frame.len(), way.mtu));
+            direction.put_count += u64::from(!is_answer);
+            if frame.len() > direction.mtu && !is_answer {
+                return Err(format!("{} bytes leave for a link that takes {}", frame.len(), direction.mtu));
             }
             let Some(seen) = wire::read(frame) else {
                 return Err(format!("what leaves cannot be read: {:02x?}", &frame[..frame.len().min(60)]));

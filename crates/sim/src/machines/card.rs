@@ -154,7 +154,7 @@ mod tests {
 
     // G30
     #[test]
-    fn tags_and_a_threshold_take_the_start_out_of_the_way() {
+    fn tags_and_a_threshold_take_the_start_out_of_the_direction() {
         let with = |tag_count, threshold| {
             let card = Card::tigon_2(150_000_000);
             let card = Card { dma: DmaSettings { tag_count, threshold, ..card.dma.clone() }, ..card };

@@ -248,39 +248,39 @@ impl<'a> Path<'a> {
     }
 
     fn carry(&mut self, now: Time, from: Side, mut outgoing: Outgoing) {
-        let (way, to, settings) = match from {
+        let (direction, to, settings) = match from {
             Side::Sender => (&self.transfer.there, Side::Receiver, &self.transfer.sender),
             Side::Receiver => (&self.transfer.back, Side::Sender, &self.transfer.receiver),
         };
         self.outcome.packets += 1;
         let len = packet_len(settings, &outgoing.segment);
         assert!(len <= settings.mtu, "law 1: a packet of {len} bytes on a link of {}", settings.mtu);
-        let mtu = way.change.filter(|(at, _)| *at <= now).map_or(way.mtu, |(_, mtu)| mtu);
+        let mtu = direction.change.filter(|(at, _)| *at <= now).map_or(direction.mtu, |(_, mtu)| mtu);
         if len > mtu && outgoing.dont_fragment {
             self.outcome.lost += 1;
-            if way.reports {
+            if direction.reports {
                 let seq = outgoing.segment.seq;
-                self.travel(now + way.delay * 2, Travelling::TooBig { to: from, mtu, seq });
+                self.travel(now + direction.delay * 2, Travelling::TooBig { to: from, mtu, seq });
             }
             return;
         }
         let line = &mut self.lines[from as usize];
-        let Some((sent, waiting)) = line.take(now, way, len) else {
+        let Some((sent, waiting)) = line.take(now, direction, len) else {
             self.outcome.lost += 1;
             return;
         };
-        if self.dice.unit() < way.loss {
+        if self.dice.unit() < direction.loss {
             self.outcome.lost += 1;
             return;
         }
-        if outgoing.segment.ecn != Ecn::NotEct && way.mark_len.is_some_and(|len| waiting > len) {
+        if outgoing.segment.ecn != Ecn::NotEct && direction.mark_len.is_some_and(|len| waiting > len) {
             outgoing.segment.ecn = Ecn::Ce;
         }
-        let (share, by) = way.late;
+        let (share, by) = direction.late;
         let late = if self.dice.unit() < share { by.mul_f64(self.dice.unit()) } else { Duration::ZERO };
-        let count = if self.dice.unit() < way.repeats { 2 } else { 1 };
+        let count = if self.dice.unit() < direction.repeats { 2 } else { 1 };
         for copy in 0..count {
-            self.travel(sent + way.delay + late * (copy + 1), Travelling::Segment(to, outgoing));
+            self.travel(sent + direction.delay + late * (copy + 1), Travelling::Segment(to, outgoing));
         }
     }
 
@@ -305,14 +305,14 @@ impl<'a> Path<'a> {
 
 impl Link {
     /// When a packet has been sent, and how many bytes waited in front of it; none where the queue is full.
-    fn take(&mut self, now: Time, way: &PathDirection, len: u32) -> Option<(Time, u64)> {
-        let Some(rate) = way.rate_bits_per_second else { return Some((now, 0)) };
+    fn take(&mut self, now: Time, direction: &PathDirection, len: u32) -> Option<(Time, u64)> {
+        let Some(rate) = direction.rate_bits_per_second else { return Some((now, 0)) };
         let nanos_of = |len: u64| len * 8 * NANOS_PER_SECOND / rate;
         let waiting = (self.free_at.since(now).as_nanos() as u64).saturating_mul(rate) / (8 * NANOS_PER_SECOND);
-        if waiting > way.queue_len {
+        if waiting > direction.queue_len {
             return None;
         }
-        self.free_at = self.free_at.max(now).later(nanos_of(u64::from(len + way.overhead_len)));
+        self.free_at = self.free_at.max(now).later(nanos_of(u64::from(len + direction.overhead_len)));
         Some((self.free_at, waiting))
     }
 }

@@ -271,14 +271,14 @@ mod tests {
 
     #[test]
     fn the_window_comes_down_in_proportion_rfc_6937_3_1() {
-        let mut way = Proportional::begin(20_000);
+        let mut direction = Proportional::begin(20_000);
         // One of twenty segments is lost, the bound is half: every second arrival sends one.
         let mut sent = 0;
         for arrival in 1..=19 {
             let in_flight = 19_000 - 1_000 * arrival + sent;
-            let window = way.window(10_000, in_flight, 1_000, 1_000, false);
+            let window = direction.window(10_000, in_flight, 1_000, 1_000, false);
             if window >= in_flight + 1_000 {
-                way.sent(1_000);
+                direction.sent(1_000);
                 sent += 1_000;
             }
         }
@@ -287,10 +287,10 @@ mod tests {
 
     #[test]
     fn below_the_bound_the_window_rises_as_in_slow_start_rfc_6937_3_1() {
-        let mut way = Proportional::begin(20_000);
-        way.sent(1_000);
-        assert_eq!(way.window(10_000, 4_000, 2_000, 1_000, true), 4_000 + 3_000);
-        assert_eq!(way.window(10_000, 9_500, 2_000, 1_000, true), 10_000, "up to the bound");
+        let mut direction = Proportional::begin(20_000);
+        direction.sent(1_000);
+        assert_eq!(direction.window(10_000, 4_000, 2_000, 1_000, true), 4_000 + 3_000);
+        assert_eq!(direction.window(10_000, 9_500, 2_000, 1_000, true), 10_000, "up to the bound");
     }
 
     fn arrive(rack: &mut Rack, board: &mut Scoreboard, now: Time, span: Span) {

@@ -33,7 +33,7 @@ pub(crate) struct Sender {
     trip: RoundTrip,
     phase: Phase,
     rack: Rack,
-    way_down: Proportional,
+    direction_down: Proportional,
     tail: Option<Tail>,
     /// Duplicate acknowledgements of a peer that selects none.
     duplicate_count: usize,
@@ -163,7 +163,7 @@ impl Sender {
             trip,
             phase: Phase::Open,
             rack: Rack::new(),
-            way_down: Proportional::default(),
+            direction_down: Proportional::default(),
             tail: None,
             duplicate_count: 0,
             alarms: Alarms::default(),

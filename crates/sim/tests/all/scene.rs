@@ -94,7 +94,7 @@ fn a_packet_counts_once_on_a_link_whatever_becomes_of_the_link() {
 }
 
 #[test]
-fn what_no_way_joins_sends_in_vain() {
+fn what_no_direction_joins_sends_in_vain() {
     let apart = GOOD.replacen("ends = [\"near\", \"m3\"]", "ends = [\"near\", \"lost\"]", 1)
         + "[[node]]\nname = \"lost\"\nkind = \"router\"\n";
     let outcome = run(&apart);

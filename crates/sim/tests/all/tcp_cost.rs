@@ -16,9 +16,10 @@ fn ten_times_the_segments_take_no_more_memory_from_the_heap() {
 fn send(len: u64, loss: f64) {
     let memory = Memory::Fixed(4 << 20);
     let end = Settings { memory, ..Settings::linux() };
-    let way =
+    let direction =
         PathDirection { loss, rate_bits_per_second: Some(1_000_000_000), mtu: 1_500, ..PathDirection::default() };
-    let transfer = Transfer { sender: end.clone(), receiver: end, there: way, back: way, lens: [len, 0], seed: 1 };
+    let transfer =
+        Transfer { sender: end.clone(), receiver: end, there: direction, back: direction, lens: [len, 0], seed: 1 };
     let outcome = run(&transfer, Duration::from_secs(3_600), |_, _| {});
     assert_eq!(outcome.arrived[1], len);
 }

@@ -58,14 +58,15 @@ fn transfers_of_wide_segments_take_what_the_kernel_takes() {
             let end = Settings { algorithm, slow_start_exit, mtu: 9_000, memory, ..Settings::linux() };
             let delay = Duration::from_millis(trip) / 2;
             let rate_bits_per_second = Some(100_000_000);
-            let way = PathDirection {
+            let direction = PathDirection {
                 rate_bits_per_second,
                 delay,
                 mtu: 9_000,
                 queue_len: 64 << 20,
                 ..PathDirection::default()
             };
-            let transfer = Transfer { sender: end.clone(), receiver: end, there: way, back: way, ..plain(len) };
+            let transfer =
+                Transfer { sender: end.clone(), receiver: end, there: direction, back: direction, ..plain(len) };
             let simulated = run(&transfer, PATIENCE, |_, _| {}).complete.unwrap().as_secs_f64() * 1e3;
             let apart = simulated / kernel - 1.0;
             assert!(apart.abs() < 0.05, "{len} bytes at {trip} ms: {simulated:.1} ms, the kernel {kernel}");
@@ -77,8 +78,8 @@ fn transfers_of_wide_segments_take_what_the_kernel_takes() {
 fn draw(seed: u64) -> Transfer {
     let mut random = fastrand::Rng::with_seed(seed);
     let version = if random.bool() { Version::V4 } else { Version::V6 };
-    let there = way(&mut random, version);
-    let back = way(&mut random, version);
+    let there = direction(&mut random, version);
+    let back = direction(&mut random, version);
     let len = match random.u8(0..8) {
         0 | 1 => random.u64(0..3_000),
         7 => random.u64(0..1_000_000),
@@ -95,7 +96,7 @@ fn draw(seed: u64) -> Transfer {
     }
 }
 
-fn way(random: &mut fastrand::Rng, version: Version) -> PathDirection {
+fn direction(random: &mut fastrand::Rng, version: Version) -> PathDirection {
     let floor = if version == Version::V4 { 300 } else { 1_280 };
     let sizes = [floor, 1_280, 1_500, 4_000, 9_000];
     let delay = Duration::from_micros(random.u64(10..100_000));

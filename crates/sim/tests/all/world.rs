@@ -108,7 +108,7 @@ fn an_mtu_that_shrinks_meanwhile_is_kept_and_hosts_hear_of_it() {
 }
 
 #[test]
-fn a_connection_brings_all_its_bytes_both_ways_through_gateways_and_losses() {
+fn a_connection_brings_all_its_bytes_both_directions_through_gateways_and_losses() {
     let lossy = LinkShape { delay: Duration::from_millis(1), loss: 0.02, seed: 3, ..LinkShape::default() };
     for role in [GatewayRole::Border, GatewayRole::WideInterface, GatewayRole::ReceiveOffload] {
         for (shape, reply, is_v6) in [

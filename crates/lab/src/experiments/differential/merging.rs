@@ -215,8 +215,8 @@ fn ask_engine(gateway: &mut Gateway, now: &mut Time, frames: &[Vec<u8>], flow_co
         gateway.push(*now, 0, &mut batch);
     }
     gateway.release(*now, 0);
-    while let Some(way) = gateway.next(0) {
-        match way {
+    while let Some(direction) = gateway.next(0) {
+        match direction {
             Egress::Forward(mut packet) | Egress::IcmpReply(mut packet) => {
                 if let Some(flow) = left.get_mut(flow_at(&packet)) {
                     flow.take(&mut packet);

@@ -7,24 +7,26 @@ use packet::Version;
 
 /// Tells how the kernel's trains of a flow differ from the engine's.
 pub(super) fn explain(packets: &[&Drawn], sent: &Left, kernel: &Left, engine: &Left) -> Result<Vec<Known>, String> {
-    let left = |ways: &[Known]| leaves(&joined(packets, ways, &[], Order::AsOpened), sent, packets, ways);
+    let left = |directions: &[Known]| {
+        leaves(&joined(packets, directions, &[], Order::AsOpened), sent, packets, directions)
+    };
     if left(&[]) != *engine {
         return Err(differs("the engine", engine, "our rulings", &left(&[]), kernel));
     }
-    let mut ways = Known::MERGING.to_vec();
-    if left(&ways) != *kernel {
+    let mut directions = Known::MERGING.to_vec();
+    if left(&directions) != *kernel {
         if lets_go_early(packets, sent, kernel) {
             return Ok(vec![Known::Early]);
         }
-        return Err(differs("the kernel", kernel, "what is known of it", &left(&ways), engine));
+        return Err(differs("the kernel", kernel, "what is known of it", &left(&directions), engine));
     }
     for known in Known::MERGING {
-        let fewer: Vec<Known> = ways.iter().copied().filter(|way| *way != known).collect();
+        let fewer: Vec<Known> = directions.iter().copied().filter(|direction| *direction != known).collect();
         if left(&fewer) == *kernel {
-            ways = fewer;
+            directions = fewer;
         }
     }
-    Ok(ways)
+    Ok(directions)
 }
 
 /// In which order trains leave of which all are let go.
@@ -77,12 +79,12 @@ fn differs(who: &str, is: &Left, by: &str, expected: &Left, other: &Left) -> Str
     )
 }
 
-fn leaves(gso_packets: &[Vec<usize>], sent: &Left, packets: &[&Drawn], ways: &[Known]) -> Left {
+fn leaves(gso_packets: &[Vec<usize>], sent: &Left, packets: &[&Drawn], directions: &[Known]) -> Left {
     let mut left = Left { packets: Vec::new(), gso_packets: gso_packets.iter().map(Vec::len).collect() };
     for gso in gso_packets {
         for (place, at) in gso.iter().enumerate() {
             let mut packet = sent.packets[*at].clone();
-            if gso.len() > 1 && ways.contains(&Known::DatagramIds) && !packets[*at].upper.is_tcp {
+            if gso.len() > 1 && directions.contains(&Known::DatagramIds) && !packets[*at].upper.is_tcp {
                 set_id(&mut packet, packets[gso[0]].ip.id.wrapping_add(place as u16));
             }
             left.packets.push(packet);
@@ -102,7 +104,7 @@ struct Run {
 
 struct Model<'a> {
     packets: &'a [&'a Drawn],
-    ways: &'a [Known],
+    directions: &'a [Known],
     runs: Vec<Run>,
     next_seq: Option<u32>,
     gso_packets: Vec<Vec<usize>>,
@@ -111,8 +113,8 @@ struct Model<'a> {
 /// Which packets leave together, in the order in which they leave.
 ///
 /// Before the packets of `cuts`, everything is let go of.
-fn joined(packets: &[&Drawn], ways: &[Known], cuts: &[usize], order: Order) -> Vec<Vec<usize>> {
-    let mut model = Model { packets, ways, runs: Vec::new(), next_seq: None, gso_packets: Vec::new() };
+fn joined(packets: &[&Drawn], directions: &[Known], cuts: &[usize], order: Order) -> Vec<Vec<usize>> {
+    let mut model = Model { packets, directions, runs: Vec::new(), next_seq: None, gso_packets: Vec::new() };
     for at in 0..packets.len() {
         if cuts.contains(&at) {
             model.close_all(order);
@@ -125,7 +127,7 @@ fn joined(packets: &[&Drawn], ways: &[Known], cuts: &[usize], order: Order) -> V
 
 impl Model<'_> {
     fn is_kernels(&self, known: Known) -> bool {
-        self.ways.contains(&known)
+        self.directions.contains(&known)
     }
 
     fn push(&mut self, at: usize) {

@@ -204,8 +204,8 @@ fn push<'f>(
         batch.receive(frame, LinkType::Ip, Ingress(0), places.as_mut(), pool);
     }
     gateway.push(now, 0, &mut batch);
-    while let Some(way) = gateway.next(0) {
-        match way {
+    while let Some(direction) = gateway.next(0) {
+        match direction {
             Egress::Forward(packet) | Egress::IcmpReply(packet) => {
                 delivered.extend(as_delivered(&packet));
                 gateway.done(0, packet);

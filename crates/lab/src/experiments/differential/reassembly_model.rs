@@ -18,8 +18,8 @@ pub(super) fn explain(frames: &[Vec<u8>], kernel: &[Vec<u8>], engine: &[Vec<u8>]
             shown(&ours)
         ));
     }
-    let mut ways = Known::REASSEMBLY.to_vec();
-    let theirs = run(frames, &ways);
+    let mut directions = Known::REASSEMBLY.to_vec();
+    let theirs = run(frames, &directions);
     if theirs != kernel {
         return Verdict::Differs(format!(
             "the kernel delivers {}, the engine {}; by what is known of the kernel it is {}",
@@ -30,12 +30,12 @@ pub(super) fn explain(frames: &[Vec<u8>], kernel: &[Vec<u8>], engine: &[Vec<u8>]
     }
     // What changes nothing has nothing to do with it.
     for known in Known::REASSEMBLY {
-        let fewer: Vec<Known> = ways.iter().copied().filter(|way| *way != known).collect();
+        let fewer: Vec<Known> = directions.iter().copied().filter(|direction| *direction != known).collect();
         if run(frames, &fewer) == kernel {
-            ways = fewer;
+            directions = fewer;
         }
     }
-    Verdict::Told(ways)
+    Verdict::Told(directions)
 }
 
 /// Packets, each by its length and how it begins.
@@ -45,8 +45,9 @@ pub(super) fn shown(delivered: &[Vec<u8>]) -> String {
 }
 
 /// What is delivered of these packets where these differences are the kernel's way.
-fn run(frames: &[Vec<u8>], kernels_way: &[Known]) -> Vec<Vec<u8>> {
-    let mut model = Model { kernels_way, open: BTreeMap::new(), rounds: BTreeMap::new(), delivered: Vec::new() };
+fn run(frames: &[Vec<u8>], kernels_direction: &[Known]) -> Vec<Vec<u8>> {
+    let mut model =
+        Model { kernels_direction, open: BTreeMap::new(), rounds: BTreeMap::new(), delivered: Vec::new() };
     for frame in frames {
         if let Some(fragment) = Piece::read(frame) {
             model.push(&fragment);
@@ -57,7 +58,7 @@ fn run(frames: &[Vec<u8>], kernels_way: &[Known]) -> Vec<Vec<u8>> {
 }
 
 struct Model<'a> {
-    kernels_way: &'a [Known],
+    kernels_direction: &'a [Known],
     open: BTreeMap<Vec<u8>, Datagram>,
     /// Pieces that came from a source.
     rounds: BTreeMap<Vec<u8>, u32>,
@@ -111,7 +112,7 @@ enum Fate {
 
 impl Model<'_> {
     fn is_kernels(&self, known: Known) -> bool {
-        self.kernels_way.contains(&known)
+        self.kernels_direction.contains(&known)
     }
 
     fn push(&mut self, fragment: &Piece<'_>) {

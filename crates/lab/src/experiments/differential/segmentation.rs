@@ -148,8 +148,10 @@ impl Segmentation {
         let mut batch = Batch { frames: vec![Frame::Ip(packet)], ..Batch::default() };
         gateway.push(Time::ZERO, 0, &mut batch);
         let mut segments = Vec::new();
-        while let Some(way) = gateway.next(0) {
-            let Egress::Forward(packet) = way else { return Err("something else than the packet left".to_owned()) };
+        while let Some(direction) = gateway.next(0) {
+            let Egress::Forward(packet) = direction else {
+                return Err("something else than the packet left".to_owned());
+            };
             let mut fragments = WirePackets::of(&packet);
             while let Some(fragment) = fragments.next() {
                 segments.push([fragment.header, fragment.payload].concat());

@@ -171,8 +171,8 @@ impl Rejoining {
         let held = gateway.side(0).aggregation.charged();
         assert!(held <= CAP + DATAGRAM_LEN_MAX, "{held} bytes are held of {CAP}: at most a datagram more may be");
         *held_max = (*held_max).max(held);
-        while let Some(way) = gateway.next(0) {
-            let packet = match way {
+        while let Some(direction) = gateway.next(0) {
+            let packet = match direction {
                 Egress::Forward(packet) | Egress::IcmpReply(packet) => packet,
                 Egress::PassThrough(raw, _) => {
                     gateway.output_mut(0).pool.give(raw.into_buffer());

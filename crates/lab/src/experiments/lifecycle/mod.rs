@@ -437,8 +437,8 @@ impl Round {
     fn drain(&self) -> io::Result<()> {
         let mut client = Client::connect(&self.network.control())?;
         for stage in self.network.holding_stages() {
-            let (stage, way, switch) = ((*stage).to_owned(), Direction::Both, Toggle::Off);
-            client.ask(&Request::Bypass { stage, way, switch })?;
+            let (stage, direction, switch) = ((*stage).to_owned(), Direction::Both, Toggle::Off);
+            client.ask(&Request::Bypass { stage, direction, switch })?;
         }
         thread::sleep(DRAIN);
         client.ask(&Request::Stop {}).map(drop)

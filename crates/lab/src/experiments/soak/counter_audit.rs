@@ -46,15 +46,15 @@ impl CounterAudit {
 
     /// Counters of COUNTERS.md that are not there.
     pub(super) fn missing(&self) -> Vec<String> {
-        let of_ways = WAYS.iter().flat_map(|way| {
+        let of_directions = DIRECTIONS.iter().flat_map(|direction| {
             let reasons = Reason::ALL.iter().flat_map(move |reason| {
                 ["retired_packets", "passed_frames"]
-                    .map(|name| format!("{name}_total{{way=\"{way}\",reason=\"{}\"}}", reason.name()))
+                    .map(|name| format!("{name}_total{{way=\"{direction}\",reason=\"{}\"}}", reason.name()))
             });
-            let events = Event::ALL.iter().map(move |event| event_name(event.name(), "", way));
+            let events = Event::ALL.iter().map(move |event| event_name(event.name(), "", direction));
             reasons.chain(events)
         });
-        let mut missing: Vec<String> = of_ways.filter(|name| self.value(name).is_none()).collect();
+        let mut missing: Vec<String> = of_directions.filter(|name| self.value(name).is_none()).collect();
         let of_ports = Came::ALL.iter().map(|it| ("in", it.name()));
         for (side, name) in of_ports.chain(Went::ALL.iter().map(|it| ("out", it.name()))) {
             let begins = format!("wideload_port_{side}_{name}");
@@ -69,11 +69,13 @@ impl CounterAudit {
     /// What does not add up, in words.
     pub(super) fn broken(&self) -> Vec<String> {
         let mut broken = Vec::new();
-        for way in WAYS {
+        for direction in DIRECTIONS {
             for (what, tail) in [("packets", "_packets"), ("bytes", "_payload_bytes")] {
-                let [came, went] = self.balance(way, tail);
+                let [came, went] = self.balance(direction, tail);
                 if came != went {
-                    broken.push(format!("{way}: {came} {what} came or were made, {went} left, ended or are held"));
+                    broken.push(format!(
+                        "{direction}: {came} {what} came or were made, {went} left, ended or are held"
+                    ));
                 }
             }
         }
@@ -86,20 +88,21 @@ impl CounterAudit {
     }
 
     /// Packets of one way: those that came, went on, are held and ended.
-    pub(super) fn fates(&self, way: &str) -> [u64; 4] {
-        let count = |name: &str| self.value(&format!("{name}{{way=\"{way}\"}}")).unwrap_or(0.0);
+    pub(super) fn fates(&self, direction: &str) -> [u64; 4] {
+        let count = |name: &str| self.value(&format!("{name}{{way=\"{direction}\"}}")).unwrap_or(0.0);
         let counts = [
             count("received_packets_total"),
             count("forwarded_packets_total"),
             count("held_packets"),
-            self.retired(way, "_packets"),
+            self.retired(direction, "_packets"),
         ];
         counts.map(|count| count as u64)
     }
 
     /// What a counter says, both ways together.
     pub(super) fn event(&self, event: Event) -> u64 {
-        WAYS.iter().filter_map(|way| self.value(&event_name(event.name(), "", way))).sum::<f64>() as u64
+        DIRECTIONS.iter().filter_map(|direction| self.value(&event_name(event.name(), "", direction))).sum::<f64>()
+            as u64
     }
 
     /// Frames that carry no packet and passed, both ways together.
@@ -108,22 +111,22 @@ impl CounterAudit {
     }
 
     /// Both sides of the law: what came or was made, and what left, was used or is held.
-    fn balance(&self, way: &str, tail: &str) -> [f64; 2] {
-        let count = |name: &str| self.value(&format!("{name}{{way=\"{way}\"}}")).unwrap_or(f64::NAN);
+    fn balance(&self, direction: &str, tail: &str) -> [f64; 2] {
+        let count = |name: &str| self.value(&format!("{name}{{way=\"{direction}\"}}")).unwrap_or(f64::NAN);
         let events = |names: &[&str]| {
             let tail = if tail == "_packets" { "" } else { tail };
-            names.iter().map(|name| self.value(&event_name(name, tail, way)).unwrap_or(f64::NAN)).sum::<f64>()
+            names.iter().map(|name| self.value(&event_name(name, tail, direction)).unwrap_or(f64::NAN)).sum::<f64>()
         };
         let came = count(&format!("received{tail}_total")) + events(&MADE);
         let went = count(&format!("forwarded{tail}_total"))
-            + self.retired(way, tail)
+            + self.retired(direction, tail)
             + count(&format!("held{tail}"))
             + events(&USED);
         [came, went]
     }
 
-    fn retired(&self, way: &str, tail: &str) -> f64 {
-        self.sum(&format!("wideload_retired{tail}_total{{way=\"{way}\""))
+    fn retired(&self, direction: &str, tail: &str) -> f64 {
+        self.sum(&format!("wideload_retired{tail}_total{{way=\"{direction}\""))
     }
 
     fn sum(&self, begins: &str) -> f64 {
@@ -135,8 +138,8 @@ impl CounterAudit {
     }
 }
 
-fn event_name(name: &str, tail: &str, way: &str) -> String {
-    format!("event_{name}{tail}_total{{way=\"{way}\"}}")
+fn event_name(name: &str, tail: &str, direction: &str) -> String {
+    format!("event_{name}{tail}_total{{way=\"{direction}\"}}")
 }
 
 /// Is it a counter of this name, whose unit may be said once more?
@@ -146,7 +149,7 @@ fn is_counter(key: &str, begins: &str) -> bool {
 }
 
 /// Both ways, as labels name them.
-pub(super) const WAYS: [&str; 2] = ["to-narrow", "to-wide"];
+pub(super) const DIRECTIONS: [&str; 2] = ["to-narrow", "to-wide"];
 /// Events that make packets, and events that use them (COUNTERS.md).
 const MADE: [&str; 15] = [
     "reassembled",

@@ -51,9 +51,9 @@ impl<'a> KillRounds<'a> {
     pub(super) fn broken(&mut self) -> io::Result<Vec<String>> {
         let all = Client::connect(&control(self.folder.path()))?.status()?.all;
         let mut broken = Vec::new();
-        for (label, way) in all.ways() {
-            broken.extend(way.broken.iter().cloned());
-            let (packets, bytes) = (way.unexplained.packets, way.unexplained.bytes);
+        for (label, direction) in all.directions() {
+            broken.extend(direction.broken.iter().cloned());
+            let (packets, bytes) = (direction.unexplained.packets, direction.unexplained.bytes);
             if packets != 0 || bytes != 0 {
                 broken.push(format!("{label}: {packets} packets and {bytes} bytes are unexplained"));
             }

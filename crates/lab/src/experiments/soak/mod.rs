@@ -10,7 +10,7 @@ mod kill_rounds;
 mod mixed;
 mod stream;
 
-use self::counter_audit::{CounterAudit, WAYS};
+use self::counter_audit::{CounterAudit, DIRECTIONS};
 use self::kill_rounds::{KillRounds, METRICS};
 use self::mixed::{Wire, forget_neighbours, traffic};
 use super::Conditions;
@@ -308,9 +308,14 @@ fn watch(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) 
         let (kept, mixed, began) = done?;
         Ok::<_, io::Error>((kept, mixed, outcome, began))
     })?;
-    let offered = outcome.ways.iter().map(|way| way.counters.offered.frames).sum();
-    let left = |way: &crate::emulator::EmulatedLink| way.counters.delivered.frames + way.inside.frames;
-    let lost = outcome.ways.iter().map(|way| way.counters.offered.frames.saturating_sub(left(way))).sum();
+    let offered = outcome.directions.iter().map(|direction| direction.counters.offered.frames).sum();
+    let left =
+        |direction: &crate::emulator::EmulatedLink| direction.counters.delivered.frames + direction.inside.frames;
+    let lost = outcome
+        .directions
+        .iter()
+        .map(|direction| direction.counters.offered.frames.saturating_sub(left(direction)))
+        .sum();
     let watched = looks.told(began.elapsed(), mixed, [offered, lost]);
     soak.faults.extend(looks.first_broken);
     soak.faults.extend(watched.missing.iter().map(|name| format!("{name} is not told")));
@@ -362,7 +367,7 @@ impl Looks {
             self.first_broken = broken;
         }
         self.missing.extend(books.missing());
-        self.most_held = self.most_held.max(WAYS.iter().map(|way| books.fates(way)[2]).sum());
+        self.most_held = self.most_held.max(DIRECTIONS.iter().map(|direction| books.fates(direction)[2]).sum());
         self.last = Some(books);
         Ok(())
     }
@@ -376,7 +381,10 @@ impl Looks {
             unexplained: self.unexplained,
             missing: self.missing.iter().cloned().collect(),
             mixed,
-            fates: books.iter().flat_map(|books| WAYS.map(|way| (way.to_owned(), books.fates(way)))).collect(),
+            fates: books
+                .iter()
+                .flat_map(|books| DIRECTIONS.map(|direction| (direction.to_owned(), books.fates(direction))))
+                .collect(),
             most_held: self.most_held,
             passed: books.map_or(0, CounterAudit::passed),
             joined: event(Event::Absorbed) + event(Event::Joined),
@@ -457,8 +465,8 @@ impl fmt::Display for Usage {
         let Usage { seconds, fetched, unexplained, mixed, most_held, .. } = self;
         writeln!(f, "{seconds:.0} s of mixed traffic: {fetched} looks at the counters, {unexplained} unexplained")?;
         writeln!(f, "  {:<10} {:>11} {:>11} {:>6} {:>7}", "way", "came", "went on", "held", "ended")?;
-        for (way, [came, went, held, ended]) in &self.fates {
-            writeln!(f, "  {way:<10} {came:>11} {went:>11} {held:>6} {ended:>7}")?;
+        for (direction, [came, went, held, ended]) in &self.fates {
+            writeln!(f, "  {direction:<10} {came:>11} {went:>11} {held:>6} {ended:>7}")?;
         }
         let Usage { passed, joined, fragments, sorted, wire: [offered, lost], .. } = self;
         writeln!(
@@ -507,7 +515,7 @@ mod tests {
         let watched = |lost, ended| Usage {
             mixed,
             wire: [9_000, lost],
-            fates: WAYS.map(|way| (way.to_owned(), [9_000, 9_000, 0, ended])).into(),
+            fates: DIRECTIONS.map(|direction| (direction.to_owned(), [9_000, 9_000, 0, ended])).into(),
             ..Usage::default()
         };
         assert!(watched(399, 0).lacks_messages() && watched(199, 100).lacks_messages());

@@ -98,9 +98,9 @@ impl SocketRig {
     /// the next one's.
     pub(super) fn play(&self, kind: &SocketKind, number: u8) -> io::Result<Notes> {
         let mut notes = Notes::default();
-        for (way, [from, to]) in [[NARROW, WIDE], [WIDE, NARROW]].into_iter().enumerate() {
+        for (direction, [from, to]) in [[NARROW, WIDE], [WIDE, NARROW]].into_iter().enumerate() {
             for address in [v4 as fn(Role, usize, u8, u8) -> IpAddr, v6] {
-                let own = |side: usize| address(self.role, side, number, (2 * way + side) as u8 + 10);
+                let own = |side: usize| address(self.role, side, number, (2 * direction + side) as u8 + 10);
                 for side in [from, to] {
                     let prefix = Prefix::host(own(side));
                     self.hosts[side].tell(|netlink| netlink.add_address(self.names[side], prefix))?;

@@ -214,7 +214,7 @@ impl Sender {
 
     fn begin_reduction(&mut self, in_flight: u64) {
         self.phase = Phase::Recovery(self.board.next());
-        self.way_down = Proportional::begin(self.congestion.window());
+        self.direction_down = Proportional::begin(self.congestion.window());
         self.congestion.reduce(in_flight);
         (self.alarms.tail, self.tail) = (None, None);
         if self.settings.reduction == Reduction::AtOnce {
@@ -259,7 +259,7 @@ impl Sender {
             if self.settings.reduction == Reduction::Proportional {
                 let is_good = is_progress && lost == 0;
                 let (threshold, in_flight) = (self.congestion.threshold(), self.in_flight());
-                let window = self.way_down.window(threshold, in_flight, news.delivered, self.mss, is_good);
+                let window = self.direction_down.window(threshold, in_flight, news.delivered, self.mss, is_good);
                 self.congestion.set_window(window);
             }
             return;

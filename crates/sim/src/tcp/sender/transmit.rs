@@ -84,7 +84,7 @@ impl Sender {
 
     fn send_again(&mut self, now: Time, number: u64, sent: SentRange) -> Piece {
         self.board.resend(now, number);
-        self.way_down.sent(sent.len());
+        self.direction_down.sent(sent.len());
         self.counts.sent_again += 1;
         if sent.start == self.board.una() || self.alarms.rto.is_none() {
             self.alarms.rto = Some(now + self.trip.rto());
@@ -131,7 +131,7 @@ impl Sender {
         let start = self.board.next();
         self.board.send(now, end, is_probe);
         if matches!(self.phase, Phase::Recovery(_)) {
-            self.way_down.sent(end - start);
+            self.direction_down.sent(end - start);
         }
         self.congestion.note_use(self.board.outstanding(), false, self.board.una(), end);
         self.alarms.persist = None;

@@ -19,7 +19,9 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::time::Duration;
-use streams::{abort, both_ways, half_close, keep_alive, many_short, md5, refused, small_mss, urgent, zero_window};
+use streams::{
+    abort, both_directions, half_close, keep_alive, many_short, md5, refused, small_mss, urgent, zero_window,
+};
 
 /// One kind of talk.
 pub(super) struct SocketKind {
@@ -80,7 +82,7 @@ const fn only(only: Only, kind: SocketKind) -> SocketKind {
 
 /// All kinds of talks.
 pub(super) const SOCKET_KINDS: &[SocketKind] = &[
-    kind("stream", "socket-tcp-both-ways", both_ways),
+    kind("stream", "socket-tcp-both-ways", both_directions),
     short(kind("stream", "socket-tcp-half-close", half_close)),
     kind("stream", "socket-tcp-abort", abort),
     kind("stream", "socket-tcp-urgent", urgent),

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(super) fn both_ways(talk: &Talk<'_>, notes: &mut Notes) -> io::Result<()> {
+pub(super) fn both_directions(talk: &Talk<'_>, notes: &mut Notes) -> io::Result<()> {
     let (client, server) = talk.connected()?;
     let there = content(1, STREAM_LEN);
     let back = content(2, STREAM_LEN);
