@@ -288,7 +288,7 @@ class Trees:
         # What suites share has no tests, or is a crate of its own.
         self.shared = {path: text for path, text in tests.items() if not run.HAS_TESTS.search(path.read_text())}
         self.shared |= {path: path.read_bytes() for path in rust_in("testkit", "src")}
-        table = HOUSE / "STANDARDS.tsv"
+        table = HOUSE / "docs" / "STANDARDS.tsv"
         self.all = self.code | sources | tests | {table: table.read_bytes()}
         self.suites = {path.stem: {path: text} for path, text in tests.items()} | {"lib": sources, "standards": self.all}
 

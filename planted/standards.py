@@ -37,7 +37,7 @@ def main():
     code, tests = citations()
     departures = set(re.findall(r"\bR\d{3}\b", "\n".join(first_cells("DEVIATIONS.md", until=NOT_YET))))
     counts = Counter()
-    for line in (HOUSE / "STANDARDS.tsv").read_text().splitlines()[1:]:
+    for line in (HOUSE / "docs" / "STANDARDS.tsv").read_text().splitlines()[1:]:
         id, requirement, _, component, _, applies = line.split("\t")
         state, why = state_of(id, component, applies, tests, departures)
         counts[state] += 1
@@ -74,7 +74,7 @@ def citations():
 
 
 def first_cells(page, until):
-    text, _, _ = (HOUSE / page).read_text().partition(until)
+    text, _, _ = (HOUSE / "docs" / page).read_text().partition(until)
     return [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
 
 

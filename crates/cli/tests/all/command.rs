@@ -387,7 +387,7 @@ fn the_same_input_and_seed_give_the_same_output() {
 
 #[test]
 fn every_counter_stands_in_the_page_of_counters() {
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../COUNTERS.md")).unwrap();
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/COUNTERS.md")).unwrap();
     let reasons = engine::Reason::ALL.iter().map(|it| (it.name(), it.what()));
     let events = engine::Event::ALL.iter().map(|it| (it.name(), it.what()));
     let came = gateway::stats::Came::ALL.iter().map(|it| (it.name(), it.what()));

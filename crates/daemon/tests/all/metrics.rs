@@ -11,7 +11,7 @@ use wideload_daemon::metrics::{Metrics, text};
 fn every_counter_of_the_page_of_counters_is_there_even_at_zero() {
     let live = Live::start();
     let text = text(&live.watch.reading().expect("the workers answer"));
-    let page = include_str!("../../../../COUNTERS.md");
+    let page = include_str!("../../../../docs/COUNTERS.md");
     let mut section = "";
     let mut count = 0;
     for line in page.lines() {

@@ -1204,7 +1204,7 @@ fn every_row_is_covered_or_of_what_is_absent_or_of_what_it_waits_for() {
 
 #[test]
 fn every_id_of_a_paper_is_cited_or_named_as_one_that_nothing_cites() {
-    let page = read("PAPERS.md");
+    let page = read("docs/PAPERS.md");
     let (_, open) = page.split_once("\n## What nothing cites\n").expect("PAPERS.md has the section");
     let named: BTreeSet<String> = ids_in(open).into_iter().collect();
     let cited = cited_ids();
@@ -1219,7 +1219,7 @@ fn every_id_of_a_paper_is_cited_or_named_as_one_that_nothing_cites() {
 fn every_id_that_is_cited_exists() {
     let rows: BTreeSet<String> = rows().into_iter().map(|row| row.id).collect();
     let papers: BTreeSet<String> =
-        table_column(&read("PAPERS.md"), 0).into_iter().map(|id| id.trim_matches('`').to_string()).collect();
+        table_column(&read("docs/PAPERS.md"), 0).into_iter().map(|id| id.trim_matches('`').to_string()).collect();
     for (id, place) in cited_ids() {
         let known = if is_row_id(&id) { rows.contains(&id) } else { papers.contains(&id) };
         assert!(known, "{} cites {id}, which leads nowhere", place.display());
@@ -1230,7 +1230,7 @@ fn every_id_that_is_cited_exists() {
 #[test]
 fn every_departure_from_a_standard_is_written_down_and_no_other() {
     let papers: BTreeSet<String> =
-        table_column(&read("PAPERS.md"), 0).into_iter().map(|id| id.trim_matches('`').to_string()).collect();
+        table_column(&read("docs/PAPERS.md"), 0).into_iter().map(|id| id.trim_matches('`').to_string()).collect();
     let [departures, _] = deviations();
     let (of_rows, of_papers): (Vec<_>, Vec<_>) = departures.into_iter().partition(|id| is_row_id(id));
     let departs = |row: &Row| matches!(row.applies.as_str(), "deviation" | "conflict");
@@ -1276,7 +1276,7 @@ fn assert_same_rows(mut written: Vec<String>, holds: impl Fn(&Row) -> bool, what
 
 /// The ids of both tables of DEVIATIONS.md: what is done otherwise, and what is not there yet.
 fn deviations() -> [Vec<String>; 2] {
-    let page = read("DEVIATIONS.md");
+    let page = read("docs/DEVIATIONS.md");
     let (departures, waiting) =
         page.split_once("\n## What is not there yet\n").expect("DEVIATIONS.md has the section");
     [departures, waiting].map(|part| table_column(part, 0))
@@ -1293,7 +1293,7 @@ struct Row {
 }
 
 fn rows() -> Vec<Row> {
-    let table = read("STANDARDS.tsv");
+    let table = read("docs/STANDARDS.tsv");
     let rows = table.lines().skip(1).map(|line| {
         let columns: Vec<&str> = line.split('\t').collect();
         let [id, requirement, _, component, _, applies] = columns[..] else { panic!("six columns: {line}") };
