@@ -5,7 +5,7 @@ rust-analyzer renames each name where it is used, modules with their files. Text
 backquotes, in comments and in pages, follows. A line of the table: kind, file as it is before, old name, new name.
 
     rustup component add rust-analyzer
-    rename/rename.py                  # renames all of rename/names.tsv, then rename/names_2.tsv
+    rename/rename.py                  # renames all of rename/names.tsv, then those behind it
     rename/rename.py names_2.tsv      # one of the tables
     rename/rename.py --left           # old names that are still defined; 1 where there are some
 """
@@ -21,7 +21,7 @@ import urllib.parse
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLES = [ROOT / "rename" / name for name in ("names.tsv", "names_2.tsv")]
+TABLES = [ROOT / "rename" / name for name in ("names.tsv", "names_2.tsv", "names_3.tsv")]
 VISIBLE = r"(?:pub(?:\([a-z:]+\))? )?"
 # Where a name of each kind is defined.
 DEFINED = {
@@ -36,6 +36,9 @@ PATIENCE = 900
 
 
 def main():
+    unknown = [word for word in sys.argv[1:] if word != "--left" and word not in [table.name for table in TABLES]]
+    if unknown:
+        sys.exit(f"{unknown[0]}: no such table; there are {', '.join(table.name for table in TABLES)}")
     tables = [table for table in TABLES if table.name in sys.argv] or TABLES
     if "--left" in sys.argv:
         sys.exit(show_left([row for table in tables for row in rows_of(table)]))

@@ -87,7 +87,7 @@ fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
             "{name}: packets cut by the snap length: {count}, the first is packet {packet} at byte {offset}; they passed unchanged"
         ));
     }
-    let too_long = outcome.ledger.event(Event::LeftAlone).packets;
+    let too_long = outcome.ledger.event(Event::LeftOversize).packets;
     if too_long > 0 && !args.json {
         let (count, mtu) = (grouped(too_long), grouped(args.mtu.into()));
         complain(&format!(

@@ -185,7 +185,7 @@ impl Report {
 
 fn headers_saved(ledger: &Ledger) -> i64 {
     let bytes = |event| ledger.event(event).bytes as i64;
-    bytes(Event::Resized) - bytes(Event::Segments) + bytes(Event::Levelled) - bytes(Event::Level)
+    bytes(Event::Resized) - bytes(Event::Segments) + bytes(Event::EqualisedIn) - bytes(Event::EqualisedOut)
 }
 
 fn runs(outcome: &Outcome) -> Option<Runs> {
@@ -195,7 +195,7 @@ fn runs(outcome: &Outcome) -> Option<Runs> {
         .map(|event| RunEnd { name: event.name(), count: count_of(*event) })
         .filter(|end| end.count > 0)
         .collect();
-    let (segments, count) = (count_of(Event::Gathered), ended_by.iter().map(|end| end.count).sum());
+    let (segments, count) = (count_of(Event::Coalesced), ended_by.iter().map(|end| end.count).sum());
     (count > 0).then(|| Runs { segments, count, mean: segments as f64 / count as f64, ended_by })
 }
 

@@ -6,7 +6,7 @@
 use crate::args::Top;
 use crate::command::{Status, failed, unless_closed};
 use daemon::control::{Client, find};
-use gateway::stats::{Came, Count, DirectionFigures, EndpointFigures, MetricGroup, StageFigures, Stats, Went};
+use gateway::stats::{Count, DirectionFigures, EndpointFigures, MetricGroup, PortIn, PortOut, StageFigures, Stats};
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
@@ -391,13 +391,13 @@ impl Pace {
         to: [&EndpointFigures; 2],
     ) -> DirectionView {
         // What the kernel passes on by itself comes and goes, too; of that, ports count the payload.
-        let offloaded = from.map(|end| end.came(Came::LentBytes));
+        let offloaded = from.map(|end| end.came(PortIn::OffloadBytes));
         let with_offloaded = |[before, after]: [u64; 2]| [before + offloaded[0], after + offloaded[1]];
-        let came_bytes = with_offloaded(from.map(|end| end.came(Came::Bytes)));
-        let went_bytes = with_offloaded(to.map(|end| end.went(Went::Bytes)));
+        let came_bytes = with_offloaded(from.map(|end| end.came(PortIn::Bytes)));
+        let went_bytes = with_offloaded(to.map(|end| end.went(PortOut::Bytes)));
         let [before, after] = [0, 1].map(|at| directions[at].totals(from[at]));
-        let packets = from.map(|end| end.came(Came::Packets));
-        let wide = from.map(|end| end.came(Came::WidePackets));
+        let packets = from.map(|end| end.came(PortIn::Packets));
+        let wide = from.map(|end| end.came(PortIn::WidePackets));
         let share = |part: [u64; 2], whole: [u64; 2]| {
             let [part, whole] = [part, whole].map(|[before, after]| after.saturating_sub(before) as f64);
             (whole > 0.0).then(|| part / whole)
@@ -460,8 +460,8 @@ impl Pace {
         }
         for ((_, old), (_, new)) in old.ends().into_iter().zip(new.ends()) {
             let at = &new.address;
-            Came::DROPS.iter().for_each(|it| note(at, it.name(), [old.came(*it), new.came(*it)]));
-            Went::DROPS.iter().for_each(|it| note(at, it.name(), [old.went(*it), new.went(*it)]));
+            PortIn::DROPS.iter().for_each(|it| note(at, it.name(), [old.came(*it), new.came(*it)]));
+            PortOut::DROPS.iter().for_each(|it| note(at, it.name(), [old.went(*it), new.went(*it)]));
             if !new.is_up {
                 note(at, "is down", [1, 1]);
             }

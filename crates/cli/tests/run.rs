@@ -248,7 +248,7 @@ fn what_a_dead_successor_does_not_take_is_counted_and_told_by_the_next_worker_pr
     gateway.wait_for(|words| {
         words.iter().any(|word| word.ends_with("that a worker was to hand over, and its successor did not take: 2"))
     });
-    until(|| status().is_ok_and(|figures| figures.losses.untaken == 2));
+    until(|| status().is_ok_and(|figures| figures.losses.not_received == 2));
     assert!(gateway.end().success());
 }
 

@@ -6,7 +6,10 @@
 
 use crate::listeners::{Connection, Listener, Serve};
 use engine::{Event, Reason};
-use gateway::stats::{Came, Count, DirectionFigures, EndpointFigures, Guessed, Lost, Shared, Stats, Watch, Went};
+use gateway::stats::{
+    Count, DirectionFigures, EndpointFigures, HandoverCounter, PeerCounter, PlacementCounter, PortIn, PortOut,
+    Stats, Watch,
+};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -219,14 +222,13 @@ impl MetricsText<'_, '_> {
         let rows = figures.workers.iter().zip(&numbers);
         let rows = rows.map(|(worker, number)| (vec![("worker", &number[..])], Value::Total(worker.wakes)));
         self.write("wakes", "Times that each worker slept and was woken.", None, rows)?;
-        for counter in Shared::ALL {
+        for counter in PeerCounter::ALL {
             let rows = figures.workers.iter().zip(&numbers);
-            let rows = rows.map(|(worker, number)| {
-                (vec![("worker", &number[..])], Value::Total(counter.of(&worker.siblings)))
-            });
+            let rows = rows
+                .map(|(worker, number)| (vec![("worker", &number[..])], Value::Total(counter.of(&worker.peers))));
             self.write(&format!("sibling_{}", counter.name()), counter.what(), Some(packets()), rows)?;
         }
-        for counter in Lost::ALL {
+        for counter in HandoverCounter::ALL {
             let (name, unit) = named_with("succession", counter.name(), counter.unit());
             self.write(&name, counter.what(), unit, [(vec![], Value::Total(counter.of(&figures.losses)))])?;
         }
@@ -261,10 +263,10 @@ impl MetricsText<'_, '_> {
         self.levels(figures, "pool", Unit::Bytes, pool, |direction| direction.pool_bytes)?;
         let lent = "Buffers on loan";
         self.levels(figures, "lent", Unit::Other("buffers".to_owned()), lent, |direction| direction.lent_buffers)?;
-        for counter in Guessed::ALL {
+        for counter in PlacementCounter::ALL {
             let directions = figures.all.directions().into_iter();
             let rows = directions
-                .map(|(label, direction)| (vec![("way", label)], Value::Total(counter.of(&direction.guesses))));
+                .map(|(label, direction)| (vec![("way", label)], Value::Total(counter.of(&direction.placement))));
             let (name, unit) = named_with("guess", counter.name(), counter.unit());
             self.write(&name, counter.what(), unit, rows)?;
         }
@@ -379,12 +381,12 @@ impl MetricsText<'_, '_> {
     fn ends(&mut self, figures: &Stats) -> fmt::Result {
         let up = figures.all.ends().map(|(label, end)| (label, end, Value::Gauge(end.is_up.into())));
         self.write_ends("port_up", "Does the port work?", None, up)?;
-        for counter in Came::ALL {
+        for counter in PortIn::ALL {
             let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Total(end.came(*counter))));
             let (name, unit) = named_with("port_in", counter.name(), counter.unit());
             self.write_ends(&name, counter.what(), unit, rows)?;
         }
-        for counter in Went::ALL {
+        for counter in PortOut::ALL {
             let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Total(end.went(*counter))));
             let (name, unit) = named_with("port_out", counter.name(), counter.unit());
             self.write_ends(&name, counter.what(), unit, rows)?;

@@ -89,7 +89,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if self.count > 0 {
-            (self.tell)(Losses { untaken: self.count as u64, ..Losses::default() });
+            (self.tell)(Losses { not_received: self.count as u64, ..Losses::default() });
         }
     }
 }
@@ -405,7 +405,7 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
     ];
     let worker = Worker::new(Clock::start(), ends, gateway, commands);
     let path = if config.is_beside_kernel() { Path::Back } else { Path::Across };
-    let worker = worker.with_siblings(siblings).with_stations(stations).lending(offloads_flows(config));
+    let worker = worker.with_peers(siblings).with_stations(stations).offloading(offloads_flows(config));
     let mut worker = worker.on(path);
     let _above = privileges::above_others(config.priority);
     let thread = std::thread::Builder::new()
@@ -439,13 +439,13 @@ mod tests {
         let legacies = [2, 0, 3]
             .map(|count| vec![HandedFrame { direction: 0, max_fragment_len: 0, id: 0, frame: Vec::new() }; count]);
         let told = Arc::new(Mutex::new(Losses::default()));
-        for (taken, untaken) in [(0, 5), (2, 3), (5, 0)] {
+        for (taken, not_received) in [(0, 5), (2, 3), (5, 0)] {
             let losses = Arc::clone(&told);
             let tell: Tell = Arc::new(move |more| *reopen::locked(&losses) += more);
             let mut waiting = Waiting::new(&legacies, tell);
             waiting.are_taken(taken);
             drop(waiting);
-            assert_eq!(std::mem::take(&mut *reopen::locked(&told)), Losses { untaken, ..Losses::default() });
+            assert_eq!(std::mem::take(&mut *reopen::locked(&told)), Losses { not_received, ..Losses::default() });
         }
     }
 }

@@ -51,7 +51,7 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     let Handoff { legacies, cut_count, untaken_count } = inherit(heritage, &config);
     let told = Arc::clone(&socket);
     let tell: Tell = Arc::new(move |losses| tell(&told, losses));
-    let lost = Losses { cut: cut_count, untaken: untaken_count, ..Losses::default() };
+    let lost = Losses { truncated: cut_count, not_received: untaken_count, ..Losses::default() };
     tell(lost);
     let waiting = Waiting::new(&legacies, Arc::clone(&tell));
     // To open a port takes rights, and that whoever had it has ended.

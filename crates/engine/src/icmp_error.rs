@@ -54,18 +54,18 @@ impl IcmpResponder {
         pool: &mut Pool,
     ) -> (Event, Option<Packet>) {
         if !icmp::may_be_answered(complaint, packet) {
-            return (Event::AnswerForbidden, None);
+            return (Event::IcmpForbidden, None);
         }
         // Before the work, so that a flood is not paid for.
         let (told, _) = packet.addresses();
         if !self.take_tokens(now, told) {
-            return (Event::AnswerLimited, None);
+            return (Event::IcmpRateLimited, None);
         }
         let wanted = packet.ip().version;
         let source = self.sources.iter().find(|source| source.is_ipv4() == (wanted == Version::V4));
         match source.and_then(|source| icmp::error(complaint, packet, *source, pool)) {
-            Some(error) => (Event::Answered, Some(error)),
-            None => (Event::AnswerForbidden, None),
+            Some(error) => (Event::IcmpSent, Some(error)),
+            None => (Event::IcmpForbidden, None),
         }
     }
 

@@ -30,7 +30,9 @@ pub struct Ledger {
 
 /// Names a list of counters once: the variants, their names, and the sentence that explains each.
 macro_rules! counters {
-    ($(#[$doc:meta])* $list:ident { $($variant:ident $name:literal $what:literal)* }) => {
+    (@former) => { None };
+    (@former $old:literal) => { Some($old) };
+    ($(#[$doc:meta])* $list:ident { $($variant:ident $name:literal $(was $old:literal)? $what:literal)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $list { $(#[doc = $what] $variant),* }
@@ -42,6 +44,11 @@ macro_rules! counters {
             /// The counter's name.
             pub fn name(self) -> &'static str {
                 match self { $($list::$variant => $name),* }
+            }
+
+            /// The counter's name in version 0.1, if it was another one.
+            pub fn former_name(self) -> Option<&'static str> {
+                match self { $($list::$variant => counters!(@former $($old)?)),* }
             }
 
             /// What it counts, in one sentence.
@@ -56,95 +63,95 @@ counters! {
     /// Why a packet passed as it came, or ended.
     Reason {
         NotIp "not_ip" "The frame carries no IP packet."
-        OtherLink "other_link" "The link type is none that is looked into."
-        SnapCut "snap_cut" "The capture holds only the front of the packet."
-        Truncated "truncated" "The frame ends before the length that its headers claim."
+        OtherLink "other_link" "The link type is not supported."
+        SnapCut "snap_cut" "The capture holds only the start of the packet."
+        Truncated "truncated" "The frame ends before the length that its headers state."
         TooLong "too_long" "The packet is longer than 65,535 bytes."
-        TooManySegments "too_many_segments" "A GSO packet inside of a tunnel that stands for more than 2,048 segments."
-        BadVersion "bad_version" "The IP version is neither 4 nor 6, or not the one that the link header announces."
+        TooManySegments "too_many_segments" "A tunnelled GSO packet holds more than 2,048 segments."
+        BadVersion "bad_version" "The IP version is neither 4 nor 6, or differs from the link header's protocol."
         BadHeaderLen "bad_header_len" "The IPv4 header length is below 20 bytes."
-        BadTotalLen "bad_total_len" "The total length is below the header's."
+        BadTotalLen "bad_total_len" "The IP total length is below the header length."
         BadHeaderSum "bad_header_sum" "The IPv4 header checksum is wrong."
-        ChainTooLong "chain_too_long" "More than 8 extension headers, or more than 256 bytes of them."
-        ChainCut "chain_cut" "An extension header runs past the end of the packet."
-        FragNested "frag_nested" "A Fragment header stands behind a Fragment header."
-        HopByHopMisplaced "hop_by_hop_misplaced" "A Fragment header names Hop-by-Hop options, which only the IPv6 header may."
-        FragZeroLen "frag_zero_len" "A fragment without payload."
-        FragLenNot8 "frag_len_not8" "More fragments follow, but the payload is no multiple of 8 bytes."
-        FragOversize "frag_oversize" "The datagram would end past 65,535 bytes."
-        FragHeadersCut "frag_headers_cut" "A first IPv6 fragment lacks part of the headers."
-        FragOption "frag_option" "A later IPv4 fragment carries an option that only a first one may."
-        FragNeighbour "frag_neighbour" "Neighbour discovery in fragments."
-        FragRepeat "frag_repeat" "Every byte of the fragment is already held, and equal."
-        FragOverlap "frag_overlap" "A fragment overlaps what is held: the datagram ends with it."
-        FragConflict "frag_conflict" "Two fragments disagree on where the datagram ends: it ends with them."
-        FragEcnMix "frag_ecn_mix" "Some fragments take part in ECN and some do not."
-        FragPoisoned "frag_poisoned" "The key belongs to a datagram that ended by overlap or conflict."
-        FragLate "frag_late" "The datagram's other fragments did not come in time."
-        FragEvicted "frag_evicted" "The datagram was given up for memory."
-        TooBig "too_big" "Longer than the next link takes, and not to be cut in transit."
-        Uncuttable "uncuttable" "Its headers do not fit into the first piece."
-        NoIdentifier "no_identifier" "No identifier is free within the lifetime of those in use."
-        NoBuffer "no_buffer" "The pool has no buffer left."
+        ChainTooLong "chain_too_long" "The packet has more than 8 IPv6 extension headers, or more than 256 bytes of them."
+        ChainCut "chain_cut" "An IPv6 extension header runs past the end of the packet."
+        FragNested "frag_nested" "A Fragment header follows another Fragment header."
+        HopByHopMisplaced "hop_by_hop_misplaced" "A Fragment header is followed by Hop-by-Hop options."
+        FragZeroLen "frag_zero_len" "The fragment has no payload."
+        FragLenNot8 "frag_len_not8" "More fragments follow, but the payload length is no multiple of 8 bytes."
+        FragOversize "frag_oversize" "The fragment would end past 65,535 bytes of datagram."
+        FragHeadersCut "frag_headers_cut" "The first IPv6 fragment lacks some of the headers (RFC 7112)."
+        FragOption "frag_option" "A later IPv4 fragment carries an option that only a first fragment may carry."
+        FragNeighbour "frag_neighbour" "A neighbour discovery message is fragmented (RFC 6980)."
+        FragRepeat "frag_repeat" "All bytes of the fragment have already arrived, with equal content."
+        FragOverlap "frag_overlap" "The fragment overlaps earlier ones, so the datagram was dropped (RFC 5722)."
+        FragConflict "frag_conflict" "Two fragments disagree about the datagram's end, so the datagram was dropped."
+        FragEcnMix "frag_ecn_mix" "Some fragments of the datagram use ECN and others do not (RFC 3168)."
+        FragPoisoned "frag_poisoned" "The fragment belongs to a datagram that was dropped for overlap or conflict."
+        FragLate "frag_late" "The datagram timed out: its other fragments did not arrive."
+        FragEvicted "frag_evicted" "The incomplete datagram was evicted: reassembly memory was full."
+        TooBig "too_big" "The packet exceeds the next link's MTU and must not be fragmented (DF, IPv6)."
+        Uncuttable "uncuttable" "The headers do not fit into one fragment of this MTU."
+        NoIdentifier "no_identifier" "No IPv4 ID is free: all were used within the lifetime of a datagram."
+        NoBuffer "no_buffer" "The buffer pool is empty."
     }
 }
 
 counters! {
     /// What was done to packets on their way.
     Event {
-        Absorbed "absorbed" "Fragments that went into a datagram."
-        Reassembled "reassembled" "Datagrams that became whole."
-        MadeWhole "made_whole" "Atomic fragments that lost their Fragment header."
-        ReleasedLate "released_late" "Datagrams that never completed and left in fragments when patience ended."
-        ReleasedEvicted "released_evicted" "Datagrams that left in fragments for memory."
-        ReleasedAtEnd "released_at_end" "Datagrams that left in fragments because the input ended."
-        Joined "joined" "Fragments that went into longer fragments, or into whole datagrams, on the way."
-        JoinedWhole "joined_whole" "Datagrams that joining on the way made whole."
-        JoinedLast "joined_last" "Longer fragments that left because they end their datagram."
-        JoinedFull "joined_full" "Longer fragments that left because the next one would not fit the MTU."
-        JoinedGap "joined_gap" "Longer fragments that left because the next one in order did not come next."
-        JoinedChanged "joined_changed" "Longer fragments that left because a header changed in what they share with the next."
-        JoinedLate "joined_late" "Longer fragments that left when patience ended."
-        JoinedEvicted "joined_evicted" "Longer fragments that left for another datagram, or for memory."
-        JoinedAtEnd "joined_at_end" "Longer fragments that left because the input ended."
-        JoinRefused "join_refused" "Fragments that passed as they came because there was no room to join them."
-        Gathered "gathered" "TCP segments and UDP datagrams that went into runs, runs of one counted."
-        RunFull "run_full" "Runs that ended because the next segment would have made them too long."
+        FragmentsUsed "fragments_used" was "absorbed" "Fragments that became part of a reassembled datagram."
+        Reassembled "reassembled" "Datagrams that were reassembled completely."
+        AtomicStripped "atomic_stripped" was "made_whole" "Atomic fragments whose Fragment header was removed (RFC 6946)."
+        ReleasedTimeout "released_timeout" was "released_late" "Incomplete datagrams that were forwarded as fragments after the time-out."
+        ReleasedEvicted "released_evicted" "Incomplete datagrams that were forwarded as fragments because memory was full."
+        ReleasedAtEnd "released_at_end" "Incomplete datagrams that were forwarded as fragments at the end of the input."
+        Merged "merged" was "joined" "Fragments that became part of a longer fragment or of a datagram."
+        MergedComplete "merged_complete" was "joined_whole" "Datagrams that merging completed."
+        MergedLast "merged_last" was "joined_last" "Longer fragments that were sent because they end their datagram."
+        MergedFull "merged_full" was "joined_full" "Longer fragments that were sent because the next fragment would exceed the MTU."
+        MergedGap "merged_gap" was "joined_gap" "Longer fragments that were sent because the next fragment was missing or out of order."
+        MergedChanged "merged_changed" was "joined_changed" "Longer fragments that were sent because a shared header field changed."
+        MergedTimeout "merged_timeout" was "joined_late" "Longer fragments that were sent after the time-out."
+        MergedEvicted "merged_evicted" was "joined_evicted" "Longer fragments that were sent for another datagram or because memory was full."
+        MergedAtEnd "merged_at_end" was "joined_at_end" "Longer fragments that were sent at the end of the input."
+        MergeRefused "merge_refused" was "join_refused" "Fragments that were forwarded unchanged because merge memory was full."
+        Coalesced "coalesced" was "gathered" "TCP segments and UDP datagrams that entered a run, runs of one included."
+        RunFull "run_full" "Runs that ended because the next segment would exceed the MTU or the limit."
         RunPushed "run_pushed" "Runs that ended with PSH or FIN."
-        RunUneven "run_uneven" "Runs that ended because a segment was shorter or longer than the first."
-        RunChanged "run_changed" "Runs that ended because a header changed in what segments of a run share."
-        RunGap "run_gap" "Runs that ended because the next segment in order did not come, or came before."
-        RunPassed "run_passed" "Runs that ended because a packet of their flow came that joins nothing."
-        RunLate "run_late" "Runs that ended when patience ended."
-        RunEvicted "run_evicted" "Runs that ended for memory."
-        RunAtEnd "run_at_end" "Runs that ended because the input ended or paused."
-        Sorted "sorted" "Segments that came before their turn and waited for it."
-        Levelled "levelled" "TCP segments of unequal length that went into one run."
-        Level "level" "TCP segments of equal length that they count as from there."
-        Resized "resized" "TCP packets whose payload left in packets of another length."
-        Segments "segments" "TCP packets that this made."
-        Divided "divided" "Packets that were cut into fragments."
-        Pieces "pieces" "Fragments that cutting made."
-        CutForHost "cut_for_host" "Packets that no router may cut (DF, IPv6), cut in their host's stead."
-        DfCut "df_cut" "UDP and ICMP datagrams with DF that were cut all the same, where that is asked for."
-        LeftAlone "left_alone" "Packets that stayed too long: no stage that works here may cut them, or no link of their version has so small an MTU."
-        ChecksumFinished "checksum_finished" "Half-filled transport checksums that were finished."
-        LengthFinished "length_finished" "Missing lengths of offloading senders that were written."
-        Answered "answered" "ICMP errors sent."
-        AnswerForbidden "answer_forbidden" "ICMP errors that the standards forbid or do not have."
-        AnswerLimited "answer_limited" "ICMP errors held back by the rate limit."
-        MssRaised "mss_raised" "SYNs whose MSS was raised: what the wide side sends is cut here."
-        MssLowered "mss_lowered" "SYNs whose MSS was lowered to what the narrow side carries."
-        MssUntouched "mss_untouched" "SYNs that kept an MSS that was to be changed: damaged, signed, without one or without a clear one."
-        MssOneWay "mss_one_way" "Connections of which what the wide host sends goes by another way: no SYN from that network is raised toward it for an hour."
-        MssUnknown "mss_unknown" "TCP packets toward the narrow side, of connections whose SYN did not pass, that were kept to the safe length."
-        InVxlan "in_vxlan" "VXLAN packets: what they carry was not resized."
-        InGeneve "in_geneve" "GENEVE packets: what they carry was not resized."
-        InGre "in_gre" "GRE packets: what they carry was not resized."
-        InIp "in_ip" "IP packets in IP packets: what they carry was not resized."
-        InWireGuard "in_wireguard" "WireGuard packets: what they carry was not resized."
-        InGtp "in_gtp" "GTP packets: what they carry was not resized."
-        InIpsec "in_ipsec" "IPsec packets: what they carry was not resized."
+        RunUneven "run_uneven" "Runs that ended because a segment's length differed from the first one's."
+        RunChanged "run_changed" "Runs that ended because a header field that all segments share changed."
+        RunGap "run_gap" "Runs that ended because the next segment was missing or out of order."
+        RunInterrupted "run_interrupted" was "run_passed" "Runs that ended because another packet of the flow cannot be coalesced."
+        RunTimeout "run_timeout" was "run_late" "Runs that ended at the hold time-out."
+        RunEvicted "run_evicted" "Runs that ended because memory or flow entries were exhausted."
+        RunAtEnd "run_at_end" "Runs that ended because no more packets were waiting, or the input ended."
+        Reordered "reordered" was "sorted" "Segments that arrived early and waited for their predecessors."
+        EqualisedIn "equalised_in" was "levelled" "TCP segments of unequal lengths that entered one run."
+        EqualisedOut "equalised_out" was "level" "Segments of equal length that those count as from there on."
+        Resized "resized" "TCP packets whose payload was forwarded in packets of another length."
+        Segments "segments" "TCP packets that Wideload made."
+        Fragmented "fragmented" was "divided" "Packets that were fragmented."
+        Fragments "fragments" was "pieces" "Fragments that were made."
+        FragmentedForHost "fragmented_for_host" was "cut_for_host" "Packets that only their host may fragment (DF, IPv6), fragmented on its behalf."
+        DfFragmented "df_fragmented" was "df_cut" "UDP and ICMP datagrams with DF that were fragmented, as `df = \"fragment\"` allows."
+        LeftOversize "left_oversize" was "left_alone" "Packets longer than the MTU that were forwarded: no active stage may split them, or the MTU is too small for their version."
+        ChecksumCompleted "checksum_completed" was "checksum_finished" "Partial transport checksums that were completed."
+        LengthCompleted "length_completed" was "length_finished" "Missing UDP or IP lengths that were filled in."
+        IcmpSent "icmp_sent" was "answered" "ICMP errors that were sent."
+        IcmpForbidden "icmp_forbidden" was "answer_forbidden" "ICMP errors that were not sent because the standards forbid them."
+        IcmpRateLimited "icmp_rate_limited" was "answer_limited" "ICMP errors that were not sent because of the rate limit."
+        MssRaised "mss_raised" "SYNs whose MSS was raised to the wide side's."
+        MssLowered "mss_lowered" "SYNs whose MSS was lowered to the narrow side's."
+        MssUntouched "mss_untouched" "SYNs whose MSS was not changed: damaged, signed, or without one clear MSS option."
+        MssAsymmetric "mss_asymmetric" was "mss_one_way" "Connections whose wide host sends by another path; its network's SYNs are not raised for an hour."
+        MssUnknown "mss_unknown" "TCP packets to the narrow side, limited to the safe size because their SYN was not seen."
+        InVxlan "in_vxlan" "VXLAN packets; their inner packets were not resized."
+        InGeneve "in_geneve" "GENEVE packets; their inner packets were not resized."
+        InGre "in_gre" "GRE packets; their inner packets were not resized."
+        InIp "in_ip" "IP-in-IP packets; their inner packets were not resized."
+        InWireGuard "in_wireguard" "WireGuard packets; their inner packets were not resized."
+        InGtp "in_gtp" "GTP packets; their inner packets were not resized."
+        InIpsec "in_ipsec" "IPsec packets; their inner packets were not resized."
     }
 }
 
@@ -156,8 +163,8 @@ impl Event {
         Event::RunUneven,
         Event::RunChanged,
         Event::RunGap,
-        Event::RunPassed,
-        Event::RunLate,
+        Event::RunInterrupted,
+        Event::RunTimeout,
         Event::RunEvicted,
         Event::RunAtEnd,
     ];
@@ -252,24 +259,25 @@ impl Default for Ledger {
 }
 
 /// What was taken apart or joined, packets and bytes: it came, and left as something else.
-const USED: [Event; 5] = [Event::Absorbed, Event::Joined, Event::Levelled, Event::Resized, Event::Divided];
+const USED: [Event; 5] =
+    [Event::FragmentsUsed, Event::Merged, Event::EqualisedIn, Event::Resized, Event::Fragmented];
 /// What was made of it.
 const MADE: [Event; 15] = [
     Event::Reassembled,
-    Event::ReleasedLate,
+    Event::ReleasedTimeout,
     Event::ReleasedEvicted,
     Event::ReleasedAtEnd,
-    Event::JoinedWhole,
-    Event::JoinedLast,
-    Event::JoinedFull,
-    Event::JoinedGap,
-    Event::JoinedChanged,
-    Event::JoinedLate,
-    Event::JoinedEvicted,
-    Event::JoinedAtEnd,
-    Event::Level,
+    Event::MergedComplete,
+    Event::MergedLast,
+    Event::MergedFull,
+    Event::MergedGap,
+    Event::MergedChanged,
+    Event::MergedTimeout,
+    Event::MergedEvicted,
+    Event::MergedAtEnd,
+    Event::EqualisedOut,
     Event::Segments,
-    Event::Pieces,
+    Event::Fragments,
 ];
 
 impl Tally {

@@ -193,14 +193,14 @@ impl FragmentMerger {
     /// Lets go of what has waited long enough.
     pub fn expire(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.runs.overdue(now) {
-            self.flush_run(now, at, Event::JoinedLate, out);
+            self.flush_run(now, at, Event::MergedTimeout, out);
         }
     }
 
     /// Lets go of everything, the earliest deadline first: the input has ended.
     pub fn flush(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.runs.oldest() {
-            self.flush_run(now, at, Event::JoinedAtEnd, out);
+            self.flush_run(now, at, Event::MergedAtEnd, out);
         }
     }
 
@@ -227,17 +227,17 @@ impl FragmentMerger {
         let run = self.runs.slot_mut(at);
         let payload_len = newcomer.payload_len();
         if run.datagram != newcomer.datagram {
-            Some(Event::JoinedEvicted)
+            Some(Event::MergedEvicted)
         } else if newcomer.start != run.passed.top {
-            Some(Event::JoinedGap)
+            Some(Event::MergedGap)
         } else if !run.packet.shares_fragment_header(&newcomer.packet) {
-            Some(Event::JoinedChanged)
+            Some(Event::MergedChanged)
         } else if !newcomer.is_sound {
-            Some(Event::JoinedGap)
+            Some(Event::MergedGap)
         } else if run.packet.len() + payload_len > usize::from(self.mtu) {
-            Some(Event::JoinedFull)
+            Some(Event::MergedFull)
         } else if run.packet.room() < payload_len && !self.grow(now, at, out) {
-            Some(Event::JoinedEvicted)
+            Some(Event::MergedEvicted)
         } else {
             None
         }
@@ -248,9 +248,9 @@ impl FragmentMerger {
         run.append(&newcomer);
         out.recycle(newcomer.packet);
         let event = match (run.more, run.packet.ip().starts()) {
-            (false, true) => Event::JoinedWhole,
-            (false, false) => Event::JoinedLast,
-            (true, _) if run.packet.len() == usize::from(self.mtu) => Event::JoinedFull,
+            (false, true) => Event::MergedComplete,
+            (false, false) => Event::MergedLast,
+            (true, _) if run.packet.len() == usize::from(self.mtu) => Event::MergedFull,
             (true, _) => return,
         };
         self.flush_run(now, at, event, out);
@@ -274,7 +274,7 @@ impl FragmentMerger {
             return;
         }
         if joins {
-            out.ledger().note(Event::JoinRefused, Tally::of(&newcomer.packet));
+            out.ledger().note(Event::MergeRefused, Tally::of(&newcomer.packet));
         }
         self.remember(now, &newcomer.datagram, id, passed);
         out.forward(newcomer.packet);
@@ -323,7 +323,7 @@ impl FragmentMerger {
         while self.runs.charged() + more > self.limits.bytes {
             match self.runs.oldest() {
                 Some(oldest) if self.limits.full == Full::Evict && keep != Some(oldest) => {
-                    self.flush_run(now, oldest, Event::JoinedEvicted, out);
+                    self.flush_run(now, oldest, Event::MergedEvicted, out);
                 }
                 _ => return false,
             }
@@ -356,7 +356,7 @@ impl Run {
     fn leave(mut self, event: Event, out: &mut impl Next) {
         if self.came.packets > 1 {
             self.packet.seal_fragments(self.more, self.longest);
-            out.ledger().note(Event::Joined, self.came);
+            out.ledger().note(Event::Merged, self.came);
             out.ledger().note(event, Tally { packets: 1, ..self.came });
         }
         out.forward(self.packet);

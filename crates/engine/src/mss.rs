@@ -407,7 +407,7 @@ impl Mss {
 
     /// Something that a wide host sent went by another way.
     fn bypass(&mut self, now: Time, key: FlowKey, packet: &Packet, ledger: &mut Ledger) {
-        ledger.note(Event::MssOneWay, Tally::of(packet));
+        ledger.note(Event::MssAsymmetric, Tally::of(packet));
         self.pair(now, key).bypassed = Some(now);
         self.keep_pairs_limit();
     }

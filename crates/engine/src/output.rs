@@ -138,8 +138,8 @@ impl Output {
             Some(shares) => {
                 let (count, bytes) = shares.totals();
                 let fragments = Tally::new(count, bytes);
-                self.ledger.note(Event::Divided, Tally::new(1, bytes));
-                self.ledger.note(Event::Pieces, fragments);
+                self.ledger.note(Event::Fragmented, Tally::new(1, bytes));
+                self.ledger.note(Event::Fragments, fragments);
                 self.ledger.forwarded += fragments;
             }
             None => self.ledger.forwarded += Tally::of(packet),
@@ -184,7 +184,7 @@ impl Output {
         let Some(answer) = answers.and_then(|answers| answers.about_all(complaint, about, &mut self.pool)) else {
             return false;
         };
-        self.ledger.note(Event::Answered, Tally::of(&answer));
+        self.ledger.note(Event::IcmpSent, Tally::of(&answer));
         self.queue.push_back(Egress::IcmpReply(answer));
         true
     }

@@ -257,8 +257,8 @@ impl Side {
             return take(packet, out);
         }
         if let Some((count, bytes)) = packet.shares().map(FragmentRanges::totals) {
-            out.ledger.note(Event::Divided, Tally::new(1, bytes));
-            out.ledger.note(Event::Pieces, Tally::new(count, bytes));
+            out.ledger.note(Event::Fragmented, Tally::new(1, bytes));
+            out.ledger.note(Event::Fragments, Tally::new(count, bytes));
         }
         take_singles(packet, out, take);
     }

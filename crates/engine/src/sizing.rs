@@ -146,9 +146,9 @@ impl Sizing {
             Ok(cut) => {
                 match self.role {
                     _ if !packet.ip().dont_fragment => {}
-                    Role::Source(_) => out.ledger.note(Event::CutForHost, Tally::of(&packet)),
+                    Role::Source(_) => out.ledger.note(Event::FragmentedForHost, Tally::of(&packet)),
                     Role::Transit if packet.max_fragment_len().is_none() => {
-                        out.ledger.note(Event::DfCut, Tally::of(&packet));
+                        out.ledger.note(Event::DfFragmented, Tally::of(&packet));
                     }
                     Role::Transit | Role::Helper => {}
                 }
@@ -174,7 +174,7 @@ impl Sizing {
     /// Finishes a half-filled checksum, and counts it where that was not done when it came.
     fn complete_checksum(&self, packet: &mut Packet, out: &mut Output) {
         if packet.complete_checksum() && self.checksums == Checksums::Defer {
-            out.ledger.note(Event::ChecksumFinished, Tally::of(packet));
+            out.ledger.note(Event::ChecksumCompleted, Tally::of(packet));
         }
     }
 
@@ -272,7 +272,7 @@ impl Sizing {
     /// Nothing here may change its length.
     fn leave_alone(&self, packet: Packet, out: &mut Output) {
         if packet.wire_len() > usize::from(self.mtu) {
-            out.ledger.note(Event::LeftAlone, Tally::of(&packet));
+            out.ledger.note(Event::LeftOversize, Tally::of(&packet));
         }
         self.forward(packet, out);
     }
@@ -367,7 +367,7 @@ fn finish_len(packet: &mut Packet, out: &mut Output) {
     if !packet.finish_len() {
         return;
     }
-    out.ledger.note(Event::LengthFinished, Tally::of(packet));
+    out.ledger.note(Event::LengthCompleted, Tally::of(packet));
     note_finished(packet, out);
     packet.complete_checksum();
 }
@@ -375,6 +375,6 @@ fn finish_len(packet: &mut Packet, out: &mut Output) {
 /// Counts a half-filled checksum that is finished, if there is one: now, or on the way out, in each piece of a train.
 fn note_finished(packet: &Packet, out: &mut Output) {
     if packet.is_half_filled() {
-        out.ledger.note(Event::ChecksumFinished, Tally::of(packet));
+        out.ledger.note(Event::ChecksumCompleted, Tally::of(packet));
     }
 }

@@ -261,7 +261,7 @@ impl Scene {
         while let Some(fragment) = fragments.next() {
             let bytes = [fragment.header, fragment.payload].concat();
             self.too_long += u64::from(bytes.len() > usize::from(self.shape.mtu));
-            let left_alone = self.gateway.ledger(ONLY).event(Event::LeftAlone).packets;
+            let left_alone = self.gateway.ledger(ONLY).event(Event::LeftOversize).packets;
             assert!(
                 self.too_long <= left_alone,
                 "law 1: {} longer than the link, {left_alone} left alone",

@@ -83,7 +83,7 @@ impl Endpoint {
             Ok(None) => {}
             Ok(Some(port)) => {
                 self.seen.missed_before += self.port.missed();
-                self.offloaded_before = self.lent();
+                self.offloaded_before = self.offloaded();
                 self.port.give_back(&mut out.pool);
                 self.port = port;
                 self.sender.trust(self.port.offloads());
@@ -96,7 +96,7 @@ impl Endpoint {
     }
 
     /// What the kernel passed on by itself, of what came in here.
-    fn lent(&mut self) -> OffloadStats {
+    fn offloaded(&mut self) -> OffloadStats {
         self.offloaded_before
             .and(self.port.flow_offload().map(|flow_offload| flow_offload.passed()).unwrap_or_default())
     }
@@ -104,7 +104,7 @@ impl Endpoint {
     /// Were packets dropped since it was last asked because the port is down, or does it hold what the kernel has not
     /// sent? Who only sends would not hear of it.
     pub(crate) fn wants_a_look(&mut self) -> bool {
-        let before = std::mem::replace(&mut self.down_count, self.sender.sent().down);
+        let before = std::mem::replace(&mut self.down_count, self.sender.sent().link_down);
         before != self.down_count || self.port.has_unsent()
     }
 
@@ -117,10 +117,10 @@ impl Endpoint {
         EndpointSnapshot {
             address: self.port.address().to_owned(),
             is_up: self.is_up,
-            seen: self.seen.clone(),
-            sent: self.sender.sent(),
+            rx: self.seen.clone(),
+            tx: self.sender.sent(),
             missed: self.seen.missed_before + self.port.missed(),
-            lent: self.lent(),
+            offloaded: self.offloaded(),
         }
     }
 
@@ -144,7 +144,7 @@ impl Endpoint {
         match received {
             Ok(received) => {
                 self.is_up = true;
-                self.seen.lost += received.lost_count as u64;
+                self.seen.dropped += received.lost_count as u64;
                 if received.was_last { PollState::Idle } else { PollState::Busy }
             }
             Err(error) => {

@@ -72,8 +72,8 @@ impl PeerHandoff {
             self.moved.refused += 1;
             return false;
         }
-        self.moved.given += 1;
-        if let Some(given) = self.moved.given_directions.get_mut(direction) {
+        self.moved.sent += 1;
+        if let Some(given) = self.moved.sent_directions.get_mut(direction) {
             *given += packet.wire_count() as u64;
         }
         true
@@ -82,7 +82,7 @@ impl PeerHandoff {
     /// The next packet from a sibling, if one is there.
     pub fn take(&mut self) -> Option<HandedPacket> {
         let rebuilt = self.boxes.get(self.number)?.take()?;
-        self.moved.taken += 1;
+        self.moved.received += 1;
         Some(rebuilt)
     }
 
@@ -90,7 +90,7 @@ impl PeerHandoff {
     pub fn close(&mut self) -> Vec<HandedPacket> {
         self.is_closed = true;
         let rest = self.boxes.get(self.number).map(|own| own.close()).unwrap_or_default();
-        self.moved.taken += rest.len() as u64;
+        self.moved.received += rest.len() as u64;
         rest
     }
 

@@ -21,7 +21,7 @@ pub struct Sender {
     rooms: Box<[u8]>,
     batch: Vec<Leaving>,
     /// Datagrams of which a fragment was dropped not long ago, the latest last.
-    torn: ArrayVec<Torn, TORN_MAX>,
+    dropped_datagrams: ArrayVec<DroppedDatagram, DROPPED_MAX>,
     sent: TxStats,
 }
 
@@ -33,17 +33,17 @@ pub struct TxStats {
     /// Their bytes, link headers counted once for each that the port was given.
     pub bytes: u64,
     /// Calls: what the port was given in one piece.
-    pub wires: u64,
+    pub frames: u64,
     /// Packets that were dropped because it stayed full.
-    pub full: u64,
+    pub queue_full: u64,
     /// Fragments that were dropped because it stayed full when another one of their datagram was to leave.
-    pub torn: u64,
+    pub datagram_dropped: u64,
     /// Packets that it does not take: too long for its interface, or malformed to it.
-    pub refused: u64,
+    pub rejected: u64,
     /// Packets that were dropped because its interface is down or gone.
-    pub down: u64,
+    pub link_down: u64,
     /// Trains and half-filled checksums that it said it takes, and did not; they left all the same.
-    pub offloads_refused: u64,
+    pub offloads_rejected: u64,
 }
 
 /// A packet of the batch on its way.
@@ -55,7 +55,7 @@ struct Leaving {
 
 /// A datagram that cannot become whole any more.
 #[derive(Debug)]
-struct Torn {
+struct DroppedDatagram {
     datagram: Datagram,
     since: Instant,
 }
@@ -95,7 +95,7 @@ impl Sender {
             offloads,
             rooms: vec![0; WIRE_COUNT * ROOM_LEN].into_boxed_slice(),
             batch: Vec::with_capacity(BATCH_COUNT),
-            torn: ArrayVec::new(),
+            dropped_datagrams: ArrayVec::new(),
             sent: TxStats::default(),
         }
     }
@@ -159,8 +159,8 @@ impl Sender {
             for room in rooms {
                 if current.is_none() {
                     let Some((place, leaving)) = waiting.next() else { break };
-                    if is_torn(&mut self.torn, &leaving.packet) {
-                        self.sent.torn += leaving.packet.wire_count() as u64;
+                    if is_dropped(&mut self.dropped_datagrams, &leaving.packet) {
+                        self.sent.datagram_dropped += leaving.packet.wire_count() as u64;
                         continue;
                     }
                     if let Plan::Single(to_do) = leaving.plan {
@@ -192,14 +192,14 @@ impl Sender {
                 Stop::Unable(at) => return Stop::Unable(at),
                 Stop::Full(first) => {
                     let dropped = owners.iter().skip(first).filter_map(|owner| self.batch.get(owner.place));
-                    dropped.for_each(|leaving| tear(&mut self.torn, &leaving.packet));
+                    dropped.for_each(|leaving| drop_datagram(&mut self.dropped_datagrams, &leaving.packet));
                     let is_cut =
                         |place: usize| self.batch.get(place).is_some_and(|it| it.packet.fragmentation.is_some());
                     if goes_on.is_some_and(is_cut) {
                         let (_, mut cuts) = current.take().expect("it goes on");
                         let mut room = [0; ROOM_LEN];
                         while cuts.next(&mut room).is_some() {
-                            self.sent.torn += 1;
+                            self.sent.datagram_dropped += 1;
                         }
                     }
                 }
@@ -210,7 +210,7 @@ impl Sender {
     /// The port is not asked again for what it refused to do for this packet.
     fn relieve(&mut self, at: usize, out: &mut Output) {
         let Some(leaving) = self.batch.get(at) else { return };
-        self.sent.offloads_refused += 1;
+        self.sent.offloads_rejected += 1;
         match leaving.plan {
             Plan::Single(TxOffload { gso: Some(GsoRequest { kind: GsoKind::Udp, .. }), .. }) => {
                 self.offloads.udp = false
@@ -222,7 +222,7 @@ impl Sender {
             let was_left = leaving.packet.is_half_filled();
             leaving.plan = plan(&mut leaving.packet, self.offloads);
             if was_left && !matches!(leaving.plan, Plan::Single(TxOffload { checksum: Some(_), .. })) {
-                out.ledger.note(Event::ChecksumFinished, Tally::of(&leaving.packet));
+                out.ledger.note(Event::ChecksumCompleted, Tally::of(&leaving.packet));
             }
         }
     }
@@ -246,7 +246,7 @@ fn give(wires: &[TxFrame<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut
                 wait_for_room(port);
             }
             Ok(0) => {
-                sent.full += count(&owners[done..]);
+                sent.queue_full += count(&owners[done..]);
                 return Stop::Full(done);
             }
             Ok(taken) => {
@@ -254,20 +254,20 @@ fn give(wires: &[TxFrame<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut
                     sent.packets += owner.packets;
                     sent.bytes += (wire.header.len() + wire.payload.len()) as u64;
                 }
-                sent.wires += taken as u64;
+                sent.frames += taken as u64;
                 done += taken;
                 waits = 0;
             }
             Err(error) => match SendError::of(&error) {
                 Some(SendError::Down) => {
-                    sent.down += count(&owners[done..]);
+                    sent.link_down += count(&owners[done..]);
                     break;
                 }
                 Some(SendError::ToDo) if wires[done].to_do != TxOffload::default() => {
                     return Stop::Unable(owners[done].place);
                 }
                 Some(_) | None => {
-                    sent.refused += owners[done].packets;
+                    sent.rejected += owners[done].packets;
                     done += 1;
                 }
             },
@@ -278,23 +278,24 @@ fn give(wires: &[TxFrame<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut
 
 /// Remembers the datagram of a fragment that is dropped.
 #[cold]
-fn tear(torn: &mut ArrayVec<Torn, TORN_MAX>, packet: &Packet) {
+fn drop_datagram(dropped_datagrams: &mut ArrayVec<DroppedDatagram, DROPPED_MAX>, packet: &Packet) {
     let Some(datagram) = Datagram::of(packet) else { return };
-    torn.retain(|torn| torn.datagram != datagram);
-    if torn.is_full() {
-        torn.remove(0);
+    dropped_datagrams.retain(|dropped| dropped.datagram != datagram);
+    if dropped_datagrams.is_full() {
+        dropped_datagrams.remove(0);
     }
-    torn.push(Torn { datagram, since: Instant::now() });
+    dropped_datagrams.push(DroppedDatagram { datagram, since: Instant::now() });
 }
 
 /// Was a fragment of the same datagram dropped not long ago?
 #[inline]
-fn is_torn(torn: &mut ArrayVec<Torn, TORN_MAX>, packet: &Packet) -> bool {
-    if torn.is_empty() {
+fn is_dropped(dropped_datagrams: &mut ArrayVec<DroppedDatagram, DROPPED_MAX>, packet: &Packet) -> bool {
+    if dropped_datagrams.is_empty() {
         return false;
     }
-    torn.retain(|torn| torn.since.elapsed() < TORN_PATIENCE);
-    Datagram::of(packet).is_some_and(|datagram| torn.iter().any(|torn| torn.datagram == datagram))
+    dropped_datagrams.retain(|dropped| dropped.since.elapsed() < DROPPED_TIMEOUT);
+    Datagram::of(packet)
+        .is_some_and(|datagram| dropped_datagrams.iter().any(|dropped| dropped.datagram == datagram))
 }
 
 impl Datagram {
@@ -391,10 +392,10 @@ const ROOM_LEN: usize = FRAGMENT_HEADER_LEN_MAX;
 const WAITS_MAX: u32 = 4;
 const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000 };
 /// Datagrams of which a fragment was dropped that are remembered at once: as many as a port may drop at once.
-const TORN_MAX: usize = WIRE_COUNT;
+const DROPPED_MAX: usize = WIRE_COUNT;
 /// How long they are remembered: the fragments of a datagram follow one another closely, and its identification may
 /// soon be another's.
-const TORN_PATIENCE: Duration = Duration::from_millis(50);
+const DROPPED_TIMEOUT: Duration = Duration::from_millis(50);
 /// IP headers without options or extension headers, in bytes.
 const PLAIN_V4_LEN: u16 = 20;
 /// See [`PLAIN_V4_LEN`].

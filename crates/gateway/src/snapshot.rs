@@ -25,7 +25,7 @@ pub struct Snapshot {
     /// Processor time that it took so far.
     pub processor_time: Duration,
     /// What went between it and its siblings.
-    pub siblings: HandoffStats,
+    pub peers: HandoffStats,
     /// Packets that it left to its successor, those that were not taken too: those that were to leave by the narrow
     /// end, and by the wide end.
     pub handed_over: [u64; 2],
@@ -74,13 +74,13 @@ pub struct EndpointSnapshot {
     /// Does it work?
     pub is_up: bool,
     /// What came.
-    pub seen: RxStats,
+    pub rx: RxStats,
     /// What went.
-    pub sent: TxStats,
+    pub tx: TxStats,
     /// Frames that the kernel dropped because nobody took them in time.
     pub missed: u64,
     /// What the kernel passed on by itself, of the flows that were lent to it.
-    pub lent: OffloadStats,
+    pub offloaded: OffloadStats,
 }
 
 /// What is lost where one worker ends and another takes its place.
@@ -88,9 +88,9 @@ pub struct EndpointSnapshot {
 #[serde(default)]
 pub struct Losses {
     /// Packets that a worker was to hand over, and that its successor did not take.
-    pub untaken: u64,
+    pub not_received: u64,
     /// Frames that were handed over and came cut.
-    pub cut: u64,
+    pub truncated: u64,
     /// Packets on the wire that a worker had in hand when it panicked.
     pub panicked: u64,
 }
@@ -107,7 +107,7 @@ pub struct RxStats {
     /// Packets on the wire longer than 8,000 bytes among them.
     pub wide_packets: u64,
     /// Frames that came and found no buffer, or came cut.
-    pub lost: u64,
+    pub dropped: u64,
     /// Frames that carry no packet for us, and passed.
     pub passed: u64,
     /// Frames that carry no packet and are longer than the other side takes: dropped.
@@ -127,19 +127,19 @@ pub struct RxStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct HandoffStats {
     /// Packets that went to the worker of their flow.
-    pub given: u64,
+    pub sent: u64,
     /// Those of them that were to leave by the narrow end, and by the wide end, as they stand on the wire.
-    pub given_directions: [u64; 2],
+    pub sent_directions: [u64; 2],
     /// Packets that came from the worker that rebuilt them.
-    pub taken: u64,
+    pub received: u64,
     /// Packets that left where they stood, for their flow's worker had no room.
     pub refused: u64,
 }
 
 impl AddAssign for Losses {
     fn add_assign(&mut self, other: Losses) {
-        self.untaken += other.untaken;
-        self.cut += other.cut;
+        self.not_received += other.not_received;
+        self.truncated += other.truncated;
         self.panicked += other.panicked;
     }
 }

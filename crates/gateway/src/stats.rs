@@ -72,29 +72,29 @@ pub struct MetricGroup {
     /// Times that workers slept and were woken.
     pub wakes: u64,
     /// What went between workers.
-    pub siblings: HandoffFigures,
+    pub peers: HandoffFigures,
 }
 
 /// What went between workers: TCP that one rebuilt from fragments of a connection that is another's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffFigures {
     /// Packets that went to the worker of their flow.
-    pub given: u64,
+    pub sent: u64,
     /// Packets that came from the worker that rebuilt them.
-    pub taken: u64,
+    pub received: u64,
     /// Packets that left where they stood, for their flow's worker had no room or had ended.
     pub refused: u64,
 }
 
 /// How guesses of where payloads belong went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuessFigures {
+pub struct PlacementFigures {
     /// Frames that were received with their payload apart.
-    pub made: u64,
+    pub predicted: u64,
     /// Fragments among them whose payload lay where it belonged.
-    pub right: u64,
+    pub hits: u64,
     /// Bytes of payload that were not copied.
-    pub landed_bytes: u64,
+    pub in_place_bytes: u64,
     /// Bytes that were copied out of places where they did not belong.
     pub copied_out_bytes: u64,
 }
@@ -117,7 +117,7 @@ pub struct DirectionFigures {
     /// The stages, in the order in which packets meet them.
     pub stages: Vec<StageFigures>,
     /// How guesses of where payloads belong went.
-    pub guesses: GuessFigures,
+    pub placement: PlacementFigures,
     /// Heap memory of its pool, lent and free, in bytes.
     pub pool_bytes: u64,
     /// Buffers on loan.
@@ -178,7 +178,11 @@ pub struct Gap {
 
 /// Names counters once: the variants, their names, what they count, where they stand, and a sentence for each.
 macro_rules! counters {
-    ($(#[$doc:meta])* $list:ident of $from:ty { $($variant:ident $name:literal $unit:literal $($at:ident).+ $what:literal)* }) => {
+    (@former) => { None };
+    (@former $old:literal) => { Some($old) };
+    ($(#[$doc:meta])* $list:ident of $from:ty {
+        $($variant:ident $name:literal $(was $old:literal)? $unit:literal $($at:ident).+ $what:literal)*
+    }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $list { $(#[doc = $what] $variant),* }
@@ -192,7 +196,12 @@ macro_rules! counters {
                 match self { $($list::$variant => $name),* }
             }
 
-            /// What each of what it counts is.
+            /// The counter's name in version 0.1, if it was another one.
+            pub fn former_name(self) -> Option<&'static str> {
+                match self { $($list::$variant => counters!(@former $($old)?)),* }
+            }
+
+            /// The unit.
             pub fn unit(self) -> &'static str {
                 match self { $($list::$variant => $unit),* }
             }
@@ -212,74 +221,75 @@ macro_rules! counters {
 
 counters! {
     /// What came in by a port.
-    Came of EndpointSnapshot {
-        Frames "frames" "frames" seen.frames "Frames that the port gave."
-        Bytes "bytes" "bytes" seen.bytes "Bytes of the frames that the port gave, link headers once for each train."
-        Packets "packets" "packets" seen.packets "Packets on the wire in the frames that the port gave."
-        WidePackets "wide_packets" "packets" seen.wide_packets "Packets on the wire that came and are longer than 8,000 bytes."
-        Lost "lost" "frames" seen.lost "Frames that came and found no buffer, or came cut: dropped."
-        Passed "passed" "frames" seen.passed "Frames that carry no packet for us, and passed."
-        Oversize "oversize" "frames" seen.oversize "Frames that carry no packet and are longer than the other side takes: dropped."
-        Errors "errors" "times" seen.errors "Times that the port could not be read."
-        Missed "missed" "frames" missed "Frames that the kernel dropped because nobody took them in time."
-        LentFrames "lent_frames" "frames" lent.frames "Packets and trains that the kernel passed on by itself, of flows that were lent to it; the counters above and those of what went do not have them."
-        LentPackets "lent_packets" "packets" lent.packets_in "Packets on the wire that came in those."
-        LentPacketsOut "lent_packets_out" "packets" lent.packets_out "Packets on the wire that those went as."
-        LentBytes "lent_bytes" "bytes" lent.bytes "Bytes of payload in those."
-        LentLost "lent_lost" "frames" lent.lost "Frames among those that the kernel dropped: it had no memory to change them, or the interface takes less by now."
+    PortIn of EndpointSnapshot {
+        Frames "frames" "frames" rx.frames "Frames that the port delivered."
+        Bytes "bytes" "bytes" rx.bytes "Bytes of those frames; a GSO packet's link header counts once."
+        Packets "packets" "packets" rx.packets "Packets on the wire in those frames."
+        WidePackets "wide_packets" "packets" rx.wide_packets "Packets on the wire longer than 8,000 bytes."
+        RxDropped "rx_dropped" was "lost" "frames" rx.dropped "Frames that were dropped because no buffer was free or the frame was truncated."
+        Passed "passed" "frames" rx.passed "Frames without an IP packet for the engine, forwarded unchanged."
+        Oversize "oversize" "frames" rx.oversize "Frames without an IP packet that exceed the other side's MTU: dropped."
+        ReadErrors "read_errors" was "errors" "times" rx.errors "Failed reads of the port."
+        Missed "missed" "frames" missed "Frames that the kernel dropped because the worker was too slow."
+        OffloadFrames "offload_frames" was "lent_frames" "frames" offloaded.frames "Packets and GSO packets of offloaded flows that the kernel forwarded itself. The counters above and below do not include them."
+        OffloadPackets "offload_packets" was "lent_packets" "packets" offloaded.packets_in "Packets on the wire that arrived in those."
+        OffloadPacketsOut "offload_packets_out" was "lent_packets_out" "packets" offloaded.packets_out "Packets on the wire that left in those."
+        OffloadBytes "offload_bytes" was "lent_bytes" "bytes" offloaded.bytes "TCP payload bytes in those."
+        OffloadDropped "offload_dropped" was "lent_lost" "frames" offloaded.dropped "Frames of offloaded flows that the kernel dropped: no memory, or a smaller MTU."
     }
 }
 
 counters! {
     /// What went out by a port.
-    Went of EndpointSnapshot {
-        Packets "packets" "packets" sent.packets "Packets on the wire that the port took."
-        Bytes "bytes" "bytes" sent.bytes "Bytes that the port took, link headers once for each train."
-        Wires "wires" "wires" sent.wires "Packets, trains and frames that the port took, each in one piece."
-        Full "full" "packets" sent.full "Packets that were dropped because the port stayed full."
-        Torn "torn" "packets" sent.torn "Fragments that were dropped because the port stayed full when another one of their datagram was to leave."
-        Refused "refused" "packets" sent.refused "Packets that the port does not take, too long or malformed to it: dropped."
-        Down "down" "packets" sent.down "Packets that were dropped because the port's interface is down or gone."
-        OffloadsRefused "offloads_refused" "times" sent.offloads_refused "Trains and half-filled checksums that the port said it takes, and did not; they left all the same."
+    PortOut of EndpointSnapshot {
+        Packets "packets" "packets" tx.packets "Packets on the wire that the port accepted."
+        Bytes "bytes" "bytes" tx.bytes "Bytes that the port accepted; a GSO packet's link header counts once."
+        Frames "frames" was "wires" "frames" tx.frames "Packets, GSO packets and other frames that the port accepted, each counted once."
+        QueueFull "queue_full" was "full" "packets" tx.queue_full "Packets that were dropped because the transmit queue stayed full."
+        DatagramDropped "datagram_dropped" was "torn" "packets" tx.datagram_dropped "Fragments that were dropped because another fragment of their datagram found the queue full."
+        Rejected "rejected" was "refused" "packets" tx.rejected "Packets that the port does not accept: too long or malformed. Dropped."
+        LinkDown "link_down" was "down" "packets" tx.link_down "Packets that were dropped because the interface is down or gone."
+        OffloadsRejected "offloads_rejected" was "offloads_refused" "times" tx.offloads_rejected "GSO packets and partial checksums that the port announced and then rejected. They were sent as plain packets."
     }
 }
 
 counters! {
     /// How guesses of where payloads belong went.
-    Guessed of GuessFigures {
-        Made "made" "frames" made "Frames that were received with their payload where it was expected to belong."
-        Right "right" "frames" right "Fragments among them whose payload belonged there."
-        LandedBytes "landed_bytes" "bytes" landed_bytes "Bytes of payload that nobody copied from there."
-        CopiedOutBytes "copied_out_bytes" "bytes" copied_out_bytes "Bytes that were copied out of places where they did not belong."
+    PlacementCounter of PlacementFigures {
+        Predicted "predicted" was "made" "frames" predicted "Frames received with their payload in its predicted place."
+        Hits "hits" was "right" "frames" hits "Fragments among them whose prediction was right."
+        InPlaceBytes "in_place_bytes" was "landed_bytes" "bytes" in_place_bytes "Payload bytes that needed no copy."
+        CopiedOutBytes "copied_out_bytes" "bytes" copied_out_bytes "Payload bytes that were copied out of a wrongly predicted place."
     }
 }
 
 counters! {
     /// What went between workers.
-    Shared of HandoffFigures {
-        Given "given" "packets" given "TCP packets rebuilt from fragments that went to the worker of their flow."
-        Taken "taken" "packets" taken "TCP packets rebuilt from fragments that came from the worker that rebuilt them."
-        Refused "refused" "packets" refused "TCP packets rebuilt from fragments that left where they stood: their flow's worker had no room, or had ended."
+    PeerCounter of HandoffFigures {
+        Sent "sent" was "given" "packets" sent "Reassembled TCP packets that were sent to the worker of their flow."
+        Received "received" was "taken" "packets" received "Reassembled TCP packets that were received from other workers."
+        Refused "refused" "packets" refused "Reassembled TCP packets that left at the worker that reassembled them: the other one's queue was full, or it had ended."
     }
 }
 
 counters! {
     /// What is lost where one worker ends and another takes its place.
-    Lost of Losses {
-        Untaken "untaken" "packets" untaken "Packets that a worker was to hand over and its successor did not take: dropped."
-        Cut "cut" "frames" cut "Frames that a worker handed over and that came cut, for its process had ended: dropped."
-        Panicked "panicked" "packets" panicked "Packets that a worker had in hand when it panicked: dropped."
+    HandoverCounter of Losses {
+        NotReceived "not_received" was "untaken" "packets" not_received "Packets that a worker handed over and its successor did not receive: dropped."
+        Truncated "truncated" was "cut" "frames" truncated "Frames that arrived truncated because the sending worker had ended: dropped."
+        Panicked "panicked" "packets" panicked "Packets that a worker was processing when it panicked: dropped."
     }
 }
 
-impl Came {
+impl PortIn {
     /// What of it is a loss.
-    pub const DROPS: [Came; 4] = [Came::Lost, Came::Oversize, Came::Missed, Came::LentLost];
+    pub const DROPS: [PortIn; 4] = [PortIn::RxDropped, PortIn::Oversize, PortIn::Missed, PortIn::OffloadDropped];
 }
 
-impl Went {
+impl PortOut {
     /// What of it is a loss.
-    pub const DROPS: [Went; 4] = [Went::Full, Went::Torn, Went::Refused, Went::Down];
+    pub const DROPS: [PortOut; 4] =
+        [PortOut::QueueFull, PortOut::DatagramDropped, PortOut::Rejected, PortOut::LinkDown];
 }
 
 impl Watch {
@@ -354,9 +364,9 @@ impl MetricGroup {
     fn of(snapshot: &Snapshot) -> MetricGroup {
         let [to_narrow, to_wide] = &snapshot.directions;
         let [wide, narrow] = &snapshot.ends;
-        let HandoffStats { given, given_directions, taken, refused } = snapshot.siblings;
+        let HandoffStats { sent, sent_directions, received, refused } = snapshot.peers;
         let [narrow_handed, wide_handed] = snapshot.handed_over;
-        let [narrow_given, wide_given] = [given_directions[0] + narrow_handed, given_directions[1] + wide_handed];
+        let [narrow_given, wide_given] = [sent_directions[0] + narrow_handed, sent_directions[1] + wide_handed];
         let [at_wide, at_narrow] = match snapshot.path {
             Path::Across => [
                 unexplained([to_wide, to_narrow], [wide, narrow], wide_given),
@@ -375,7 +385,7 @@ impl MetricGroup {
             narrow: EndpointFigures::of(narrow, at_narrow),
             processor_seconds: snapshot.processor_time.as_secs_f64(),
             wakes: snapshot.wake_count,
-            siblings: HandoffFigures { given, taken, refused },
+            peers: HandoffFigures { sent, received, refused },
         }
     }
 }
@@ -384,9 +394,9 @@ impl MetricGroup {
 /// answers about what came by it, and what the end that feeds it gave that is no packet; what was given to siblings
 /// or to a successor leaves by theirs.
 fn unexplained([toward, away]: [&DirectionSnapshot; 2], [end, other]: [&EndpointSnapshot; 2], given: u64) -> i64 {
-    let due = toward.ledger.forwarded.packets + away.ledger.event(Event::Answered).packets + other.seen.passed;
-    let sent = &end.sent;
-    let known = sent.packets + sent.full + sent.torn + sent.refused + sent.down + given;
+    let due = toward.ledger.forwarded.packets + away.ledger.event(Event::IcmpSent).packets + other.rx.passed;
+    let sent = &end.tx;
+    let known = sent.packets + sent.queue_full + sent.datagram_dropped + sent.rejected + sent.link_down + given;
     due.wrapping_sub(known) as i64
 }
 
@@ -408,11 +418,13 @@ impl DirectionFigures {
 
     /// All packets that came by this end and that went on, those of offloaded flows too.
     pub fn totals(&self, from: &EndpointFigures) -> [Count; 2] {
-        let bytes = from.came(Came::LentBytes);
-        [(self.received, Came::LentPackets), (self.forwarded, Came::LentPacketsOut)].map(|(mut all, offloaded)| {
-            all += Count { packets: from.came(offloaded), bytes };
-            all
-        })
+        let bytes = from.came(PortIn::OffloadBytes);
+        [(self.received, PortIn::OffloadPackets), (self.forwarded, PortIn::OffloadPacketsOut)].map(
+            |(mut all, offloaded)| {
+                all += Count { packets: from.came(offloaded), bytes };
+                all
+            },
+        )
     }
 
     fn of(direction: &DirectionSnapshot) -> DirectionFigures {
@@ -431,7 +443,7 @@ impl DirectionFigures {
                 .collect(),
             held: direction.held.into(),
             stages: direction.stages.iter().map(StageFigures::of).collect(),
-            guesses: direction.guesses.into(),
+            placement: direction.guesses.into(),
             pool_bytes: direction.pool_len,
             lent_buffers: direction.lent_count,
             unexplained: Gap {
@@ -455,12 +467,12 @@ impl StageFigures {
 
 impl EndpointFigures {
     /// What came.
-    pub fn came(&self, counter: Came) -> u64 {
+    pub fn came(&self, counter: PortIn) -> u64 {
         self.came.get(counter.name()).copied().unwrap_or_default()
     }
 
     /// What went.
-    pub fn went(&self, counter: Went) -> u64 {
+    pub fn went(&self, counter: PortOut) -> u64 {
         self.went.get(counter.name()).copied().unwrap_or_default()
     }
 
@@ -468,10 +480,10 @@ impl EndpointFigures {
         EndpointFigures {
             address: end.address.clone(),
             is_up: end.is_up,
-            came: Came::ALL.iter().map(|it| (it.name().to_owned(), it.of(end))).collect(),
-            went: Went::ALL.iter().map(|it| (it.name().to_owned(), it.of(end))).collect(),
+            came: PortIn::ALL.iter().map(|it| (it.name().to_owned(), it.of(end))).collect(),
+            went: PortOut::ALL.iter().map(|it| (it.name().to_owned(), it.of(end))).collect(),
             unexplained,
-            last_error: end.seen.last_error.clone(),
+            last_error: end.rx.last_error.clone(),
         }
     }
 }
@@ -482,9 +494,11 @@ impl From<Tally> for Count {
     }
 }
 
-impl From<PlacementStats> for GuessFigures {
-    fn from(PlacementStats { made, right, landed_bytes, copied_out_bytes }: PlacementStats) -> GuessFigures {
-        GuessFigures { made, right, landed_bytes, copied_out_bytes }
+impl From<PlacementStats> for PlacementFigures {
+    fn from(
+        PlacementStats { predicted, hits, in_place_bytes, copied_out_bytes }: PlacementStats,
+    ) -> PlacementFigures {
+        PlacementFigures { predicted, hits, in_place_bytes, copied_out_bytes }
     }
 }
 
@@ -503,9 +517,9 @@ impl AddAssign<&MetricGroup> for MetricGroup {
         self.narrow += &other.narrow;
         self.processor_seconds += other.processor_seconds;
         self.wakes += other.wakes;
-        self.siblings.given += other.siblings.given;
-        self.siblings.taken += other.siblings.taken;
-        self.siblings.refused += other.siblings.refused;
+        self.peers.sent += other.peers.sent;
+        self.peers.received += other.peers.received;
+        self.peers.refused += other.peers.refused;
     }
 }
 
@@ -525,10 +539,10 @@ impl AddAssign<&DirectionFigures> for DirectionFigures {
                 stage.held += other.held;
             }
         }
-        self.guesses.made += other.guesses.made;
-        self.guesses.right += other.guesses.right;
-        self.guesses.landed_bytes += other.guesses.landed_bytes;
-        self.guesses.copied_out_bytes += other.guesses.copied_out_bytes;
+        self.placement.predicted += other.placement.predicted;
+        self.placement.hits += other.placement.hits;
+        self.placement.in_place_bytes += other.placement.in_place_bytes;
+        self.placement.copied_out_bytes += other.placement.copied_out_bytes;
         self.pool_bytes += other.pool_bytes;
         self.lent_buffers += other.lent_buffers;
         self.unexplained.packets += other.unexplained.packets;

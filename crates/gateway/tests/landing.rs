@@ -84,7 +84,7 @@ fn check(len: usize, arms: &mut [Arm; 3], senders: &[&UdpSocket; 3]) {
     });
     let rates = arms.each_ref().map(|arm| {
         let guesses = arm.gateway.placement_stats(0);
-        guesses.right as f64 / guesses.made.max(1) as f64
+        guesses.hits as f64 / guesses.predicted.max(1) as f64
     });
     println!(
         "{len:>6} B: ns a datagram {:>8.0} copied, {:>8.0} landed ({:.3}), {:>8.0} left to itself ({:.3}); bytes copied a byte \
@@ -163,9 +163,9 @@ impl Arm {
     /// Bytes of payload that a program copied for each that was delivered.
     fn copied_per_byte(&self, delivered: u64) -> f64 {
         let guesses = self.gateway.placement_stats(0);
-        let absorbed = self.gateway.ledger(0).event(Event::Absorbed).bytes;
+        let absorbed = self.gateway.ledger(0).event(Event::FragmentsUsed).bytes;
         assert_eq!(absorbed, delivered);
-        (absorbed - guesses.landed_bytes + guesses.copied_out_bytes) as f64 / delivered as f64
+        (absorbed - guesses.in_place_bytes + guesses.copied_out_bytes) as f64 / delivered as f64
     }
 }
 

@@ -376,7 +376,7 @@ impl Workers {
         let ends = snapshots.iter().flat_map(|snapshot| &snapshot.ends);
         Ok(Workers {
             seconds: snapshots.iter().map(|snapshot| snapshot.processor_time.as_secs_f64()).sum(),
-            offloaded_bytes: ends.map(|end| end.lent.bytes).sum(),
+            offloaded_bytes: ends.map(|end| end.offloaded.bytes).sum(),
         })
     }
 }

@@ -82,7 +82,7 @@ fn a_datagram_with_df_is_cut_where_a_border_is_told_to_and_its_sender_hears_noth
     }
     assert_eq!(next_error(&mut seen), None);
     let Middle::Gateway(service) = &middle else { panic!("a gateway stands there") };
-    assert_eq!(service.snapshots().unwrap()[0].directions[0].ledger.event(engine::Event::DfCut).packets, 2);
+    assert_eq!(service.snapshots().unwrap()[0].directions[0].ledger.event(engine::Event::DfFragmented).packets, 2);
     three_hosts.clear(middle).unwrap();
 }
 
@@ -109,7 +109,7 @@ fn packets_as_long_as_the_mtu_cross_a_border_behind_two_tags_and_behind_one_of_8
         }
     }
     let Middle::Gateway(service) = &middle else { panic!("a gateway stands there") };
-    let refused: u64 = service.snapshots().unwrap()[0].ends.iter().map(|end| end.sent.refused).sum();
+    let refused: u64 = service.snapshots().unwrap()[0].ends.iter().map(|end| end.tx.rejected).sum();
     assert_eq!(refused, 0);
     three_hosts.clear(middle).unwrap();
 }

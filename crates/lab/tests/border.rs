@@ -70,7 +70,7 @@ fn are_lent(workers: usize) {
         assert!(transfer.intact, "to {address}");
         let after = lent(&middle, end);
         assert!(after.bytes - before.bytes > TCP_LEN as u64 / 8, "to {address}: {before:?}, {after:?}");
-        assert_eq!((observed.longest, after.lost), (mtu, 0), "to {address}");
+        assert_eq!((observed.longest, after.dropped), (mtu, 0), "to {address}");
     }
     check_books(&middle);
     three_hosts.clear(middle).unwrap();
@@ -111,13 +111,13 @@ fn a_flow_that_goes_on_stays_with_the_kernel() {
 /// Bytes of frames that came to the gateway's worker by an end.
 fn seen_bytes(middle: &Middle, end: usize) -> u64 {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
-    service.snapshots().unwrap()[0].ends[end].seen.bytes
+    service.snapshots().unwrap()[0].ends[end].rx.bytes
 }
 
 /// What came in by an end of the gateway and the kernel passed on by itself.
 fn lent(middle: &Middle, end: usize) -> OffloadStats {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
-    let lent = service.snapshots().unwrap().into_iter().map(|snapshot| snapshot.ends[end].lent);
+    let lent = service.snapshots().unwrap().into_iter().map(|snapshot| snapshot.ends[end].offloaded);
     lent.fold(OffloadStats::default(), OffloadStats::and)
 }
 
@@ -189,7 +189,7 @@ fn sums_of_what_the_kernel_cuts_are_right() {
         assert!(transfer.intact, "to {address}");
         let after = lent(&middle, end);
         assert!(after.bytes - before.bytes > TCP_LEN as u64 / 8, "to {address}: {before:?}, {after:?}");
-        assert_eq!((after.lost, wrong_sums(to.space())), (0, 0), "to {address}");
+        assert_eq!((after.dropped, wrong_sums(to.space())), (0, 0), "to {address}");
     }
     three_hosts.clear(middle).unwrap();
 }
@@ -280,7 +280,7 @@ fn what_carries_no_ip_passes_unless_it_is_longer_than_the_other_side_takes() {
     let seen = |middle: &Middle| {
         let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
         let end = service.snapshots().unwrap()[0].ends[0].clone();
-        (end.seen.passed, end.seen.oversize)
+        (end.rx.passed, end.rx.oversize)
     };
     let before = seen(&middle);
     three_hosts.wide.space().enter(|| {
@@ -352,7 +352,7 @@ fn check_books(middle: &Middle) {
             assert_eq!(direction.broken, None);
         }
         for end in &snapshot.ends {
-            assert_eq!((end.sent.refused, end.sent.down, end.seen.lost), (0, 0, 0), "{}", end.address);
+            assert_eq!((end.tx.rejected, end.tx.link_down, end.rx.dropped), (0, 0, 0), "{}", end.address);
         }
     }
 }

@@ -93,11 +93,11 @@ fn an_mtu_that_changes_under_way_loses_only_what_is_counted_as_refused() {
             assert_eq!(transfer.join().unwrap().unwrap(), Fate::Intact);
         }
     });
-    let refused: Vec<_> = snapshots(&middle)[0].ends.iter().map(|end| end.sent.refused).collect();
+    let refused: Vec<_> = snapshots(&middle)[0].ends.iter().map(|end| end.tx.rejected).collect();
     println!("refused for length at the wide and the narrow end: {refused:?}");
     assert!(refused[0] > 0, "the wide link took less than the gateway was told");
     // Longer frames than the interface once took still come whole.
-    let lost: u64 = snapshots(&middle)[0].ends.iter().map(|end| end.seen.lost).sum();
+    let lost: u64 = snapshots(&middle)[0].ends.iter().map(|end| end.rx.dropped).sum();
     assert_eq!(lost, 0);
     check_books(&middle);
     three_hosts.clear(middle).unwrap();
@@ -125,7 +125,7 @@ fn an_interface_that_is_made_anew_under_its_name_forwards_within_a_second() {
         }
         // Both directions of every connection meet, as before: else who cuts would not know who takes how much.
         for snapshot in snapshots(&middle) {
-            assert_eq!(snapshot.siblings.given, 0);
+            assert_eq!(snapshot.peers.sent, 0);
             assert_eq!(snapshot.directions[0].ledger.event(Event::MssUnknown).packets, 0);
         }
         check_books(&middle);
@@ -227,18 +227,18 @@ fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the
         send(near.as_mut(), &numbers.iter().map(|number| numbered(*number, 1_000)).collect::<Vec<_>>());
         // As fast as the gateway reads; what the far side does is its own affair.
         until(Duration::from_secs(30), || {
-            let seen = snapshots(&middle)[0].ends[0].seen.frames;
+            let seen = snapshots(&middle)[0].ends[0].rx.frames;
             (seen + 2_000 > numbers[0]).then_some(())
         });
     }
     let snapshot = until(Duration::from_secs(30), || {
         let snapshot = snapshots(&middle).remove(0);
-        (snapshot.ends[0].seen.packets >= count).then_some(snapshot)
+        (snapshot.ends[0].rx.packets >= count).then_some(snapshot)
     });
-    let sent = snapshot.ends[1].sent;
-    println!("in {:.1?}: taken {}, dropped for a full port {}", began.elapsed(), sent.packets, sent.full);
+    let sent = snapshot.ends[1].tx;
+    println!("in {:.1?}: taken {}, dropped for a full port {}", began.elapsed(), sent.packets, sent.queue_full);
     assert_eq!(snapshot.ends[0].missed, 0);
-    assert!(sent.packets + sent.full >= count && sent.refused == 0 && sent.down == 0, "{sent:?}");
+    assert!(sent.packets + sent.queue_full >= count && sent.rejected == 0 && sent.link_down == 0, "{sent:?}");
     assert!(snapshot.directions[0].lent_count < 200, "{}", snapshot.directions[0].lent_count);
     check_books(&middle);
     // Whoever begins to read gets what still stands there, in order, and then what comes.
@@ -266,9 +266,9 @@ fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the
     assert!(after >= 490, "{after} of 500 came once somebody read");
     // What nobody read is counted by the device; a few packets are the host's own.
     let device = three_hosts.middle.tell(|netlink| Ok(netlink.interface("slow0")?.counters)).unwrap().sent;
-    let sent = snapshots(&middle)[0].ends[1].sent;
+    let sent = snapshots(&middle)[0].ends[1].tx;
     println!("{all} read, {} dropped by the device", device.drop_count);
-    let accounted = all + device.drop_count + sent.full;
+    let accounted = all + device.drop_count + sent.queue_full;
     assert!((count + 500..count + 550).contains(&accounted), "{accounted}");
     check_books(&middle);
     three_hosts.clear(middle).unwrap();

@@ -90,7 +90,7 @@ fn segments_of_a_connection_stay_in_order_and_what_was_rebuilt_goes_to_its_flows
     });
     assert!(bytes > 0);
     assert_eq!(expected, next, "every byte came");
-    let moved: Vec<_> = snapshots(&middle).iter().map(|snapshot| snapshot.siblings).collect();
+    let moved: Vec<_> = snapshots(&middle).iter().map(|snapshot| snapshot.peers).collect();
     let steered = |bytes: &[u8]| steer::worker(packet::LinkType::Ethernet, bytes, 2);
     let strangers = |flow: u16| {
         let mut start = 0;
@@ -99,7 +99,7 @@ fn segments_of_a_connection_stay_in_order_and_what_was_rebuilt_goes_to_its_flows
     };
     assert!((FLOWS / 2..FLOWS).any(strangers), "some flows are not where their fragments are");
     let [given, taken, refused] =
-        [moved[0].given + moved[1].given, moved[0].taken + moved[1].taken, moved[0].refused + moved[1].refused];
+        [moved[0].sent + moved[1].sent, moved[0].received + moved[1].received, moved[0].refused + moved[1].refused];
     println!("{given} packets went to their flow's worker, {refused} found no room there");
     assert!(given > 1_000 && given == taken && refused == 0, "{moved:?}");
     check_books(&middle);
@@ -131,11 +131,12 @@ fn both_directions_of_real_connections_cross_two_workers_and_both_work() {
         let snapshots = snapshots(&middle);
         for snapshot in &snapshots {
             let forwarded = [0, 1].map(|direction| {
-                snapshot.directions[direction].ledger.forwarded.packets + snapshot.ends[direction].lent.packets_out
+                snapshot.directions[direction].ledger.forwarded.packets
+                    + snapshot.ends[direction].offloaded.packets_out
             });
             // A train of offloads is one packet, so a few connections make few; nobody has none of twenty-four.
             assert!(forwarded.iter().all(|count| *count > CONNECTIONS / 2), "{forwarded:?}");
-            assert_eq!(snapshot.siblings.given, 0, "nothing came to another worker than its own");
+            assert_eq!(snapshot.peers.sent, 0, "nothing came to another worker than its own");
             let unknown = snapshot.directions[0].ledger.event(engine::Event::MssUnknown).packets;
             assert_eq!(unknown, 0, "who sees a connection has seen its SYN");
         }

@@ -157,7 +157,7 @@ fn what_fits_the_link_crosses_no_gateway() {
     let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let service = start(&pair, 0, 65_535);
     await_direction(&pair);
-    let seen = || service.snapshots().unwrap()[0].ends.each_ref().map(|end| end.seen.packets);
+    let seen = || service.snapshots().unwrap()[0].ends.each_ref().map(|end| end.rx.packets);
     let before = seen();
     for (len, crosses) in [(1_472, false), (1_473, true)] {
         for (from, to) in [(0, 1), (1, 0)] {
@@ -183,7 +183,7 @@ fn what_fits_is_another_length_after_a_reload() {
         let text = text.replace("mtu = 1500", &format!("mtu = {mtu}"));
         let config = config::Config::parse(&text, "wide.toml").unwrap();
         pair.hosts[0].space().enter(|| service.reload(config)).unwrap();
-        let seen = || service.snapshots().unwrap()[0].ends[0].seen.packets;
+        let seen = || service.snapshots().unwrap()[0].ends[0].rx.packets;
         let before = seen();
         let messages = Messages { len, count: 200, rate: Some(20e6) };
         let [sender, receiver] = [0, 1].map(|host: usize| pair.hosts[host].space());
@@ -264,7 +264,7 @@ fn check_books(services: &[daemon::service::Service]) {
             assert_eq!(direction.broken, None);
         }
         for end in &snapshot.ends {
-            assert_eq!((end.sent.refused, end.sent.down, end.seen.lost), (0, 0, 0), "{}", end.address);
+            assert_eq!((end.tx.rejected, end.tx.link_down, end.rx.dropped), (0, 0, 0), "{}", end.address);
         }
     }
 }

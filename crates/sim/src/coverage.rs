@@ -153,7 +153,7 @@ impl Coverage {
 
     /// Counts how predictions went.
     pub fn add_guesses(&mut self, guesses: PlacementStats) {
-        let PlacementStats { made, right, .. } = guesses;
+        let PlacementStats { predicted: made, hits: right, .. } = guesses;
         let kinds = [Receiving::Predicted, Receiving::PredictedRight, Receiving::PredictedWrong];
         for (kind, count) in kinds.into_iter().zip([made, right, made - right]) {
             self.receiving[kind as usize] += count;

@@ -556,7 +556,7 @@ impl Direction {
     /// Packets that were too big, and what was said about packets.
     fn refusals(&self, engine: &Engine) -> [u64; 2] {
         let ledger = engine.ledger(self.at);
-        let said = [Event::Answered, Event::AnswerForbidden, Event::AnswerLimited];
+        let said = [Event::IcmpSent, Event::IcmpForbidden, Event::IcmpRateLimited];
         [ledger.retired(Reason::TooBig).packets, said.iter().map(|event| ledger.event(*event).packets).sum()]
     }
 

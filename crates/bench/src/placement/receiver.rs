@@ -78,8 +78,8 @@ impl Receiver {
 
     /// Bytes of payload that were copied behind the port for each that was delivered.
     pub fn copied_per_byte(&self) -> f64 {
-        let PlacementStats { landed_bytes, copied_out_bytes, .. } = self.guesses();
-        let delivered = self.gateway.ledger(ONLY).event(Event::Absorbed).bytes;
+        let PlacementStats { in_place_bytes: landed_bytes, copied_out_bytes, .. } = self.guesses();
+        let delivered = self.gateway.ledger(ONLY).event(Event::FragmentsUsed).bytes;
         (delivered - landed_bytes + copied_out_bytes) as f64 / delivered.max(1) as f64
     }
 

@@ -36,11 +36,11 @@ fn blind(device: Device, firsts: &[bool], fragments: usize) -> f64 {
         receiver.receive_plainly(NOW);
         next += 1;
         if firsts[next - 1] {
-            let before = receiver.guesses().right;
+            let before = receiver.guesses().hits;
             receiver.receive(NOW, fragments - 1, |_| {});
             next += fragments - 1;
             tried += 1;
-            hit += u32::from(receiver.guesses().right - before == fragments as u64 - 1);
+            hit += u32::from(receiver.guesses().hits - before == fragments as u64 - 1);
         }
     }
     f64::from(hit) / f64::from(tried.max(1))
@@ -51,7 +51,7 @@ fn directed(device: Device) -> f64 {
     let count = device.len();
     let mut receiver = Receiver::new(device, PlacementMode::Always, Pages::Small);
     (0..count).for_each(|_| receiver.receive_seen(NOW));
-    receiver.guesses().right as f64 / count as f64
+    receiver.guesses().hits as f64 / count as f64
 }
 
 /// Frames of hosts that take turns, and which of them start a datagram.

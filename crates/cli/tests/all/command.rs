@@ -390,11 +390,11 @@ fn every_counter_stands_in_the_page_of_counters() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/COUNTERS.md")).unwrap();
     let reasons = engine::Reason::ALL.iter().map(|it| (it.name(), it.what()));
     let events = engine::Event::ALL.iter().map(|it| (it.name(), it.what()));
-    let came = gateway::stats::Came::ALL.iter().map(|it| (it.name(), it.what()));
-    let went = gateway::stats::Went::ALL.iter().map(|it| (it.name(), it.what()));
-    let guessed = gateway::stats::Guessed::ALL.iter().map(|it| (it.name(), it.what()));
-    let shared = gateway::stats::Shared::ALL.iter().map(|it| (it.name(), it.what()));
-    let lost = gateway::stats::Lost::ALL.iter().map(|it| (it.name(), it.what()));
+    let came = gateway::stats::PortIn::ALL.iter().map(|it| (it.name(), it.what()));
+    let went = gateway::stats::PortOut::ALL.iter().map(|it| (it.name(), it.what()));
+    let guessed = gateway::stats::PlacementCounter::ALL.iter().map(|it| (it.name(), it.what()));
+    let shared = gateway::stats::PeerCounter::ALL.iter().map(|it| (it.name(), it.what()));
+    let lost = gateway::stats::HandoverCounter::ALL.iter().map(|it| (it.name(), it.what()));
     let of_ports = came.chain(went).chain(guessed).chain(shared).chain(lost);
     let counters: Vec<_> = reasons.chain(events).chain(of_ports).collect();
     for (name, what) in &counters {

@@ -254,7 +254,7 @@ impl Supervisor {
     /// Keeps count of what is lost with a worker process, for those after it to tell.
     fn lose(&mut self, losses: Losses) {
         self.losses += losses;
-        let Losses { untaken, cut, panicked } = losses;
+        let Losses { not_received: untaken, truncated: cut, panicked } = losses;
         for (count, how) in [
             (untaken, "that a worker was to hand over, and its successor did not take"),
             (cut, "that a worker handed over and that came cut"),

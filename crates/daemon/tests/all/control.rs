@@ -1,7 +1,7 @@
 //! Requests to a live gateway in, what it answers and does out.
 
 use crate::live_gateway::{Live, config, datagram, first_fragment, put, segment, syn};
-use gateway::stats::{DirectionFigures, Stats, Went};
+use gateway::stats::{DirectionFigures, PortOut, Stats};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -30,7 +30,7 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_l
     assert_eq!(stage(&left.all.to_wide, "coalesce"), (false, 0));
     assert_eq!((left.all.to_wide.held.packets, left.all.to_wide.forwarded.packets), (0, 3));
     // Nobody announced what the wide host takes: the run of two stays a train of two.
-    assert_eq!(left.all.wide.went(Went::Packets), 3, "a run of two and one of one");
+    assert_eq!(left.all.wide.went(PortOut::Packets), 3, "a run of two and one of one");
     assert_sound(&left);
 
     put(&mut live.narrow, &[segment(1, 2_001, 1_000), segment(1, 3_001, 1_000)]);
@@ -97,7 +97,7 @@ fn cutting_stops_and_begins_at_once() {
     let refused = live.until(|figures| figures.all.to_narrow.received.packets == 2);
     assert_eq!(refused.all.to_narrow.retired["too_big"].packets, 1);
     assert_eq!(refused.all.to_narrow.events["answered"].packets, 1);
-    assert_eq!(refused.all.wide.went(Went::Packets), 1, "the answer");
+    assert_eq!(refused.all.wide.went(PortOut::Packets), 1, "the answer");
     assert_sound(&refused);
     client.ask(&fragment(Toggle::On)).expect("it can");
     put(&mut live.wide, &[datagram(4_000)]);

@@ -1,7 +1,7 @@
 //! A live gateway in, what it tells Prometheus out.
 
 use crate::live_gateway::{Live, datagram, put, segment};
-use gateway::stats::{Came, Guessed, Lost, Shared, Stats, Went};
+use gateway::stats::{HandoverCounter, PeerCounter, PlacementCounter, PortIn, PortOut, Stats};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -33,11 +33,11 @@ fn every_counter_of_the_page_of_counters_is_there_even_at_zero() {
             "Ports: what went" => vec![port_help("out", name, what)],
             "Guesses" => vec![format!(
                 "# HELP wideload_guess_{} {what}\n",
-                with_unit(&Guessed::ALL.iter().map(|it| (it.name(), it.unit())).collect::<Vec<_>>(), name)
+                with_unit(&PlacementCounter::ALL.iter().map(|it| (it.name(), it.unit())).collect::<Vec<_>>(), name)
             )],
             "Succession" => vec![format!(
                 "# HELP wideload_succession_{} {what}\n",
-                with_unit(&Lost::ALL.iter().map(|it| (it.name(), it.unit())).collect::<Vec<_>>(), name)
+                with_unit(&HandoverCounter::ALL.iter().map(|it| (it.name(), it.unit())).collect::<Vec<_>>(), name)
             )],
             "Workers" => vec![format!("# HELP wideload_sibling_{name}_packets {what}\n")],
             other => panic!("a row in the section {other}"),
@@ -47,15 +47,15 @@ fn every_counter_of_the_page_of_counters_is_there_even_at_zero() {
         }
         count += 1;
     }
-    let ports = Came::ALL.len() + Went::ALL.len();
+    let ports = PortIn::ALL.len() + PortOut::ALL.len();
     assert_eq!(
         count,
         engine::Reason::ALL.len()
             + engine::Event::ALL.len()
             + ports
-            + Guessed::ALL.len()
-            + Shared::ALL.len()
-            + Lost::ALL.len()
+            + PlacementCounter::ALL.len()
+            + PeerCounter::ALL.len()
+            + HandoverCounter::ALL.len()
     );
 }
 
@@ -96,7 +96,7 @@ fn the_sum_is_what_the_workers_tell_together() {
     two += &one;
     assert_eq!(two.to_narrow.forwarded.bytes, 2 * one.to_narrow.forwarded.bytes);
     assert_eq!(two.to_narrow.events["pieces"].packets, 6);
-    assert_eq!((two.wide.came(Came::Packets), two.narrow.went(Went::Packets)), (2, 6));
+    assert_eq!((two.wide.came(PortIn::Packets), two.narrow.went(PortOut::Packets)), (2, 6));
     assert_eq!(two.wide.address, "tap:wide0");
     let down = Stats::default().all;
     two += &down;
@@ -172,8 +172,8 @@ fn ask(address: SocketAddr, request: &str) -> String {
 }
 
 fn port_help(side: &str, name: &str, what: &str) -> String {
-    let came: Vec<_> = Came::ALL.iter().map(|it| (it.name(), it.unit())).collect();
-    let went: Vec<_> = Went::ALL.iter().map(|it| (it.name(), it.unit())).collect();
+    let came: Vec<_> = PortIn::ALL.iter().map(|it| (it.name(), it.unit())).collect();
+    let went: Vec<_> = PortOut::ALL.iter().map(|it| (it.name(), it.unit())).collect();
     let name = with_unit(if side == "in" { &came } else { &went }, name);
     format!("# HELP wideload_port_{side}_{name} {what}\n")
 }

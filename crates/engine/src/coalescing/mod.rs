@@ -188,7 +188,7 @@ impl Coalescer {
                 return self.push_to(now, at, packet, facts.as_ref(), connections, out);
             }
             // By another port or in other VLANs: what came by this one ends here.
-            self.end(now, at, Event::RunPassed, connections, out);
+            self.end(now, at, Event::RunInterrupted, connections, out);
             found = self.find(connections, &packet);
         }
         match part(&packet, facts.as_ref(), &self.rules) {
@@ -267,7 +267,7 @@ impl Coalescer {
         self.set_now(now);
         self.file_burst();
         while let Some(at) = self.streams.overdue(now) {
-            self.evict(now, at, Event::RunLate, connections, out);
+            self.evict(now, at, Event::RunTimeout, connections, out);
         }
     }
 
@@ -522,7 +522,7 @@ impl Coalescer {
     ) {
         let says = ControlInfo::of(&packet, facts);
         if let Some(at) = at {
-            self.flush_stream(now, at, Event::RunPassed, connections, out);
+            self.flush_stream(now, at, Event::RunInterrupted, connections, out);
         }
         // What waited may have ended the stream, and all that is known of its connection.
         let at = match at.filter(|at| self.streams.get(*at).is_some()) {
@@ -552,7 +552,7 @@ impl Coalescer {
     fn pass_flowless(&mut self, now: Time, packet: Packet, connections: &mut Connections, out: &mut impl Next) {
         if packet.ip().fragment.is_some() && self.holds_something_of(&packet) {
             while let Some(at) = self.streams.oldest_within(self.longest_hold()) {
-                self.flush_stream(now, at, Event::RunPassed, connections, out);
+                self.flush_stream(now, at, Event::RunInterrupted, connections, out);
             }
         }
         out.forward(packet);
@@ -876,7 +876,7 @@ mod tests {
             }
             coalescer.release(now, &mut connections, &mut out);
             assert_eq!(coalescer.places.free_count(), coalescer.places.count(), "seed {seed}");
-            let ends = [Event::Sorted, Event::RunEvicted, Event::RunLate, Event::RunAtEnd, Event::RunPushed];
+            let ends = [Event::Reordered, Event::RunEvicted, Event::RunTimeout, Event::RunAtEnd, Event::RunPushed];
             for (seen, event) in seen.iter_mut().zip(ends) {
                 *seen += out.ledger.event(event).packets;
             }

@@ -177,11 +177,11 @@ impl Run {
         self.opened = self.opened.min(since);
         let payload = packet.bytes().get(usize::from(part.payload_at)..).unwrap_or_default();
         if self.packet.checksum == Checksum::Partial {
-            out.ledger().note(Event::ChecksumFinished, self.came());
+            out.ledger().note(Event::ChecksumCompleted, self.came());
             self.packet.checksum = Checksum::Unverified;
         }
         if packet.checksum == Checksum::Partial {
-            out.ledger().note(Event::ChecksumFinished, Tally::of(packet));
+            out.ledger().note(Event::ChecksumCompleted, Tally::of(packet));
         }
         self.payload_sum = self.payload_sum + part.payload_sum.at(self.payload_len());
         self.packet.append(payload);
@@ -197,7 +197,7 @@ impl Run {
     /// Why nothing more can join, or may wait for as long as `hold`, if so.
     #[inline]
     pub(crate) fn is_done(&self, now: Time, rules: &Rules, hold: Duration) -> Option<Event> {
-        self.is_whole(rules).or_else(|| self.is_old(now, rules, hold).then_some(Event::RunLate))
+        self.is_whole(rules).or_else(|| self.is_old(now, rules, hold).then_some(Event::RunTimeout))
     }
 
     /// Why nothing more can join, if so.
@@ -227,8 +227,8 @@ impl Run {
             self.packet.seal_gso(last.tcp.as_ref(), self.payload_at, payload_sum, gso);
             let (came, leaves) = (self.came(), Tally::of(&self.packet));
             if leaves != came {
-                out.ledger().note(Event::Levelled, came);
-                out.ledger().note(Event::Level, leaves);
+                out.ledger().note(Event::EqualisedIn, came);
+                out.ledger().note(Event::EqualisedOut, leaves);
             }
         }
         out.forward(self.packet);

@@ -282,7 +282,7 @@ impl Stream {
     fn close_if_old(&mut self, now: Time, rules: &Rules, out: &mut impl Next) {
         let hold = self.hold(rules);
         if self.run.as_ref().is_some_and(|run| run.is_old(now, rules, hold)) {
-            self.close(Event::RunLate, rules, out);
+            self.close(Event::RunTimeout, rules, out);
         }
     }
 
@@ -322,7 +322,7 @@ impl Stream {
             self.flush(now, Event::RunGap, rules, places, out);
             return self.skip_to(now, packet, part, rules, out);
         }
-        out.ledger().note(Event::Sorted, Tally::of(&packet));
+        out.ledger().note(Event::Reordered, Tally::of(&packet));
         if self.early.is_empty() {
             self.early_since = now;
             // What is in front of the gap waits for it too, as long as it may.
@@ -371,7 +371,7 @@ impl Stream {
         self.predicted_len = run.packet.len() as u32;
         let came = run.came();
         out.ledger().note(event, Tally { packets: 1, ..came });
-        out.ledger().note(Event::Gathered, came);
+        out.ledger().note(Event::Coalesced, came);
         run.leave(rules, out);
     }
 

@@ -121,7 +121,7 @@ impl Datagrams {
             && let State::Open(run) = self.held.slot_mut(at)
             && self.pairs.id_may_have_wrapped(run.epoch(), key.version)
         {
-            self.evict(now, at, Event::ReleasedLate, Reason::FragLate, out);
+            self.evict(now, at, Event::ReleasedTimeout, Reason::FragLate, out);
             sought = self.held.entry(&key);
         }
         match sought {
@@ -193,7 +193,7 @@ impl Datagrams {
         }
         let tally = run.tally();
         self.pairs.note_len(run.epoch(), run.held_len());
-        out.ledger().note(Event::Absorbed, tally);
+        out.ledger().note(Event::FragmentsUsed, tally);
         out.ledger().note(Event::Reassembled, Tally { packets: 1, ..tally });
         if let State::Open(run) = self.held.remove(at) {
             out.forward(run.into_packet());
@@ -222,7 +222,7 @@ impl Datagrams {
     /// Gives up what is late.
     pub(super) fn expire(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.held.overdue(now) {
-            self.evict(now, at, Event::ReleasedLate, Reason::FragLate, out);
+            self.evict(now, at, Event::ReleasedTimeout, Reason::FragLate, out);
         }
     }
 
@@ -243,7 +243,7 @@ impl Datagrams {
         match self.late {
             Late::Release { mtu } => {
                 run.release(mtu.max(run.packet().ip().mtu_min() as u16));
-                out.ledger().note(Event::Absorbed, tally);
+                out.ledger().note(Event::FragmentsUsed, tally);
                 out.ledger().note(event, Tally { packets: 1, ..tally });
             }
             Late::Retire => {

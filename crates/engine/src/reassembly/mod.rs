@@ -207,7 +207,7 @@ fn make_whole(mut packet: Packet, out: &mut impl Next) {
         return out.output().retire(packet, ended, Reason::FragNeighbour);
     }
     packet.make_whole();
-    out.ledger().note(Event::MadeWhole, Tally::of(&packet));
+    out.ledger().note(Event::AtomicStripped, Tally::of(&packet));
     out.forward(packet);
 }
 

@@ -30,11 +30,11 @@ pub enum PlacementMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlacementStats {
     /// Frames that were received with their payload apart.
-    pub made: u64,
+    pub predicted: u64,
     /// Of these, fragments whose payload lay where it belonged.
-    pub right: u64,
+    pub hits: u64,
     /// Bytes of payload that nobody copied from there.
-    pub landed_bytes: u64,
+    pub in_place_bytes: u64,
     /// Bytes that were copied out of places by who settled the guesses.
     pub copied_out_bytes: u64,
 }
@@ -43,7 +43,7 @@ pub struct PlacementStats {
 #[derive(Debug, Default)]
 pub(super) struct Placement {
     mode: PlacementMode,
-    guesses: PlacementStats,
+    stats: PlacementStats,
     hit_rate: HitRate,
     /// How often the number of datagrams is halved that are lent memory before anything of them has come.
     backoff: u32,
@@ -93,9 +93,9 @@ impl PlacementStats {
     /// Those of two stages that followed each other.
     pub(crate) fn and(self, other: PlacementStats) -> PlacementStats {
         PlacementStats {
-            made: self.made + other.made,
-            right: self.right + other.right,
-            landed_bytes: self.landed_bytes + other.landed_bytes,
+            predicted: self.predicted + other.predicted,
+            hits: self.hits + other.hits,
+            in_place_bytes: self.in_place_bytes + other.in_place_bytes,
             copied_out_bytes: self.copied_out_bytes + other.copied_out_bytes,
         }
     }
@@ -107,7 +107,7 @@ impl Placement {
     }
 
     pub(super) fn stats(&self) -> PlacementStats {
-        self.guesses
+        self.stats
     }
 
     /// Are places lent for what comes next?
@@ -214,7 +214,7 @@ impl<'a> Placer<'a> {
             _ => Outcome::Not,
         };
         if taken != Outcome::Not {
-            self.placement.guesses.landed_bytes += len as u64;
+            self.placement.stats.in_place_bytes += len as u64;
         }
         taken
     }
@@ -238,14 +238,14 @@ impl<'a> Placer<'a> {
     /// many they are: each fills its place.
     pub(crate) fn take_more(&mut self, fragment: &SplitPacket, next: &[SplitFrame]) -> usize {
         let len = fragment.packet().ip().payload_len();
-        let Placement { grid, cursor: (_, ahead), current, guesses, .. } = &mut *self.placement;
+        let Placement { grid, cursor: (_, ahead), current, stats: guesses, .. } = &mut *self.placement;
         let fills_its_place = grid.is_some_and(|grid| grid.step == len && len > 0);
         let Some((_, at)) = current.filter(|_| fills_its_place) else { return 0 };
         let next = next.get(..ahead.len() / len).unwrap_or(next);
         let alike = |count_max| fragment.followed_by(next.get(..count_max).unwrap_or(next));
         let count = self.datagrams.take_more_placed(at, len, alike);
         ahead.start += count * len;
-        guesses.landed_bytes += (count * len) as u64;
+        guesses.in_place_bytes += (count * len) as u64;
         count
     }
 
@@ -266,7 +266,7 @@ impl<'a> Placer<'a> {
     /// Copies a fragment's payload out of its place.
     pub(crate) fn rescue(&mut self, (area, range): Place, it: SplitFrame) {
         let Placer { placement, datagrams } = self;
-        placement.guesses.copied_out_bytes += it.len() as u64;
+        placement.stats.copied_out_bytes += it.len() as u64;
         let bytes = match (area, placement.current) {
             (_, Some((current, at))) if current == area => datagrams.laid(at, range),
             (SlotOwner::Fresh(number), _) => match placement.fresh.get(number) {
@@ -296,8 +296,8 @@ impl<'a> Placer<'a> {
             return;
         }
         let made = it.taken_count.min(came_count);
-        it.guesses.made += made as u64;
-        it.guesses.right += right_count as u64;
+        it.stats.predicted += made as u64;
+        it.stats.hits += right_count as u64;
         it.hit_rate.note(made as u64, right_count as u64);
         it.current = None;
         it.backoff = if right_count == made { it.backoff.saturating_sub(1) } else { BACKOFF_MAX };

@@ -33,8 +33,8 @@ fn a_batch_is_taken_as_its_packets_are() {
         assert!(one == other, "seed {seed}, at the end: {}", difference(&one, &other));
         for direction in BOTH {
             let seen = at_once.gateway.placement_stats(direction);
-            guesses.right += seen.right;
-            guesses.made += seen.made;
+            guesses.hits += seen.hits;
+            guesses.predicted += seen.predicted;
             guesses.copied_out_bytes += seen.copied_out_bytes;
             let ledger = at_once.gateway.ledger(direction);
             events.iter_mut().zip(EVENTS).for_each(|(count, event)| *count += ledger.event(event).packets);
@@ -42,7 +42,7 @@ fn a_batch_is_taken_as_its_packets_are() {
     });
     println!("{guesses:?}, {events:?}");
     // Of batches that never come to any of this it would say nothing.
-    assert!(guesses.right > 1_500 && guesses.made - guesses.right > 1_500, "{guesses:?}");
+    assert!(guesses.hits > 1_500 && guesses.predicted - guesses.hits > 1_500, "{guesses:?}");
     assert!(guesses.copied_out_bytes > 500_000, "{guesses:?}");
     assert!(events.iter().all(|count| *count > 200), "{:?}", EVENTS.iter().zip(events).collect::<Vec<_>>());
 }
@@ -285,4 +285,5 @@ type Gone = (String, Vec<u8>);
 const BOTH: [usize; 2] = [0, 1];
 const HOLD: Duration = Duration::from_micros(300);
 /// What has to happen for the comparison to say something.
-const EVENTS: [Event; 5] = [Event::Reassembled, Event::Gathered, Event::Sorted, Event::RunEvicted, Event::Segments];
+const EVENTS: [Event; 5] =
+    [Event::Reassembled, Event::Coalesced, Event::Reordered, Event::RunEvicted, Event::Segments];

@@ -16,8 +16,8 @@ fn every_end_of_a_run_has_its_name() {
         (Event::RunChanged, || after(resize(9_000), &[p(0, 100), Spec { tos: 4, ..p(100, 100) }])),
         (Event::RunGap, || after(reversible(), &[p(0, 100), p(200, 100)])),
         (Event::RunGap, || after(resize(9_000), &[p(0, 100), p(50, 100)])),
-        (Event::RunPassed, || after(resize(9_000), &[p(0, 100), p(100, 0)])),
-        (Event::RunLate, || {
+        (Event::RunInterrupted, || after(resize(9_000), &[p(0, 100), p(100, 0)])),
+        (Event::RunTimeout, || {
             let mut rig = after(resize(9_000), &[p(0, 100)]);
             assert_eq!(rig.wait(Duration::from_millis(1)).len(), 1);
             rig
@@ -32,8 +32,8 @@ fn every_end_of_a_run_has_its_name() {
             Event::RunUneven,
             Event::RunChanged,
             Event::RunGap,
-            Event::RunPassed,
-            Event::RunLate,
+            Event::RunInterrupted,
+            Event::RunTimeout,
             Event::RunEvicted,
             Event::RunAtEnd,
         ];
@@ -51,8 +51,8 @@ fn every_end_of_a_run_has_its_name() {
 fn what_is_gathered_sorted_and_resized_is_counted() {
     let mut rig = Rig::resizing(9_000);
     rig.push_all(&[p(0, 100), p(200, 100), p(100, 100), Spec { flags: ACK | PSH, ..p(300, 100) }, p(500, 0)]);
-    assert_eq!((rig.count(Event::Gathered), rig.count(Event::Sorted), rig.count(Event::RunPushed)), (4, 1, 1));
-    assert_eq!(rig.out.ledger.event(Event::Gathered).bytes, 4 * 120, "with their headers");
+    assert_eq!((rig.count(Event::Coalesced), rig.count(Event::Reordered), rig.count(Event::RunPushed)), (4, 1, 1));
+    assert_eq!(rig.out.ledger.event(Event::Coalesced).bytes, 4 * 120, "with their headers");
     assert_eq!(rig.out.ledger.event(Event::RunPushed).bytes, 4 * 120);
     let mut rig = Rig::resizing(1_500);
     assert_eq!(wire(rig.push(&p(0, 3_000))).len() + wire(rig.flush()).len(), 3);
@@ -415,7 +415,7 @@ fn a_fragment_lets_what_its_pair_holds_go_first() {
             left.iter().map(|left| left.frame.clone()).collect::<Vec<_>>(),
             [like([1, 2]).bytes(), fragment([1, 2]).bytes()]
         );
-        assert_eq!(rig.count(Event::RunPassed), 1);
+        assert_eq!(rig.count(Event::RunInterrupted), 1);
         assert_eq!(rig.push(&fragment([1, 2])).len(), 1, "nothing is held any more");
     }
 }

@@ -165,7 +165,7 @@ fn as_many_flows_as_come_are_joined_at_once_in_their_order() {
             let ports: Vec<_> =
                 left.iter().zip(&seen).map(|(left, seen)| left.frame[seen.upper_at..][..2].to_vec()).collect();
             assert_eq!(ports, (0..count).map(|flow| (1_000 + flow).to_be_bytes().to_vec()).collect::<Vec<_>>());
-            assert_eq!(rig.count(Event::Gathered), 2 * u64::from(count));
+            assert_eq!(rig.count(Event::Coalesced), 2 * u64::from(count));
         }
     }
 }

@@ -35,7 +35,7 @@ fn segmenting_what_was_joined_gives_back_every_packet_of_every_flow_in_its_order
         Event::RunUneven,
         Event::RunChanged,
         Event::RunGap,
-        Event::RunPassed,
+        Event::RunInterrupted,
     ]);
 }
 
@@ -82,7 +82,7 @@ fn a_run_becomes_no_older_than_it_may_where_segments_come_out_of_turn() {
         let left = |one: &Flight| gone.iter().find(|other| other.places().contains(&one.places().start));
         let longest = came.iter().map(|one| left(one).expect("it left").at.since(one.at)).max();
         assert!(longest.is_some_and(|longest| (gap..=AGE_MAX).contains(&longest)), "{stretch:?} each: {longest:?}");
-        assert!(rig.count(Event::Sorted) >= 10, "gaps were waited for");
+        assert!(rig.count(Event::Reordered) >= 10, "gaps were waited for");
         let departures: BTreeSet<Time> = gone.iter().map(|one| one.at).collect();
         assert!(departures.len() <= 60, "100 segments left at {} moments, {stretch:?} each", departures.len());
     }
@@ -118,8 +118,8 @@ fn resizing_leaves_every_stream_and_all_that_is_no_stream_as_they_came() {
         Event::RunPushed,
         Event::RunChanged,
         Event::RunGap,
-        Event::RunPassed,
-        Event::Sorted,
+        Event::RunInterrupted,
+        Event::Reordered,
         Event::Resized,
         Event::Segments,
     ]);
@@ -302,7 +302,7 @@ fn tiny_segments_out_of_order_hold_little_and_leave_soon() {
         let mut rig = Rig::resizing(9_000);
         rig.push(&tcp(4).carrying(0, 100));
         rig.push(&tcp(4).carrying(100 + ahead, 100));
-        assert_eq!(rig.count(Event::Sorted), sorted, "{ahead}");
+        assert_eq!(rig.count(Event::Reordered), sorted, "{ahead}");
     }
 }
 

@@ -114,7 +114,7 @@ fn streams_stay_in_order_whatever_is_switched_replaced_or_forgotten() {
             }
         }
         assert_eq!(crossing.count(Event::RunEvicted), 0, "there is memory for all that is held");
-        gathered += crossing.count(Event::Gathered);
+        gathered += crossing.count(Event::Coalesced);
         crossing.end();
     });
     assert!(gathered > 5_000, "{gathered} segments");

@@ -16,7 +16,7 @@ fn datagrams_with_df_are_cut_where_that_is_asked_for_and_refused_where_not() {
             let mut side = side(is_asked_for);
             let ids: Vec<_> = (0..2).map(|_| push(&mut side, &mut out, &datagram(version, protocol))).collect();
             let is_cut = is_asked_for && version == 4 && [UDP, 1].contains(&protocol);
-            let counts = [Event::DfCut, Event::Answered].map(|event| out.ledger.event(event).packets);
+            let counts = [Event::DfFragmented, Event::IcmpSent].map(|event| out.ledger.event(event).packets);
             if is_cut {
                 assert_eq!((counts, out.ledger.retired(Reason::TooBig).packets), ([2, 0], 0), "{protocol}");
                 assert_ne!(ids[0], ids[1], "what its sender wrote is no identification");
@@ -34,7 +34,7 @@ fn a_fragment_with_df_stays_one() {
     let mut side = side(true);
     let spec = Spec { fragment: Some((0, true)), ..datagram(4, UDP) };
     push(&mut side, &mut out, &spec);
-    assert_eq!(out.ledger.event(Event::DfCut).packets, 0);
+    assert_eq!(out.ledger.event(Event::DfFragmented).packets, 0);
     assert_eq!(out.ledger.retired(Reason::TooBig).packets, 1);
 }
 

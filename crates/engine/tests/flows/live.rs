@@ -57,7 +57,7 @@ fn a_senders_gso_without_a_length_stays_as_it_came_where_nothing_is_segmented() 
         side.push(Time::ZERO, packet, &mut none(), &mut out);
         let packet = out.next().expect("it goes on");
         assert_eq!(packet.gso, Some(came), "IPv{version}");
-        assert_eq!(out.ledger.event(Event::LengthFinished).packets, 20);
+        assert_eq!(out.ledger.event(Event::LengthCompleted).packets, 20);
         check_stream(&packet, &Spec { sum: Summed::Right, ..spec }, 9_000);
         out.done(packet);
         side.check(&out).unwrap();
@@ -80,7 +80,7 @@ fn a_segment_that_is_too_long_becomes_a_gso_whoever_finishes_its_checksum() {
                 check_stream(&packet, &spec, 1_500);
                 out.done(packet);
                 let finished = u64::from(checksums == Checksums::Complete);
-                assert_eq!(out.ledger.event(Event::ChecksumFinished).packets, finished);
+                assert_eq!(out.ledger.event(Event::ChecksumCompleted).packets, finished);
                 side.check(&out).unwrap();
             }
         }
@@ -106,7 +106,7 @@ fn a_half_filled_checksum_is_left_byte_for_byte_or_finished_and_counted() {
                         let is_left = checksums == Checksums::Defer;
                         assert_eq!(packet.checksum == Checksum::Partial, is_left);
                         assert_eq!(packet.is_as_received(), is_left);
-                        assert_eq!(out.ledger.event(Event::ChecksumFinished).packets, u64::from(!is_left));
+                        assert_eq!(out.ledger.event(Event::ChecksumCompleted).packets, u64::from(!is_left));
                         out.done(packet);
                     }
                 }
@@ -136,7 +136,7 @@ fn what_leaves_in_ip_fragments_is_finished_first() {
             }
             assert!(payload == spec.payload);
             let finished = if segment_len.is_some() { 2 } else { 1 };
-            assert_eq!(out.ledger.event(Event::ChecksumFinished).packets, finished);
+            assert_eq!(out.ledger.event(Event::ChecksumCompleted).packets, finished);
             side.check(&out).unwrap();
         }
     }
@@ -155,7 +155,7 @@ fn what_comes_with_its_cut_is_finished_too() {
         assert!(packet.fragmentation.is_some_and(|cut| cut.mtu == 1_000), "it fits already");
         assert!(packet.bytes() == spec.finished().bytes());
         out.done(packet);
-        assert!(out.ledger.event(Event::ChecksumFinished).packets > 0);
+        assert!(out.ledger.event(Event::ChecksumCompleted).packets > 0);
     }
 }
 
@@ -177,7 +177,7 @@ fn a_length_that_was_left_out_is_in_the_checksum_that_the_port_gets() {
         let packet = out.next().expect("it goes on");
         assert!(packet.frame() == spec.bytes());
         out.done(packet);
-        assert_eq!(out.ledger.event(Event::ChecksumFinished).packets, 1);
+        assert_eq!(out.ledger.event(Event::ChecksumCompleted).packets, 1);
     }
 }
 
@@ -235,11 +235,11 @@ fn the_sender_of_a_gso_that_is_refused_is_told_once() {
         // Ten of 1,900 bytes, and one of 1,000, which fits.
         assert_eq!((answered, forwarded), (answers, 1), "IPv{version}");
         assert_eq!(out.ledger.retired(Reason::TooBig).packets, 10);
-        assert_eq!(out.ledger.event(Event::Answered).packets, 1);
+        assert_eq!(out.ledger.event(Event::IcmpSent).packets, 1);
         side.check(&out).unwrap();
         // The next train is another matter.
         side.push(Time::ZERO, gso(&spec, Some(1_900), &mut out), &mut none(), &mut out);
-        assert_eq!(out.ledger.event(Event::Answered).packets, 2);
+        assert_eq!(out.ledger.event(Event::IcmpSent).packets, 2);
     }
 }
 

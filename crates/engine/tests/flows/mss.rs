@@ -258,7 +258,7 @@ fn a_handshake_that_goes_on_without_its_syn_ack_stops_raising_for_its_pair_for_a
         gateway.step(version, 2, SYN_FROM_NARROW);
         assert_eq!(gateway.count(Event::MssRaised), 1);
         (0..3).for_each(|_| gateway.step(version, 2, ACK_FROM_NARROW));
-        assert_eq!(gateway.count(Event::MssOneWay), 1, "a connection counts once");
+        assert_eq!(gateway.count(Event::MssAsymmetric), 1, "a connection counts once");
         for (minutes, raised) in [(0, 1), (1, 1), (58, 1), (1, 2)] {
             gateway.now = gateway.now + Duration::from_secs(60 * minutes);
             gateway.mss.expire(gateway.now);
@@ -290,7 +290,7 @@ fn a_handshake_that_passes_whole_or_ends_is_no_sign_of_another_direction() {
     for steps in whole {
         let mut gateway = Gateway::new(Raise::BothWays);
         steps.iter().for_each(|step| gateway.step(4, 1, *step));
-        assert_eq!(gateway.count(Event::MssOneWay), 0, "{steps:?}");
+        assert_eq!(gateway.count(Event::MssAsymmetric), 0, "{steps:?}");
     }
 }
 

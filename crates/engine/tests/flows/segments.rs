@@ -124,7 +124,7 @@ fn a_udp_gso_keeps_its_datagrams_and_each_that_is_too_long_is_cut_alone() {
             out.done(packet);
         }
         side.check(&out).unwrap();
-        assert_eq!((seen, out.ledger.event(Event::Pieces).packets), (gso_packets, fragments), "at {mtu}");
+        assert_eq!((seen, out.ledger.event(Event::Fragments).packets), (gso_packets, fragments), "at {mtu}");
         assert_eq!(wire, if gso_packets == 1 { 3 } else { 5 });
     }
 }

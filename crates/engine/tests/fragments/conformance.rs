@@ -383,7 +383,7 @@ fn half_a_datagram_is_held_until_its_patience_ends_and_not_longer() {
             assert!(rig.push(other).is_empty(), "the other half starts anew");
             rig.wait(patience);
         }
-        assert_eq!(rig.event(Event::Answered), 2, "where the first piece was held");
+        assert_eq!(rig.event(Event::IcmpSent), 2, "where the first piece was held");
     }
 }
 

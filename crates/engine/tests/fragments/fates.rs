@@ -69,59 +69,59 @@ fn every_reason_is_reached() {
 fn every_event_is_reached() {
     let release = Late::Release { mtu: 1_500 };
     let table: Vec<(Event, Rig)> = vec![
-        (Event::Absorbed, after(Rig::host(), &[part(0, 0, true), part(8, 0, false)])),
+        (Event::FragmentsUsed, after(Rig::host(), &[part(0, 0, true), part(8, 0, false)])),
         (Event::Reassembled, after(Rig::host(), &[part(0, 0, true), part(8, 0, false)])),
-        (Event::MadeWhole, after(Rig::host(), &[fragment(6, 0, &[0; 8], false)])),
-        (Event::ReleasedLate, late(release)),
+        (Event::AtomicStripped, after(Rig::host(), &[fragment(6, 0, &[0; 8], false)])),
+        (Event::ReleasedTimeout, late(release)),
         (Event::ReleasedEvicted, evicted(release)),
         (Event::ReleasedAtEnd, {
             let mut rig = after(Rig::new(1_500, Role::Transit, Some(release)), &[part(0, 0, true)]);
             assert_eq!(rig.flush(), [part(0, 0, true)]);
             rig
         }),
-        (Event::Divided, after(Rig::router(68), &[whole(4, &[0; 100])])),
-        (Event::Pieces, after(Rig::router(68), &[whole(4, &[0; 100])])),
-        (Event::CutForHost, after(Rig::card(68), &[too_big()])),
-        (Event::LeftAlone, after(Rig::router(67), &[whole(4, &[0; 100])])),
-        (Event::ChecksumFinished, half_filled()),
-        (Event::LengthFinished, after(Rig::host(), &[without_len()])),
-        (Event::Answered, after(Rig::router(68), &[too_big()])),
-        (Event::Joined, after(joining(1 << 20), &[part(0, 0, true), part(8, 0, false)])),
-        (Event::JoinedWhole, after(joining(1 << 20), &[part(0, 0, true), part(8, 0, false)])),
-        (Event::JoinedLast, after(joining(1 << 20), &[part(8, 0, true), part(16, 0, false)])),
-        (Event::JoinedFull, {
+        (Event::Fragmented, after(Rig::router(68), &[whole(4, &[0; 100])])),
+        (Event::Fragments, after(Rig::router(68), &[whole(4, &[0; 100])])),
+        (Event::FragmentedForHost, after(Rig::card(68), &[too_big()])),
+        (Event::LeftOversize, after(Rig::router(67), &[whole(4, &[0; 100])])),
+        (Event::ChecksumCompleted, half_filled()),
+        (Event::LengthCompleted, after(Rig::host(), &[without_len()])),
+        (Event::IcmpSent, after(Rig::router(68), &[too_big()])),
+        (Event::Merged, after(joining(1 << 20), &[part(0, 0, true), part(8, 0, false)])),
+        (Event::MergedComplete, after(joining(1 << 20), &[part(0, 0, true), part(8, 0, false)])),
+        (Event::MergedLast, after(joining(1 << 20), &[part(8, 0, true), part(16, 0, false)])),
+        (Event::MergedFull, {
             let long = |offset| fragment(4, offset, &[0; 400], true);
             after(joining(1 << 20), &[long(0), long(400), long(800), long(1_200)])
         }),
-        (Event::JoinedGap, after(joining(1 << 20), &[part(0, 0, true), part(8, 0, true), part(24, 0, true)])),
-        (Event::JoinedChanged, {
+        (Event::MergedGap, after(joining(1 << 20), &[part(0, 0, true), part(8, 0, true), part(24, 0, true)])),
+        (Event::MergedChanged, {
             let other = Spec { ttl: 9, ..ip(4).part(16, [0; 8], true) }.bytes();
             after(joining(1 << 20), &[part(0, 0, true), part(8, 0, true), other])
         }),
-        (Event::JoinedLate, {
+        (Event::MergedTimeout, {
             let mut rig = after(joining(1 << 20), &[part(0, 0, true), part(8, 0, true)]);
             rig.wait(Duration::from_millis(10));
             rig
         }),
-        (Event::JoinedEvicted, {
+        (Event::MergedEvicted, {
             let limits = MergeLimits { full: Full::Evict, ..join_limits(3_000) };
             let other = Spec { id: 7, ..ip(4).part(0, [0; 8], true) }.bytes();
             after(joining_within(limits), &[part(0, 0, true), part(8, 0, true), other])
         }),
-        (Event::JoinedAtEnd, {
+        (Event::MergedAtEnd, {
             let mut rig = after(joining(1 << 20), &[part(0, 0, true), part(8, 0, true)]);
             rig.flush();
             rig
         }),
-        (Event::JoinRefused, after(joining(0), &[part(0, 0, true)])),
-        (Event::Gathered, after(gathering(Mode::Resize), &[segment(0, 100, PSH)])),
+        (Event::MergeRefused, after(joining(0), &[part(0, 0, true)])),
+        (Event::Coalesced, after(gathering(Mode::Resize), &[segment(0, 100, PSH)])),
         (Event::RunFull, after(gathering(Mode::Resize), &[segment(0, 900, 0)])),
         (Event::RunPushed, after(gathering(Mode::Resize), &[segment(0, 100, PSH)])),
         (Event::RunUneven, after(gathering(Mode::Reversible), &[segment(0, 100, 0), segment(100, 99, 0)])),
         (Event::RunChanged, after(gathering(Mode::Resize), &[segment(0, 100, 0), segment(100, 100, ECE)])),
         (Event::RunGap, after(gathering(Mode::Reversible), &[segment(0, 100, 0), segment(200, 100, 0)])),
-        (Event::RunPassed, after(gathering(Mode::Resize), &[segment(0, 100, 0), segment(100, 0, 0)])),
-        (Event::RunLate, {
+        (Event::RunInterrupted, after(gathering(Mode::Resize), &[segment(0, 100, 0), segment(100, 0, 0)])),
+        (Event::RunTimeout, {
             let mut rig = after(gathering(Mode::Resize), &[segment(0, 100, 0)]);
             rig.wait(Duration::from_millis(1));
             rig
@@ -136,12 +136,18 @@ fn every_event_is_reached() {
             rig.flush();
             rig
         }),
-        (Event::Sorted, after(gathering(Mode::Resize), &[segment(0, 100, 0), segment(200, 100, 0)])),
-        (Event::Levelled, after(gathering(Mode::Resize), &THREE.map(|(seq, len, flags)| segment(seq, len, flags)))),
-        (Event::Level, after(gathering(Mode::Resize), &THREE.map(|(seq, len, flags)| segment(seq, len, flags)))),
+        (Event::Reordered, after(gathering(Mode::Resize), &[segment(0, 100, 0), segment(200, 100, 0)])),
+        (
+            Event::EqualisedIn,
+            after(gathering(Mode::Resize), &THREE.map(|(seq, len, flags)| segment(seq, len, flags))),
+        ),
+        (
+            Event::EqualisedOut,
+            after(gathering(Mode::Resize), &THREE.map(|(seq, len, flags)| segment(seq, len, flags))),
+        ),
         (Event::Resized, after(Rig::router(576), &[segment(0, 1_000, 0)])),
         (Event::Segments, after(Rig::router(576), &[segment(0, 1_000, 0)])),
-        (Event::DfCut, {
+        (Event::DfFragmented, {
             let mut rig = Rig::router(576);
             rig.side.sizing.df_cut = Some(Identifiers::new(secret(), LIFETIME));
             after(rig, &[Spec { protocol: 17, ip_flags: DF, ..ip(4).payload(vec![0; 1_000]) }.bytes()])
@@ -149,7 +155,7 @@ fn every_event_is_reached() {
         (Event::MssRaised, crossing(&[(Toward::Wide, syn(1_460, 0))])),
         (Event::MssLowered, crossing(&[(Toward::Narrow, syn(8_960, 0))])),
         (Event::MssUntouched, crossing(&[(Toward::Narrow, syn(8_960, 1))])),
-        (Event::MssOneWay, crossing(&[(Toward::Wide, syn(1_460, 0)), (Toward::Wide, segment(1, 0, 0))])),
+        (Event::MssAsymmetric, crossing(&[(Toward::Wide, syn(1_460, 0)), (Toward::Wide, segment(1, 0, 0))])),
         (Event::MssUnknown, crossing(&[(Toward::Narrow, segment(0, 1_400, 0))])),
         (Event::InVxlan, after(Rig::host(), &[tunnel(4_789, &[8, 0, 0, 0, 0, 0, 1, 0])])),
         (Event::InGeneve, after(Rig::host(), &[tunnel(6_081, &[0, 0, 0x65, 0x58, 0, 0, 1, 0])])),
@@ -159,13 +165,13 @@ fn every_event_is_reached() {
         (Event::InGtp, after(Rig::host(), &[tunnel(2_152, &[0x30, 255, 0, 4, 0, 0, 0, 1, 1, 2, 3, 4])])),
         (Event::InIpsec, after(Rig::host(), &[Spec { protocol: 50, ..ip(4).payload(vec![1; 40]) }.bytes()])),
         (
-            Event::AnswerForbidden,
+            Event::IcmpForbidden,
             after(
                 Rig::router(68),
                 &[Spec { source: [0; 4].into(), ip_flags: DF, ..ip(4).payload(vec![0; 100]) }.bytes()],
             ),
         ),
-        (Event::AnswerLimited, {
+        (Event::IcmpRateLimited, {
             let answers = IcmpResponder::new([ROUTER_V4.into(), ROUTER_V6.into()], 1, 0, secret());
             let out = Output::new(Pool::new(1 << 20), Some(answers));
             after(Rig { out, ..Rig::router(68) }, &[too_big()])

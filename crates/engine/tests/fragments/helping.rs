@@ -14,7 +14,7 @@ fn whole_packets_stay_as_they_came_however_long() {
     }
     let refused = Spec { ip_flags: DF, ..ip(4).payload(pattern(9_000)) }.bytes();
     assert_only(&rig.push(&refused), &refused);
-    assert_eq!(rig.event(Event::LeftAlone), 5, "those longer than the MTU are counted");
+    assert_eq!(rig.event(Event::LeftOversize), 5, "those longer than the MTU are counted");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn in_every_order_with_every_repeat_a_host_makes_of_few_fragments_what_it_made_w
                 let mut rig = joining(mtu);
                 let left = through(&mut rig, &sent);
                 compare(&sent, &left, mtu, &format!("{order:?}, {repeated} twice, at {mtu}"));
-                whole_at_once += rig.event(Event::JoinedWhole);
+                whole_at_once += rig.event(Event::MergedComplete);
             }
         }
     }
@@ -83,7 +83,7 @@ fn whatever_comes_a_host_makes_of_what_leaves_what_it_makes_of_what_came() {
         let sent: Vec<_> = scene.sent.iter().map(|(_, frame)| frame.clone()).collect();
         delivered += compare(&sent, &left, scene.mtu, &format!("seed {seed}"));
         check_books(&rig, &sent, &left, &format!("seed {seed}"));
-        for event in JOINED.into_iter().chain([Event::Joined, Event::JoinRefused]) {
+        for event in JOINED.into_iter().chain([Event::Merged, Event::MergeRefused]) {
             *events.entry(event.name()).or_insert(0) += rig.event(event);
         }
     }
@@ -117,7 +117,7 @@ fn datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_al
             // Of a train that is refused its sender is told once.
             left.retain(|frame| ReadPacket::of(frame).protocol == UDP);
             left.sort();
-            gathered += rig.event(Event::Gathered);
+            gathered += rig.event(Event::Coalesced);
             refused += rig.retired(Reason::TooBig);
             (left, rig.retired(Reason::TooBig))
         });
@@ -149,7 +149,7 @@ fn atomic_fragments_leave_as_if_they_had_no_fragment_header() {
             // Of what is too long a train's sender is told once.
             left.retain(|frame| ReadPacket::of(frame).protocol == UDP);
             let runs: u64 = Event::RUN_ENDS.iter().map(|event| rig.event(*event)).sum();
-            gathered += rig.event(Event::Gathered) - runs;
+            gathered += rig.event(Event::Coalesced) - runs;
             (left, runs, rig.retired(Reason::TooBig))
         });
         assert!(plain == atomic, "seed {seed}: {:?} leave, not {:?}", places(&atomic.0), places(&plain.0));
@@ -168,7 +168,7 @@ fn a_datagram_that_fits_leaves_whole_the_moment_its_last_fragment_comes() {
     assert_eq!(rig.push_all(others), [[0; 0]; 0]);
     assert_eq!(rig.held(), 4);
     assert_whole(&rig.push(last), &payload);
-    assert_counts(&rig, &[(Event::Joined, 5), (Event::JoinedWhole, 1)]);
+    assert_counts(&rig, &[(Event::Merged, 5), (Event::MergedComplete, 1)]);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_run_leaves_as_it_stands_where_the_next_fragment_would_not_fit() {
     assert_eq!(places(&rig.push(&sent[3])), [(0, 1_464, true)]);
     assert_eq!(places(&rig.push_all(&sent[4..6])), [], "the next run starts where the last one ended");
     assert_eq!(places(&rig.push(&sent[6])), [(1_464, 1_464, true), (2_928, 72, false)]);
-    assert_counts(&rig, &[(Event::Joined, 6), (Event::JoinedFull, 2)]);
+    assert_counts(&rig, &[(Event::Merged, 6), (Event::MergedFull, 2)]);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_run_that_fills_the_mtu_to_the_byte_does_not_wait() {
     let mut rig = joining(1_500);
     let left = rig.push_all(&sent[..5]);
     assert_eq!((places(&left), left[0].len()), (vec![(0, 1_480, true)], 1_500));
-    assert_counts(&rig, &[(Event::Joined, 5), (Event::JoinedFull, 1)]);
+    assert_counts(&rig, &[(Event::Merged, 5), (Event::MergedFull, 1)]);
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn the_end_of_a_datagram_that_began_earlier_leaves_at_once() {
     let sent = fragments(4, &pattern(1_000), 300 / 8 * 8);
     let mut rig = joining(700);
     assert_eq!(places(&rig.push_all(&sent)), [(0, 592, true), (592, 408, false)]);
-    assert_counts(&rig, &[(Event::Joined, 4), (Event::JoinedFull, 1), (Event::JoinedLast, 1)]);
+    assert_counts(&rig, &[(Event::Merged, 4), (Event::MergedFull, 1), (Event::MergedLast, 1)]);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_gap_closes_a_run_and_the_fragment_behind_it_starts_another() {
     assert_eq!(places(&rig.push_all(&sent[..3])), []);
     assert_eq!(places(&rig.push(&sent[4])), [(0, 240, true)]);
     assert_eq!(places(&rig.push_all(&sent[5..])), [(320, 480, false)]);
-    assert_counts(&rig, &[(Event::Joined, 9), (Event::JoinedGap, 1), (Event::JoinedLast, 1)]);
+    assert_counts(&rig, &[(Event::Merged, 9), (Event::MergedGap, 1), (Event::MergedLast, 1)]);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_repeat_or_an_overlap_closes_the_run_and_passes_as_it_came() {
         let left = rig.push(&other);
         assert_eq!(places(&left)[0], (0, 160, true), "{start} to {}", start + len);
         assert_eq!(left[1..], [other], "{start} to {}", start + len);
-        assert_counts(&rig, &[(Event::Joined, 2), (Event::JoinedGap, 1)]);
+        assert_counts(&rig, &[(Event::Merged, 2), (Event::MergedGap, 1)]);
     }
 }
 
@@ -240,14 +240,14 @@ fn a_header_that_changes_closes_the_run() {
         let changed = change(base(2)).bytes();
         assert_eq!(places(&rig.push(&changed)), [(0, 160, true)], "{what}");
         assert_only(&rig.flush(), &changed);
-        assert_counts(&rig, &[(Event::Joined, 2), (Event::JoinedChanged, 1)]);
+        assert_counts(&rig, &[(Event::Merged, 2), (Event::MergedChanged, 1)]);
     }
     // What has DF joins nothing, and does not wait.
     let mut rig = joining(1_500);
     rig.push_all(&[base(0).bytes(), base(1).bytes()]);
     let fragment = base(2).ip_flags(DF).bytes();
     assert_eq!(places(&rig.push(&fragment)), [(0, 160, true), (160, 80, true)]);
-    assert_counts(&rig, &[(Event::Joined, 2), (Event::JoinedChanged, 1)]);
+    assert_counts(&rig, &[(Event::Merged, 2), (Event::MergedChanged, 1)]);
     // So does the link header: priority, station.
     for (at, value) in [(14, 0x20), (11, 9)] {
         let frame = |fragment: &Spec, at: usize, value: u8| {
@@ -260,7 +260,7 @@ fn a_header_that_changes_closes_the_run() {
         let changed = frame(&base(2), at, value);
         assert_eq!(rig.push(&changed).len(), 1);
         assert_only(&rig.flush(), &changed);
-        assert_counts(&rig, &[(Event::Joined, 2), (Event::JoinedChanged, 1)]);
+        assert_counts(&rig, &[(Event::Merged, 2), (Event::MergedChanged, 1)]);
     }
 }
 
@@ -277,7 +277,7 @@ fn nothing_waits_longer_than_its_patience_and_nothing_makes_it_longer() {
     }
     assert_eq!(places(&rig.wait(Duration::from_nanos(999_999))), []);
     assert_eq!(places(&rig.wait(Duration::from_nanos(1))), [(0, 320, true)]);
-    assert_counts(&rig, &[(Event::Joined, 4), (Event::JoinedLate, 1)]);
+    assert_counts(&rig, &[(Event::Merged, 4), (Event::MergedTimeout, 1)]);
     assert_eq!(rig.side.next_deadline(), None);
     assert_eq!(places(&rig.push_all(&sent[4..])), [(320, 480, false)], "what follows joins");
 }
@@ -288,7 +288,7 @@ fn what_is_held_leaves_when_the_input_ends() {
     let mut rig = joining(1_500);
     rig.push_all(&sent[..2]);
     assert_eq!(places(&rig.flush()), [(0, 160, true)]);
-    assert_counts(&rig, &[(Event::Joined, 2), (Event::JoinedAtEnd, 1)]);
+    assert_counts(&rig, &[(Event::Merged, 2), (Event::MergedAtEnd, 1)]);
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn where_the_pool_has_no_longer_buffer_the_run_leaves_and_the_next_fragment_star
     let left = through(&mut rig, &sent);
     // Four fit into the buffer that the first came in.
     assert_eq!(left.len(), 5);
-    assert_eq!(rig.event(Event::JoinedEvicted), 4);
+    assert_eq!(rig.event(Event::MergedEvicted), 4);
     compare(&sent, &left, 9_000, "a short pool");
 }
 
@@ -580,7 +580,7 @@ fn a_datagram_joined_whole_goes_on_to_its_flow() {
     let datagram = udp(4).ip_flags(0).payload(pattern(800));
     assert_eq!(rig.push_all(&datagram.parts(408)), [[0; 0]; 0], "its flow holds it");
     assert_only(&rig.flush(), &datagram.bytes());
-    assert_eq!((rig.event(Event::JoinedWhole), rig.event(Event::Gathered)), (1, 1));
+    assert_eq!((rig.event(Event::MergedComplete), rig.event(Event::Coalesced)), (1, 1));
 }
 
 #[test]
@@ -598,7 +598,7 @@ fn datagrams_that_came_in_fragments_leave_in_fragments_out_of_a_gso_too() {
     let left = joins.flush();
     assert_eq!(places(&left), [(0, 808, true), (808, 800, false), (0, 808, true), (808, 800, false)]);
     assert!(ReadPacket::all(&left).iter().all(|wire| wire.dont_fragment));
-    assert_eq!((joins.event(Event::Gathered), joins.retired(Reason::TooBig)), (2, 0));
+    assert_eq!((joins.event(Event::Coalesced), joins.retired(Reason::TooBig)), (2, 0));
     // One that came whole is no part of their train: it must not be cut, and its sender is told.
     let mut parts = rig();
     let left = parts.push_all([&fragments(1)[..], &[datagram(2).bytes()]].concat().iter());
@@ -643,11 +643,11 @@ fn when_full_a_newcomer_passes_and_open_runs_go_on() {
     assert_eq!(left.len(), 6, "one leaves whole, the other as it came");
     assert!(other.iter().all(|fragment| left.contains(fragment)));
     // The last piece needs no room.
-    assert_counts(&rig, &[(Event::Joined, 5), (Event::JoinedWhole, 1), (Event::JoinRefused, 4)]);
+    assert_counts(&rig, &[(Event::Merged, 5), (Event::MergedComplete, 1), (Event::MergeRefused, 4)]);
     // One byte less is no room for any.
     let mut rig = joining_within(1_500, MergeLimits { bytes: limits.bytes - 1, ..limits });
     assert_eq!(through(&mut rig, &one), one);
-    assert_eq!(rig.event(Event::JoinRefused), 4);
+    assert_eq!(rig.event(Event::MergeRefused), 4);
 }
 
 #[test]
@@ -658,7 +658,7 @@ fn where_asked_for_the_oldest_run_leaves_for_a_newcomer() {
     assert_eq!(places(&rig.push_all(&one[..2])), []);
     assert_eq!(places(&rig.push(&other[0])), [(0, 160, true)]);
     assert_eq!(places(&rig.push_all(&other[1..])), [(0, 400, false)]);
-    assert_counts(&rig, &[(Event::Joined, 7), (Event::JoinedEvicted, 1), (Event::JoinedWhole, 1)]);
+    assert_counts(&rig, &[(Event::Merged, 7), (Event::MergedEvicted, 1), (Event::MergedComplete, 1)]);
 }
 
 #[test]
@@ -688,7 +688,7 @@ fn the_one_buffer_is_pushed_out_by_any_other_datagram_and_a_flows_by_its_own() {
         let mut rig = joining_within(1_500, MergeLimits { runs, ..USUAL });
         rig.push_all(&one[..2]);
         assert_eq!(rig.push(&other[0]).len(), after_own_flow, "{runs:?}");
-        assert_eq!(rig.event(Event::JoinedEvicted), after_own_flow as u64);
+        assert_eq!(rig.event(Event::MergedEvicted), after_own_flow as u64);
         // A packet that is no fragment pushes nothing.
         assert_eq!(rig.push(&whole(4, &[1; 8])).len(), 1);
     }
@@ -1072,8 +1072,8 @@ fn compare(sent: &[Vec<u8>], left: &[Vec<u8>], mtu: u16, what: &str) -> usize {
 #[track_caller]
 fn check_books(rig: &Rig, sent: &[Vec<u8>], left: &[Vec<u8>], what: &str) {
     assert_eq!(rig.out.ledger.retired_all().packets, 0, "{what}");
-    let (used, made) = (rig.event(Event::Joined), JOINED.map(|event| rig.event(event)).iter().sum::<u64>());
-    let (divided, cut) = (rig.event(Event::Divided), rig.event(Event::Pieces));
+    let (used, made) = (rig.event(Event::Merged), JOINED.map(|event| rig.event(event)).iter().sum::<u64>());
+    let (divided, cut) = (rig.event(Event::Fragmented), rig.event(Event::Fragments));
     assert_eq!(sent.len() as u64 - used + made - divided + cut, left.len() as u64, "{what}");
     assert!(used >= 2 * made, "{what}: a run of one is not joined");
     if divided == 0 {
@@ -1085,7 +1085,7 @@ fn check_books(rig: &Rig, sent: &[Vec<u8>], left: &[Vec<u8>], what: &str) {
 /// So often each of these, and no other, was done.
 #[track_caller]
 fn assert_counts(rig: &Rig, expected: &[(Event, u64)]) {
-    for event in JOINED.into_iter().chain([Event::Joined, Event::JoinRefused]) {
+    for event in JOINED.into_iter().chain([Event::Merged, Event::MergeRefused]) {
         let count = expected.iter().find(|(known, _)| *known == event).map_or(0, |(_, count)| *count);
         assert_eq!(rig.event(event), count, "{}", event.name());
     }
@@ -1161,14 +1161,14 @@ const LIMITS: Limits = Limits { bytes: 4 << 20, patience: None };
 const RELEASE: Late = Late::Release { mtu: 9_000 };
 /// What joining makes.
 const JOINED: [Event; 8] = [
-    Event::JoinedWhole,
-    Event::JoinedLast,
-    Event::JoinedFull,
-    Event::JoinedGap,
-    Event::JoinedChanged,
-    Event::JoinedLate,
-    Event::JoinedEvicted,
-    Event::JoinedAtEnd,
+    Event::MergedComplete,
+    Event::MergedLast,
+    Event::MergedFull,
+    Event::MergedGap,
+    Event::MergedChanged,
+    Event::MergedTimeout,
+    Event::MergedEvicted,
+    Event::MergedAtEnd,
 ];
 /// Marks among octets.
 const STARTS: u16 = 256;

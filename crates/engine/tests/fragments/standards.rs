@@ -135,7 +135,7 @@ fn sixty_eight_bytes_pass_any_ipv4_link_whole() {
     for mtu in [0, 8, 67] {
         let mut rig = Rig::card(mtu);
         assert_only(&rig.push(&bytes), &bytes);
-        assert_eq!(rig.event(Event::LeftAlone), 1);
+        assert_eq!(rig.event(Event::LeftOversize), 1);
     }
 }
 
@@ -162,7 +162,7 @@ fn the_fragments_of_one_packet_leave_all_or_none() {
     }
     let refused = rig.retired(Reason::NoIdentifier);
     assert!(refused > 0);
-    assert_eq!(rig.event(Event::Divided) + refused, 70_000);
+    assert_eq!(rig.event(Event::Fragmented) + refused, 70_000);
 }
 
 // R076, R077: a new datagram's identification is not that of one that may still be on its way.
@@ -208,7 +208,7 @@ fn a_router_never_cuts_a_packet_with_df_and_never_clears_df() {
         let bytes = Spec { ip_flags: DF, ..ip(4).payload(pattern(len)) }.bytes();
         let fits = bytes.len() <= 576;
         let wire = rig.push(&bytes);
-        assert_eq!(rig.event(Event::Divided), 0);
+        assert_eq!(rig.event(Event::Fragmented), 0);
         assert_eq!(rig.retired(Reason::TooBig), u64::from(!fits));
         if fits {
             assert_eq!(wire, [bytes]);
@@ -289,7 +289,7 @@ fn a_router_never_cuts_version_6_and_tells_the_sender_what_the_link_takes() {
             } else {
                 assert_eq!((wire[0][6], wire[0][40], wire[0][41]), (ICMPV6, 2, 0));
                 assert_eq!(wire[0][44..48], u32::from(mtu).to_be_bytes());
-                assert_eq!((rig.retired(Reason::TooBig), rig.event(Event::Answered)), (1, 1));
+                assert_eq!((rig.retired(Reason::TooBig), rig.event(Event::IcmpSent)), (1, 1));
             }
         }
     }
@@ -483,7 +483,7 @@ fn a_late_datagram_is_dropped_whole_and_its_sender_told_only_if_the_first_fragme
             let mut rig = Rig::host();
             assert!(rig.push_all(arrivals.iter().copied()).is_empty());
             let wire = rig.wait(seconds(60));
-            assert_eq!((wire.len() as u64, rig.event(Event::Answered)), (answers, answers));
+            assert_eq!((wire.len() as u64, rig.event(Event::IcmpSent)), (answers, answers));
             assert_eq!(rig.retired(Reason::FragLate) + rig.retired(Reason::FragRepeat), arrivals.len() as u64);
             assert_eq!(rig.held(), 0);
             for bytes in wire {
@@ -791,7 +791,7 @@ fn an_atomic_fragment_leaves_at_once_and_disturbs_nothing() {
     let front = vec![extension(HOP_BY_HOP, 8), extension(DESTINATION_OPTIONS, 24)];
     let bytes = Spec { extensions: front.clone(), ..ip(6).part(0, &atomic, false) }.bytes();
     assert_eq!(rig.push(&bytes), [Spec { extensions: front, ..ip(6).payload(atomic) }.bytes()]);
-    assert_eq!(rig.event(Event::MadeWhole), 2);
+    assert_eq!(rig.event(Event::AtomicStripped), 2);
 }
 
 // R083
@@ -982,7 +982,7 @@ fn no_error_answers_what_must_not_be_answered() {
     for trigger in triggers {
         let mut rig = Rig::router(576);
         assert!(rig.push(&trigger.bytes()).is_empty(), "{trigger:?}");
-        assert_eq!((rig.retired(Reason::TooBig), rig.event(Event::AnswerForbidden)), (1, 1));
+        assert_eq!((rig.retired(Reason::TooBig), rig.event(Event::IcmpForbidden)), (1, 1));
     }
     let mut redirect = vec![137, 0, 0, 0];
     redirect.resize(1_400, 0);
@@ -991,7 +991,7 @@ fn no_error_answers_what_must_not_be_answered() {
     for payload in [redirect, unreachable] {
         let mut rig = Rig::router(1_280);
         assert!(rig.push(&Spec { protocol: ICMPV6, ..ip(6).payload(payload) }.bytes()).is_empty());
-        assert_eq!(rig.event(Event::AnswerForbidden), 1);
+        assert_eq!(rig.event(Event::IcmpForbidden), 1);
     }
     // Sent to all stations of the link, though to one address.
     for group in [[0xFF; 6], [1, 0, 0x5E, 0, 0, 1]] {
@@ -999,7 +999,7 @@ fn no_error_answers_what_must_not_be_answered() {
         let frame = [&group[..], &[2, 0, 0, 0, 0, 2, 8, 0], &bytes].concat();
         let mut rig = Rig { medium: LinkType::Ethernet, ..Rig::router(576) };
         assert!(rig.push(&frame).is_empty());
-        assert_eq!(rig.event(Event::AnswerForbidden), 1);
+        assert_eq!(rig.event(Event::IcmpForbidden), 1);
     }
     // Packet Too Big answers even multicast, so that its path MTU can be found.
     let mut many = PEER_V6;
@@ -1090,7 +1090,7 @@ fn errors_keep_to_their_rate_and_no_count_of_them_is_exact() {
                 rig.push(&bytes);
                 rig.wait(Duration::from_micros(100));
             }
-            let (sent, held_back) = (rig.event(Event::Answered), rig.event(Event::AnswerLimited));
+            let (sent, held_back) = (rig.event(Event::IcmpSent), rig.event(Event::IcmpRateLimited));
             assert_eq!(sent + held_back, 50_000);
             assert!((400..=5 * 100 + 10).contains(&sent), "{sent} in five seconds");
             sent
@@ -1154,7 +1154,7 @@ fn nothing_longer_than_its_mtu_ever_passes_and_every_drop_for_size_is_told() {
             assert!(rig.push(&bytes).iter().all(|bytes| bytes.len() <= 1_400));
             rig.wait(Duration::from_millis(1));
         }
-        let told = rig.event(Event::Answered) + rig.event(Event::AnswerLimited);
+        let told = rig.event(Event::IcmpSent) + rig.event(Event::IcmpRateLimited);
         assert_eq!(rig.retired(Reason::TooBig), told);
         assert!(told > 700);
     }
@@ -1185,7 +1185,7 @@ fn twelve_hundred_and_eighty_bytes_pass_any_version_6_link() {
     }
     let mut rig = Rig::router(1_279);
     assert_eq!(rig.push(&bytes), [bytes]);
-    assert_eq!(rig.event(Event::LeftAlone), 1);
+    assert_eq!(rig.event(Event::LeftOversize), 1);
 }
 
 // The tables themselves.

@@ -34,7 +34,7 @@ fn datagrams_become_whole_whenever_another_side_takes_over() {
             }
             stand.push(&frame);
         }
-        assert_eq!(stand.out.ledger.event(Event::ReleasedLate).packets, 0);
+        assert_eq!(stand.out.ledger.event(Event::ReleasedTimeout).packets, 0);
         let came: HashSet<_> = stand.came.iter().map(|wire| (wire.id, wire.body().to_vec())).collect();
         assert!(came == stand.sent, "seed {seed}: all are whole at the end, and none was before");
         assert_eq!(stand.side.aggregation.held().0.packets, 0, "seed {seed}");

@@ -45,14 +45,14 @@ fn neither_batches_nor_landing_change_anything_that_can_be_seen() {
         }
         for station in &stations[2..] {
             let guesses = station.guesses();
-            all.made += guesses.made;
-            all.right += guesses.right;
-            wrong_by_seed += u64::from(guesses.right < guesses.made);
+            all.predicted += guesses.predicted;
+            all.hits += guesses.hits;
+            wrong_by_seed += u64::from(guesses.hits < guesses.predicted);
         }
     }
     println!("{all:?}, wrong in {wrong_by_seed}");
     // A law about guesses says nothing where none is made, none is right or none is wrong.
-    assert!(all.right > 20_000 && all.made - all.right > 5_000 && wrong_by_seed > 250, "{all:?}");
+    assert!(all.hits > 20_000 && all.predicted - all.hits > 5_000 && wrong_by_seed > 250, "{all:?}");
 }
 
 #[test]
@@ -65,8 +65,8 @@ fn a_burst_of_datagrams_lands_after_the_first_one() {
             let guesses = station.guesses();
             let bytes = 200 * len as u64;
             assert_eq!(station.rejoined_count(), 200);
-            assert!(guesses.landed_bytes * 20 > bytes * 17, "{version}, {len}: {guesses:?} of {bytes}");
-            assert_eq!((guesses.made, guesses.copied_out_bytes), (guesses.right, 0), "{version}, {len}");
+            assert!(guesses.in_place_bytes * 20 > bytes * 17, "{version}, {len}: {guesses:?} of {bytes}");
+            assert_eq!((guesses.predicted, guesses.copied_out_bytes), (guesses.hits, 0), "{version}, {len}");
         }
     }
 }
@@ -77,9 +77,9 @@ fn a_datagram_that_outgrows_what_is_usual_lands_where_its_memory_has_room() {
         let mut station = Station::usual(call, PlacementMode::Always);
         let [usual, longer] = [(1, 9_000), (2, 60_000)].map(|(id, len)| datagram(4, 1, id, len, 1_480));
         usual.chunks(2).for_each(|batch| drop(station.step(NOW, batch)));
-        let before = station.guesses().landed_bytes;
+        let before = station.guesses().in_place_bytes;
         longer.chunks(2).for_each(|batch| drop(station.step(NOW, batch)));
-        let landed = station.guesses().landed_bytes - before;
+        let landed = station.guesses().in_place_bytes - before;
         assert_eq!(station.rejoined_count(), 2);
         assert!(landed > 20_000, "{landed} of 60,000 bytes");
     }
@@ -99,7 +99,7 @@ fn who_sees_headers_first_is_lent_the_right_place_whoever_sends() {
     }
     let guesses = landing.guesses();
     // All but the first pieces, and the first datagrams.
-    assert!(guesses.right * 10 > guesses.made * 8 && guesses.landed_bytes > 2 * 30 * 7_520, "{guesses:?}");
+    assert!(guesses.hits * 10 > guesses.predicted * 8 && guesses.in_place_bytes > 2 * 30 * 7_520, "{guesses:?}");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn who_always_guesses_wrong_stops() {
     frames.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
     let guesses = station.guesses();
     assert_eq!(station.rejoined_count(), 800);
-    assert!(guesses.right * 10 < guesses.made && guesses.made * 10 < frames.len() as u64, "{guesses:?}");
+    assert!(guesses.hits * 10 < guesses.predicted && guesses.predicted * 10 < frames.len() as u64, "{guesses:?}");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn who_stopped_starts_again_where_it_pays_again() {
     let plain: Vec<_> = (0..2_000).flat_map(|id| datagram(4, 3, id, 9_000, 1_480)).collect();
     plain.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
     let after = station.guesses();
-    assert!(after.right - before.right > 7_000, "{before:?} {after:?}");
+    assert!(after.hits - before.hits > 7_000, "{before:?} {after:?}");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn other_traffic_is_not_guessed_about() {
     let whole: Vec<_> = (0..1_000).map(|id| v4(1, id, 0, false, 0, &noise(1_000, 1))).collect();
     whole.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
     let guesses = station.guesses();
-    assert!(guesses.made <= 64 && guesses.right == 0, "{guesses:?}");
+    assert!(guesses.predicted <= 64 && guesses.hits == 0, "{guesses:?}");
 }
 
 /// A gateway, and how frames come to it.

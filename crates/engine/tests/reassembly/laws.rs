@@ -55,7 +55,7 @@ fn a_repeat_of_any_fragment_at_any_time_changes_nothing() {
                     let ledger = &station.out.ledger;
                     assert_eq!(ledger.retired(Reason::FragRepeat).packets, 3);
                     assert_eq!(ledger.retired_all().packets, 3);
-                    assert_eq!(ledger.event(Event::Absorbed).packets, 4, "a repeat is not counted twice");
+                    assert_eq!(ledger.event(Event::FragmentsUsed).packets, 4, "a repeat is not counted twice");
                 }
             }
         });
@@ -127,7 +127,7 @@ fn what_came_of_a_datagram_leaves_when_patience_ends_and_no_more() {
                         let end_came = missing >> (fragments.len() - 1) & 1 == 0;
                         check_released(&left, &header, &held, end_came, release_mtu, &what);
                         assert_eq!(station.out.pool.lent_count(), 0);
-                        let released = station.out.ledger.event(Event::ReleasedLate).packets;
+                        let released = station.out.ledger.event(Event::ReleasedTimeout).packets;
                         assert_eq!(released, u64::from(!here.is_empty()), "{what}");
                     }
                 }

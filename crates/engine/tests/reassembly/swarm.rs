@@ -256,7 +256,7 @@ impl Fates {
         assert_eq!(retired(Reason::FragRepeat), self.repeats);
         assert_eq!(retired(Reason::FragOverlap) + retired(Reason::FragConflict), self.killed);
         assert_eq!(retired(Reason::FragPoisoned), self.poisoned);
-        assert_eq!(ledger.event(Event::ReleasedLate).packets, self.released);
+        assert_eq!(ledger.event(Event::ReleasedTimeout).packets, self.released);
     }
 }
 

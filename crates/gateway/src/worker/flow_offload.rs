@@ -14,7 +14,7 @@ impl Worker {
     pub(super) fn set_redirect(&mut self) {
         let [wide, narrow] = &mut self.ends;
         let wanted = self.offloads_flows && wide.is_up && narrow.is_up;
-        if self.leads == wanted {
+        if self.redirects == wanted {
             return;
         }
         let [wide, narrow] = [wide.port.flow_offload(), narrow.port.flow_offload()];
@@ -26,7 +26,7 @@ impl Worker {
                 flow_offload.set_redirect(to.filter(|_| is_both).unwrap_or(0));
             }
         }
-        self.leads = wanted && is_both;
+        self.redirects = wanted && is_both;
     }
 
     /// Notes a packet whose flow the kernel may be able to pass on: one by which its hosts agree to it, or a train.
@@ -90,7 +90,10 @@ impl Worker {
     /// Lends for longer what is in use and known; what is not comes by here, and is looked at.
     pub(super) fn refresh(&mut self, now: Time) {
         self.renewal = None;
-        if !self.leads || self.gateway.connections().is_none() || !self.ends.iter_mut().all(Endpoint::can_offload) {
+        if !self.redirects
+            || self.gateway.connections().is_none()
+            || !self.ends.iter_mut().all(Endpoint::can_offload)
+        {
             return;
         }
         for direction in [TO_NARROW, TO_WIDE] {
@@ -122,7 +125,7 @@ impl Worker {
 
     /// Where nothing that came in for a way is left, its flows may go on without us.
     pub(super) fn settle(&mut self, direction: usize) {
-        if self.leads && self.gateway.is_idle(direction) {
+        if self.redirects && self.gateway.is_idle(direction) {
             self.ends[direction].port.settle();
         }
     }

@@ -49,13 +49,13 @@ pub struct Worker {
     /// Buffers that ended in a panic, by way.
     gone_counts: [usize; 2],
     /// Who else works here, where flows are steered.
-    siblings: Option<PeerHandoff>,
+    peers: Option<PeerHandoff>,
     /// Which stations are on which side of a border.
     stations: Option<Arc<Stations>>,
     /// May flows be lent to the kernel?
     offloads_flows: bool,
     /// Does the kernel know where packets of flows that are lent to it go?
-    leads: bool,
+    redirects: bool,
     /// When leases that are in use are lengthened.
     renewal: Option<Time>,
     path: Path,
@@ -78,10 +78,10 @@ impl Worker {
             losses: Losses::default(),
             legacy_count: 0,
             gone_counts: [0; 2],
-            siblings: None,
+            peers: None,
             stations: None,
             offloads_flows: false,
-            leads: false,
+            redirects: false,
             renewal: None,
             path: Path::Across,
             leaving: None,
@@ -94,13 +94,13 @@ impl Worker {
     }
 
     /// The same, which lends flows to the kernel or does not.
-    pub fn lending(self, offloads_flows: bool) -> Worker {
+    pub fn offloading(self, offloads_flows: bool) -> Worker {
         Worker { offloads_flows, ..self }
     }
 
     /// The same, which gives its siblings what is of their flows.
-    pub fn with_siblings(self, siblings: Option<PeerHandoff>) -> Worker {
-        Worker { siblings, ..self }
+    pub fn with_peers(self, siblings: Option<PeerHandoff>) -> Worker {
+        Worker { peers: siblings, ..self }
     }
 
     /// The same, at a border: no station is told of what it sent to another one of its side.
@@ -138,7 +138,7 @@ impl Worker {
                 if !self.ends[direction].is_up
                     && self.ends[direction].try_reopen(now, self.gateway.output_mut(direction)) == Reopened::Anew
                 {
-                    self.leads = false;
+                    self.redirects = false;
                     self.withdraw();
                 }
             }
@@ -245,7 +245,7 @@ impl Worker {
         {
             seen.advised_mtu = mtu;
         }
-        if self.leads && packet.is_tcp() {
+        if self.redirects && packet.is_tcp() {
             self.note_candidate(direction, packet);
         }
     }
@@ -273,7 +273,7 @@ impl Worker {
         while let Some(leaving) = self.gateway.next(direction) {
             match leaving {
                 Egress::Forward(packet) => {
-                    if self.siblings.as_mut().is_some_and(|siblings| siblings.give(direction, &packet)) {
+                    if self.peers.as_mut().is_some_and(|siblings| siblings.give(direction, &packet)) {
                         self.gateway.done(direction, packet);
                     } else {
                         self.send(direction, packet, self.path.exit(direction));
@@ -328,11 +328,20 @@ impl Worker {
         let directions = [TO_NARROW, TO_WIDE].map(|direction| {
             DirectionSnapshot::of(&self.gateway, direction, kept[direction] + self.gone_counts[direction])
         });
-        let siblings = self.siblings.as_ref().map(PeerHandoff::moved).unwrap_or_default();
+        let siblings = self.peers.as_ref().map(PeerHandoff::moved).unwrap_or_default();
         let ends = [wide.snapshot(), narrow.snapshot()];
         let (processor_time, wake_count) = (thread_time(), linux::clock::wake_count());
         let (handed_over, losses) = (self.handed_over, self.losses);
-        Snapshot { directions, ends, path: self.path, processor_time, wake_count, siblings, handed_over, losses }
+        Snapshot {
+            directions,
+            ends,
+            path: self.path,
+            processor_time,
+            wake_count,
+            peers: siblings,
+            handed_over,
+            losses,
+        }
     }
 }
 

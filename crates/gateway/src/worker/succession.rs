@@ -116,7 +116,7 @@ impl Worker {
                     self.batch.frames.push(Frame::Ip(packet));
                     self.gateway.push(now, *direction, &mut self.batch);
                 }
-                Err(_) => end.seen.lost += 1,
+                Err(_) => end.seen.dropped += 1,
             }
         }
         [TO_NARROW, TO_WIDE].into_iter().for_each(|direction| self.drain(direction));
@@ -162,14 +162,14 @@ impl Worker {
         self.handed_over[direction] += count;
         // Where nobody reads, another begins with nothing.
         if will.write(direction, &mut packet).is_err() {
-            self.losses.untaken += count;
+            self.losses.not_received += count;
         }
         self.gateway.done(direction, packet);
     }
 
     /// Takes what siblings rebuilt of flows that are ours.
     pub(super) fn take_from_siblings(&mut self, now: Time) {
-        while let Some(rebuilt) = self.siblings.as_mut().and_then(PeerHandoff::take) {
+        while let Some(rebuilt) = self.peers.as_mut().and_then(PeerHandoff::take) {
             self.push_rebuilt(now, &rebuilt);
             self.gateway.port_is_idle(now, rebuilt.direction);
             self.drain(rebuilt.direction);
@@ -184,14 +184,14 @@ impl Worker {
                 self.batch.frames.push(Frame::Ip(packet));
                 self.gateway.push(now, rebuilt.direction, &mut self.batch);
             }
-            Err(_) => self.ends[rebuilt.direction].seen.lost += 1,
+            Err(_) => self.ends[rebuilt.direction].seen.dropped += 1,
         }
     }
 
     /// Holds what siblings gave as well, and ends what goes between them: from here on all leaves where it stands.
     pub(super) fn close_to_siblings(&mut self) {
         let now = self.clock.now();
-        let rest = self.siblings.as_mut().map(PeerHandoff::close).unwrap_or_default();
+        let rest = self.peers.as_mut().map(PeerHandoff::close).unwrap_or_default();
         for rebuilt in &rest {
             self.push_rebuilt(now, rebuilt);
             self.drain(rebuilt.direction);

@@ -219,7 +219,7 @@ fn what_a_successor_does_not_take_is_counted() {
     running.join().expect("it ends");
     assert!(left.lock().expect("nobody panics").is_empty(), "nothing went on the wire");
     let last = reins.last().expect("it said how things were");
-    assert_eq!(last.losses, Losses { untaken: 2, ..Losses::default() });
+    assert_eq!(last.losses, Losses { not_received: 2, ..Losses::default() });
     assert_adds_up(&last);
 }
 
@@ -300,7 +300,7 @@ fn much_waits_for_a_worker_that_has_no_time_and_in_order() {
     let packet = segment_of_worker(1);
     let gave = (0..1_000_000).take_while(|_| giver.give(0, &packet)).count();
     assert!((10_000..1_000_000).contains(&gave), "{gave}");
-    assert_eq!((giver.moved().given, giver.moved().refused), (gave as u64, 1));
+    assert_eq!((giver.moved().sent, giver.moved().refused), (gave as u64, 1));
     assert!(taker.take().is_some());
     assert!(giver.give(0, &packet), "there is room again");
 }
@@ -333,7 +333,7 @@ fn what_siblings_give_to_a_worker_that_ends_is_not_lost() {
             let legacies = reader.join().expect("it is read");
             let left = left.lock().expect("nobody panics").len() + legacies[1].len();
             assert_eq!(left as u64, gave, "round {round}, it {}", if hands_over { "hands over" } else { "stops" });
-            assert_eq!(giver.moved().given, gave);
+            assert_eq!(giver.moved().sent, gave);
         }
     }
 }
@@ -374,7 +374,7 @@ fn a_burst_leaves_at_once_though_it_filled_its_last_batch() {
     has_taken(&reins, 4);
     let (to, from) = mpsc::channel();
     let tells = move |_, gateway: &mut Gateway| {
-        let ends = [Event::RunAtEnd, Event::RunLate].map(|event| gateway.ledger(0).event(event).packets);
+        let ends = [Event::RunAtEnd, Event::RunTimeout].map(|event| gateway.ledger(0).event(event).packets);
         to.send(ends).expect("somebody listens");
     };
     // A run that waits for its timer has left by then.
@@ -410,7 +410,7 @@ fn handed(packet: &mut Packet) -> Vec<u8> {
 /// Waits until a worker has taken so many frames.
 fn has_taken(reins: &WorkerHandle, count: u64) {
     let until = Instant::now() + Duration::from_secs(10);
-    while reins.ask().expect("it works").ends[0].seen.frames < count {
+    while reins.ask().expect("it works").ends[0].rx.frames < count {
         assert!(Instant::now() < until, "it takes them");
         thread::sleep(Duration::from_millis(1));
     }
@@ -429,7 +429,7 @@ fn worker(frames: &[Vec<u8>]) -> (Worker, WorkerHandle, Left) {
 /// The same, which hears these commands, and has siblings.
 fn worker_by(frames: &[Vec<u8>], commands: Commands, siblings: Option<PeerHandoff>) -> (Worker, Left) {
     let (worker, left) = worker_with(gateway(SideSettings::new(9_000, Position::Source)), frames, commands);
-    (worker.with_siblings(siblings), left)
+    (worker.with_peers(siblings), left)
 }
 
 /// By this, what came in pieces waits for more of its flow before a link of this MTU, for which no TCP is resized.

@@ -25,7 +25,7 @@ fn a_port_that_refuses_a_gso_is_given_its_segments_finished() {
     let (frames, sent) = sent_to(Fake::new(ALL, refuses_gso_packets), packets());
     // Single packets are still left to the port: it finishes their sums as a card does.
     assert_eq!(frames, plain);
-    assert_eq!((sent.offloads_refused, sent.packets, sent.refused), (1, plain.len() as u64, 0));
+    assert_eq!((sent.offloads_rejected, sent.packets, sent.rejected), (1, plain.len() as u64, 0));
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_port_that_refuses_checksums_is_given_finished_packets_from_then_on() {
     };
     let (frames, sent) = sent_to(Fake::new(ALL, refuses), packets());
     assert_eq!(frames, plain);
-    assert_eq!((sent.offloads_refused, sent.packets, sent.refused), (1, 200, 0));
+    assert_eq!((sent.offloads_rejected, sent.packets, sent.rejected), (1, 200, 0));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_port_that_refuses_udp_gso_packets_is_still_trusted_with_those_of_tcp() {
     let mut sender = Sender::new(ALL);
     send(&mut sender, &mut fake, packets);
     assert_eq!(sender.offloads(), Offloads { udp: false, ..ALL });
-    assert_eq!((sender.sent().packets, sender.sent().wires), (3 + 3 + 2, 3 + 1 + 2));
+    assert_eq!((sender.sent().packets, sender.sent().frames), (3 + 3 + 2, 3 + 1 + 2));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn what_is_too_long_is_dropped_alone_and_counted() {
     let too_long = |wire: &TxFrame<'_>| (wire.header.len() > 1_514).then_some(SendError::TooLong);
     let (frames, sent) = sent_to(Fake::new(ALL, too_long), packets);
     assert_eq!(frames.iter().map(|frame| number(frame)).collect::<Vec<_>>(), [1, 2, 4, 5, 7, 8]);
-    assert_eq!((sent.packets, sent.refused), (6, 4));
+    assert_eq!((sent.packets, sent.rejected), (6, 4));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn what_a_port_that_is_down_does_not_take_is_counted_as_that_gso_packets_by_thei
         (count > 1).then_some(SendError::Down)
     };
     let (frames, sent) = sent_to(Fake::new(ALL, down), packets);
-    assert_eq!((frames.len(), sent.packets, sent.down, sent.refused), (1, 1, 5, 0));
+    assert_eq!((frames.len(), sent.packets, sent.link_down, sent.rejected), (1, 1, 5, 0));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_full_port_is_waited_for_a_little_and_then_dropped_for() {
     let began = Instant::now();
     send(&mut sender, &mut fake, (0..8).map(|number| tcp(number, 100, None)).collect());
     assert!(began.elapsed() < Duration::from_secs(1));
-    assert_eq!((sender.sent().packets, sender.sent().full), (3, 5));
+    assert_eq!((sender.sent().packets, sender.sent().queue_full), (3, 5));
     // It has room again, and nothing that was dropped comes late.
     fake.room = 100;
     send(&mut sender, &mut fake, vec![tcp(8, 100, None)]);
@@ -127,13 +127,13 @@ fn the_other_fragments_of_a_datagram_that_a_full_port_tore_are_dropped_and_count
     sender.flush(&mut fake, &mut out);
     let sent = sender.sent();
     assert_eq!((fake.taken.len(), sent.packets), (7, 7), "{sent:?}");
-    assert_eq!(sent.full, 64 - 6);
-    assert_eq!(sent.full + sent.torn, fragment_count - 5);
+    assert_eq!(sent.queue_full, 64 - 6);
+    assert_eq!(sent.queue_full + sent.datagram_dropped, fragment_count - 5);
     assert_eq!(number(&fake.taken[6]), 2, "what follows leaves");
     // The next datagram of the same kind leaves whole: it has all its fragments with it.
     sender.put(cut(&mut out));
     sender.flush(&mut fake, &mut out);
-    assert_eq!((fake.taken.len() as u64, sender.sent().torn), (7 + fragment_count, sent.torn));
+    assert_eq!((fake.taken.len() as u64, sender.sent().datagram_dropped), (7 + fragment_count, sent.torn));
     // Fragments that came as such: those of the datagrams that were torn end, others leave, and before long all do.
     fake.taken.clear();
     (fake.room, fake.frees_after) = (1, 5);
@@ -142,12 +142,12 @@ fn the_other_fragments_of_a_datagram_that_a_full_port_tore_are_dropped_and_count
     }
     sender.flush(&mut fake, &mut out);
     let before = sender.sent();
-    assert_eq!((fake.taken.len(), before.full - sent.full), (1, 2));
+    assert_eq!((fake.taken.len(), before.queue_full - sent.queue_full), (1, 2));
     for (id, offset) in [(2, 160), (3, 0), (1, 160), (2, 80)] {
         sender.put(fragment(id, offset).packet(&mut out.pool));
     }
     sender.flush(&mut fake, &mut out);
-    assert_eq!((fake.taken.len(), sender.sent().torn - before.torn), (2, 3));
+    assert_eq!((fake.taken.len(), sender.sent().datagram_dropped - before.torn), (2, 3));
     assert_eq!(ReadPacket::of_frame(&fake.taken[1]).id, 3);
     std::thread::sleep(Duration::from_millis(60));
     sender.put(fragment(1, 0).packet(&mut out.pool));
@@ -163,14 +163,14 @@ fn a_port_that_takes_one_frame_at_a_time_gets_all_in_order() {
     let packets: Vec<_> = (0..150).map(|number| tcp(number, 100, None)).collect();
     let (frames, sent) = sent_to(fake, packets);
     assert_eq!(frames.iter().map(|frame| number(frame)).collect::<Vec<_>>(), (0..150).collect::<Vec<_>>());
-    assert_eq!((sent.packets, sent.full), (150, 0));
+    assert_eq!((sent.packets, sent.queue_full), (150, 0));
 }
 
 #[test]
 fn a_port_that_refuses_even_what_is_finished_is_not_asked_for_ever() {
     let (frames, sent) =
         sent_to(Fake::new(ALL, |_| Some(SendError::ToDo)), vec![tcp(1, 3_000, Some(1_000)), tcp(2, 9, None)]);
-    assert_eq!((frames.len(), sent.packets, sent.refused), (0, 0, 4));
+    assert_eq!((frames.len(), sent.packets, sent.rejected), (0, 0, 4));
 }
 
 /// Why a port does not take a wire, if it does not.
@@ -270,7 +270,7 @@ fn send(sender: &mut Sender, fake: &mut Fake, packets: Vec<Build>) -> u64 {
     }
     sender.flush(fake, &mut out);
     assert_eq!(out.pool.lent_count(), 0, "every buffer came back");
-    out.ledger.event(Event::ChecksumFinished).packets
+    out.ledger.event(Event::ChecksumCompleted).packets
 }
 
 /// A packet to be made, whose checksum is half-filled.

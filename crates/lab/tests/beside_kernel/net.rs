@@ -169,7 +169,7 @@ impl Net {
 
     fn taken_by_end(&self) -> [u64; 2] {
         let snapshots = self.service.as_ref().map(|service| service.snapshots().unwrap()).unwrap_or_default();
-        [0, 1].map(|end| snapshots.iter().map(|snapshot| snapshot.ends[end].seen.packets).sum())
+        [0, 1].map(|end| snapshots.iter().map(|snapshot| snapshot.ends[end].rx.packets).sum())
     }
 
     fn config(&self, what: Middle) -> Option<String> {

@@ -91,7 +91,7 @@ pub fn border(device: &Device) {
             if let three_hosts::Middle::Gateway(service) = &middle {
                 for snapshot in service.snapshots().unwrap() {
                     assert!(snapshot.directions.iter().all(|direction| direction.broken.is_none()));
-                    assert!(snapshot.ends.iter().all(|end| end.seen.frames > 100));
+                    assert!(snapshot.ends.iter().all(|end| end.rx.frames > 100));
                 }
             }
             check_gso(device, path, &three_hosts.middle, [names[1], names[2]]);

@@ -131,7 +131,7 @@ fn border(device: &Device) {
             .collect();
         if let Some(three_hosts::Middle::Gateway(service)) = &service {
             let snapshots = service.snapshots().unwrap();
-            assert!(snapshots.iter().flat_map(|snapshot| &snapshot.ends).all(|end| end.seen.packets > 100));
+            assert!(snapshots.iter().flat_map(|snapshot| &snapshot.ends).all(|end| end.rx.packets > 100));
             assert!(
                 snapshots
                     .iter()

@@ -185,7 +185,7 @@ fn start(middle: &Host, config: &str, vrf: &str) -> Service {
 
 /// Packets that a gateway took of what came by the narrow link.
 fn taken_from_narrow(service: &Service) -> u64 {
-    service.snapshots().unwrap().iter().map(|snapshot| snapshot.ends[1].seen.packets).sum()
+    service.snapshots().unwrap().iter().map(|snapshot| snapshot.ends[1].rx.packets).sum()
 }
 
 impl Twice {

@@ -93,7 +93,7 @@ pub struct OffloadStats {
     /// Their payload, in bytes.
     pub bytes: u64,
     /// Packets, a train as one, that the kernel dropped: it had no memory to change them, or the interface takes less by now.
-    pub lost: u64,
+    pub dropped: u64,
 }
 
 impl OffloadStats {
@@ -104,7 +104,7 @@ impl OffloadStats {
             packets_in: self.packets_in + other.packets_in,
             packets_out: self.packets_out + other.packets_out,
             bytes: self.bytes + other.bytes,
-            lost: self.lost + other.lost,
+            dropped: self.dropped + other.dropped,
         }
     }
 }
@@ -410,13 +410,13 @@ impl FlowOffload {
     /// What passed since this process has them.
     pub fn passed(&self) -> OffloadStats {
         let since = |at, before| self.long(at).load(Ordering::Relaxed) - before;
-        let OffloadStats { frames, packets_in, packets_out, bytes, lost } = self.before;
+        let OffloadStats { frames, packets_in, packets_out, bytes, dropped: lost } = self.before;
         OffloadStats {
             frames: since(FRAMES_AT, frames),
             packets_in: since(PACKETS_IN_AT, packets_in),
             packets_out: since(PACKETS_OUT_AT, packets_out),
             bytes: since(BYTES_AT, bytes),
-            lost: since(LOST_AT, lost),
+            dropped: since(LOST_AT, lost),
         }
     }
 
@@ -505,7 +505,7 @@ mod tests {
             assert_eq!(rig.says(packet), Said::Goes(900 - headers_len));
             assert_eq!(rig.says(Packet { to_port: 81, ..packet }), Said::Kept, "of another flow");
             assert_eq!(rig.says(Packet { version: 10 - version, ..packet }), Said::Kept, "of another version");
-            let passed = OffloadStats { frames: 1, packets_in: 20, packets_out: 4, bytes: 2_880, lost: 0 };
+            let passed = OffloadStats { frames: 1, packets_in: 20, packets_out: 4, bytes: 2_880, dropped: 0 };
             assert_eq!(rig.flow_offload.passed(), passed);
         }
     }
@@ -787,7 +787,7 @@ mod tests {
             rig.settle(1);
             let half_summed = half_summed(long);
             assert_eq!(rig.says_of(&half_summed, long), Said::Goes(500), "version {version}");
-            let passed = OffloadStats { frames: 1, packets_in: 1, packets_out: 4, bytes: 2_000, lost: 0 };
+            let passed = OffloadStats { frames: 1, packets_in: 1, packets_out: 4, bytes: 2_000, dropped: 0 };
             assert_eq!(rig.flow_offload.passed(), passed);
             let mut whole = half_summed.clone();
             whole[if version == 4 { 50 } else { 70 }] ^= 1;

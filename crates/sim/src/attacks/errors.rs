@@ -199,7 +199,7 @@ pub fn storm(field: &mut Field) -> Verdict {
         let count = quiet.left().filter(|out| out.is_answer).count();
         holds(count == 0, || format!("packet {number} of those that may draw no error draws one"))?;
     }
-    let forbidden = quiet.ledger(Toward::Narrow).event(Event::AnswerForbidden).packets;
+    let forbidden = quiet.ledger(Toward::Narrow).event(Event::IcmpForbidden).packets;
     holds(forbidden == unanswerable().len() as u64, || format!("{forbidden} errors were forbidden"))?;
     field.end(&mut quiet)
 }

@@ -160,8 +160,8 @@ pub fn holes(field: &mut Field) -> Verdict {
     stand.end()?;
     went += stand.left().count();
     holds(went == came, || format!("{came} segments came, {went} left"))?;
-    let waited = stand.event(Event::Sorted);
-    holds(waited > 0 && stand.event(Event::Gathered) > 0, || format!("{waited} segments waited for their turn"))?;
+    let waited = stand.event(Event::Reordered);
+    holds(waited > 0 && stand.event(Event::Coalesced) > 0, || format!("{waited} segments waited for their turn"))?;
     field.end(&mut stand)?;
     paces(field)
 }

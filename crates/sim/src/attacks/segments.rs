@@ -38,9 +38,9 @@ pub fn segment_smack(field: &mut Field) -> Verdict {
             stream.take_all(&stand)?;
             stream.is_whole()?;
         }
-        let waited = stand.event(Event::Sorted);
+        let waited = stand.event(Event::Reordered);
         holds(waited > 0 || mode == Mode::Reversible, || "no segment waited for its turn".to_owned())?;
-        holds(stand.event(Event::Gathered) > 0, || "nothing was gathered".to_owned())?;
+        holds(stand.event(Event::Coalesced) > 0, || "nothing was gathered".to_owned())?;
         field.end(&mut stand)?;
     }
     Ok(())
@@ -590,7 +590,7 @@ fn run_stream(field: &mut Field, stand: &mut Rig, mode: Mode, is_v6: bool) -> Ve
         went.sort();
         holds(came == went, || format!("{} segments came, {} came back, or others", came.len(), went.len()))?;
     }
-    let gathered = stand.event(Event::Gathered);
+    let gathered = stand.event(Event::Coalesced);
     holds(gathered > 0, || "nothing was gathered".to_owned())?;
     stream.is_whole()
 }
@@ -604,7 +604,7 @@ fn waiting(field: &Field, mode: Mode) -> Rig {
 /// Ends an attack on a gateway that joined segments: more went into runs than there were runs.
 fn end_joined(field: &mut Field, stand: &mut Rig) -> Verdict {
     stand.end()?;
-    let gathered = stand.event(Event::Gathered);
+    let gathered = stand.event(Event::Coalesced);
     let runs: u64 = Event::RUN_ENDS.iter().map(|event| stand.event(*event)).sum();
     holds(gathered > runs, || format!("{gathered} segments went into {runs} runs: none was joined"))?;
     field.end(stand)

@@ -619,7 +619,8 @@ mod tests {
 
     #[test]
     fn standards_that_a_difference_names_stand_in_the_table_of_standards() {
-        let rows = include_str!("../../../../../docs/STANDARDS.tsv").lines().filter_map(|row| row.split('\t').next());
+        let rows =
+            include_str!("../../../../../docs/STANDARDS.tsv").lines().filter_map(|row| row.split('\t').next());
         let rows: BTreeSet<&str> = rows.collect();
         let is_id = |word: &&str| {
             word.strip_prefix('R').is_some_and(|rest| rest.len() == 3 && rest.bytes().all(|it| it.is_ascii_digit()))

@@ -4,7 +4,7 @@
 //! beside them.
 
 use engine::{Event, Reason};
-use gateway::stats::{Came, Went};
+use gateway::stats::{PortIn, PortOut};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -55,8 +55,8 @@ impl CounterAudit {
             reasons.chain(events)
         });
         let mut missing: Vec<String> = of_directions.filter(|name| self.value(name).is_none()).collect();
-        let of_ports = Came::ALL.iter().map(|it| ("in", it.name()));
-        for (side, name) in of_ports.chain(Went::ALL.iter().map(|it| ("out", it.name()))) {
+        let of_ports = PortIn::ALL.iter().map(|it| ("in", it.name()));
+        for (side, name) in of_ports.chain(PortOut::ALL.iter().map(|it| ("out", it.name()))) {
             let begins = format!("wideload_port_{side}_{name}");
             let count = self.values.keys().filter(|key| is_counter(key, &begins)).count();
             if count != 2 {

@@ -387,9 +387,9 @@ impl Looks {
                 .collect(),
             most_held: self.most_held,
             passed: books.map_or(0, CounterAudit::passed),
-            joined: event(Event::Absorbed) + event(Event::Joined),
-            fragments: event(Event::Pieces),
-            sorted: event(Event::Sorted),
+            joined: event(Event::FragmentsUsed) + event(Event::Merged),
+            fragments: event(Event::Fragments),
+            sorted: event(Event::Reordered),
             wire,
         }
     }
