@@ -1,6 +1,6 @@
 //! A socket that listens and a gateway's figures in, the text that Prometheus fetches out.
 //!
-//! The text is OpenMetrics 1.0. Each counter has the sentence that explains it in COUNTERS.md as its help; those of
+//! The text is OpenMetrics 1.0. Each counter has the sentence that explains it in docs/COUNTERS.md as its help; those of
 //! the ledger that say why something ended have one name and a label `reason`, and what each reason means is told
 //! by `wideload_reason_info`. Workers are summed up, but for their processor time.
 
@@ -143,10 +143,10 @@ impl Answer {
 /// All up to the empty line; none where it is too long.
 fn request(guest: &mut Connection<'_, TcpStream>, deadline: Instant) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
-    let mut fragment = [0; 1024];
+    let mut chunk = [0; 1024];
     while bytes.len() < REQUEST_LEN_MAX {
-        let count = guest.read(&mut fragment, deadline)?;
-        bytes.extend_from_slice(&fragment[..count]);
+        let count = guest.read(&mut chunk, deadline)?;
+        bytes.extend_from_slice(&chunk[..count]);
         if count == 0 || bytes.windows(END.len()).any(|window| window == END) {
             return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
         }
@@ -161,9 +161,9 @@ fn part(mut guest: Connection<'_, TcpStream>, deadline: Instant) {
         return;
     }
     let mut unread = 0;
-    let mut fragment = [0; 1024];
+    let mut chunk = [0; 1024];
     while unread < UNREAD_LEN_MAX {
-        match guest.read(&mut fragment, deadline) {
+        match guest.read(&mut chunk, deadline) {
             Ok(count) if count > 0 => unread += count,
             _ => return,
         }
@@ -226,11 +226,15 @@ impl MetricsText<'_, '_> {
             let rows = figures.workers.iter().zip(&numbers);
             let rows = rows
                 .map(|(worker, number)| (vec![("worker", &number[..])], Value::Total(counter.of(&worker.peers))));
-            self.write(&format!("sibling_{}", counter.name()), counter.what(), Some(packets()), rows)?;
+            let former = format!("sibling_{}", counter.former_name().unwrap_or(counter.name()));
+            let names = Names::new(format!("peer_{}", counter.name()), Some(packets()))
+                .with_former(former, Some(packets()));
+            self.write_named(names, counter.what(), rows)?;
         }
         for counter in HandoverCounter::ALL {
-            let (name, unit) = named_with("succession", counter.name(), counter.unit());
-            self.write(&name, counter.what(), unit, [(vec![], Value::Total(counter.of(&figures.losses)))])?;
+            let names =
+                Names::of(["handover", "succession"], counter.name(), counter.former_name(), counter.unit());
+            self.write_named(names, counter.what(), [(vec![], Value::Total(counter.of(&figures.losses)))])?;
         }
         let rows = Reason::ALL.iter().map(|it| (vec![("reason", it.name()), ("meaning", it.what())], Value::Info));
         self.write("reason", "What the reasons mean.", None, rows)
@@ -261,14 +265,17 @@ impl MetricsText<'_, '_> {
         })?;
         let pool = "Heap memory of the pool of buffers, lent and free";
         self.levels(figures, "pool", Unit::Bytes, pool, |direction| direction.pool_bytes)?;
-        let lent = "Buffers on loan";
-        self.levels(figures, "lent", Unit::Other("buffers".to_owned()), lent, |direction| direction.lent_buffers)?;
+        let names = Names::new("pool_in_use", Some(buffers())).with_former("lent", Some(buffers()));
+        let rows = figures.all.directions();
+        let rows = rows.map(|(label, direction)| (direction_labels(label), Value::Gauge(direction.lent_buffers)));
+        self.write_named(names, "Buffers of the pool that are in use.", rows)?;
         for counter in PlacementCounter::ALL {
             let directions = figures.all.directions().into_iter();
-            let rows = directions
-                .map(|(label, direction)| (vec![("way", label)], Value::Total(counter.of(&direction.placement))));
-            let (name, unit) = named_with("guess", counter.name(), counter.unit());
-            self.write(&name, counter.what(), unit, rows)?;
+            let rows = directions.map(|(label, direction)| {
+                (direction_labels(label), Value::Total(counter.of(&direction.placement)))
+            });
+            let names = Names::of(["placement", "guess"], counter.name(), counter.former_name(), counter.unit());
+            self.write_named(names, counter.what(), rows)?;
         }
         self.stages(figures)
     }
@@ -284,7 +291,7 @@ impl MetricsText<'_, '_> {
         let rows = |part: fn(Count) -> u64| {
             let directions = figures.all.directions().into_iter();
             directions
-                .map(|(label, direction)| (vec![("way", label)], Value::Total(part(of(direction)))))
+                .map(|(label, direction)| (direction_labels(label), Value::Total(part(of(direction)))))
                 .collect::<Vec<_>>()
         };
         self.write(name, &format!("{what}."), Some(packets()), rows(|count| count.packets))?;
@@ -297,7 +304,7 @@ impl MetricsText<'_, '_> {
         let totals = figures.all.totals();
         let rows = |part: fn(Count) -> u64| {
             let row = |(label, counts): &(&'static str, [Count; 2])| {
-                (vec![("way", *label)], Value::Total(part(counts[which])))
+                (direction_labels(label), Value::Total(part(counts[which])))
             };
             totals.iter().map(row).collect::<Vec<_>>()
         };
@@ -320,7 +327,7 @@ impl MetricsText<'_, '_> {
             let rows = directions
                 .flat_map(|(label, direction)| Reason::ALL.iter().map(move |reason| (label, direction, *reason)));
             let row = |(label, direction, reason): (_, _, Reason)| {
-                (vec![("way", label), ("reason", reason.name())], Value::Total(part(of(direction, reason))))
+                (with(direction_labels(label), "reason", reason.name()), Value::Total(part(of(direction, reason))))
             };
             rows.map(row).collect::<Vec<_>>()
         };
@@ -345,7 +352,7 @@ impl MetricsText<'_, '_> {
             .all
             .directions()
             .into_iter()
-            .map(|(label, direction)| (vec![("way", label)], Value::Gauge(of(direction))));
+            .map(|(label, direction)| (direction_labels(label), Value::Gauge(of(direction))));
         self.write(name, &format!("{what}."), Some(unit), rows)
     }
 
@@ -354,7 +361,7 @@ impl MetricsText<'_, '_> {
             let directions = figures.all.directions().into_iter();
             directions.flat_map(|(label, direction)| direction.stages.iter().map(move |stage| (label, stage)))
         };
-        let labels = |label, stage| vec![("way", label), ("stage", stage)];
+        let labels = |label, stage| with(direction_labels(label), "stage", stage);
         let on = rows().map(|(label, it)| (labels(label, &it.stage[..]), Value::Gauge(it.is_on.into())));
         self.write("stage_on", "Does the stage work?", None, on)?;
         let held = rows().map(|(label, it)| (labels(label, &it.stage[..]), Value::Gauge(it.held.bytes)));
@@ -366,14 +373,21 @@ impl MetricsText<'_, '_> {
             let rows = |part: fn(Count) -> u64| {
                 let directions = figures.all.directions().into_iter();
                 let row = |(label, direction): (_, &DirectionFigures)| {
-                    (vec![("way", label)], Value::Total(part(direction.event(*event))))
+                    (direction_labels(label), Value::Total(part(direction.event(*event))))
                 };
                 directions.map(row).collect::<Vec<_>>()
             };
-            let name = format!("event_{}", event.name());
-            self.write(&name, event.what(), None, rows(|count| count.packets))?;
+            let name = |name: &str| format!("event_{name}");
+            let payload = |name: &str| format!("event_{name}_payload");
+            let mut packets = Names::new(name(event.name()), None);
+            let mut bytes = Names::new(payload(event.name()), Some(Unit::Bytes));
+            if let Some(former) = event.former_name() {
+                packets = packets.with_former(name(former), None);
+                bytes = bytes.with_former(payload(former), Some(Unit::Bytes));
+            }
+            self.write_named(packets, event.what(), rows(|count| count.packets))?;
             let help = format!("{} Bytes of their payload.", event.what());
-            self.write(&format!("{name}_payload"), &help, Some(Unit::Bytes), rows(|count| count.bytes))?;
+            self.write_named(bytes, &help, rows(|count| count.bytes))?;
         }
         Ok(())
     }
@@ -383,13 +397,13 @@ impl MetricsText<'_, '_> {
         self.write_ends("port_up", "Does the port work?", None, up)?;
         for counter in PortIn::ALL {
             let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Total(end.came(*counter))));
-            let (name, unit) = named_with("port_in", counter.name(), counter.unit());
-            self.write_ends(&name, counter.what(), unit, rows)?;
+            let names = Names::of(["port_in"; 2], counter.name(), counter.former_name(), counter.unit());
+            self.write_named(names, counter.what(), rows.map(of_end))?;
         }
         for counter in PortOut::ALL {
             let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Total(end.went(*counter))));
-            let (name, unit) = named_with("port_out", counter.name(), counter.unit());
-            self.write_ends(&name, counter.what(), unit, rows)?;
+            let names = Names::of(["port_out"; 2], counter.name(), counter.former_name(), counter.unit());
+            self.write_named(names, counter.what(), rows.map(of_end))?;
         }
         Ok(())
     }
@@ -397,19 +411,19 @@ impl MetricsText<'_, '_> {
     fn laws(&mut self, figures: &Stats) -> fmt::Result {
         let directions = figures.all.directions();
         let what = "Packets that came or were made, less those that left, were used or are held: not 0 is a mistake in the program.";
-        let rows =
-            directions.map(|(label, direction)| (vec![("way", label)], Value::Gap(direction.unexplained.packets)));
+        let rows = directions
+            .map(|(label, direction)| (direction_labels(label), Value::Gap(direction.unexplained.packets)));
         self.write("unexplained", what, Some(packets()), rows)?;
         let what = "Payload that came or was made, less what left, was used or is held: not 0 is a mistake in the program.";
         let rows =
-            directions.map(|(label, direction)| (vec![("way", label)], Value::Gap(direction.unexplained.bytes)));
+            directions.map(|(label, direction)| (direction_labels(label), Value::Gap(direction.unexplained.bytes)));
         self.write("unexplained_payload", what, Some(Unit::Bytes), rows)?;
         let what = "Packets that were to leave by the port, less those that left, were dropped or wait: not 0 is a mistake in the program.";
         let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Gap(end.unexplained)));
         self.write_ends("port_unexplained", what, Some(packets()), rows)?;
         let what = "Laws that a worker breaks: not 0 is a mistake in the program.";
         let rows = directions
-            .map(|(label, direction)| (vec![("way", label)], Value::Gauge(direction.broken.len() as u64)));
+            .map(|(label, direction)| (direction_labels(label), Value::Gauge(direction.broken.len() as u64)));
         self.write("broken_laws", what, None, rows)
     }
 
@@ -420,8 +434,22 @@ impl MetricsText<'_, '_> {
         unit: Option<Unit>,
         rows: [(&'static str, &EndpointFigures, Value); 2],
     ) -> fmt::Result {
-        let rows = rows.map(|(label, end, value)| (vec![("end", label), ("port", &end.address[..])], value));
-        self.write(name, help, unit, rows)
+        self.write(name, help, unit, rows.map(of_end))
+    }
+
+    /// The same values under today's name, and under the former one if there is one.
+    fn write_named<'a>(
+        &mut self,
+        names: Names,
+        help: &str,
+        rows: impl IntoIterator<Item = (Labels<'a>, Value)>,
+    ) -> fmt::Result {
+        let rows: Vec<_> = rows.into_iter().collect();
+        let (name, unit) = names.now;
+        self.write(&name, help, unit, rows.iter().cloned())?;
+        let Some((former, unit)) = names.former else { return Ok(()) };
+        let help = format!("Former name of wideload_{name}; version 0.3 removes it.");
+        self.write(&former, &help, unit, rows)
     }
 
     /// One name, with all of its values.
@@ -464,6 +492,51 @@ impl Value {
     }
 }
 
+/// The name and the unit of a metric, and those of version 0.1 if they were others.
+struct Names {
+    now: (String, Option<Unit>),
+    former: Option<(String, Option<Unit>)>,
+}
+
+impl Names {
+    fn new(name: impl Into<String>, unit: Option<Unit>) -> Names {
+        Names { now: (name.into(), unit), former: None }
+    }
+
+    fn with_former(self, name: impl Into<String>, unit: Option<Unit>) -> Names {
+        Names { former: Some((name.into(), unit)), ..self }
+    }
+
+    /// Those of a counter of a group, of which both names are given.
+    fn of([front, former_front]: [&str; 2], name: &str, former: Option<&str>, unit: &str) -> Names {
+        let (now, now_unit) = named_with(front, name, unit);
+        let names = Names::new(now, now_unit);
+        if former.is_none() && front == former_front {
+            return names;
+        }
+        let (former, former_unit) = match former.unwrap_or(name) {
+            // It was its own unit.
+            "wires" => named_with(former_front, "wires", "times"),
+            former => named_with(former_front, former, unit),
+        };
+        names.with_former(former, former_unit)
+    }
+}
+
+/// The labels of a direction: `way` is the former name of `direction`.
+fn direction_labels(label: &str) -> Labels<'_> {
+    vec![("direction", label), ("way", label)]
+}
+
+fn with<'a>(mut labels: Labels<'a>, name: &'static str, value: &'a str) -> Labels<'a> {
+    labels.push((name, value));
+    labels
+}
+
+fn of_end<'a>((label, end, value): (&'static str, &'a EndpointFigures, Value)) -> (Labels<'a>, Value) {
+    (vec![("end", label), ("port", &end.address[..])], value)
+}
+
 /// The name of a counter behind what it belongs to, and its unit, which stands at the end of the name, once.
 fn named_with(front: &str, name: &str, unit: &str) -> (String, Option<Unit>) {
     let stem = name.strip_suffix(unit).unwrap_or(name).trim_end_matches('_');
@@ -474,6 +547,10 @@ fn named_with(front: &str, name: &str, unit: &str) -> (String, Option<Unit>) {
         "bytes" => (name, Some(Unit::Bytes)),
         unit => (name, Some(Unit::Other(unit.to_owned()))),
     }
+}
+
+fn buffers() -> Unit {
+    Unit::Other("buffers".to_owned())
 }
 
 fn packets() -> Unit {
