@@ -15,7 +15,8 @@ impl EcnSeen {
     }
 
     /// The ECN field of the complete datagram (RFC 3168 section 5.3, R042). One field that all fragments share is
-    /// kept. CE wins if all fragments are ECN-capable. None where Not-ECT and ECN-capable fragments are mixed.
+    /// kept. CE wins if all fragments are ECN-capable. A mix of ECT(0) and ECT(1) gives `first`. None where Not-ECT
+    /// and ECN-capable fragments are mixed.
     pub(super) fn joined(self, first: Ecn) -> Option<Ecn> {
         let seen = |ecn: Ecn| self.0 & 1 << ecn.bits() != 0;
         match (seen(Ecn::NotEct), seen(Ecn::Ce)) {
