@@ -253,8 +253,7 @@ impl Run {
     pub(super) fn close(&mut self) -> Result<LastComplete, Reason> {
         let ecn = self.seen.ecn.joined(self.packet.ip().ecn).ok_or(Reason::FragEcnMix)?;
         let len = self.holes.held_len();
-        // Where the longest fragment came with DF, no fragment of the datagram may become shorter than that one
-        // (rel:C8).
+        // Where the longest fragment came with DF, the datagram must not be fragmented to a smaller size (rel:C8).
         let dont_fragment = self.has_dont_fragment();
         self.packet.close(len, ecn, dont_fragment, self.seen.longest);
         if self.stays_fragmented() {
