@@ -273,9 +273,9 @@ mod tests {
         assert!(found.iter().all(|count| *count > 10_000), "both are tried: {found:?}");
     }
 
-    // What the tests stand on.
+    // The helpers of the tests.
 
-    /// One of few addresses near each other, of both versions and near the edge between them.
+    /// One of few nearby addresses, of both versions and near the edge between them.
     fn address(random: &mut fastrand::Rng) -> IpAddr {
         let bases = ["10.0.0.0", "192.0.2.0", "::", "::fffe:0:0", "::1:0:0:0", "2001:db8::"];
         let base = bases[random.usize(..bases.len())].parse().unwrap();

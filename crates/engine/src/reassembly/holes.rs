@@ -198,7 +198,7 @@ const UNKNOWN: u32 = u32::MAX;
 mod tests {
     use super::*;
 
-    /// Octets of a datagram, each here or not; and where it ends.
+    /// Octets of a datagram, each held or missing, and its end.
     #[derive(Clone, Default)]
     struct Octets {
         here: Vec<bool>,
@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Tries every piece in this state, and goes on from each that fits.
+    /// Tries every fragment in this state, and goes on from each that fits.
     fn follow(
         fragments: &[(Range<usize>, bool)],
         holes: Holes,
@@ -269,7 +269,7 @@ mod tests {
     }
 
     impl Octets {
-        /// How a piece stands to what is here, octet by octet.
+        /// The relation of a fragment to the held octets, octet by octet.
         fn fit(&self, range: &Range<usize>, more: bool) -> Fit {
             let held = range.clone().filter(|octet| self.here.get(*octet) == Some(&true)).count();
             let past_the_end = self.end.is_some_and(|end| range.end > end || !more && range.end != end);
@@ -282,7 +282,7 @@ mod tests {
             }
         }
 
-        /// Compares the two on one piece; true where it fills a hole.
+        /// Compares the two on one fragment; true where it fills a hole.
         fn try_fragment(&mut self, holes: &mut Holes, bitmap: &mut [u8], range: Range<usize>, more: bool) -> bool {
             let fit = holes.fit(bitmap, &range, more);
             assert_eq!(fit, self.fit(&range, more), "{range:?}, more {more}, {holes:?}");

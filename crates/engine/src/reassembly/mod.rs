@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(half.out.ledger.retired(Reason::FragLate).packets, 1, "it is of another datagram");
     }
 
-    /// One of those that are compared.
+    /// One of the reassemblers that are compared.
     struct Half {
         reassembler: Reassembler,
         out: Output,
@@ -396,9 +396,9 @@ mod tests {
     enum PushMode {
         /// One by one.
         Each,
-        /// One by one, without what hints would say.
+        /// One by one, without hints.
         Closely,
-        /// As many as there are.
+        /// In batches.
         Batches,
     }
 
@@ -408,7 +408,7 @@ mod tests {
             Half { reassembler, out: Output::new(Pool::new(1 << 30), None), mode, gone: Vec::new() }
         }
 
-        /// All that can be seen of a step.
+        /// All visible results of a step.
         fn step(&mut self, now: Time, frames: &[Vec<u8>]) -> String {
             self.reassembler.expire(now, &mut self.out);
             self.drain();
@@ -457,13 +457,13 @@ mod tests {
         }
     }
 
-    /// Where the pair of a piece is counted.
+    /// The counters of a fragment's pair.
     fn counters_of(frame: &[u8], pairs: &Pairs) -> [usize; 2] {
         let fragment = Frame::copy(frame, LinkType::Ip, Ingress(0), &mut Pool::new(1 << 20)).unwrap();
         pairs.of(&DatagramKey::of(&fragment, fragment.ip().fragment.unwrap(), None)).0.map(usize::from)
     }
 
-    /// A piece of one of a crowd of datagrams: mostly one that fits, in many orders, and some that do not.
+    /// A fragment of one of many datagrams. Most fragments fit, in many orders, and some do not.
     fn fragment(crowd: usize, step: usize, random: &mut Rng) -> Vec<u8> {
         let number = random.usize(..crowd);
         // Those of one number have one length; names come again.
@@ -505,7 +505,7 @@ mod tests {
         mended(bytes)
     }
 
-    /// The same with an option, which every piece carries or only the first one may.
+    /// The same with an option, which every fragment carries or only the first one may.
     fn with_option(mut bytes: Vec<u8>, kind: u8) -> Vec<u8> {
         bytes.splice(20..20, [kind, 4, 1, 2]);
         bytes[0] = 0x46;

@@ -384,9 +384,11 @@ impl<T: HasSource> FairQueue<T> {
         if self.is_over_limit() { self.victim() } else { None }
     }
 
-    /// The entry to evict where memory is needed; it has a charge. The oldest of the reserve, where the reserve
-    /// exceeds its part. Else the oldest entry of one source: the source that has been longest in the usage bucket
-    /// to evict from.
+    /// The entry to evict where memory is needed; it has a charge. In this order:
+    ///
+    /// 1. Where the reserve exceeds its part, its oldest entry.
+    /// 2. The oldest entry of one source: the one that has been longest in the usage bucket to evict from.
+    /// 3. The oldest entry of the reserve.
     pub fn victim(&mut self) -> Option<Handle> {
         self.queue_pending();
         if self.reserve_charged > self.reserve_limit {

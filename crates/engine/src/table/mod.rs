@@ -283,7 +283,7 @@ mod tests {
         source: u8,
     }
 
-    /// What the naive model knows of a thing; the model is all of them, in order of arrival.
+    /// The naive model's record of an entry. The model is all records, in order of arrival.
     #[derive(Clone, Debug)]
     struct Thing {
         name: Name,
@@ -291,9 +291,9 @@ mod tests {
         charge: usize,
         deadline: Time,
         patience: Duration,
-        /// When it came to the end of its line.
+        /// The time at which it came to the end of its source's list.
         lined_up: u64,
-        /// When it was protected, if it was.
+        /// The time at which it was moved to the reserve, if it was.
         protected: Option<u64>,
     }
 
@@ -384,11 +384,11 @@ mod tests {
         assert!(!SEEN.take().is_empty());
     }
 
-    /// What is tested beside a list that is searched from end to end.
+    /// The table under test, beside a list that is searched from end to end.
     struct Both {
         held: FairTable<Name, u32>,
         things: Vec<Thing>,
-        /// Sources in the order in which they came to the level that they are on.
+        /// Sources in the order in which they came to their usage bucket.
         sources: Vec<(u8, usize)>,
         limit: usize,
         now: Time,
@@ -526,7 +526,7 @@ mod tests {
             self.things.iter().filter(of_it)
         }
 
-        /// A source that changes its level goes to the end of the new one; one that holds nothing is forgotten.
+        /// A source that changes its bucket goes to the end of the new one. A source without entries is forgotten.
         fn settle(&mut self, source: u8) {
             let level = bucket(self.open(source).map(|thing| thing.charge).sum());
             let holds = self.open(source).next().is_some();
@@ -560,7 +560,8 @@ mod tests {
             thing.or(reserve.first().copied()).map(|thing| thing.handle)
         }
 
-        /// Of those whose patience is at most this, the one with the earliest deadline; of equals, the first in its line.
+        /// Of the entries with a time-out of at most `longest`, the one with the earliest deadline. Of equals, the
+        /// first in its list.
         fn check_oldest(&self, longest: Duration, what: &str) {
             let within = || self.things.iter().filter(|thing| thing.patience <= longest);
             let earliest = within().map(|thing| thing.deadline).min();
@@ -612,7 +613,7 @@ mod tests {
         fitting.unwrap_or(*PATIENCES.iter().min().unwrap())
     }
 
-    /// A key that notes what it hashes to.
+    /// A key that records its hashes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct Seeing(u64);
 
