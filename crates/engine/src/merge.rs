@@ -1,6 +1,6 @@
 //! Fragments in order -> longer fragments (Chandranmenon section 3.2; C10 to C13, C19).
 //!
-//! Each datagram has one open run. The fragment that comes next in order is appended to the run's first fragment,
+//! A datagram has at most one open run. The fragment that comes next in order is appended to the run's first fragment,
 //! whose buffer grows. At any other fragment of the datagram, the run leaves as it stands. A run may start anywhere
 //! in its datagram. It never grows longer than the MTU of the next link. No packet ends here (rel:G20): the
 //! reassembling host gets the bytes of each datagram in their order of arrival, in fewer fragments. Fragments that
@@ -46,7 +46,7 @@ pub struct MergeLimits {
     pub patience: Duration,
     /// The policy for fragments where memory is full.
     pub full: Full,
-    /// The packets that share a run.
+    /// The fragments that share a run.
     pub runs: RunsBy,
 }
 
@@ -60,7 +60,7 @@ pub enum Full {
     Evict,
 }
 
-/// The packets that share a run (C13).
+/// The fragments that share a run (C13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunsBy {
     /// Each datagram has a run of its own.

@@ -40,8 +40,8 @@ impl Raised {
         raised
     }
 
-    /// Advances to a later byte. No acknowledgement advances by more than the longest window (RFC 7323 section
-    /// 2.3).
+    /// Advances to a later byte. No acknowledgement advances by more than the longest window
+    /// (RFC 7323 section 2.3).
     #[inline]
     pub(crate) fn go_on_to(&mut self, ack: u32) {
         if self.acked.is_none_or(|before| ack.wrapping_sub(before) <= WINDOW_MAX) {

@@ -9,8 +9,8 @@ use crate::ledger::Reason;
 use packet::icmp::IcmpError;
 use packet::{AddressPair, Fragment, Ip, L2Scope, Packet, PrevHop, UNIT, Version};
 
-/// The identity of a datagram. Fragments of one datagram have the same key (RFC 791 section 3.2, R006; RFC 8200
-/// section 4.5, R093). They also come by the same port and VLANs.
+/// The identity of a datagram. Fragments of one datagram have the same key (RFC 791 section 3.2, R006;
+/// RFC 8200 section 4.5, R093). They also come by the same port and VLANs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DatagramKey {
     pub(super) id: u32,

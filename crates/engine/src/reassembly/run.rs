@@ -331,7 +331,7 @@ impl Arrivals {
         if ip.dont_fragment {
             self.longest_dont_fragment = self.longest_dont_fragment.max(ip.len);
         }
-        // No fragment follows the last one, so its fingerprint is of no use.
+        // No other fragment of the datagram has the fingerprint of the last one.
         if frag.more {
             self.shape = ip.shape;
             let len_max = run.ip().payload_len_max().min(ip.payload_len_max());

@@ -11,7 +11,7 @@
 //! Sources with about the same usage, within half a power of two, share a usage bucket. Eviction takes from the
 //! highest bucket that holds, with all buckets above it, a minimum part of the memory. So a host with a few open
 //! datagrams is not mistaken for a flood of a thousand hosts with one datagram each. The rule fails where an honest
-//! host holds as much as each flooding host: it loses its oldest datagrams.
+//! host holds as much as each flooding host. The honest host then loses its oldest datagrams.
 //!
 //! Most entries are held only briefly. The newest entry enters its lists only when another one is inserted or
 //! changed. So an entry that comes and goes alone costs no list operations.
