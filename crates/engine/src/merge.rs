@@ -1,10 +1,10 @@
 //! Fragments in order -> longer fragments (Chandranmenon section 3.2; C10 to C13, C19).
 //!
 //! A datagram has at most one open run. The fragment that comes next in order is appended to the run's first
-//! fragment, whose buffer grows. At any other fragment of the datagram, the run leaves as it stands. A run may start anywhere
-//! in its datagram. It never grows longer than the MTU of the next link. No packet ends here (rel:G20): the
-//! reassembling host gets the bytes of each datagram in their order of arrival, in fewer fragments. Fragments that
-//! merge with nothing pass unchanged.
+//! fragment, whose buffer grows. At any other fragment of the datagram, the run leaves as it stands. A run may
+//! start anywhere in its datagram. It never grows longer than the MTU of the next link. No packet ends here
+//! (rel:G20): the reassembling host gets the bytes of each datagram in their order of arrival, in fewer fragments.
+//! Fragments that merge with nothing pass unchanged.
 //!
 //! Bytes that have passed are never merged with bytes that have not. A host drops a repeated fragment. A fragment
 //! that repeats held bytes and adds others ends the datagram (RFC 5722 section 4, R063). So no repeat may become
