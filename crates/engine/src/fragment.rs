@@ -1,19 +1,21 @@
-//! A packet in, its pieces out, one by one: a fresh header each, the payload by reference.
+//! A packet -> its fragments or segments, one by one.
 //!
-//! Nothing is copied but the header, and the first piece is ready before the second exists (G3, G4, C7); a packet's
-//! pieces come one after the other, so nothing interleaves them (C16).
+//! Each wire packet gets a header of its own, and refers to its payload in the packet. Only headers are copied. The
+//! first wire packet is ready before the second exists (G3, G4, C7). The wire packets of one packet follow each
+//! other directly, so no other packet comes between them (C16).
 
 use crate::segment::{Segments, WirePacket};
 use packet::{FRAGMENT_HEADER_LEN_MAX, Fragment, FragmentRanges, Fragmentation, Packet, Template};
 
-/// The pieces that a packet leaves in, one at a time; a packet that is not to be cut is its own only piece.
+/// The wire packets of a packet, one at a time. A packet that needs no fragmentation or segmentation is its own
+/// only wire packet.
 #[derive(Debug)]
 pub struct WirePackets<'a> {
     cuts: FragmentWriter<'a>,
     room: [u8; FRAGMENT_HEADER_LEN_MAX],
 }
 
-/// The same, each header written where the caller says: so many can leave at once.
+/// The same, with a header buffer from the caller for each wire packet. So many wire packets can leave at once.
 #[derive(Debug)]
 pub struct FragmentWriter<'a> {
     packet: &'a Packet,
@@ -27,7 +29,7 @@ enum State<'a> {
     Segmenting(Segments<'a>),
 }
 
-/// The fragments that a packet leaves in.
+/// The fragments of a packet.
 #[derive(Debug)]
 struct Cutting<'a> {
     shares: FragmentRanges<'a>,
@@ -37,12 +39,12 @@ struct Cutting<'a> {
 }
 
 impl<'a> WirePackets<'a> {
-    /// The pieces of `packet`, as its `fragmentation` says.
+    /// The wire packets of `packet`, by its `fragmentation`.
     pub fn of(packet: &'a Packet) -> WirePackets<'a> {
         WirePackets { cuts: FragmentWriter::of(packet), room: [0; FRAGMENT_HEADER_LEN_MAX] }
     }
 
-    /// The next piece.
+    /// The next wire packet.
     #[expect(
         clippy::should_implement_trait,
         reason = "each piece borrows the room that the next one is written to"
@@ -53,7 +55,7 @@ impl<'a> WirePackets<'a> {
 }
 
 impl<'a> FragmentWriter<'a> {
-    /// The pieces of `packet`, as its `fragmentation` says.
+    /// The wire packets of `packet`, by its `fragmentation`.
     #[inline]
     pub fn of(packet: &'a Packet) -> FragmentWriter<'a> {
         let state = match (packet.shares(), packet.fragmentation) {
@@ -63,8 +65,9 @@ impl<'a> FragmentWriter<'a> {
         FragmentWriter { packet, state }
     }
 
-    /// The next piece. Its header is written to the front of `room`, which has [`FRAGMENT_HEADER_LEN_MAX`] bytes, or as many as
-    /// link, IP and transport header take; a packet that is not cut stays where it is.
+    /// The next wire packet. Its header is written to the front of `room`. `room` has [`FRAGMENT_HEADER_LEN_MAX`]
+    /// bytes, or at least the length of link, IP and transport header. A packet that stays whole keeps its header
+    /// in place.
     ///
     /// # Panics
     /// Where the header does not fit.
@@ -88,7 +91,7 @@ impl<'a> FragmentWriter<'a> {
 impl<'a> Cutting<'a> {
     #[inline]
     fn new(packet: &'a Packet, shares: FragmentRanges<'a>, cut: Fragmentation) -> Cutting<'a> {
-        // A piece that is cut again keeps its place and the end of its datagram (RFC 791 section 3.2, R003).
+        // A fragment of a fragment keeps its offset and its datagram's end (RFC 791 section 3.2, R003).
         let (offset, more) = packet.ip().fragment.map_or((0, false), |fragment| (fragment.offset, fragment.more));
         let base = Fragment { id: cut.id, offset, more };
         Cutting { shares, template: Template::new(packet), base, payload: packet.payload() }
@@ -109,5 +112,5 @@ impl<'a> Cutting<'a> {
     }
 }
 
-/// The last place that a fragment can have, in bytes: 13 bits of eights (RFC 791 section 3.1).
+/// The highest offset of a fragment, in bytes: 13 bits in units of eight bytes (RFC 791 section 3.1).
 const OFFSET_MAX: usize = 65_528;

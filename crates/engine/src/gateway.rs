@@ -1,12 +1,15 @@
-//! Batches of a port in, packets of the right sizes out: all that a gateway does to packets.
+//! Batches of frames from a port -> packets of the right sizes.
 //!
-//! A gateway has a few directions, each with the stages of the side that its packets leave by, a pool, a ledger,
-//! and a queue of what leaves. A border has two, and remembers what the hosts on both sides announced. A live
-//! worker, the simulator, a rewritten capture, fuzzers and the benchmark drive it in the same way:
+//! A gateway has one or more directions. Each direction has a pool, a ledger, an output queue, and the stages of
+//! the side that its packets leave by. A border has two directions, and remembers the sizes that the hosts on both
+//! sides announced. A live worker, the simulator, the capture rewriter, the fuzzers and the benchmark drive a
+//! gateway in the same loop:
 //!
 //! ```
-//! use wideload_engine::packet::{Frame, HEADROOM, Ingress, Medium, Pool, Time};
-//! use wideload_engine::{Batch, Gateway, GatewaySettings, Way, Pieces, Position, Secret, Secrets, SideSettings};
+//! use wideload_engine::packet::{Frame, HEADROOM, Ingress, LinkType, Pool, Time};
+//! use wideload_engine::{
+//!     Batch, Egress, Gateway, GatewaySettings, Position, Secret, Secrets, SideSettings, WirePackets,
+//! };
 //!
 //! # let wide: Vec<u8> = {
 //! #     let mut bytes = vec![0x45, 0, 0x0F, 0xA0, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
@@ -19,21 +22,21 @@
 //! let mut gateway = Gateway::new(&settings, Secrets::both(Secret::new(7)), || Pool::new(8 << 20));
 //! let mut batch = Batch::default();
 //! for now in [Time::ZERO] {
-//!     // What is late leaves before what comes.
+//!     // Overdue packets leave before new ones enter.
 //!     if gateway.next_deadline().is_some_and(|deadline| deadline <= now) {
 //!         gateway.expire(now);
 //!     }
-//!     // A port receives a batch, where it can the payloads to the places where they probably belong.
+//!     // A port receives a batch. Where it can, it puts payloads into their predicted slots.
 //!     let (_places, pool) = gateway.places(0);
-//!     batch.receive(&wide, Medium::Ip, Ingress(0), None, pool);
+//!     batch.receive(&wide, LinkType::Ip, Ingress(0), None, pool);
 //!     gateway.push(now, 0, &mut batch);
-//!     // The port has nothing more to give.
+//!     // The port has no more frames.
 //!     gateway.port_is_idle(now, 0);
 //!     while let Some(leaving) = gateway.next(0) {
-//!         let Way::Forward(packet) = leaving else { panic!("no answer is sent, and no other frame came") };
-//!         let mut pieces = Pieces::of(&packet);
-//!         while let Some(piece) = pieces.next() {
-//!             assert!(piece.frame_len() <= 1_500);
+//!         let Egress::Forward(packet) = leaving else { panic!("no answer is sent, and no other frame came") };
+//!         let mut packets = WirePackets::of(&packet);
+//!         while let Some(packet) = packets.next() {
+//!             assert!(packet.frame_len() <= 1_500);
 //!         }
 //!         gateway.done(0, packet);
 //!     }
@@ -44,14 +47,14 @@
 //!
 //! # Laws
 //!
-//! - Every packet that came has left, is held, or ended for a reason that is counted ([`check`](Gateway::check)).
-//! - Every buffer of a pool is held, waits to leave, or is with the port: to receive into, as a place, or as what
-//!   left.
-//! - What came in order within a flow leaves in order.
-//! - Nothing is held past its deadline, once it was [expired](Gateway::expire), or beyond its limit.
-//! - Nothing leaves that is longer than the MTU of its side, but what the host's own kernel is to decide, or nobody
-//!   may cut, which is counted.
-//! - Nothing here knows the time, or draws a number: the same calls give the same packets.
+//! - Every received packet has left, is held, or ended for a counted reason ([`check`](Gateway::check)).
+//! - Every buffer of a pool is held, is queued, or is with the port. The port has it to receive into, as a payload
+//!   slot, or to transmit.
+//! - Packets that arrive in order within a flow leave in order.
+//! - After [`expire`](Gateway::expire), nothing is held past its deadline. Nothing is ever held beyond its limit.
+//! - No packet leaves longer than the MTU of its side. There are two exceptions: packets that the host's own kernel
+//!   is to handle, and packets that must not be fragmented. The latter are counted.
+//! - The engine reads no clock and draws no random number: the same calls give the same packets.
 
 use crate::coalescing::Coalescer;
 use crate::connections::{Connection, Connections};
@@ -67,7 +70,7 @@ use packet::{
     Address, Frame, HEADROOM, Ingress, Link, LinkType, Packet, PayloadSlots, Pool, SegmentLimit, SplitFrame, Time,
 };
 
-/// All that a gateway does to packets.
+/// All packet processing of one gateway.
 #[derive(Debug)]
 pub struct Gateway {
     directions: Vec<Direction>,
@@ -75,10 +78,10 @@ pub struct Gateway {
     secrets: Secrets,
 }
 
-/// What a port gave at once, in the order in which it came: first the frames that were split.
+/// The frames of one receive call, in order of arrival: the split frames first.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Frames whose payload lies at its predicted place: one for each place, in their order.
+    /// Frames whose payload lies in its predicted slot: one per slot, in slot order.
     pub split: Vec<SplitFrame>,
     /// Frames that lie in one buffer each.
     pub frames: Vec<Frame>,
@@ -90,7 +93,7 @@ struct Direction {
     settings: SideSettings,
     side: Side,
     out: Output,
-    /// How predictions of stages went that have ended.
+    /// Prediction counters of stages that have ended.
     guesses_before: PlacementStats,
 }
 
@@ -98,7 +101,7 @@ impl Gateway {
     /// A gateway that holds nothing. Each direction has a pool of its own.
     ///
     /// # Panics
-    /// A border has two directions; none coalesces that has more.
+    /// Where a border has not exactly two directions. Where a gateway with more than two directions coalesces.
     pub fn new(settings: &GatewaySettings, secrets: Secrets, mut pools: impl FnMut() -> Pool) -> Gateway {
         settings.check_directions();
         let directions = settings.sides().enumerate().map(|(direction, side)| Direction {
@@ -110,11 +113,11 @@ impl Gateway {
         Gateway { directions: directions.collect(), connections: settings.connections(secrets), secrets }
     }
 
-    /// Where a port may receive the payloads of the frames that come next in a direction, and the pool of their
+    /// The payload slots that a port may receive the next frames of a direction into, and the pool of their
     /// buffers.
     ///
-    /// The batch that is received so is the next one to be pushed in this direction. Before that, whatever could
-    /// let go of what the places lie in panics: [`release`](Gateway::release), [`expire`](Gateway::expire),
+    /// The caller must push the batch received this way next in this direction. Until then, every call that could
+    /// free the memory of the slots panics: [`release`](Gateway::release), [`expire`](Gateway::expire),
     /// [`flush`](Gateway::flush), [`hand_over`](Gateway::hand_over), [`switch`](Gateway::switch),
     /// [`replace`](Gateway::replace).
     #[inline]
@@ -124,7 +127,7 @@ impl Gateway {
         (side.places(), &mut out.pool)
     }
 
-    /// The same for a port that has seen the header of the next packet, and can still choose a place for its
+    /// The same for a port that has seen the header of the next packet, and can still choose a slot for its
     /// payload.
     pub fn places_for(&mut self, next: &Packet, direction: usize) -> (Option<PayloadSlots<'_>>, &mut Pool) {
         let Direction { side, out, .. } = self.of_mut(direction);
@@ -132,7 +135,7 @@ impl Gateway {
         (side.places(), &mut out.pool)
     }
 
-    /// Takes all of a batch. What was late by `now` has been [expired](Gateway::expire) before.
+    /// Processes a whole batch. The caller has [expired](Gateway::expire) everything overdue at `now` before.
     #[inline]
     pub fn push(&mut self, now: Time, direction: usize, batch: &mut Batch) {
         let Gateway { directions, connections, .. } = self;
@@ -164,20 +167,20 @@ impl Gateway {
         }
     }
 
-    /// The port has nothing more to give for a moment: segments leave that wait for the rest of a burst.
+    /// The port has no more frames for a moment. Segments that wait for the rest of a burst leave.
     pub fn port_is_idle(&mut self, now: Time, direction: usize) {
         if self.of(direction).settings.hold == Holding::Burst {
             self.release(now, direction);
         }
     }
 
-    /// Lets go of the segments that are held.
+    /// Sends out all held segments of a direction.
     pub fn release(&mut self, now: Time, direction: usize) {
         let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
         side.release(now, connections, out);
     }
 
-    /// Gives up what is late.
+    /// Evicts everything whose deadline has passed.
     pub fn expire(&mut self, now: Time) {
         if self.connections.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.connections.expire(now);
@@ -190,18 +193,18 @@ impl Gateway {
         }
     }
 
-    /// When something that is held becomes late; none while nothing is held. Connections that are late are
-    /// forgotten at the next [`expire`](Gateway::expire), and need none of their own.
+    /// The earliest deadline of all held packets; none while nothing is held. Overdue connections have no deadline
+    /// of their own: the next [`expire`](Gateway::expire) forgets them.
     pub fn next_deadline(&self) -> Option<Time> {
         self.directions.iter().filter_map(|direction| direction.side.next_deadline()).min()
     }
 
-    /// When something that is held in a direction becomes late.
+    /// The earliest deadline of all packets held in a direction.
     pub fn next_deadline_of(&self, direction: usize) -> Option<Time> {
         self.of(direction).side.next_deadline()
     }
 
-    /// Lets go of everything.
+    /// Sends out everything that is held.
     pub fn flush(&mut self, now: Time) {
         for direction in 0..self.directions.len() {
             let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
@@ -209,27 +212,27 @@ impl Gateway {
         }
     }
 
-    /// Lets go of what is held in a direction, to whoever goes on in its place: it is not made to fit what leaves
-    /// here.
+    /// Sends out everything held in a direction, for the successor of this gateway. The packets are not resized for
+    /// this side.
     pub fn hand_over(&mut self, now: Time, direction: usize) {
         let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
         side.hand_over(now, connections, out);
     }
 
-    /// What leaves next, counted as gone, but for frames that carry no packet: whoever sends these
-    /// [counts](Ledger::pass) them.
+    /// The next packet or frame to send. Packets are counted as forwarded here. The sender [counts](Ledger::pass)
+    /// frames that carry no packet.
     #[inline]
     pub fn next(&mut self, direction: usize) -> Option<Egress> {
         self.of_mut(direction).out.next_direction()
     }
 
-    /// Takes back a packet that has left.
+    /// Takes back a packet that the port has transmitted.
     #[inline]
     pub fn done(&mut self, direction: usize, packet: Packet) {
         self.of_mut(direction).out.done(packet);
     }
 
-    /// Where what leaves in a direction waits: its pool and its ledger.
+    /// The output queue of a direction, with its pool and its ledger.
     #[inline]
     pub fn output(&self, direction: usize) -> &Output {
         &self.of(direction).out
@@ -241,7 +244,7 @@ impl Gateway {
         &mut self.of_mut(direction).out
     }
 
-    /// Every fate in a direction.
+    /// The counters of a direction.
     pub fn ledger(&self, direction: usize) -> &Ledger {
         &self.of(direction).out.ledger
     }
@@ -252,24 +255,24 @@ impl Gateway {
         &self.of(direction).side
     }
 
-    /// Packets and payload that are held in a direction, and the buffers that they lie in.
+    /// Packets and payload bytes held in a direction, and the number of buffers that they lie in.
     pub fn held(&self, direction: usize) -> (Tally, usize) {
         self.of(direction).side.aggregation.held()
     }
 
-    /// Is nothing held that could overtake, or be overtaken by, segments that go on without being seen here?
+    /// Whether no held or queued packet could overtake, or be overtaken by, offloaded segments.
     pub fn is_idle(&self, direction: usize) -> bool {
         let Direction { side, out, .. } = self.of(direction);
         out.queued_count() == 0 && side.aggregation.coalescer.as_ref().is_none_or(Coalescer::is_empty)
     }
 
-    /// How predictions of places went in a direction.
+    /// The placement statistics of a direction.
     pub fn placement_stats(&self, direction: usize) -> PlacementStats {
         let Direction { side, guesses_before, .. } = self.of(direction);
         guesses_before.and(side.guesses())
     }
 
-    /// What is known of the connections that cross a border; none in other roles.
+    /// The connections that cross a border; none in other roles.
     pub fn connections(&self) -> Option<&Connections> {
         Some(&self.connections).filter(|connections| connections.is_border())
     }
@@ -279,30 +282,31 @@ impl Gateway {
         Some(&mut self.connections).filter(|connections| connections.is_border())
     }
 
-    /// Tells the wide host of a connection that its packets are too long from here on: see [`Connections::tell`].
+    /// Tells the wide host of a connection to send shorter packets from now on: see [`Connections::tell`].
     pub fn tell(&mut self, connection: &Connection, ingress: Ingress) -> bool {
         let Gateway { directions, connections, .. } = self;
         let direction = directions.get_mut(Toward::Narrow.direction());
         direction.is_some_and(|direction| connections.tell(connection, ingress, &mut direction.out))
     }
 
-    /// How long the segments of GSO packets of a connection may leave without being seen here: in this direction,
-    /// to the second of its ends, and in the other one. None where more is done to them than to give them segments
-    /// of another length, and where there is no border.
+    /// The segment size limits for offloaded GSO packets of a connection. The first is for this direction, toward
+    /// the second of `ends`; the second is for the other direction. None where the gateway does more than resize
+    /// the segments, or is no border.
     pub fn resized_limits(&mut self, ends: [(Address, u16); 2], direction: usize) -> Option<[SegmentLimit; 2]> {
         let [there, back] = self.connections.limits(ends, Toward::of_direction(direction))?;
         let other = 1 - direction.min(1);
         Some([self.side(direction).resizes_to(there)?, self.side(other).resizes_to(back)?])
     }
 
-    /// Packets of a connection go on in this direction without being seen here, to the second of its ends. How long
-    /// the segments of its GSO packets may leave; none where it is not known, or more is done to them.
+    /// Notes that a connection is offloaded in this direction, toward the second of `ends`. Returns the segment
+    /// size limit of its GSO packets. None where the limit is unknown, or the gateway does more than resize the
+    /// segments.
     pub fn on_offloaded(&mut self, now: Time, ends: [(Address, u16); 2], direction: usize) -> Option<SegmentLimit> {
         let limit = self.connections.on_offloaded(now, ends, Toward::of_direction(direction))?;
         self.side(direction).resizes_to(limit)
     }
 
-    /// Has half-filled checksums be finished here, or by the port, from here on.
+    /// Sets whether partial checksums are completed here or by the port, from now on.
     #[inline]
     pub fn set_checksums(&mut self, direction: usize, checksums: Checksums) {
         let Direction { settings, side, .. } = self.of_mut(direction);
@@ -310,25 +314,25 @@ impl Gateway {
         side.sizing.checksums = checksums;
     }
 
-    /// Switches a stage of a direction, if its settings have it. One that is switched off lets go of what it holds
-    /// first, through all that follows it; one that is switched on begins anew; one that works already goes on as
-    /// it is.
+    /// Switches a stage of a direction on or off, if its settings have the stage. A stage that is switched off
+    /// first sends out its held packets through the stages behind it. A stage that is switched on starts empty. A
+    /// stage that already runs goes on unchanged.
     pub fn switch(&mut self, now: Time, direction: usize, stage: SideStage, switch: Toggle) {
         let secrets = self.secrets;
         let (found, connections) = self.unpredicted(direction);
         found.switch(now, (direction, stage), switch, connections, secrets);
     }
 
-    /// Goes on as other settings have it, with as many directions, drawing what is new from other secrets. What is
-    /// held may still become longer by them, and no identification that was given out is given out again too soon.
+    /// Applies new settings with the same number of directions. New state is keyed with `secrets`. Held packets may
+    /// still grow under the new settings. No issued identification is reused too soon.
     ///
     /// # Panics
-    /// As [`new`](Gateway::new), and where there would be more or fewer directions.
+    /// As [`new`](Gateway::new), and where the number of directions changes.
     pub fn replace(&mut self, now: Time, settings: &GatewaySettings, secrets: Secrets) {
         settings.check_directions();
         self.secrets = secrets;
         assert_eq!(settings.sides.len(), self.directions.len(), "a gateway keeps its directions");
-        // What was held finds its connections by the new rules.
+        // Held packets look up their connections by the new rules.
         self.connections.go_on_as(settings.connections(secrets));
         for (direction, side) in settings.sides().enumerate() {
             let (found, connections) = self.unpredicted(direction);
@@ -336,8 +340,8 @@ impl Gateway {
         }
     }
 
-    /// The laws, between two batches: what came in a direction has left or is held, and every buffer on loan is
-    /// held or queued.
+    /// Checks the laws between two batches. Every packet received in a direction has left or is held, and every
+    /// buffer in use is held or queued.
     ///
     /// # Errors
     /// The law that is broken, with its figures.
@@ -346,7 +350,8 @@ impl Gateway {
         side.check(out)
     }
 
-    /// A direction in which nothing is predicted, so no place of a run that may leave is with a port; and the connections.
+    /// The direction and the connections, after a check that the direction has no predicted slots. A port may hold
+    /// such slots, so no run under them may leave.
     fn unpredicted(&mut self, direction: usize) -> (&mut Direction, &mut Connections) {
         let count = self.directions.len();
         let Some(found) = self.directions.get_mut(direction) else { no_direction(direction, count) };
@@ -427,9 +432,9 @@ impl Direction {
 }
 
 impl Batch {
-    /// Receives a frame as a port does: its payload to the next of these places, as long as all frames before it
-    /// can be the fragments that are expected there; else to a buffer of its own. Without memory for it, it is
-    /// lost: says whether there was.
+    /// Receives a frame as a port does. The payload goes to the next slot, as long as all frames before it may be
+    /// the expected fragments. Otherwise the frame goes to a buffer of its own. Returns false where there was no
+    /// memory, and the frame was lost.
     pub fn receive(
         &mut self,
         frame: &[u8],
@@ -439,7 +444,7 @@ impl Batch {
         pool: &mut Pool,
     ) -> bool {
         let link_len = Link::parse(medium, frame).map_or(0, |link| link.len);
-        // What lies behind the longest packet is padding; a packet that claims more does not parse.
+        // Bytes behind the longest packet are padding. A packet that claims more does not parse.
         let frame = frame.get(..link_len + IP_LEN_MAX + 1).unwrap_or(frame);
         let Some(mut buffer) = pool.share(frame.len() - link_len) else { return false };
         let (at, len) = (HEADROOM - link_len, frame.len());

@@ -1,7 +1,7 @@
-//! What can be done to a packet's size: reassemble, join, coalesce, fragment, segment, refuse.
+//! The engine changes packet sizes: reassemble, merge, coalesce, fragment, segment, refuse.
 //!
 //! The engine is pure: no clock, no socket, no thread, no randomness that is not an input. Its entry is
-//! [`Gateway`], whose page is the contract: the laws that it keeps, and the loop that drives it.
+//! [`Gateway`]. The page of [`Gateway`] is the contract: the laws that it keeps, and the loop that drives it.
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]

@@ -1,16 +1,19 @@
-//! Fragments in order in, longer fragments out: graceful joining on the way (Chandranmenon section 3.2; C10 to C13, C19).
+//! Fragments in order -> longer fragments (Chandranmenon section 3.2; C10 to C13, C19).
 //!
-//! An open run per datagram; the fragment that comes next in order is appended to the run's first one, whose buffer grows;
-//! at anything else the run leaves as it stands. A run may start anywhere in its datagram, and becomes no longer than the
-//! next link takes. Nothing ends here (rel:G20): whoever reassembles behind us gets the bytes of each datagram in the order
-//! in which they came, in fewer pieces. What joins nothing passes as it came.
+//! A datagram has at most one open run. The fragment that comes next in order is appended to the run's first
+//! fragment, whose buffer grows. At any other fragment of the datagram, the run leaves as it stands. A run may
+//! start anywhere in its datagram. It never grows longer than the MTU of the next link. No packet ends here
+//! (rel:G20): the reassembling host gets the bytes of each datagram in their order of arrival, in fewer fragments.
+//! Fragments that merge with nothing pass unchanged.
 //!
-//! What has passed is never joined to what has not. A host drops a repeat, but a piece that repeats a part of what it holds
-//! and adds to it ends the datagram (RFC 5722 section 4, R063), so no repeat may become such a piece. Of a datagram that did
-//! not pass in order to its end it is known for a while how far it came, and only what lies beyond joins.
+//! Bytes that have passed are never merged with bytes that have not. A host drops a repeated fragment. A fragment
+//! that repeats held bytes and adds others ends the datagram (RFC 5722 section 4, R063). So no repeat may become
+//! part of a longer fragment. A datagram that did not pass in order to its end is remembered for a while, with its
+//! highest passed byte. Only fragments beyond that byte are merged.
 //!
-//! A router is told not to join (RFC 1812 section 5.2.6, R031), unless those of one network agree on it (R010): a side does
-//! it only where it is asked for by name (rel:C1). IPv6 fragments pass: they are as long as their sender made them (R087).
+//! A router must not reassemble (RFC 1812 section 5.2.6, R031), unless the routers of one network agree on it
+//! (R010). So a side merges only where its settings name it (rel:C1). IPv6 fragments pass unchanged: they are as
+//! long as their sender made them (R087).
 
 use crate::keyed_hash::{Secret, TableKey};
 use crate::ledger::{Event, Tally};
@@ -21,62 +24,62 @@ use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use packet::{Address, Buffer, Fragment, Packet, Time};
 
-/// What a side does with the fragments for a destination (C14).
+/// How a side handles the fragments for a destination (C14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentPolicy {
-    /// They pass.
+    /// Fragments pass unchanged.
     Off,
-    /// They become whole datagrams, whoever cut them: the host is behind us.
+    /// Fragments are reassembled, whichever station fragmented the datagram: the host is behind this side.
     Reassemble,
-    /// They become whole datagrams, as the previous hop cut them, and are cut again for the next (C15).
+    /// Fragments from the same previous hop are reassembled, and fragmented again for the next hop (C15).
     ReassembleHop,
-    /// They become longer fragments, as long as they come in order and the next link takes them (C10).
+    /// Fragments in order are merged into longer ones, up to the MTU of the next link (C10).
     Merge,
 }
 
-/// How much a joiner may hold, how long, and for whom.
+/// Limits of a fragment merger: memory, time, and the sharing of runs.
 #[derive(Clone, Copy, Debug)]
 pub struct MergeLimits {
-    /// Bytes of buffers. An open run counts as much as the longest packet that it may become would pin.
+    /// Bytes of buffers. An open run is charged as much as its longest possible packet would pin.
     pub bytes: usize,
     /// How long a run may wait, counted from its first fragment (rel:G18).
     pub patience: Duration,
-    /// What becomes of a fragment that there is no room for.
+    /// The policy for fragments where memory is full.
     pub full: Full,
-    /// What shares a run.
+    /// The fragments that share a run.
     pub runs: RunsBy,
 }
 
-/// What becomes of a fragment that there is no room for.
+/// The policy for fragments where memory is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// It passes as it came, so that open runs go on (C19).
+    /// The fragment passes unchanged, so that open runs go on (C19).
     Pass,
-    /// The oldest run leaves for it, as in the paper, where a fragment takes its place before it is looked at. With more
-    /// datagrams at once than there is room for, hardly anything joins; to compare.
+    /// The oldest run leaves to make room, as in the paper: there, a fragment takes its slot before it is examined.
+    /// With more concurrent datagrams than runs, hardly any fragments merge. For comparison only.
     Evict,
 }
 
-/// What shares a run (C13).
+/// The fragments that share a run (C13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunsBy {
-    /// Each datagram has its own.
+    /// Each datagram has a run of its own.
     Datagram,
-    /// The datagrams of a flow share one: a fragment of another of them pushes the run out. A flow is what has the same
-    /// addresses and protocol.
+    /// The datagrams of a flow share one run: a fragment of another datagram pushes the run out. A flow has one
+    /// pair of addresses and one protocol.
     Flow,
-    /// There is one run in all, pushed out by a fragment of any other datagram.
+    /// All datagrams share one run: a fragment of any other datagram pushes it out.
     All,
 }
 
-/// Joins the fragments of each datagram that come in order into longer ones.
+/// Merges the fragments of each datagram that come in order into longer ones.
 ///
 /// ```
 /// use std::time::Duration;
-/// use wideload_engine::packet::{self, Frame, Ingress, Medium, Pool, Time};
-/// use wideload_engine::{Full, JoinLimits, Joiner, Output, RunsBy, Secret};
+/// use wideload_engine::packet::{self, Frame, Ingress, LinkType, Pool, Time};
+/// use wideload_engine::{FragmentMerger, Full, MergeLimits, Output, RunsBy, Secret};
 ///
-/// # let piece = |at: u16, more: bool| {
+/// # let fragment = |at: u16, more: bool| {
 /// #     let mut bytes = vec![0x45, 0, 1, 36, 0, 7, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
 /// #     bytes[6..8].copy_from_slice(&(at / 8 | u16::from(more) << 13).to_be_bytes());
 /// #     let sum = packet::Sum::of(&bytes).checksum();
@@ -85,18 +88,18 @@ pub enum RunsBy {
 /// #     bytes
 /// # };
 /// let patience = Duration::from_millis(10);
-/// let limits = JoinLimits { bytes: 1 << 20, patience, full: Full::Pass, runs: RunsBy::Datagram };
-/// let mut joiner = Joiner::new(limits, 1_500, Secret::new(0x0123_4567_89AB_CDEF));
+/// let limits = MergeLimits { bytes: 1 << 20, patience, full: Full::Pass, runs: RunsBy::Datagram };
+/// let mut merger = FragmentMerger::new(limits, 1_500, Secret::new(0x0123_4567_89AB_CDEF));
 /// let mut out = Output::new(Pool::new(2 << 20), None);
-/// // Five fragments of 272 bytes fit into one packet of 1,380; the sixth does not.
+/// // Five fragments of 272 bytes fit into one packet of 1,380 bytes. The sixth does not fit.
 /// for number in 0..6 {
-///     let packet = Frame::copy(&piece(number * 272, true), Medium::Ip, Ingress(0), &mut out.pool).unwrap();
-///     joiner.push(Time::ZERO, packet, &mut out);
+///     let packet = Frame::copy(&fragment(number * 272, true), LinkType::Ip, Ingress(0), &mut out.pool).unwrap();
+///     merger.push(Time::ZERO, packet, &mut out);
 /// }
-/// let joined = out.next().unwrap();
-/// assert_eq!(joined.len(), 1_380);
-/// out.done(joined);
-/// joiner.expire(Time::ZERO + patience, &mut out);
+/// let merged = out.next().unwrap();
+/// assert_eq!(merged.len(), 1_380);
+/// out.done(merged);
+/// merger.expire(Time::ZERO + patience, &mut out);
 /// let late = out.next().unwrap();
 /// assert!(late.is_as_received());
 /// # out.done(late);
@@ -104,7 +107,7 @@ pub enum RunsBy {
 #[derive(Debug)]
 pub struct FragmentMerger {
     runs: FairTable<RunKey, Run>,
-    /// How far the datagrams came of which no run is open, where more may come.
+    /// How far datagrams without an open run have passed, where more fragments may come.
     passed: FairTable<DatagramKey, DeliveredUpTo>,
     limits: MergeLimits,
     mtu: u16,
@@ -112,7 +115,7 @@ pub struct FragmentMerger {
     passed_hints: Hints<HINT_COUNT>,
 }
 
-/// What shares a run: a datagram; a flow, which is a datagram without identification; or, without any, everything.
+/// The key of a run: a datagram; a flow (a datagram without identification); or none, for one run in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RunKey(Option<DatagramKey>);
 
@@ -121,39 +124,39 @@ struct RunKey(Option<DatagramKey>);
 struct Run {
     datagram: DatagramKey,
     packet: Packet,
-    /// Do others follow the last one in the datagram?
+    /// Whether other fragments of the datagram follow the last one.
     more: bool,
     passed: DeliveredUpTo,
     came: Tally,
     longest: u32,
 }
 
-/// How far a datagram came.
+/// How far a datagram has passed.
 #[derive(Clone, Copy, Debug)]
 struct DeliveredUpTo {
-    /// Where the highest of its bytes that came ends, in bytes.
+    /// The end of its highest byte that came, in bytes.
     top: usize,
-    /// Did every fragment start where the one before it ended, and the first at 0?
+    /// Whether the first fragment started at 0, and every later one at the end of the one before it.
     in_order: bool,
-    /// Have they reached its end so?
+    /// Whether the datagram passed in order to its end.
     is_over: bool,
 }
 
-/// A fragment that came.
+/// An arriving fragment.
 struct Arrival {
     packet: Packet,
     datagram: DatagramKey,
-    /// Its bytes in the datagram.
+    /// The range of its payload in the datagram, in bytes: `start` to `end`.
     start: usize,
     end: usize,
     more: bool,
-    /// Is it such that a host takes it, and may it become longer?
+    /// Whether a host would accept it, and it may be made longer.
     is_sound: bool,
 }
 
 impl FragmentMerger {
-    /// A joiner that makes packets of at most `mtu` bytes. The pool that it draws on must allow more than its limit: what
-    /// has left keeps its buffer until the port has sent it.
+    /// A merger that makes packets of at most `mtu` bytes. The memory limit of the pool must exceed the merger's
+    /// own limit: a run that has left keeps its buffer until the port has sent it.
     pub fn new(limits: MergeLimits, mtu: u16, secret: Secret) -> FragmentMerger {
         FragmentMerger {
             runs: FairTable::new(limits.bytes, &[limits.patience], secret),
@@ -165,14 +168,15 @@ impl FragmentMerger {
         }
     }
 
-    /// Finds what is held by this key.
+    /// Sets the hash key of the tables.
     pub fn with_table_key(mut self, key: Secret) -> FragmentMerger {
         self.runs.set_key(key);
         self.passed.set_key(key);
         self
     }
 
-    /// Takes a packet: an IPv4 fragment joins its datagram's run, starts one, or passes behind it; anything else goes on.
+    /// Takes a packet. An IPv4 fragment is appended to its datagram's run, starts a run, or passes behind the run.
+    /// Any other packet is forwarded.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         let ip = packet.ip();
         let Some(fragment) = ip.fragment.filter(|_| ip.is_fragmented_on_path()) else { return out.forward(packet) };
@@ -190,26 +194,26 @@ impl FragmentMerger {
         self.open(now, key, newcomer, out);
     }
 
-    /// Lets go of what has waited long enough.
+    /// Sends out the runs whose deadline has passed.
     pub fn expire(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.runs.overdue(now) {
             self.flush_run(now, at, Event::MergedTimeout, out);
         }
     }
 
-    /// Lets go of everything, the earliest deadline first: the input has ended.
+    /// Sends out all runs, the earliest deadline first: the input has ended.
     pub fn flush(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.runs.oldest() {
             self.flush_run(now, at, Event::MergedAtEnd, out);
         }
     }
 
-    /// When [`expire`](Joiner::expire) next has work.
+    /// The deadline at which [`expire`](FragmentMerger::expire) next has work.
     pub fn next_deadline(&self) -> Option<Time> {
         self.runs.next_deadline()
     }
 
-    /// The fragments that are held, counted anew, and the buffers that they lie in.
+    /// The held fragments, counted anew, and the number of buffers that they lie in.
     pub fn held(&self) -> (Tally, usize) {
         self.runs.values().fold((Tally::NONE, 0), |(mut tally, buffers), run| {
             tally += run.came;
@@ -222,7 +226,8 @@ impl FragmentMerger {
         self.runs.charged()
     }
 
-    /// Why a fragment does not join the run, if it does not. Makes room where it does.
+    /// The reason why a fragment cannot be appended to the run; none where it can. Grows the run's buffer where
+    /// needed.
     fn refuses(&mut self, now: Time, at: Handle, newcomer: &Arrival, out: &mut impl Next) -> Option<Event> {
         let run = self.runs.slot_mut(at);
         let payload_len = newcomer.payload_len();
@@ -256,8 +261,8 @@ impl FragmentMerger {
         self.flush_run(now, at, event, out);
     }
 
-    /// With no run open for it, a fragment starts one: where it lies beyond all that has passed of its datagram, where there
-    /// is something to wait for, and room. Else it passes.
+    /// Handles a fragment without an open run. It starts a run where three conditions hold: it lies beyond all
+    /// passed bytes of its datagram, there is a next fragment to wait for, and there is room. Otherwise it passes.
     fn open(&mut self, now: Time, key: RunKey, newcomer: Arrival, out: &mut impl Next) {
         let charge = self.charge_of(newcomer.packet.pinned_len());
         let has_room = self.make_room(now, charge, None, out);
@@ -280,15 +285,15 @@ impl FragmentMerger {
         out.forward(newcomer.packet);
     }
 
-    /// Ends a run by this rule.
+    /// Ends a run for this reason.
     fn flush_run(&mut self, now: Time, at: Handle, event: Event, out: &mut impl Next) {
         let run = self.runs.remove(at);
         self.remember(now, &run.datagram, run.packet.ip().id, run.passed);
         run.leave(event, out);
     }
 
-    /// Remembers how far a datagram came, unless it passed in order to its end. Nothing makes this last longer: its
-    /// identification will be another's.
+    /// Remembers how far a datagram has passed, unless it passed in order to its end. The entry's time-out is never
+    /// refreshed: its identification will be reused.
     fn remember(&mut self, now: Time, datagram: &DatagramKey, id: u32, passed: DeliveredUpTo) {
         match self.passed_hints.find(&self.passed, datagram, id) {
             Err(at) if passed.is_over => drop(self.passed.remove(at)),
@@ -304,10 +309,10 @@ impl FragmentMerger {
         }
     }
 
-    /// Moves a run to a buffer that takes the longest packet; false where there is none.
+    /// Moves a run to a buffer for packets of MTU length; false where there is no memory.
     fn grow(&mut self, now: Time, at: Handle, out: &mut impl Next) -> bool {
         let Some(larger) = out.pool().share(self.mtu.into()) else { return false };
-        // A pool that is short may lend a larger one than was asked for, and charged.
+        // A pool that is short may supply a larger buffer than requested and charged.
         let charge = self.charge_of(larger.pinned_len());
         if !self.make_room(now, charge - self.charge_of(0), Some(at), out) {
             out.pool().give(larger);
@@ -318,7 +323,8 @@ impl FragmentMerger {
         true
     }
 
-    /// Is there room for so much more? Where that is the rule, the oldest leave for it, but not the one to `keep`.
+    /// Whether there is room for `more` bytes. With [`Full::Evict`], the oldest runs leave to make room, except
+    /// `keep`.
     fn make_room(&mut self, now: Time, more: usize, keep: Option<Handle>, out: &mut impl Next) -> bool {
         while self.runs.charged() + more > self.limits.bytes {
             match self.runs.oldest() {
@@ -331,8 +337,8 @@ impl FragmentMerger {
         true
     }
 
-    /// What a run whose buffer pins so much is charged. Room for what it may become is taken at once: else newcomers would
-    /// take what open runs need.
+    /// The charge of a run whose buffer pins `pinned_len` bytes. Room for its longest packet is charged at once.
+    /// Otherwise new runs would take the memory that open runs need.
     fn charge_of(&self, pinned_len: usize) -> usize {
         RUN_CHARGE + pinned_len.max(Buffer::pinned_len_for(self.mtu.into()))
     }
@@ -352,7 +358,7 @@ impl Run {
         self.longest = self.longest.max(newcomer.packet.ip().len);
     }
 
-    /// Goes on as one fragment, or as the whole datagram; a run of one as it came.
+    /// Forwards the run as one fragment, or as the complete datagram. A run of one fragment leaves unchanged.
     fn leave(mut self, event: Event, out: &mut impl Next) {
         if self.came.packets > 1 {
             self.packet.seal_fragments(self.more, self.longest);
@@ -364,10 +370,10 @@ impl Run {
 }
 
 impl DeliveredUpTo {
-    /// Nothing has passed.
+    /// No byte has passed.
     const NOTHING: DeliveredUpTo = DeliveredUpTo { top: 0, in_order: true, is_over: false };
 
-    /// How far it came with this fragment, joined or not.
+    /// The state with this fragment added, merged or not.
     fn and(self, newcomer: &Arrival) -> DeliveredUpTo {
         let in_order = self.in_order && newcomer.is_sound && newcomer.start == self.top;
         DeliveredUpTo { top: self.top.max(newcomer.end), in_order, is_over: in_order && !newcomer.more }
@@ -391,7 +397,7 @@ impl Arrival {
         self.end - self.start
     }
 
-    /// Is there something to wait for: does another one follow, and would one as long as this fit behind it (C11)?
+    /// Whether to wait for the next fragment: one follows, and one of the same length would fit (C11).
     fn waits(&self, mtu: u16) -> bool {
         self.is_sound && self.more && self.packet.len() + self.payload_len() <= usize::from(mtu)
     }
@@ -418,11 +424,11 @@ impl Key for RunKey {
     }
 }
 
-/// Runs whose place is remembered.
+/// Number of remembered run handles.
 const HINT_COUNT: usize = 64;
-/// What a run is charged beside its buffer, in bytes: its slot, its source and their places in tables.
+/// Charge of a run beside its buffer, in bytes: its slot, its source, and their table entries.
 const RUN_CHARGE: usize = 512;
-/// Datagrams of which it is remembered how far they came.
+/// Number of datagrams whose passed bytes are remembered.
 const PASSED_COUNT: usize = 1_024;
-/// How long that is: repeats that a network makes come soon, and identifications come round later.
+/// How long they are remembered: repeats made by a network come soon, and identifications are reused later.
 const REPEATED_WITHIN: Duration = Duration::from_millis(100);

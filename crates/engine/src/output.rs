@@ -1,4 +1,4 @@
-//! Packets in that have been dealt with, and frames that carry none; the only ways out.
+//! Processed packets, and frames without a packet -> the output queue or the counters.
 
 use crate::icmp_error::IcmpResponder;
 use crate::ledger::{Event, Ledger, Reason, Tally};
@@ -7,41 +7,42 @@ use packet::{OpaqueFrame, Packet, ParseError, Pool, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// The only ways out: forward, answer, retire; frames that carry no packet pass. It keeps the pool that buffers
-/// come from and return to, and the ledger.
+/// The only exits of the engine: forward, answer with an ICMP error, retire. Frames that carry no packet pass
+/// through. The output holds the ledger, and the pool that supplies buffers and takes them back.
 ///
-/// A port drains it after every push and every expiry: [`next`](Output::next), transmit, [`recycle`](Output::recycle).
+/// A port drains the output after every push and every expiry: [`next`](Output::next), transmit,
+/// [`recycle`](Output::recycle).
 #[derive(Debug)]
 pub struct Output {
-    /// Where buffers come from.
+    /// The pool that supplies buffers.
     pub pool: Pool,
-    /// What happened so far.
+    /// The counters of all packets so far.
     pub ledger: Ledger,
     answers: Option<IcmpResponder>,
     queue: VecDeque<Egress>,
 }
 
-/// What comes behind a stage: another one, or the queue of an [`Output`]. A packet is handed on at once.
+/// The next stage: another stage, or the queue of an [`Output`]. A packet is handed on at once.
 pub trait Next {
-    /// Takes a packet that goes on.
+    /// Takes a forwarded packet.
     fn forward(&mut self, packet: Packet);
 
-    /// Where all ways end.
+    /// The output at the end of all stages.
     fn output(&mut self) -> &mut Output;
 
-    /// Where buffers come from.
+    /// The pool that supplies buffers.
     #[inline]
     fn pool(&mut self) -> &mut Pool {
         &mut self.output().pool
     }
 
-    /// What happened so far.
+    /// The counters of all packets so far.
     #[inline]
     fn ledger(&mut self) -> &mut Ledger {
         &mut self.output().ledger
     }
 
-    /// Takes back the buffer of a packet whose content is elsewhere now.
+    /// Takes back the buffer of a packet whose content has been moved elsewhere.
     #[inline(always)]
     fn recycle(&mut self, packet: Packet) {
         self.output().done(packet);
@@ -72,38 +73,38 @@ impl<N: Next> Next for &mut N {
     }
 }
 
-/// A packet on its way out: where it goes.
+/// A leaving packet or frame, and its destination.
 #[derive(Debug)]
 pub enum Egress {
-    /// On.
+    /// A packet toward its destination.
     Forward(Packet),
-    /// Back, by the port that the packet came from which it is about: it is an ICMP error of ours.
+    /// An ICMP error of our own. It leaves by the port that the packet in error came from.
     IcmpReply(Packet),
-    /// On, as it came: it carries no packet for us.
+    /// A frame that carries no packet for us, unchanged, toward its destination.
     PassThrough(OpaqueFrame, ParseError),
 }
 
 impl Output {
-    /// An output that draws on `pool`. Without `answers`, no ICMP error is ever sent.
+    /// An output that takes buffers from `pool`. Without `answers`, it never sends an ICMP error.
     pub fn new(pool: Pool, answers: Option<IcmpResponder>) -> Output {
         Output { pool, ledger: Ledger::new(), answers, queue: VecDeque::with_capacity(QUEUE_LEN) }
     }
 
-    /// Has answers come from these two addresses from here on, one of each version, where any are sent.
+    /// Sets the source addresses of ICMP errors from now on, one per IP version. No effect without a responder.
     pub fn answer_from(&mut self, sources: [IpAddr; 2]) {
         if let Some(answers) = &mut self.answers {
             answers.come_from(sources);
         }
     }
 
-    /// The next packet for the port, counted as gone: for who hands in packets alone.
+    /// The next packet for the port, counted as forwarded. For callers that push only packets.
     #[expect(clippy::should_implement_trait, reason = "a port drains what a stage fills again: no iterator")]
     #[inline]
     pub fn next(&mut self) -> Option<Packet> {
         if self.queue.is_empty() { None } else { self.take() }
     }
 
-    /// The same, with where it goes: for who has two ports.
+    /// The same, with the destination. For callers with two ports.
     #[inline]
     pub fn next_direction(&mut self) -> Option<Egress> {
         let direction = self.queue.pop_front()?;
@@ -152,23 +153,23 @@ impl Output {
         self.pool.give(packet.into_buffer());
     }
 
-    /// Packets that wait for the port.
+    /// Number of queued packets.
     pub fn queued_count(&self) -> usize {
         self.queue.len()
     }
 
-    /// Has a frame go on behind what is queued; whoever sends it counts it.
+    /// Queues a frame behind the queued packets. The sender of the frame counts it.
     pub(crate) fn pass(&mut self, raw: OpaqueFrame, unfit: ParseError) {
         self.queue.push_back(Egress::PassThrough(raw, unfit));
     }
 
-    /// Ends a packet, or a run of them that share a buffer.
+    /// Ends a packet, or a run of packets that share a buffer.
     pub(crate) fn retire(&mut self, packet: Packet, ended: Tally, reason: Reason) {
         self.ledger.retire(reason, ended);
         self.done(packet);
     }
 
-    /// Tells a packet's sender what is wrong with it, as far as the standards and the rate limit let us.
+    /// Reports an error to a packet's sender, within the limits of the standards and the rate limit.
     pub(crate) fn answer(&mut self, now: Time, complaint: IcmpError, about: &Packet) {
         let Some(answers) = &mut self.answers else { return };
         let (event, answer) = answers.about(now, complaint, about, &mut self.pool);
@@ -178,7 +179,7 @@ impl Output {
         }
     }
 
-    /// Tells a packet's sender what is wrong with it outside of the rate limit; says whether it could be told.
+    /// Reports an error to a packet's sender outside of the rate limit. Returns whether an ICMP error was sent.
     pub(crate) fn tell(&mut self, complaint: IcmpError, about: &Packet) -> bool {
         let answers = self.answers.as_ref();
         let Some(answer) = answers.and_then(|answers| answers.about_all(complaint, about, &mut self.pool)) else {
@@ -190,5 +191,5 @@ impl Output {
     }
 }
 
-/// Packets that one push usually makes, at most.
+/// Packets that one push usually queues, at most.
 const QUEUE_LEN: usize = 64;

@@ -1,6 +1,6 @@
-//! An address in, what was said for its prefix out.
+//! An address -> the value of its longest configured prefix.
 //!
-//! For what a person writes down: some prefixes, tried one by one, the longest first. A table of routes would want a
+//! For prefixes written by people: few of them, tried one by one, the longest first. A routing table would need a
 //! trie.
 
 use core::fmt;
@@ -8,19 +8,19 @@ use core::net::IpAddr;
 use core::str::FromStr;
 use packet::Address;
 
-/// Addresses that begin alike: `192.0.2.0/24`, `2001:db8::/32`.
+/// Addresses with the same leading bits: `192.0.2.0/24`, `2001:db8::/32`.
 ///
-/// They are of one version: `::/0` holds no IPv4 address, and `0.0.0.0/0` no IPv6 address. IPv4-mapped addresses are
-/// IPv4, as in [`Address`], so `::ffff:192.0.2.0/120` is `192.0.2.0/24`.
+/// A prefix has one IP version: `::/0` contains no IPv4 address, and `0.0.0.0/0` contains no IPv6 address.
+/// IPv4-mapped addresses are IPv4, as in [`Address`], so `::ffff:192.0.2.0/120` is `192.0.2.0/24`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Prefix {
-    /// The first address: what follows the prefix is 0.
+    /// The first address: all bits behind the prefix are 0.
     address: Address,
-    /// Bits of the address's number, 0 to 128: in IPv4 96 more than people write.
+    /// Bits of the address's number, 0 to 128. For IPv4, that is 96 more than the written length.
     len: u8,
 }
 
-/// What was said for some prefixes, and what is the case elsewhere.
+/// Values of some prefixes, and a default for all other addresses.
 #[derive(Clone, Debug)]
 pub struct Prefixes<T> {
     default: T,
@@ -34,12 +34,12 @@ impl Prefix {
         self.address.into()
     }
 
-    /// How many bits of the address count, as people write it.
+    /// The written length: 0 to 32 for IPv4, 0 to 128 for IPv6.
     pub fn bit_count(&self) -> u8 {
         if self.address().is_ipv4() { self.len - (LEN_MAX - V4_LEN_MAX) } else { self.len }
     }
 
-    /// Does this address begin so?
+    /// Whether the prefix contains this address.
     pub fn contains(&self, address: Address) -> bool {
         (address.number() ^ self.address.number()) & mask(self.len) == 0 && is_v4(address) == is_v4(self.address)
     }
@@ -51,26 +51,26 @@ impl<T> Prefixes<T> {
         Prefixes { default, said: Vec::new() }
     }
 
-    /// The same, but `what` for the addresses of `prefix` that have no longer one here. Of what is said for one prefix,
-    /// the last counts.
+    /// The same, with `what` for the addresses of `prefix` that have no longer prefix here. The last value of a
+    /// prefix counts.
     pub fn with(mut self, prefix: Prefix, what: T) -> Prefixes<T> {
         let at = self.said.partition_point(|(other, _)| other.len > prefix.len);
         self.said.insert(at, (prefix, what));
         self
     }
 
-    /// What is so for all addresses; none where something else was said for some.
+    /// The value of all addresses; none where a prefix has a value of its own.
     #[inline]
     pub fn one(&self) -> Option<&T> {
         self.said.is_empty().then_some(&self.default)
     }
 
-    /// Is this so for what was said of any address?
+    /// Whether `is_so` holds for any value, the default included.
     pub fn any(&self, is_so: impl Fn(&T) -> bool) -> bool {
         is_so(&self.default) || self.said.iter().any(|(_, what)| is_so(what))
     }
 
-    /// What was said for the longest prefix of this address, or else the default.
+    /// The value of the longest prefix that contains this address, or else the default.
     pub fn get(&self, address: Address) -> &T {
         self.said.iter().find(|(prefix, _)| prefix.contains(address)).map_or(&self.default, |(_, what)| what)
     }
@@ -79,10 +79,10 @@ impl<T> Prefixes<T> {
 impl FromStr for Prefix {
     type Err = String;
 
-    /// Reads a prefix; an address alone is that of one host.
+    /// Parses a prefix. An address alone is the prefix of one host.
     ///
     /// # Errors
-    /// What is wrong with the text, and what to write.
+    /// The fault of the text, and a correct form.
     fn from_str(text: &str) -> Result<Prefix, String> {
         let (start, len) = text.split_once('/').map_or((text, None), |(start, len)| (start, Some(len)));
         let ip: IpAddr = start.parse().map_err(|_| {
@@ -120,12 +120,12 @@ impl fmt::Debug for Prefix {
     }
 }
 
-/// A number as people write it: no sign, and no 0 in front.
+/// A number in its usual form: no sign, no leading 0.
 fn decimal(text: &str) -> Option<u8> {
     text.parse().ok().filter(|number: &u8| number.to_string() == text)
 }
 
-/// The first address that begins with this many bits of `address`.
+/// The first address that shares the first `len` bits with `address`.
 fn first(address: Address, len: u8) -> Address {
     IpAddr::V6((address.number() & mask(len)).into()).into()
 }
@@ -141,7 +141,7 @@ fn mask(len: u8) -> u128 {
 
 /// Bits of an address.
 const LEN_MAX: u8 = 128;
-/// Bits of an IPv4 address, the last of the 128 of its number.
+/// Bits of an IPv4 address: the last of the 128 bits of its number.
 const V4_LEN_MAX: u8 = 32;
 
 #[cfg(test)]
@@ -273,9 +273,9 @@ mod tests {
         assert!(found.iter().all(|count| *count > 10_000), "both are tried: {found:?}");
     }
 
-    // What the tests stand on.
+    // The helpers of the tests.
 
-    /// One of few addresses near each other, of both versions and near the edge between them.
+    /// One of few nearby addresses, of both versions and near the edge between them.
     fn address(random: &mut fastrand::Rng) -> IpAddr {
         let bases = ["10.0.0.0", "192.0.2.0", "::", "::fffe:0:0", "::1:0:0:0", "2001:db8::"];
         let base = bases[random.usize(..bases.len())].parse().unwrap();

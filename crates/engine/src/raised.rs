@@ -1,15 +1,17 @@
-//! A raised MSS -> a segment of its connection to quote: how a wide host is told that it has to send shorter ones.
+//! A connection with a raised MSS -> a TCP segment of it to quote in an ICMP error.
+//!
+//! The ICMP error tells the wide host to send shorter segments.
 
 use core::net::IpAddr;
 use packet::ip::TCP;
 use packet::{Address, LINK_LEN_MAX, LinkType, Packet, Sum, tcp};
 
-/// A wide host was told that longer segments are welcome than the narrow side takes.
+/// A wide host that was told a larger MSS than the narrow side accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raised {
     /// Longest packet that it may send, IP header counted, in bytes.
     pub(crate) len: u16,
-    /// The next byte that the narrow host expects, as far as it has said.
+    /// The next byte that the narrow host expects, as far as it has acknowledged.
     pub(crate) acked: Option<u32>,
     /// The link header of packets to the wide host.
     link: [u8; LINK_LEN_MAX],
@@ -18,7 +20,7 @@ pub(crate) struct Raised {
 }
 
 impl Raised {
-    /// With the link header of a packet to the wide host.
+    /// From the link header of a packet to the wide host.
     pub(crate) fn new(packet: &Packet, len: u16, acked: Option<u32>) -> Raised {
         let mut link = [0; LINK_LEN_MAX];
         let link_len = packet.link().len().min(LINK_LEN_MAX);
@@ -26,7 +28,8 @@ impl Raised {
         Raised { len, acked, link, link_len: link_len as u8, medium: packet.medium() }
     }
 
-    /// With the link header that answers that of a packet from the wide host; what it has acknowledged is not known.
+    /// From the link header of a packet of the wide host, with its MAC addresses swapped. The acknowledged byte is
+    /// unknown.
     pub(crate) fn of_sender(packet: &Packet, len: u16) -> Raised {
         let mut raised = Raised::new(packet, len, None);
         if packet.medium() == LinkType::Ethernet
@@ -37,7 +40,8 @@ impl Raised {
         raised
     }
 
-    /// Goes on to a later byte. None is later by more than a window may be (RFC 7323 section 2.3).
+    /// Advances to a later byte. No acknowledgement advances by more than the longest window
+    /// (RFC 7323 section 2.3).
     #[inline]
     pub(crate) fn go_on_to(&mut self, ack: u32) {
         if self.acked.is_none_or(|before| ack.wrapping_sub(before) <= WINDOW_MAX) {
@@ -45,8 +49,8 @@ impl Raised {
         }
     }
 
-    /// A frame such as the wide host may have sent, as long as it may be, from the first byte on that is not acknowledged; none
-    /// while nothing is.
+    /// A frame that the wide host may have sent, of the longest allowed length. It starts at the first
+    /// unacknowledged byte. None before the first acknowledgement.
     pub(crate) fn segment(&self, wide: (Address, u16), narrow: (Address, u16)) -> Option<(Vec<u8>, LinkType)> {
         let (seq, len) = (self.acked?, usize::from(self.len));
         let mut frame = self.link.get(..usize::from(self.link_len))?.to_vec();
@@ -84,7 +88,7 @@ impl Raised {
 
 /// Longest window (RFC 7323 section 2.3), in bytes.
 const WINDOW_MAX: u32 = 1 << 30;
-/// Hops that a quoted packet has left.
+/// TTL or hop limit of a quoted packet.
 const TTL: u8 = 64;
-/// An Ethernet address, in bytes.
+/// Length of an Ethernet address, in bytes.
 const STATION_LEN: usize = 6;

@@ -1,16 +1,16 @@
-//! Payloads -> their places: the step that most packets cost most for.
+//! Payloads -> their positions in the reassembly buffer. Most packets cost most of their time here.
 
-/// Brings payloads to their places.
+/// Moves payloads to their positions.
 pub trait PayloadSink {
-    /// Brings `payload` to `place`, which is as long. A place is good until the next packet is pushed: what is held
-    /// may move to a larger buffer, or end.
+    /// Moves `payload` to `place`, which has the same length. A position is valid until the next packet is pushed.
+    /// After that, a held datagram may move to a larger buffer, or end.
     fn bring(&mut self, place: &mut [u8], payload: &[u8]);
 
-    /// Hears that a payload may soon be brought to this place, and may have both prefetched.
+    /// May prefetch both: `payload` may soon be moved to `place`.
     fn prefetch(&self, _place: &[u8], _payload: &[u8]) {}
 }
 
-/// Copies payloads: what a gateway does.
+/// Copies payloads. Gateways use this.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyPayload;
 
@@ -27,7 +27,7 @@ impl PayloadSink for CopyPayload {
     }
 }
 
-/// Leaves payloads where they are: they were received at their places.
+/// Leaves payloads in place: they were received at their positions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeavePayload;
 
@@ -36,10 +36,10 @@ impl PayloadSink for LeavePayload {
     fn bring(&mut self, _place: &mut [u8], _payload: &[u8]) {}
 }
 
-/// Cache lines of a narrow packet; of longer ones the processor prefetches the rest by itself.
+/// Cache lines of a narrow packet. The processor prefetches the rest of longer ones by itself.
 const LINES_MAX: usize = 24;
 
-/// Only writes down what belongs where, for measurements of header work alone.
+/// Only records the positions of payloads. For measurements of header work alone.
 impl<F: FnMut(&mut [u8], &[u8])> PayloadSink for F {
     #[inline(always)]
     fn bring(&mut self, place: &mut [u8], payload: &[u8]) {

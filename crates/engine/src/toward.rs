@@ -1,16 +1,16 @@
-//! The two sides of a gateway, and the directions that lead to them.
+//! The two sides of a gateway, and the direction that leads to each.
 
 /// The side that a packet leaves by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Toward {
-    /// That of the long packets.
+    /// The side with the larger MTU.
     Wide,
-    /// That of the short ones.
+    /// The side with the smaller MTU.
     Narrow,
 }
 
 impl Toward {
-    /// The number of the direction that leads there.
+    /// The number of the direction that leads to this side.
     pub const fn direction(self) -> usize {
         match self {
             Toward::Narrow => 0,
@@ -18,7 +18,7 @@ impl Toward {
         }
     }
 
-    /// Where the direction with this number leads.
+    /// The side that the direction with this number leads to.
     pub(crate) const fn of_direction(direction: usize) -> Toward {
         if direction == Toward::Narrow.direction() { Toward::Narrow } else { Toward::Wide }
     }

@@ -1,4 +1,4 @@
-//! Fragments -> the datagrams that they belong to, as long as they may be held.
+//! Fragments -> their datagrams, within limits of memory and time.
 
 use super::Late;
 use super::hints::Hints;
@@ -15,14 +15,14 @@ use core::time::Duration;
 use packet::icmp::IcmpError;
 use packet::{Address, Buffer, Fragment, Packet, PrevHop, Time};
 
-/// The datagrams of which something is missing, by their keys.
+/// The incomplete datagrams, by their keys.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     held: FairTable<DatagramKey, State>,
     hints: Hints<HINT_COUNT>,
     pairs: Pairs,
     late: Late,
-    /// The one that a piece was added to last, wherever it is now.
+    /// The datagram that last gained a fragment. It may be gone.
     touched: Handle,
     last_complete: Option<LastComplete>,
     limit: usize,
@@ -31,7 +31,7 @@ pub(super) struct Datagrams {
 #[derive(Debug)]
 enum State {
     Open(Run),
-    /// Ended by overlap; what still comes under its key ends too.
+    /// Ended by an overlap; later fragments under its key end too.
     Poisoned,
 }
 
@@ -52,8 +52,8 @@ impl Datagrams {
         self.held.set_key(key);
     }
 
-    /// Takes in the front ones of these pieces that belong where the hint says that the first one does, as long as
-    /// one look is enough for each, and returns how many they are (C2, C3, C6).
+    /// Takes the leading fragments that belong to the datagram hinted for the first one, as long as each takes the
+    /// fast path. Returns their number (C2, C3, C6).
     #[inline(always)]
     pub(super) fn take_front<'p>(
         &mut self,
@@ -87,7 +87,7 @@ impl Datagrams {
         taken
     }
 
-    /// The run that was held here, if it is one, and its identification cannot be another's yet.
+    /// The run at this handle, if it is open and its identification cannot have been reused.
     #[inline(always)]
     fn open_run(&mut self, at: Handle) -> Option<(&DatagramKey, &mut Run)> {
         match self.held.get_mut(at)? {
@@ -98,8 +98,10 @@ impl Datagrams {
         }
     }
 
-    /// Copies a fragment's payload to its place, or says why the fragment ends. Of pieces for a host, the hop is
-    /// none.
+    /// Copies a fragment's payload to its position. `hop` is none for fragments to a host.
+    ///
+    /// # Errors
+    /// The reason why the fragment is dropped.
     pub(super) fn take(
         &mut self,
         hop: Option<PrevHop>,
@@ -127,7 +129,7 @@ impl Datagrams {
         match sought {
             Ok(vacancy) => {
                 let pair = self.pairs.of(&key);
-                // It uses up an identification even where there is no memory for it.
+                // The fragment uses up an identification even where there is no memory for it.
                 let (timeout, epoch) = self.pairs.count(now, pair, key.version);
                 let end = usize::from(frag.offset) + fragment.ip().payload_len();
                 let buffer = out.pool().share(end.max(self.pairs.predicted_len(pair))).ok_or(Reason::NoBuffer)?;
@@ -139,7 +141,7 @@ impl Datagrams {
         }
     }
 
-    /// Holds a datagram that was started.
+    /// Holds a new datagram.
     #[inline(always)]
     fn hold(&mut self, now: Time, vacancy: VacantEntry, key: DatagramKey, run: Run, timeout: Duration) -> Handle {
         let charge = run.packet().pinned_len();
@@ -149,7 +151,7 @@ impl Datagrams {
         at
     }
 
-    /// Adds a piece to the datagram it belongs to.
+    /// Adds a fragment to its datagram.
     fn join(
         &mut self,
         at: Handle,
@@ -180,7 +182,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Sends a datagram on that has become whole.
+    /// Forwards a complete datagram.
     pub(super) fn close(&mut self, at: Handle, out: &mut impl Next) {
         let State::Open(run) = self.held.slot_mut(at) else { return };
         if run.is_oversize() {
@@ -200,18 +202,18 @@ impl Datagrams {
         }
     }
 
-    /// Ends a datagram, for this reason; its key stays until its deadline.
+    /// Ends a datagram for this reason. Its key stays poisoned until its deadline.
     fn end(&mut self, at: Handle, reason: Reason, out: &mut impl Next) -> Reason {
         core::mem::replace(self.held.slot_mut(at), State::Poisoned).retire(reason, out);
         self.held.charge(at, POISON_CHARGE);
         reason
     }
 
-    /// Gives datagrams up as long as too much is held.
+    /// Evicts datagrams as long as the memory limit is exceeded.
     #[inline]
     pub(super) fn make_room(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.held.over_limit() {
-            // Who belongs into the reserve is asked when it is needed, which is seldom.
+            // Reserve membership is decided only when memory is short, which is rare.
             let is_promising = matches!(self.held.get(at), Some(State::Open(run)) if run.is_promising());
             if !(is_promising && self.held.move_to_reserve(at)) {
                 self.evict(now, at, Event::ReleasedEvicted, Reason::FragEvicted, out);
@@ -219,21 +221,21 @@ impl Datagrams {
         }
     }
 
-    /// Gives up what is late.
+    /// Evicts the datagrams whose deadline has passed.
     pub(super) fn expire(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.held.overdue(now) {
             self.evict(now, at, Event::ReleasedTimeout, Reason::FragLate, out);
         }
     }
 
-    /// Gives up everything, the earliest deadline first.
+    /// Evicts all datagrams, the earliest deadline first.
     pub(super) fn flush(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.held.oldest() {
             self.evict(now, at, Event::ReleasedAtEnd, Reason::FragLate, out);
         }
     }
 
-    /// Gives a datagram up: for time, for memory, or because the input has ended.
+    /// Evicts a datagram: after a time-out, for memory, or because the input has ended.
     fn evict(&mut self, now: Time, at: Handle, event: Event, reason: Reason, out: &mut impl Next) {
         let State::Open(run) = self.held.slot_mut(at) else {
             self.held.remove(at);
@@ -260,8 +262,7 @@ impl Datagrams {
             match self.late {
                 Late::Release { .. } => out.forward(packet),
                 Late::Retire => {
-                    // Where memory is short, its buffer is the next one to be lent; it has not been touched for
-                    // long.
+                    // Where memory is short, the pool hands out this buffer next. It has long been out of cache.
                     packet::prefetch_lines(packet.laid(0, packet.capacity()), NARROW_LINES);
                     out.output().retire(packet, tally, reason);
                 }
@@ -269,12 +270,12 @@ impl Datagrams {
         }
     }
 
-    /// When something is late next.
+    /// The earliest deadline.
     pub(super) fn next_deadline(&self) -> Option<Time> {
         self.held.next_deadline()
     }
 
-    /// The pieces that are held, counted anew, and the buffers that they lie in.
+    /// The held fragments, counted anew, and the number of buffers that they lie in.
     pub(super) fn held(&self) -> (Tally, usize) {
         let open = |state: &State| match state {
             State::Open(run) => Some(run.tally()),
@@ -291,7 +292,7 @@ impl Datagrams {
         self.hints.clear();
     }
 
-    /// How many keys are held.
+    /// Number of held keys.
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.held.count()
@@ -307,8 +308,8 @@ impl Datagrams {
         self.held.longest_search()
     }
 
-    /// Has the processor fetch what the packets behind the next one will need: hints, then runs, then their
-    /// packets, then the places of payloads.
+    /// Prefetches data for the packets behind the next one. In order of use: hints, runs, their packets, payload
+    /// positions.
     #[inline]
     pub(super) fn prefetch<'p>(&self, ahead: impl Fn(usize) -> Option<&'p Packet>, sink: &impl PayloadSink) {
         let frag = |packet: &Packet| packet.ip().fragment;
@@ -334,27 +335,27 @@ impl Datagrams {
     }
 }
 
-/// What a prediction of the next fragments asks, and how its places are taken: see [`Placement`](super::Placement).
+/// The interface for placement prediction: see [`Placement`](super::Placement).
 impl Datagrams {
-    /// The datagram that was touched last, where its next piece starts, and what is to come of it; none where it
-    /// has gaps or is gone.
+    /// The datagram that last gained a fragment, the offset of its next fragment, and its expected rest. None where
+    /// it has gaps or is gone.
     pub(super) fn expected(&self) -> Option<(Handle, usize, Expected)> {
         let (key, State::Open(run)) = self.held.get_entry(self.touched)? else { return None };
         let next = run.next().filter(|_| key.hop.is_none())?;
         Some((self.touched, next, run.expected(self.pairs.predicted_len(run.epoch().pair()))?))
     }
 
-    /// What a datagram's pieces will be like if it is like the last one that became whole.
+    /// The expected fragments of a datagram like the last complete one.
     pub(super) fn expected_again(&self) -> Option<Expected> {
         self.last_complete?.expected_again()
     }
 
-    /// Forgets what was seen last: nothing is to be concluded from it again.
+    /// Forgets the latest fragments, so that no prediction uses them again.
     pub(super) fn forget_last(&mut self) {
         (self.touched, self.last_complete) = (Handle::NONE, None);
     }
 
-    /// Takes the datagram that this packet belongs to for the one that was touched last.
+    /// Sets the datagram of this packet as the one that last gained a fragment.
     pub(super) fn turn_to(&mut self, next: &Packet) {
         let known = next.ip().fragment.and_then(|frag| {
             let key = DatagramKey::of(next, frag, None);
@@ -363,7 +364,7 @@ impl Datagrams {
         self.touched = known.unwrap_or(Handle::NONE);
     }
 
-    /// Bytes that lie in a datagram, or would.
+    /// Bytes of a datagram, received or not.
     pub(super) fn laid(&self, at: Handle, range: Range<usize>) -> &[u8] {
         match self.held.get(at) {
             Some(State::Open(run)) => run.packet().laid(range.start, range.len()),
@@ -371,7 +372,7 @@ impl Datagrams {
         }
     }
 
-    /// The same, to be written; nothing where none is held here.
+    /// The same, to be written; empty where no datagram is held here.
     pub(super) fn place_mut(&mut self, at: Handle, range: Range<usize>) -> &mut [u8] {
         match self.held.get_mut(at) {
             Some((_, State::Open(run))) => run.place_mut(range),
@@ -379,13 +380,13 @@ impl Datagrams {
         }
     }
 
-    /// Could so much more be charged without giving anything up?
+    /// Whether so much more can be charged without an eviction.
     pub(super) fn has_room_for(&self, charge: usize) -> bool {
         self.held.charged() + charge <= self.limit
     }
 
-    /// Takes in a piece whose payload lies at `start` in this datagram, if it belongs there and one look is enough
-    /// to see that. With the last one, the datagram waits to be [closed](Datagrams::close).
+    /// Takes a fragment whose payload lies at `start` in this datagram, if the fast path accepts it. After the last
+    /// fragment, the datagram waits for [`close`](Datagrams::close).
     pub(super) fn take_placed(&mut self, at: Handle, start: usize, fragment: &Packet) -> Outcome {
         let Some((key, run)) = self.open_run(at) else { return Outcome::Not };
         if run.next() != Some(start) {
@@ -398,8 +399,8 @@ impl Datagrams {
         taken
     }
 
-    /// Takes in pieces whose payloads lie behind that of the piece that was taken in last, which they are like, as
-    /// many as there is room for, and says how many that is.
+    /// Takes fragments that are like the last one, and whose payloads follow its payload in memory. Takes as many
+    /// as there is room for, and returns their number.
     pub(super) fn take_more_placed(&mut self, at: Handle, len: usize, count: impl FnOnce(usize) -> usize) -> usize {
         match self.held.get_mut(at) {
             Some((_, State::Open(run))) => run.take_more(len, count),
@@ -407,14 +408,15 @@ impl Datagrams {
         }
     }
 
-    /// Starts a datagram with a first piece whose payload lies in this buffer, if it is one, and the buffer what it
-    /// would have been lent.
+    /// Starts a datagram with a first fragment whose payload lies in `buffer`. The buffer must have the size that
+    /// the datagram would otherwise get.
     ///
-    /// # Errors The buffer.
+    /// # Errors
+    /// The buffer, where the fragment starts no new datagram, there is no room, or the size differs.
     pub(super) fn open_placed(&mut self, now: Time, fragment: &Packet, buffer: Buffer) -> Result<Handle, Buffer> {
         let Some(frag) = fragment.ip().fragment.filter(|it| it.offset == 0 && it.more) else { return Err(buffer) };
         let charge = buffer.pinned_len();
-        // Nothing is given up for a guess.
+        // A prediction never causes an eviction.
         if fault(fragment, frag).is_some() || !self.has_room_for(charge) {
             return Err(buffer);
         }
@@ -441,7 +443,7 @@ impl State {
 }
 
 impl DatagramKey {
-    /// What it shares with the other datagrams of its flow.
+    /// The key of its flow: the same for all datagrams of the flow.
     pub(crate) fn flow(self) -> DatagramKey {
         DatagramKey { id: 0, ..self }
     }
@@ -461,11 +463,11 @@ impl Key for DatagramKey {
     }
 }
 
-/// Datagrams whose place is remembered, by the low bits of their identifications.
+/// Number of hinted datagrams, by the low bits of their identifications.
 const HINT_COUNT: usize = 16_384;
-/// Packets between a wish and its use, so that what is wished for comes from far memory meanwhile.
+/// Packets between a prefetch and its use: enough for data to arrive from far memory.
 const FORESIGHT: usize = 4;
-/// Lines of memory that a narrow packet takes.
+/// Cache lines of a narrow packet.
 const NARROW_LINES: usize = 24;
-/// What a poisoned key is charged, in bytes: its slot, its source and their places in tables.
+/// Charge of a poisoned key, in bytes: its slot, its source, and their table entries.
 const POISON_CHARGE: usize = 512;

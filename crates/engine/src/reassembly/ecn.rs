@@ -1,8 +1,8 @@
-//! Congestion marks of fragments -> the one of their datagram (RFC 3168 section 5.3).
+//! ECN fields of fragments -> the ECN field of their datagram (RFC 3168 section 5.3).
 
 use packet::Ecn;
 
-/// The congestion marks seen on a datagram's pieces, one bit each.
+/// The ECN fields seen on a datagram's fragments, one bit each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EcnSeen(u8);
 
@@ -14,8 +14,9 @@ impl EcnSeen {
         self.0 |= 1 << ecn.bits();
     }
 
-    /// The mark of the whole: one that all pieces share; congestion where one of those that take part met it; none
-    /// where some take part and some do not (RFC 3168 section 5.3, R042).
+    /// The ECN field of the complete datagram (RFC 3168 section 5.3, R042). One field that all fragments share is
+    /// kept. CE wins if all fragments are ECN-capable. A mix of ECT(0) and ECT(1) gives `first`. None where Not-ECT
+    /// and ECN-capable fragments are mixed.
     pub(super) fn joined(self, first: Ecn) -> Option<Ecn> {
         let seen = |ecn: Ecn| self.0 & 1 << ecn.bits() != 0;
         match (seen(Ecn::NotEct), seen(Ecn::Ce)) {
@@ -26,8 +27,8 @@ impl EcnSeen {
         }
     }
 
-    /// The mark of pieces that are released: congestion where one of them met it, so that none loses it. Where some
-    /// take part and some do not, the host behind us judges.
+    /// The ECN field of released fragments. CE wins, so that no fragment loses it. Where Not-ECT and ECN-capable
+    /// fragments are mixed, the host behind us decides.
     pub(super) fn released(self, first: Ecn) -> Ecn {
         let has_ce = self.0 & 1 << Ecn::Ce.bits() != 0;
         if has_ce { Ecn::Ce } else { self.joined(first).unwrap_or(first) }

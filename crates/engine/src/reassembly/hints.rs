@@ -1,8 +1,8 @@
-//! Identifications -> where what has them probably is held: a table by their low bits.
+//! Identifications -> probable table handles, in an array by their low bits.
 
 use crate::table::{FairTable, Handle, Key, VacantEntry};
 
-/// The places of the last datagrams, `COUNT` of them at most. What lies there may have become another's.
+/// The handles of the latest datagrams, at most `COUNT`. The slot of a handle may hold another datagram by now.
 #[derive(Debug)]
 pub(crate) struct Hints<const COUNT: usize>(Box<[Hint]>);
 
@@ -17,7 +17,8 @@ impl<const COUNT: usize> Hints<COUNT> {
         Hints(vec![Hint { id: 0, at: Handle::NONE }; COUNT].into_boxed_slice())
     }
 
-    /// The place of the last one with this identification, if none with the same low bits came since.
+    /// The handle of the latest datagram with this identification, unless another one with the same low bits
+    /// replaced it.
     #[inline(always)]
     pub(crate) fn get(&self, id: u32) -> Option<Handle> {
         self.0.get(id as usize % COUNT).filter(|hint| hint.id == id).map(|hint| hint.at)
@@ -30,10 +31,10 @@ impl<const COUNT: usize> Hints<COUNT> {
         }
     }
 
-    /// The place of what is held under a key with this identification: where the hint says, else by a search.
+    /// The vacant entry for a key with this identification. Tries the hint first, then searches the table.
     ///
     /// # Errors
-    /// Where it is held.
+    /// The handle, where the key is held.
     #[inline]
     pub(crate) fn find<K: Key, V>(
         &mut self,
@@ -47,7 +48,7 @@ impl<const COUNT: usize> Hints<COUNT> {
         held.entry(key).inspect_err(|at| self.set(id, *at))
     }
 
-    /// Has the processor fetch the hint for this identification.
+    /// Prefetches the hint of this identification.
     #[inline]
     pub(crate) fn prefetch(&self, id: u32) {
         if let Some(hint) = self.0.get(id as usize % COUNT) {

@@ -1,44 +1,44 @@
-//! Pieces of one datagram in, which of its bytes are missing out.
+//! Fragments of one datagram -> its missing bytes.
 
 use core::ops::Range;
 use packet::{UNIT, bitmap};
 
 /// The missing bytes of one datagram.
 ///
-/// As long as pieces come in order, one offset says it all. After the first disorder a bit is set in the map where
-/// all of its eight bytes are held; the last eight may be fewer. No order of arrival costs more than a few words a
-/// piece, so pieces need no cap (C9, rel:A09).
+/// As long as fragments come in order, one offset describes them. After the first reordering, a bitmap has one bit
+/// for each unit of eight bytes that is held. The last unit may be shorter. No order of arrival costs more than a
+/// few words per fragment, so fragments need no limit in number (C9, rel:A09).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holes {
-    /// Where the piece starts that goes on in order, as long as all before it did: what is held ends here.
-    /// [`WHOLE`] once the last one has come so; [`SCATTERED`] once the map says what is held.
+    /// The offset of the next fragment in order, as long as all came in order: held bytes end here. [`WHOLE`] once
+    /// the last fragment has come in order. [`SCATTERED`] once the bitmap describes the held bytes.
     next: u32,
     /// Bytes held.
     held: u32,
-    /// Where the datagram ends; [`UNKNOWN`] before its last piece has come.
+    /// The end of the datagram; [`UNKNOWN`] before its last fragment has come.
     end: u32,
-    /// Where the highest piece ends, where the map says what is held.
+    /// The end of the highest fragment, where the bitmap describes the held bytes.
     scattered_top: u32,
 }
 
-/// How a piece stands to what is held.
+/// The relation of a fragment to the held bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     /// It fills a hole.
     Fills,
-    /// Every byte of it is held; the caller compares.
+    /// All of its bytes are held; the caller compares them.
     Held,
     /// Some of its bytes are held and some are not.
     Overlaps,
-    /// It ends elsewhere than the last piece said, or says that the datagram ends before bytes that are held.
+    /// It disagrees with the end given by the last fragment, or claims an end below held bytes.
     Contradicts,
 }
 
 impl Holes {
-    /// All is missing.
+    /// All bytes are missing.
     pub(super) const ALL: Holes = Holes { next: 0, held: 0, end: UNKNOWN, scattered_top: 0 };
 
-    /// How the piece at `range` stands to what is held; `more` is its MF flag.
+    /// The relation of the fragment at `range` to the held bytes. `more` is its MF flag.
     pub(super) fn fit(&self, bitmap: &[u8], range: &Range<usize>, more: bool) -> Fit {
         match if self.is_vacant(bitmap, range) { 0 } else { self.held_of(bitmap, range) } {
             0 if self.contradicts(range, more) => Fit::Contradicts,
@@ -48,7 +48,8 @@ impl Holes {
         }
     }
 
-    /// Takes note of a piece where it takes one look to see that it fills a hole; true where it did.
+    /// Records a fragment if one compare, or one look at the bitmap, shows that it fills a hole. Returns whether it
+    /// did.
     #[inline(always)]
     pub(super) fn claim<'a>(
         &mut self,
@@ -72,7 +73,7 @@ impl Holes {
         true
     }
 
-    /// Takes note of a piece that fills a hole.
+    /// Records a fragment that fills a hole.
     #[inline(always)]
     pub(super) fn fill<'a>(&mut self, bitmap: impl FnOnce() -> &'a mut [u8], range: &Range<usize>, more: bool) {
         if range.start as u32 == self.next {
@@ -92,8 +93,8 @@ impl Holes {
         self.note(range, more);
     }
 
-    /// Takes note of pieces that go on in order up to here, as every piece before them did; `more` is the MF flag
-    /// of the last.
+    /// Records fragments in order up to `end`, where all fragments before came in order too. `more` is the MF flag
+    /// of the last one.
     #[inline(always)]
     pub(super) fn extend(&mut self, end: usize, more: bool) {
         debug_assert!(self.in_order() && !self.has_end());
@@ -114,7 +115,7 @@ impl Holes {
         }
     }
 
-    /// True when nothing is missing.
+    /// Whether no byte is missing.
     #[inline(always)]
     pub(super) fn is_whole(&self) -> bool {
         self.end == self.held
@@ -125,36 +126,35 @@ impl Holes {
         self.held as usize
     }
 
-    /// Where the highest piece ends, in bytes.
+    /// The end of the highest fragment, in bytes.
     pub(super) fn top(&self) -> usize {
         (if self.in_order() { self.held } else { self.scattered_top }) as usize
     }
 
-    /// True once the last piece has come.
+    /// Whether the last fragment has come.
     pub(super) fn has_end(&self) -> bool {
         self.end != UNKNOWN
     }
 
-    /// True while every piece came where the one before it ended.
+    /// Whether every fragment started at the end of the one before it.
     #[inline(always)]
     pub(super) fn in_order(&self) -> bool {
         self.next != SCATTERED
     }
 
-    /// Where the piece starts that goes on in order, as every piece before it did; none where there is no such
-    /// piece.
+    /// The offset of the next fragment in order; none after a reordering, or after the last fragment.
     #[inline]
     pub(super) fn next(&self) -> Option<usize> {
         (self.next < WHOLE).then_some(self.next as usize)
     }
 
-    /// Is none of it held?
+    /// Whether no byte of `range` is held.
     #[inline]
     fn is_vacant(&self, bitmap: &[u8], range: &Range<usize>) -> bool {
         if self.in_order() {
             return range.start >= self.held as usize;
         }
-        // Nothing above the top is held, nor need the map reach so far.
+        // No byte above the top is held, and the bitmap may end there.
         let end = range.end.min(self.scattered_top as usize);
         range.start >= end || !bitmap::any(bitmap, units(&(range.start..end)))
     }
@@ -165,7 +165,7 @@ impl Holes {
         past_the_end || !more && range.end < self.top()
     }
 
-    /// How many bytes of `range` are held.
+    /// Number of held bytes in `range`.
     fn held_of(&self, bitmap: &[u8], range: &Range<usize>) -> usize {
         if self.in_order() {
             return range.end.min(self.held as usize).saturating_sub(range.start);
@@ -175,19 +175,19 @@ impl Holes {
             return 0;
         }
         let full = bitmap::count(bitmap, units(&range)) * UNIT;
-        // The last bit stands for fewer than eight bytes where the range ends inside its eight.
+        // The last bit stands for fewer than eight bytes where the range ends inside its unit.
         let last = units(&range).end - 1;
         let excess = (last + 1) * UNIT - range.end;
         if bitmap::count(bitmap, last..last + 1) == 1 { full - excess } else { full }
     }
 }
 
-/// The bits of the map that a range touches.
+/// The bits of the bitmap that a range touches.
 fn units(range: &Range<usize>) -> Range<usize> {
     range.start / UNIT..range.end.div_ceil(UNIT)
 }
 
-/// No piece starts or ends at these: see [`Holes`].
+/// No fragment starts or ends at these offsets: see [`Holes`].
 const SCATTERED: u32 = u32::MAX;
 /// See [`SCATTERED`].
 const WHOLE: u32 = u32::MAX - 1;
@@ -198,7 +198,7 @@ const UNKNOWN: u32 = u32::MAX;
 mod tests {
     use super::*;
 
-    /// Octets of a datagram, each here or not; and where it ends.
+    /// Octets of a datagram, each held or missing, and its end.
     #[derive(Clone, Default)]
     struct Octets {
         here: Vec<bool>,
@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Tries every piece in this state, and goes on from each that fits.
+    /// Tries every fragment in this state, and goes on from each that fits.
     fn follow(
         fragments: &[(Range<usize>, bool)],
         holes: Holes,
@@ -269,7 +269,7 @@ mod tests {
     }
 
     impl Octets {
-        /// How a piece stands to what is here, octet by octet.
+        /// The relation of a fragment to the held octets, octet by octet.
         fn fit(&self, range: &Range<usize>, more: bool) -> Fit {
             let held = range.clone().filter(|octet| self.here.get(*octet) == Some(&true)).count();
             let past_the_end = self.end.is_some_and(|end| range.end > end || !more && range.end != end);
@@ -282,7 +282,7 @@ mod tests {
             }
         }
 
-        /// Compares the two on one piece; true where it fills a hole.
+        /// Compares the two on one fragment; true where it fills a hole.
         fn try_fragment(&mut self, holes: &mut Holes, bitmap: &mut [u8], range: Range<usize>, more: bool) -> bool {
             let fit = holes.fit(bitmap, &range, more);
             assert_eq!(fit, self.fit(&range, more), "{range:?}, more {more}, {holes:?}");

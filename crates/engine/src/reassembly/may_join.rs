@@ -1,17 +1,16 @@
-//! A fragment, and a datagram that is being put together -> may it join?
+//! A fragment and its datagram -> whether the fragment may be added.
 //!
-//! Whoever joins fragments asks here: for a fragment that goes on where a hint says, for one whose datagram is
-//! looked for, for one whose payload was received in its place, and for the first of its datagram. A fast path
-//! brings the facts more cheaply: a hint for a search, an answer that it remembers for one that it would get again.
-//! It decides nothing.
+//! All paths that add a fragment use these checks: a fragment that continues a hinted datagram, one found by a
+//! search, one received in its slot, and the first of its datagram. A fast path only obtains the facts more
+//! cheaply: a hint replaces a search, a remembered answer replaces an equal one. It makes no decision of its own.
 
 use super::holes::Fit;
 use crate::ledger::Reason;
 use packet::icmp::IcmpError;
 use packet::{AddressPair, Fragment, Ip, L2Scope, Packet, PrevHop, UNIT, Version};
 
-/// Are two fragments of the same datagram? Those are that have the same key (RFC 791 section 3.2, R006; RFC 8200
-/// section 4.5, R093), and came by the same port and VLANs.
+/// The identity of a datagram. Fragments of one datagram have the same key (RFC 791 section 3.2, R006;
+/// RFC 8200 section 4.5, R093). They also come by the same port and VLANs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DatagramKey {
     pub(super) id: u32,
@@ -19,7 +18,7 @@ pub(crate) struct DatagramKey {
     pub(super) protocol: u8,
     pub(super) ends: AddressPair,
     pub(super) origin: L2Scope,
-    /// Who cut it, where only that one's pieces are joined.
+    /// The previous hop, where only fragments from the same hop are reassembled together.
     pub(super) hop: Option<PrevHop>,
 }
 
@@ -31,8 +30,9 @@ impl DatagramKey {
         DatagramKey { id: frag.id, version, protocol, ends: fragment.ends(), origin: fragment.origin(), hop }
     }
 
-    /// Is it the key of this fragment, whoever cut it? The same, without making another key. A fragment of the
-    /// shape of one that the key is of has its version and protocol.
+    /// Whether this is the key of a fragment, from any previous hop. The same as a compare of keys, without a
+    /// second key. `is_of_its_shape` says that the fragment has the fingerprint of a fragment with this key, so
+    /// version and protocol are equal.
     #[inline(always)]
     pub(super) fn is_of(&self, fragment: &Packet, frag: Fragment, is_of_its_shape: bool) -> bool {
         let ip = fragment.ip();
@@ -44,24 +44,23 @@ impl DatagramKey {
     }
 }
 
-/// May the identification of a datagram be another's by this time? It may where its hosts have started so many
-/// others since that half of all identifications are used up. `of_all` counts those of all hosts, and is no
-/// smaller.
+/// Whether the identification of a datagram may have been reused. It may once its hosts have started as many
+/// datagrams since as half of all identifications. `of_all` counts the datagrams of all hosts, so it is no smaller.
 #[inline(always)]
 pub(super) fn id_may_have_wrapped(version: Version, of_all: u32, of_its_hosts: impl FnOnce() -> u32) -> bool {
     let half = 1 << (version.id_bits() - 1);
     of_all >= half && of_its_hosts() >= half
 }
 
-/// What is wrong with a fragment by itself, and what its sender is to be told.
+/// The fault of a fragment by itself, and the ICMP error for its sender.
 pub(crate) fn fault(packet: &Packet, frag: Fragment) -> Option<(Reason, Option<IcmpError>)> {
     let ip = packet.ip();
     match len_fault(ip, frag) {
-        // RFC 8200 section 4.5 (R089): the payload length is what is wrong.
+        // RFC 8200 section 4.5 (R089): the error points to the payload length.
         Some(Reason::FragLenNot8) => {
             Some((Reason::FragLenNot8, Some(IcmpError::BadField { pointer: PAYLOAD_LEN_AT })))
         }
-        // RFC 8200 section 4.5 (R090): the offset is what is wrong.
+        // RFC 8200 section 4.5 (R090): the error points to the offset.
         Some(Reason::FragOversize) => {
             let pointer = u32::from(ip.header_len) + OFFSET_AT;
             Some((Reason::FragOversize, Some(IcmpError::BadField { pointer })))
@@ -73,8 +72,8 @@ pub(crate) fn fault(packet: &Packet, frag: Fragment) -> Option<(Reason, Option<I
     }
 }
 
-/// What is wrong with a fragment's length: it says nothing, its end is no place for another one to start, or lies
-/// past every datagram.
+/// The fault of a fragment's length. It is zero, no other fragment could start at its end, or its end exceeds the
+/// longest datagram.
 #[inline]
 pub(crate) fn len_fault(ip: &Ip, frag: Fragment) -> Option<Reason> {
     let len = ip.payload_len();
@@ -89,8 +88,8 @@ pub(crate) fn len_fault(ip: &Ip, frag: Fragment) -> Option<Reason> {
     }
 }
 
-/// What speaks against a fragment that stands so to what its datagram has: a repeat is dropped alone, anything else
-/// ends the datagram (RFC 5722 section 4, R063).
+/// The conflict between a fragment and its datagram. A repeat is dropped alone. Any other conflict ends the
+/// datagram (RFC 5722 section 4, R063).
 pub(super) fn conflict(fit: Fit, has_same_bytes: impl FnOnce() -> bool) -> Option<Reason> {
     match fit {
         Fit::Fills => None,
@@ -100,7 +99,7 @@ pub(super) fn conflict(fit: Fit, has_same_bytes: impl FnOnce() -> bool) -> Optio
     }
 }
 
-/// Where the payload length stands in an IPv6 header, and the offset in a Fragment header.
+/// The position of the payload length in an IPv6 header, and of the offset in a Fragment header, in bytes.
 const PAYLOAD_LEN_AT: u32 = 4;
 /// See [`PAYLOAD_LEN_AT`].
 const OFFSET_AT: u32 = 2;

@@ -1,9 +1,10 @@
 //! Fragments -> datagrams (RFC 791, RFC 815, RFC 8200 section 4.5, RFC 5722).
 //!
-//! Each payload is copied once, to its final place in one buffer. A fragment that continues the datagram that a
-//! hint points at is appended with one compare of the hint, one of the key and one of the offset (C1 to C6, G7);
-//! any other order costs a few words more (C9). A repeat is dropped alone; any other overlap ends the datagram and
-//! poisons its key until its deadline (RFC 5722 section 4, R063). The transport checksum is carried, not judged.
+//! Each payload is copied once, to its final position in one buffer. A fragment that continues its hinted datagram
+//! costs three compares: hint, key and offset (C1 to C6, G7). Any other order costs a few words more (C9).
+//!
+//! A repeated fragment is dropped alone. Any other overlap ends the datagram and poisons its key until its deadline
+//! (RFC 5722 section 4, R063). The transport checksum is carried, not verified.
 
 mod datagrams;
 mod ecn;
@@ -30,67 +31,68 @@ use packet::{Frame, Packet, Time};
 use pairs::Pairs;
 use placement::Placement;
 
-/// Joins fragments into datagrams.
+/// Reassembles fragments into datagrams.
 #[derive(Debug)]
 pub struct Reassembler {
     datagrams: Datagrams,
     placement: Placement,
 }
 
-/// How much a reassembler may hold, and how long.
+/// Limits of a reassembler: memory and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of buffers, what they pin counted.
+    /// Bytes of buffers, including all memory that they pin.
     pub bytes: usize,
-    /// How long to wait for a datagram's other pieces; none: 30 s for IPv4, 60 s for IPv6.
+    /// Reassembly time-out; none: 30 s for IPv4, 60 s for IPv6.
     pub patience: Option<Duration>,
 }
 
-/// What becomes of a datagram whose pieces did not all come.
+/// The policy for incomplete datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
-    /// It leaves as fragments of at most `mtu` bytes (IPv6: no less than 1,280) that carry what came; the host
-    /// behind us decides.
+    /// The received bytes leave as fragments of at most `mtu` bytes (IPv6: no less than 1,280). The host behind us
+    /// decides.
     Release {
         /// Longest fragment, IP header counted, in bytes.
         mtu: u16,
     },
-    /// It ends, and its sender is told if its first piece came (RFC 1122 section 3.3.2, R012, R017, R091): for who
-    /// stands in the place of the host.
+    /// The datagram ends. If its first fragment came, its sender gets an ICMP error (RFC 1122 section 3.3.2, R012,
+    /// R017, R091). For gateways that act in place of the destination host.
     Retire,
 }
 
-/// Whom datagrams are joined for.
+/// The receiver that datagrams are reassembled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Toward {
-    /// The host that they are for, or its own card.
+    /// The destination host, or its own NIC.
     Host,
-    /// The next hop: what the previous hop cut, and nobody else, is made whole (C15).
+    /// The next hop: only fragments from the same previous hop are reassembled together (C15).
     Hop,
 }
 
 impl Reassembler {
-    /// A reassembler within these limits. The pool that it draws on must allow more: what is given up keeps its
-    /// buffer until the port has sent it.
+    /// A reassembler within these limits. The memory limit of the pool must be larger: an evicted datagram keeps
+    /// its buffer until the port has sent it.
     pub fn new(limits: Limits, late: Late, secret: Secret) -> Reassembler {
         let pairs = Pairs::new(limits.patience, secret);
         let datagrams = Datagrams::new(limits.bytes, pairs, late, secret);
         Reassembler { datagrams, placement: Placement::default() }
     }
 
-    /// Finds what is held by this key; `secret` then only draws what shows outside.
+    /// Sets the hash key of the tables. `secret` then only keys values that are visible outside.
     pub fn with_table_key(mut self, key: Secret) -> Reassembler {
         self.datagrams.set_table_key(key);
         self
     }
 
-    /// Predicts places by this rule; without it, where it pays. Nobody predicts who is not asked to.
+    /// Sets when slots are predicted; default: [`PlacementMode::WherePays`]. Prediction also needs a port that asks
+    /// for slots.
     pub fn placement_mode(mut self, guessing: PlacementMode) -> Reassembler {
         self.placement.set_mode(guessing);
         self
     }
 
-    /// Takes a packet: a fragment is held or completes its datagram, anything else goes on.
+    /// Takes a packet. A fragment is held, or completes its datagram. Any other packet is forwarded.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         if self.datagrams.take_front([&packet], out, &mut CopyPayload) > 0 {
             out.recycle(packet);
@@ -99,27 +101,27 @@ impl Reassembler {
         }
     }
 
-    /// Takes in the front ones of these frames that go on where the hint says, as [`push`](Reassembler::push)
-    /// would, and returns how many they are; has the processor fetch what those behind them will need.
+    /// Takes the leading frames that continue the hinted datagram, as [`push`](Reassembler::push) would. Returns
+    /// the number of frames taken. Prefetches data for the frames behind them.
     #[inline]
     pub fn take_front(&mut self, frames: &[Frame], out: &mut impl Next, sink: &mut impl PayloadSink) -> usize {
         let mut front = frames;
         if self.datagrams.count() > NEAR_COUNT {
-            // Each step prefetches for one packet further, so it takes one.
+            // Each step prefetches for one packet further ahead, so it takes one packet.
             self.datagrams.prefetch(|index| frames.get(index)?.packet(), sink);
             front = frames.get(..1).unwrap_or_default();
         }
         self.datagrams.take_front(front.iter().map_while(Frame::packet), out, sink)
     }
 
-    /// Takes a packet that goes on nowhere as the one before it did.
+    /// Takes a packet that does not continue the hinted datagram.
     pub fn push_unlike(&mut self, now: Time, packet: Packet, out: &mut impl Next, sink: &mut impl PayloadSink) {
         self.push_toward(Toward::Host, now, packet, out, sink);
     }
 
-    /// Does the same on the way, hop by hop (C15): what two stations cut is not joined, and what becomes whole is
-    /// cut again where it is too long. Of an IPv6 datagram no Fragment header is taken out: it leaves in pieces no
-    /// longer than the longest that came (R087).
+    /// The same on the path, hop by hop (C15). Fragments of two stations are not reassembled together. Complete
+    /// datagrams that are too long are fragmented again. IPv6 datagrams keep their Fragment header, and leave in
+    /// fragments no longer than the longest received one (R087).
     pub fn push_hop_by_hop(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         self.push_toward(Toward::Hop, now, packet, out, &mut CopyPayload);
     }
@@ -151,22 +153,22 @@ impl Reassembler {
         self.datagrams.make_room(now, out);
     }
 
-    /// Gives up what is late.
+    /// Evicts the datagrams whose deadline has passed.
     pub fn expire(&mut self, now: Time, out: &mut impl Next) {
         self.datagrams.expire(now, out);
     }
 
-    /// Gives up everything, the earliest deadline first: the input has ended.
+    /// Evicts all datagrams, the earliest deadline first: the input has ended.
     pub fn flush(&mut self, now: Time, out: &mut impl Next) {
         self.datagrams.flush(now, out);
     }
 
-    /// When [`expire`](Reassembler::expire) next has work.
+    /// The deadline at which [`expire`](Reassembler::expire) next has work.
     pub fn next_deadline(&self) -> Option<Time> {
         self.datagrams.next_deadline()
     }
 
-    /// The pieces that are held, counted anew, and the buffers that they lie in.
+    /// The held fragments, counted anew, and the number of buffers that they lie in.
     pub fn held(&self) -> (Tally, usize) {
         self.datagrams.held()
     }
@@ -181,26 +183,26 @@ impl Reassembler {
         self.datagrams.longest_search()
     }
 
-    /// Where payloads of the next fragments may be received, and what becomes of those that were.
+    /// The slots for the payloads of the next fragments, and the handling of payloads received there.
     #[inline(always)]
     pub(crate) fn placing(&mut self) -> Placer<'_> {
         let Reassembler { datagrams, placement } = self;
         Placer { placement, datagrams }
     }
 
-    /// Are places lent for what comes next?
+    /// Whether slots are offered for the next frames.
     #[inline]
     pub(crate) fn is_predicting(&self) -> bool {
         self.placement.is_predicting()
     }
 
-    /// How predictions went so far.
+    /// The placement statistics so far.
     pub(crate) fn placement_stats(&self) -> PlacementStats {
         self.placement.stats()
     }
 }
 
-/// An atomic fragment is a whole datagram, whatever else is held under its key (RFC 6946 section 4, R081).
+/// An atomic fragment is a complete datagram, whatever else is held under its key (RFC 6946 section 4, R081).
 fn make_whole(mut packet: Packet, out: &mut impl Next) {
     if packet.is_neighbour_discovery() {
         let ended = Tally::of(&packet);
@@ -211,7 +213,7 @@ fn make_whole(mut packet: Packet, out: &mut impl Next) {
     out.forward(packet);
 }
 
-/// Datagrams that stay near the processor without being wished for.
+/// Number of datagrams that stay in the processor's cache without prefetching.
 const NEAR_COUNT: usize = 256;
 
 #[cfg(test)]
@@ -381,7 +383,7 @@ mod tests {
         assert_eq!(half.out.ledger.retired(Reason::FragLate).packets, 1, "it is of another datagram");
     }
 
-    /// One of those that are compared.
+    /// One of the reassemblers that are compared.
     struct Half {
         reassembler: Reassembler,
         out: Output,
@@ -394,9 +396,9 @@ mod tests {
     enum PushMode {
         /// One by one.
         Each,
-        /// One by one, without what hints would say.
+        /// One by one, without hints.
         Closely,
-        /// As many as there are.
+        /// In batches.
         Batches,
     }
 
@@ -406,7 +408,7 @@ mod tests {
             Half { reassembler, out: Output::new(Pool::new(1 << 30), None), mode, gone: Vec::new() }
         }
 
-        /// All that can be seen of a step.
+        /// All visible results of a step.
         fn step(&mut self, now: Time, frames: &[Vec<u8>]) -> String {
             self.reassembler.expire(now, &mut self.out);
             self.drain();
@@ -455,13 +457,13 @@ mod tests {
         }
     }
 
-    /// Where the pair of a piece is counted.
+    /// The counters of a fragment's pair.
     fn counters_of(frame: &[u8], pairs: &Pairs) -> [usize; 2] {
         let fragment = Frame::copy(frame, LinkType::Ip, Ingress(0), &mut Pool::new(1 << 20)).unwrap();
         pairs.of(&DatagramKey::of(&fragment, fragment.ip().fragment.unwrap(), None)).0.map(usize::from)
     }
 
-    /// A piece of one of a crowd of datagrams: mostly one that fits, in many orders, and some that do not.
+    /// A fragment of one of many datagrams. Most fragments fit, in many orders, and some do not.
     fn fragment(crowd: usize, step: usize, random: &mut Rng) -> Vec<u8> {
         let number = random.usize(..crowd);
         // Those of one number have one length; names come again.
@@ -503,7 +505,7 @@ mod tests {
         mended(bytes)
     }
 
-    /// The same with an option, which every piece carries or only the first one may.
+    /// The same with an option, which every fragment carries or only the first one may.
     fn with_option(mut bytes: Vec<u8>, kind: u8) -> Vec<u8> {
         bytes.splice(20..20, [kind, 4, 1, 2]);
         bytes[0] = 0x46;

@@ -1,30 +1,30 @@
-//! New datagrams of pairs of hosts -> how long each may wait, when its identification wraps, how long it becomes.
+//! New datagrams of a host pair -> their time-out, the wrap of their identifications, and their predicted length.
 //!
-//! Pairs are counted under a hash of their addresses and protocol, which others may share: the counts of a pair are
-//! too high then, never too low.
+//! Pairs are counted under a hash of their addresses and protocol. Other pairs may share a hash: then the counts of
+//! a pair are too high, never too low.
 
 use super::may_join::{DatagramKey, id_may_have_wrapped};
 use crate::keyed_hash::{Secret, TableKey};
 use core::time::Duration;
 use packet::{Time, Version};
 
-/// What is known of pairs of hosts.
+/// Counters of host pairs.
 #[derive(Debug)]
 pub(super) struct Pairs {
     counters: Box<[Counter]>,
-    /// Datagrams that were started, of all pairs.
+    /// Number of started datagrams, of all pairs.
     opened: u32,
-    /// How long datagrams of each version may wait, the longest first.
+    /// The time-outs of each version, the longest first.
     timeouts: [Timeouts; 2],
-    /// For a table in which pairs that meet cost each other little.
+    /// The hash key: colliding pairs cost each other little.
     key: TableKey,
 }
 
-/// Where a pair is counted.
+/// The two counters of a host pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Pair(pub(super) [u16; 2]);
 
-/// When a datagram was started, in datagrams: what the counter of all said, and each of its pair's two.
+/// The counters when a datagram was started: that of all pairs, and the two of its own pair.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IdEpoch {
     opened: u32,
@@ -32,8 +32,8 @@ pub(super) struct IdEpoch {
     totals: [u32; 2],
 }
 
-/// Datagrams of the pairs that share a hash: started in all, in the running window, and in the one before; and the
-/// payload of the last one that became whole, in bytes.
+/// Counts of the datagrams of the pairs that share a hash: all, in the current window, and in the one before. Also
+/// the payload of the last complete datagram, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
     window: u64,
@@ -43,10 +43,10 @@ struct Counter {
     last_len: u16,
 }
 
-/// How long datagrams of one version may wait, the longest first.
+/// The time-outs of one version, the longest first.
 type Timeouts = [Timeout; SHORTER.len()];
 
-/// A time-out, and with how many new datagrams in a window a pair's identifications last so long.
+/// A time-out, and its limit: the most new datagrams per window whose identifications last that long.
 #[derive(Clone, Copy, Debug)]
 struct Timeout {
     duration: Duration,
@@ -54,7 +54,7 @@ struct Timeout {
 }
 
 impl Pairs {
-    /// With the usual time-outs, or another one for both versions.
+    /// With the standard time-outs, or with `timeout` for both versions.
     pub(super) fn new(timeout: Option<Duration>, secret: Secret) -> Pairs {
         let longest = timeout.map_or(STANDARD_TIMEOUTS, |timeout| [timeout; 2]);
         let [v4, v6] = longest;
@@ -72,8 +72,8 @@ impl Pairs {
         all
     }
 
-    /// Where the datagrams of a key's pair are counted: each counter may count other pairs too, but never fewer
-    /// than this one, so the lower is nearer. A fast pair spoils one of another's counters, hardly ever both.
+    /// The counters of a key's pair. Each counter may count other pairs too, so the lower count is nearer to the
+    /// truth. A fast pair rarely shares both counters of another pair.
     #[inline(always)]
     pub(super) fn of(&self, key: &DatagramKey) -> Pair {
         let [e0, e1, e2, e3] = key.ends.words();
@@ -83,9 +83,8 @@ impl Pairs {
         Pair([pair as usize % COUNTERS, COUNTERS + (pair >> 32) as usize % COUNTERS].map(|at| at as u16))
     }
 
-    /// Counts a datagram that is started, and says how long to wait for it: shorter where its pair's
-    /// identifications wrap sooner, so that two datagrams of one identification are never held together (X2, RFC
-    /// 4963 section 2, R060).
+    /// Counts a new datagram, and returns its time-out. The time-out is shorter where its pair's identifications
+    /// wrap sooner. So two datagrams of one identification are never held together (X2, RFC 4963 section 2, R060).
     #[inline(always)]
     pub(super) fn count(&mut self, now: Time, pair: Pair, version: Version) -> (Duration, IdEpoch) {
         let window = now.nanos() / WINDOW.as_nanos() as u64;
@@ -101,14 +100,14 @@ impl Pairs {
         (timeout.duration, epoch)
     }
 
-    /// May the identification of a datagram that was started then be another's? Where a pair becomes fast, what
-    /// came before was promised more time than its identifications last.
+    /// Whether the identification of a datagram started at `epoch` may have been reused. Where a pair becomes fast,
+    /// its earlier datagrams got a longer time-out than their identifications last.
     #[inline(always)]
     pub(super) fn id_may_have_wrapped(&self, epoch: &IdEpoch, version: Version) -> bool {
         id_may_have_wrapped(version, self.opened.wrapping_sub(epoch.opened), || self.started_since(epoch))
     }
 
-    /// Datagrams that a pair has started since, at most.
+    /// Upper bound on the datagrams that a pair has started since.
     #[cold]
     fn started_since(&self, epoch: &IdEpoch) -> u32 {
         let counters = epoch.pair.0.map(|at| self.counters.get(usize::from(at)).map_or(0, |it| it.total));
@@ -116,14 +115,14 @@ impl Pairs {
         since.min().unwrap_or(0)
     }
 
-    /// Payload of the pair's last whole datagram, in bytes: what the next one will need.
+    /// Payload of the pair's last complete datagram, in bytes: the prediction for the next one.
     #[inline]
     pub(super) fn predicted_len(&self, pair: Pair) -> usize {
         let [at, _] = pair.0;
         self.counters.get(usize::from(at)).map_or(0, |it| usize::from(it.last_len))
     }
 
-    /// Takes note of the payload of a datagram that has become whole, in bytes.
+    /// Records the payload length of a complete datagram, in bytes.
     #[inline]
     pub(super) fn note_len(&mut self, epoch: &IdEpoch, len: usize) {
         let [at, _] = epoch.pair.0;
@@ -134,14 +133,14 @@ impl Pairs {
 }
 
 impl IdEpoch {
-    /// The pair whose datagram it is.
+    /// The host pair of the datagram.
     pub(super) fn pair(&self) -> Pair {
         self.pair
     }
 }
 
 impl Timeout {
-    /// One that lasts so long: half of a version's identifications may come in it.
+    /// A time-out of this length: at most half of a version's identifications may be used in it.
     fn new(duration: Duration, version: Version) -> Timeout {
         let windows = duration.as_nanos().div_ceil(WINDOW.as_nanos()).max(1);
         let datagrams = (1 << (version.id_bits() - 1)) / windows;
@@ -150,7 +149,8 @@ impl Timeout {
 }
 
 impl Counter {
-    /// Counts a datagram; returns how many came in a window, by the busier of the last two, and of all time.
+    /// Counts a datagram. Returns the count per window, of the busier of the last two windows, and the count of all
+    /// time.
     #[inline(always)]
     fn count(&mut self, window: u64) -> (u32, u32) {
         if window != self.window {
@@ -165,9 +165,9 @@ impl Counter {
 
 /// Counters in each of the two tables.
 pub(super) const COUNTERS: usize = 1_024;
-/// Stretch in which new datagrams of a pair are counted.
+/// The window in which new datagrams of a pair are counted.
 const WINDOW: Duration = Duration::from_millis(100);
-/// Time-outs of IPv4 and IPv6, whole and shortened by these divisors for pairs with fast identifications.
+/// Time-outs of IPv4 and IPv6, and the divisors that shorten them for pairs with fast identifications.
 const STANDARD_TIMEOUTS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(60)];
 /// See [`STANDARD_TIMEOUTS`].
 const SHORTER: [u32; 4] = [1, 8, 64, 512];

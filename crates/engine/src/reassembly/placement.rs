@@ -1,11 +1,13 @@
-//! What came last -> places for payloads that are still to come; payloads that came there -> datagrams (papers:
+//! The latest fragments -> predicted slots for the next payloads; payloads received there -> datagrams (papers:
 //! Kurmann's speculative defragmentation).
 //!
-//! What it sees: the datagram that was touched last, and the last one that became whole. What it concludes: the
-//! next frames are the rest of that datagram, and then datagrams like that one, in order and in pieces as long as
-//! before. When it is wrong: another host's packet comes between, a piece is lost, overtaken or of another length.
-//! What that costs: the payloads from there to the end of the batch are copied twice, and nothing else; so it stops
-//! predicting where too few predictions are right, and tries again now and then.
+//! - Input: the datagram that last gained a fragment, and the last complete one.
+//! - Prediction: the next frames are the rest of that datagram, then datagrams like the complete one. Fragments
+//!   come in order and with the same length as before.
+//! - Misprediction: a packet of another host comes between, or a fragment is lost, reordered or of another length.
+//! - Cost of a misprediction: the payloads from there to the end of the batch are copied twice, and nothing else.
+//!
+//! So prediction stops where too few predictions are right, and is retried from time to time.
 
 use super::datagrams::Datagrams;
 use super::run::Outcome;
@@ -14,83 +16,83 @@ use crate::table::Handle;
 use core::ops::Range;
 use packet::{Buffer, Frame, HEADROOM, Packet, PayloadSlots, Pool, SlotLayout, SplitFrame, SplitPacket, Time};
 
-/// When places are guessed.
+/// When slots are predicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlacementMode {
     /// Never.
     Never,
-    /// Whenever something is known that lets guess.
+    /// Whenever the latest fragments allow a prediction.
     Always,
-    /// As long as enough guesses are right, and payloads are so long that a copy is worth a guess.
+    /// As long as enough predictions are right, and payloads are long enough that prediction saves work.
     #[default]
     WherePays,
 }
 
-/// How guesses went.
+/// Counters of predictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlacementStats {
-    /// Frames that were received with their payload apart.
+    /// Frames that were received with header split.
     pub predicted: u64,
-    /// Of these, fragments whose payload lay where it belonged.
+    /// Of these, fragments whose payload was in the right position.
     pub hits: u64,
-    /// Bytes of payload that nobody copied from there.
+    /// Payload bytes that needed no copy.
     pub in_place_bytes: u64,
-    /// Bytes that were copied out of places by who settled the guesses.
+    /// Payload bytes that were copied out of their slots after a misprediction.
     pub copied_out_bytes: u64,
 }
 
-/// What a reassembler remembers to predict by.
+/// The state of placement prediction.
 #[derive(Debug, Default)]
 pub(super) struct Placement {
     mode: PlacementMode,
     stats: PlacementStats,
     hit_rate: HitRate,
-    /// How often the number of datagrams is halved that are lent memory before anything of them has come.
+    /// Number of times that the limit of buffers for new datagrams is halved.
     backoff: u32,
     grid: Option<SlotLayout>,
-    /// Where the first places lie, in the run that was there.
+    /// The range of the first slots, in the datagram that was open.
     rest: Range<usize>,
     fresh: Vec<Option<Buffer>>,
-    /// Where the next place lies that was not looked at, and what is behind it in the same memory.
+    /// The position of the next slot to settle: its owner, and the rest of that owner's memory.
     cursor: (SlotOwner, Range<usize>),
-    /// The run that the last fragment was taken in by.
+    /// The run that took the last fragment.
     current: Option<(SlotOwner, Handle)>,
     taken_count: usize,
     rescued: Vec<Frame>,
 }
 
-/// The same, with the datagrams that it is about.
+/// The same, with the datagrams that it predicts for.
 pub(crate) struct Placer<'a> {
     pub(super) placement: &'a mut Placement,
     pub(super) datagrams: &'a mut Datagrams,
 }
 
-/// Which bytes of its datagram a place takes, and whose memory it lies in.
+/// A slot: its owner, and the bytes of the datagram that it holds.
 pub(crate) type Place = (SlotOwner, Range<usize>);
 
-/// Whose memory a place lies in.
+/// The owner of a slot's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SlotOwner {
-    /// That of the run that was there.
+    /// The datagram that was open.
     #[default]
     Rest,
-    /// That lent for one that was not, with this number.
+    /// The buffer with this number, offered for a new datagram.
     Fresh(usize),
 }
 
-/// Whether guessing pays, as seen so far.
+/// Whether prediction pays, by the latest results.
 #[derive(Clone, Copy, Debug, Default)]
 struct HitRate {
     made: u64,
     right: u64,
-    /// Batches without a guess that are still to come.
+    /// Number of batches until prediction is retried.
     pause: u32,
-    /// How many there were last time; none while it pays.
+    /// The length of the last pause; none while prediction pays.
     last_pause: u32,
 }
 
 impl PlacementStats {
-    /// Those of two stages that followed each other.
+    /// The sum of the counters of two successive stages.
     pub(crate) fn and(self, other: PlacementStats) -> PlacementStats {
         PlacementStats {
             predicted: self.predicted + other.predicted,
@@ -110,7 +112,7 @@ impl Placement {
         self.stats
     }
 
-    /// Are places lent for what comes next?
+    /// Whether slots are offered for the next frames.
     #[inline]
     pub(super) fn is_predicting(&self) -> bool {
         self.grid.is_some()
@@ -118,7 +120,7 @@ impl Placement {
 }
 
 impl<'a> Placer<'a> {
-    /// Draws up places for what is expected next, by the header of the next packet where that was seen.
+    /// Prepares slots for the expected frames. Uses the header of the next packet, where the port has seen it.
     pub(crate) fn predict(&mut self, next: Option<&Packet>, pool: &mut Pool) {
         if let Some(next) = next {
             self.datagrams.turn_to(next);
@@ -154,8 +156,8 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Lends memory for datagrams of which nothing has come, as far as they could all be held, and the port finds
-    /// enough for what comes.
+    /// Offers buffers for new datagrams. Limits: the memory limit must allow all of them, and the port needs enough
+    /// of the pool for a batch.
     fn offer_fresh(&mut self, count: usize, len: usize, pool: &mut Pool) {
         let Placer { placement: Placement { fresh, .. }, datagrams } = self;
         let charge = Buffer::pinned_len_for(len);
@@ -170,7 +172,7 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// The places that are drawn up.
+    /// The prepared slots.
     pub(crate) fn places(self) -> Option<PayloadSlots<'a>> {
         let Placement { grid, rest, fresh, current, taken_count, .. } = self.placement;
         let rest: &mut [u8] = match *current {
@@ -180,7 +182,7 @@ impl<'a> Placer<'a> {
         Some(PayloadSlots::new((*grid)?, rest, fresh, taken_count))
     }
 
-    /// The next place; they follow one another as [`Places`] does.
+    /// The next slot, in the order of [`PayloadSlots`].
     #[inline]
     pub(crate) fn next_place(&mut self) -> Place {
         let SlotLayout { step, fresh_len, .. } = match self.placement.grid {
@@ -200,8 +202,8 @@ impl<'a> Placer<'a> {
         (*area, place)
     }
 
-    /// Takes in a fragment whose payload lies at this place, if it belongs there. With the last one, its datagram
-    /// waits to be [sent](Placing::send_complete).
+    /// Takes a fragment whose payload lies in this slot, if it belongs there. After the last fragment, the datagram
+    /// waits for [`send_complete`](Placer::send_complete).
     pub(crate) fn take(&mut self, now: Time, place: &Place, fragment: &Packet) -> Outcome {
         let (area, range) = place;
         let len = fragment.ip().payload_len();
@@ -234,8 +236,8 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Takes in those of `next` that go on behind this piece, which was taken in, and are like it, and says how
-    /// many they are: each fills its place.
+    /// Takes the fragments of `next` that continue this fragment, are like it, and fill their slots. Returns their
+    /// number.
     pub(crate) fn take_more(&mut self, fragment: &SplitPacket, next: &[SplitFrame]) -> usize {
         let len = fragment.packet().ip().payload_len();
         let Placement { grid, cursor: (_, ahead), current, stats: guesses, .. } = &mut *self.placement;
@@ -249,21 +251,21 @@ impl<'a> Placer<'a> {
         count
     }
 
-    /// Sends on the datagram whose last piece was taken in: it leaves with its memory. What came to places behind
-    /// is copied out before, if [there are any](Placing::goes_on).
+    /// Forwards the datagram whose last fragment was taken. It leaves with its memory. Payloads in the slots behind
+    /// it are copied out before, if there [are any](Placer::goes_on).
     pub(crate) fn send_complete(&mut self, out: &mut impl Next) {
         if let Some((_, at)) = self.placement.current.take() {
             self.datagrams.close(at, out);
         }
     }
 
-    /// Does the next place lie in the same memory as the last one?
+    /// Whether the next slot lies in the same memory as the last one.
     pub(crate) fn goes_on(&self) -> bool {
         let (_, ahead) = &self.placement.cursor;
         ahead.start < ahead.end
     }
 
-    /// Copies a fragment's payload out of its place.
+    /// Copies a fragment's payload out of its slot.
     pub(crate) fn rescue(&mut self, (area, range): Place, it: SplitFrame) {
         let Placer { placement, datagrams } = self;
         placement.stats.copied_out_bytes += it.len() as u64;
@@ -284,8 +286,8 @@ impl<'a> Placer<'a> {
         self.rescue(place, it);
     }
 
-    /// Gives back what nobody landed in, and learns from how the prediction went. What was copied out is put in
-    /// front of `frames`.
+    /// Frees the unused buffers, and updates the prediction state from the result. Puts the frames that were copied
+    /// out in front of `frames`.
     pub(crate) fn end(&mut self, came_count: usize, right_count: usize, frames: &mut Vec<Frame>, pool: &mut Pool) {
         let it = &mut *self.placement;
         it.fresh.drain(..).flatten().for_each(|buffer| pool.give(buffer));
@@ -308,7 +310,7 @@ impl<'a> Placer<'a> {
 }
 
 impl HitRate {
-    /// How many places may be guessed at once, if any.
+    /// The number of slots to predict at once; none while prediction is off or paused.
     fn count_max(&mut self, guessing: PlacementMode) -> Option<usize> {
         match guessing {
             PlacementMode::Never => None,
@@ -322,7 +324,7 @@ impl HitRate {
         }
     }
 
-    /// Learns how guesses went.
+    /// Records the results of a batch.
     fn note(&mut self, made: u64, right: u64) {
         self.made += made;
         self.right += right;
@@ -337,29 +339,29 @@ impl HitRate {
     }
 }
 
-/// Frames that places are drawn up for at once, at most: a port's batch.
+/// Slots prepared at once, at most: a port's batch.
 const PLACES_MAX: usize = 64;
-/// Right guesses below which guessing costs more than it saves, in percent: d / (1 + d - c) for a copy out that
-/// costs d, and a landing that costs c, of what a fragment costs otherwise (kB4). With fragments of 1,500 bytes in
-/// memory alone d is about 0.3 and c 0.6 (`bench landing`), which asks for 43.
+/// Break-even rate of right predictions, in percent: d / (1 + d - c). d is the cost of a copy out, c the cost of a
+/// placed payload, both relative to a fragment's usual cost (kB4). With fragments of 1,500 bytes in memory alone, d
+/// is about 0.3 and c 0.6 (`bench landing`), which gives 43.
 const BREAK_EVEN_PERCENT: u64 = 40;
-/// Guesses after which it is decided whether they pay.
+/// Number of predictions before each decision whether they pay.
 const WINDOW: u64 = 256;
 /// The same after a pause.
 const RETRY_COUNT: usize = 16;
-/// Batches that pass without a guess where they do not: twice as many each time.
+/// Length of a pause, in batches. Each pause is twice as long as the last, up to the maximum.
 const PAUSE_MIN: u32 = 16;
 /// See [`PAUSE_MIN`].
 const PAUSE_MAX: u32 = 1_024;
 
-/// Datagrams of which nothing has come that memory is lent for, at most.
+/// Buffers offered for new datagrams, at most.
 const FRESH_MAX: usize = 32;
-/// Payload below which a copy costs less than a guess, in bytes.
+/// Payload below which a copy costs less than a prediction, in bytes.
 const STEP_MIN: usize = 512;
-/// Memory that a port may need for a batch while nothing is lent for guesses, in bytes: one frame of the longest
+/// Memory that a port may need for a batch beside the offered buffers, in bytes. It fits one frame of the longest
 /// packet, or several of a narrow link.
 const BATCH_LEN: usize = 128 << 10;
-/// See [`FRESH_MAX`]: one, after a wrong guess.
+/// See [`FRESH_MAX`]: after a misprediction, one buffer is offered.
 const BACKOFF_MAX: u32 = FRESH_MAX.ilog2();
 
 #[cfg(test)]

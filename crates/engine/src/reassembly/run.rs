@@ -1,4 +1,4 @@
-//! Fragments of one datagram, in the buffer that it is put together in -> the datagram.
+//! Fragments of one datagram, in its reassembly buffer -> the datagram.
 
 use super::ecn::EcnSeen;
 use super::holes::Holes;
@@ -15,7 +15,7 @@ use packet::{
     UNIT,
 };
 
-/// A datagram of which some bytes are missing.
+/// An incomplete datagram.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Run {
@@ -24,18 +24,18 @@ pub(super) struct Run {
     fragments: u32,
     packet: Packet,
     epoch: IdEpoch,
-    /// Has the piece at offset 0 come, and how long was its payload?
+    /// Payload length of the fragment at offset 0; none before it has come.
     first_len: Option<u16>,
-    /// Is it rejoined on the way, hop by hop?
+    /// Whether it is reassembled on the path, hop by hop.
     is_on_path: bool,
 }
 
-/// What a datagram knows of its pieces' headers.
+/// A summary of the headers of a datagram's fragments.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Arrivals {
-    /// The shape of the last piece that others follow, and how far one like it may reach: what was found of that
-    /// one holds for any of this shape that ends here or before, and the buffer takes it.
+    /// The fingerprint of the latest fragment that is not the last, and the limit `room` for its like. A fragment
+    /// with the same fingerprint that ends at or below `room` needs no further checks, and fits the buffer.
     shape: FragmentFingerprint,
     room: u32,
     longest: u32,
@@ -43,39 +43,39 @@ struct Arrivals {
     ecn: EcnSeen,
 }
 
-/// What became of a piece that may be like the one before it.
+/// The result of the fast path for a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It takes a closer look.
+    /// The fragment needs the slow path.
     Not,
-    /// It was taken in.
+    /// The fragment was taken.
     Piece,
-    /// It was taken in, and nothing is missing now.
+    /// The fragment was taken, and the datagram is complete.
     Last,
 }
 
-/// What a datagram's pieces are like that are still to come.
+/// The expected form of a datagram's next fragments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     pub(super) front: HeaderLayout,
-    /// Payload of each but the last, in bytes.
+    /// Payload of each fragment but the last, in bytes.
     pub(super) step: usize,
     /// The datagram's payload, as far as it is known, in bytes.
     pub(super) len: usize,
 }
 
-/// What is known of a datagram that became whole, in bytes.
+/// The lengths of a complete datagram, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastComplete {
     len: u32,
-    /// Length of its longest piece.
+    /// Length of its longest fragment.
     longest: u32,
     link_len: u16,
     header_len: u16,
 }
 
 impl Run {
-    /// Starts one in this buffer with the first piece that came.
+    /// Starts a datagram in this buffer with the first fragment to arrive.
     #[inline(always)]
     pub(super) fn open(
         fragment: &Packet,
@@ -94,8 +94,8 @@ impl Run {
         Run { holes, seen, fragments: 1, packet, epoch, first_len, is_on_path }
     }
 
-    /// Takes in a piece that takes one look to see that it joins: it goes on in order, or lies between others
-    /// behind the first one, and there is room.
+    /// Takes a fragment on the fast path. The fragment continues in order, or fills a gap behind the first
+    /// fragment, and the buffer has room.
     #[inline(always)]
     pub(super) fn take_readily(
         &mut self,
@@ -113,7 +113,7 @@ impl Run {
         if !is_like_the_last && fault(fragment, frag).is_some() {
             return Outcome::Not;
         }
-        // The first piece brings other headers.
+        // The fragment at offset 0 brings other headers.
         let Run { holes, packet, .. } = self;
         if range.start == 0 || !holes.claim(|| packet.map_mut(), &range, frag.more) {
             return Outcome::Not;
@@ -126,8 +126,8 @@ impl Run {
         if self.holes.is_whole() { Outcome::Last } else { Outcome::Piece }
     }
 
-    /// Takes in pieces of this length that are like the last one, go on in order and lie in their places; `count`
-    /// says how many there are, of at most so many.
+    /// Takes fragments of payload length `len` that are like the last one, come in order, and lie in their slots.
+    /// `count` gets the maximum, and returns the number available.
     pub(super) fn take_more(&mut self, len: usize, count: impl FnOnce(usize) -> usize) -> usize {
         let Some(next) = self.holes.next() else { return 0 };
         let Some(count_max) = (self.seen.room as usize).saturating_sub(next).checked_div(len) else { return 0 };
@@ -137,14 +137,14 @@ impl Run {
         count
     }
 
-    /// What speaks against a piece of this datagram.
+    /// The conflict between a fragment and this datagram; none where it fills a hole.
     pub(super) fn conflict_with(&self, fragment: &Packet, frag: Fragment) -> Option<Reason> {
         let range = range_of(fragment, frag);
         let fit = self.holes.fit(self.packet.map(), &range, frag.more);
         conflict(fit, || self.packet.laid(range.start, range.len()) == fragment.payload())
     }
 
-    /// Takes in a piece that fills a hole.
+    /// Takes a fragment that fills a hole.
     #[inline(always)]
     pub(super) fn take(&mut self, fragment: &Packet, frag: Fragment, sink: &mut impl PayloadSink) {
         let range = range_of(fragment, frag);
@@ -161,40 +161,40 @@ impl Run {
         self.seen = self.seen.and(fragment, frag, &self.packet);
     }
 
-    /// Payload that a piece needs the buffer to have room for, in bytes, where it does not.
+    /// The payload length that the buffer must hold for a fragment, in bytes; none where it does.
     pub(super) fn lacks(&self, fragment: &Packet, frag: Fragment) -> Option<usize> {
         let end = range_of(fragment, frag).end;
         (end > self.packet.capacity()).then_some(end)
     }
 
-    /// Moves it to a larger buffer, and returns the smaller one.
+    /// Moves the datagram to a larger buffer, and returns the smaller one.
     pub(super) fn grow(&mut self, larger: Buffer) -> Buffer {
         self.packet.grow(larger, self.holes.top())
     }
 
-    /// Is nothing missing?
+    /// Whether the datagram is complete.
     pub(super) fn is_whole(&self) -> bool {
         self.holes.is_whole()
     }
 
-    /// Do its pieces come in order (C31)?
+    /// Whether its fragments come in order (C31).
     pub(super) fn is_promising(&self) -> bool {
         self.fragments >= RESERVE_FRAGMENTS && self.holes.in_order()
     }
 
-    /// Would the whole datagram be longer than its length field can say, with the header of the piece that starts
-    /// it (rel:A01, R069)?
+    /// Whether the complete datagram would exceed the maximum of its length field, with the header of its first
+    /// fragment (rel:A01, R069).
     pub(super) fn is_oversize(&self) -> bool {
         self.first_len.is_some() && self.holes.top() > self.packet.ip().payload_len_max()
     }
 
-    /// When it was started.
+    /// The counters at its start.
     #[inline(always)]
     pub(super) fn epoch(&self) -> &IdEpoch {
         &self.epoch
     }
 
-    /// Its headers, and what is held of its payload.
+    /// Its headers and held payload.
     pub(super) fn packet(&self) -> &Packet {
         &self.packet
     }
@@ -212,25 +212,26 @@ impl Run {
         Tally::new(self.fragments as usize, self.holes.held_len())
     }
 
-    /// Where the piece starts that goes on in order; none where one is overdue.
+    /// The offset of the next fragment in order; none after a reordering.
     #[inline]
     pub(super) fn next(&self) -> Option<usize> {
         self.holes.next()
     }
 
-    /// Where these bytes of the datagram belong.
+    /// The position of these bytes of the datagram.
     pub(super) fn place_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         self.packet.payload_mut(range.start, range.len())
     }
 
-    /// Where a piece's payload belongs, if the buffer has room for it.
+    /// The position of a fragment's payload, if the buffer has room for it.
     #[inline]
     pub(super) fn place_of(&self, fragment: &Packet) -> Option<&[u8]> {
         let range = range_of(fragment, fragment.ip().fragment?);
         (range.end <= self.packet.capacity()).then(|| self.packet.laid(range.start, range.len()))
     }
 
-    /// What is to come behind what came in order, where the payload was so long the last time; 0: nobody knows.
+    /// The expected rest of a datagram in order. `predicted_len` is its predicted payload length in bytes, 0 where
+    /// unknown.
     pub(super) fn expected(&self, predicted_len: usize) -> Option<Expected> {
         let next = self.holes.next()?;
         let [first, later] = self.packet.fragment_header_lens();
@@ -238,21 +239,21 @@ impl Run {
         let step = (self.seen.longest as usize).checked_sub(first).filter(|_| first == later)?;
         let room = self.seen.room as usize;
         let len = match predicted_len {
-            // Nobody knows how long it becomes.
+            // The final length is unknown.
             predicted if predicted <= next => next + room.saturating_sub(next) / step.max(1) * step,
             predicted => predicted.min(room),
         };
         Some(Expected { front, step, len })
     }
 
-    /// Makes it the whole datagram.
+    /// Turns it into the complete datagram.
     ///
     /// # Errors
-    /// Why it ends instead.
+    /// The reason why it ends instead.
     pub(super) fn close(&mut self) -> Result<LastComplete, Reason> {
         let ecn = self.seen.ecn.joined(self.packet.ip().ecn).ok_or(Reason::FragEcnMix)?;
         let len = self.holes.held_len();
-        // As long as a piece came with DF, the datagram may not be cut finer than its longest one (rel:C8).
+        // Where the longest fragment came with DF, the datagram must not be fragmented to a smaller size (rel:C8).
         let dont_fragment = self.has_dont_fragment();
         self.packet.close(len, ecn, dont_fragment, self.seen.longest);
         if self.stays_fragmented() {
@@ -265,7 +266,7 @@ impl Run {
         Ok(LastComplete { len: len as u32, longest: self.seen.longest, link_len, header_len })
     }
 
-    /// Makes it a packet that leaves in fragments which carry what came.
+    /// Turns it into a packet that leaves in fragments with the received bytes.
     pub(super) fn release(&mut self, mtu: u16) {
         let content = if self.holes.in_order() { Content::Whole } else { Content::Sparse };
         let cut = self.fragmentation(mtu, content);
@@ -273,17 +274,19 @@ impl Run {
         self.packet.release(self.holes.top(), !self.holes.has_end(), ecn, cut);
     }
 
-    /// Must it leave in pieces no longer than came? On the way, what no router may cut (rel:C8, R087).
+    /// Whether its fragments must not become longer. True on the path for packets that routers must not fragment
+    /// (rel:C8, R087).
     fn stays_fragmented(&self) -> bool {
         self.is_on_path && (self.has_dont_fragment() || !self.packet.ip().may_grow_on_path())
     }
 
-    /// Did its longest piece come with DF?
+    /// Whether its longest fragment came with DF.
     fn has_dont_fragment(&self) -> bool {
         self.seen.longest_dont_fragment == self.seen.longest
     }
 
-    /// The cut into pieces of at most `mtu` bytes, and no longer than came where it must stay cut.
+    /// Fragmentation into fragments of at most `mtu` bytes. No longer than the received ones where the datagram
+    /// must stay fragmented.
     fn fragmentation(&self, mtu: u16, content: Content) -> Fragmentation {
         let header_len = self.packet.fragment_header_lens().into_iter().max().unwrap_or_default();
         let longest = (self.seen.longest as usize).max(header_len + UNIT) as u16;
@@ -291,7 +294,7 @@ impl Run {
         Fragmentation { mtu, id: self.packet.ip().id, fill: Split::Max, content }
     }
 
-    /// The piece that started the datagram, built again, for the error that quotes it.
+    /// The first fragment of the datagram, rebuilt for the ICMP error that quotes it.
     pub(super) fn first_fragment(&mut self, out: &mut impl Next) -> Option<Packet> {
         let first_len = self.first_len?;
         let [header_len, _] = self.packet.fragment_header_lens();
@@ -319,8 +322,7 @@ impl Arrivals {
         ecn: EcnSeen::NONE,
     };
 
-    /// What is known with this piece, too: all that a datagram remembers of a header. One of the same shape says
-    /// the same again.
+    /// The summary with this fragment added. A fragment with the same fingerprint would add nothing new.
     #[inline(always)]
     fn and(mut self, fragment: &Packet, frag: Fragment, run: &Packet) -> Arrivals {
         let ip = fragment.ip();
@@ -329,7 +331,7 @@ impl Arrivals {
         if ip.dont_fragment {
             self.longest_dont_fragment = self.longest_dont_fragment.max(ip.len);
         }
-        // Nothing like the last one follows.
+        // No other fragment of the datagram has the fingerprint of the last one.
         if frag.more {
             self.shape = ip.shape;
             let len_max = run.ip().payload_len_max().min(ip.payload_len_max());
@@ -340,25 +342,25 @@ impl Arrivals {
 }
 
 impl LastComplete {
-    /// What a datagram's pieces will be like if it is like this one.
+    /// The expected fragments of a datagram like this one.
     pub(super) fn expected_again(self) -> Option<Expected> {
         let LastComplete { len, longest, link_len, header_len } = self;
         let header_len = usize::from(header_len);
-        // The Fragment header was taken out.
+        // The Fragment header was removed.
         let header_len = if header_len == V6_HEADER_LEN { header_len + V6_FRAGMENT_LEN } else { header_len };
         let step = (longest as usize).checked_sub(header_len)?;
         Some(Expected { front: HeaderLayout { link_len: link_len.into(), header_len }, step, len: len as usize })
     }
 }
 
-/// Which bytes of its datagram a piece carries.
+/// The bytes of its datagram that a fragment carries.
 #[inline(always)]
 fn range_of(fragment: &Packet, frag: Fragment) -> Range<usize> {
     let start = usize::from(frag.offset);
     start..start + fragment.ip().payload_len()
 }
 
-/// Pieces in order that take a datagram into the reserve (C31).
+/// Number of fragments in order that put a datagram into the reserve (C31).
 const RESERVE_FRAGMENTS: u32 = 2;
 /// Length of an IPv6 header, and of a Fragment header, in bytes.
 const V6_HEADER_LEN: usize = 40;

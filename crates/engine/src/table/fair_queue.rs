@@ -1,19 +1,22 @@
-//! What waits, and which of it to give up next.
+//! Entries with deadlines and charges -> the next one to expire, and the next one to evict.
 //!
-//! Things are charged in bytes and stand in two orders at once. By patience: things of one patience wait in line, so
-//! arrival order is deadline order, and expiry needs no heap. By share: when the limit is reached, the sources that hold
-//! the most give up their oldest first, so a flood from few sources hurts only them, and one from many loses its own
-//! oldest (reliability: survival grows with the limit, never to nothing; rel:G24, rel:G27).
+//! Entries are charged in bytes, and are in two orders at once:
 //!
-//! Which sources hold the most: those that hold about the same, within half a power of two, stand on a level; the level
-//! that gives up is the highest that, with those above it, holds a part of the memory worth speaking of. So a host with a
-//! few datagrams open is not taken for the flood of a thousand hosts with one each. It is wrong where an honest host holds
-//! as much as each flooding one; that costs this host its oldest datagrams.
+//! - By time-out. Entries of one time-out class form a list in order of arrival, which is the order of their
+//!   deadlines. So expiry needs no heap.
+//! - By usage. At the memory limit, the sources with the highest usage lose their oldest entries first. So a flood
+//!   from few sources hurts only them, and a flood from many sources loses its own oldest entries. Survival grows
+//!   with the limit, and never falls to nothing (rel:G24, rel:G27).
 //!
-//! Most things are held for a moment only: the newest is not lined up before another is held or touched, so one that comes
-//! and goes alone costs no lines.
+//! Sources with about the same usage, within half a power of two, share a usage bucket. Eviction takes from the
+//! highest bucket that holds, with all buckets above it, a minimum part of the memory. So a host with a few open
+//! datagrams is not mistaken for a flood of a thousand hosts with one datagram each. The rule fails where an honest
+//! host holds as much as each flooding host. The honest host then loses its oldest datagrams.
 //!
-//! Things that are protected wait in a line of their own and give up last, as long as they keep within the reserve
+//! Most entries are held only briefly. The newest entry enters its lists only when another one is inserted or
+//! changed. So an entry that comes and goes alone costs no list operations.
+//!
+//! Protected entries have a list of their own. They are evicted last, as long as they stay within the reserve
 //! (C31).
 
 use super::index::Index;
@@ -22,31 +25,36 @@ use crate::keyed_hash::{Secret, TableKey};
 use core::time::Duration;
 use packet::{Address, Time};
 
-/// A thing that knows whose memory it takes.
+/// An entry with the source that its memory is charged to.
 pub trait HasSource {
-    /// Who sent it.
+    /// The sender of the entry.
     fn source(&self) -> Address;
 }
 
-/// Things that wait, within a limit of bytes.
+/// Entries that wait, within a limit of bytes.
 ///
-/// Invariants: every thing but the newest is in the line of its patience and, where it is charged anything, in one line
-/// of ranks, its source's or the reserve: giving up the others frees nothing. The newest came after all of those. A
-/// source is on a level as long as something unprotected of it is charged; the charges of all things add up to `charged`.
+/// Invariants:
+///
+/// - Every entry but the newest is in the list of its time-out class.
+/// - Every charged entry but the newest is in one eviction list: its source's or the reserve. Evicting uncharged
+///   entries would free nothing.
+/// - The newest entry came after all others.
+/// - A source is in a usage bucket as long as unprotected entries of it are charged.
+/// - The charges of all entries add up to `charged`.
 #[derive(Debug)]
 pub struct FairQueue<T> {
     slots: Slab<Slot<T>>,
-    /// What is held but not lined up.
+    /// The entry that is held but in no list.
     newest: u32,
     /// The longest first.
     patiences: Vec<TimeoutClass>,
-    /// What was last wanted, and which patience that is, of how many nanoseconds.
+    /// The last requested time-out, its class, and that class's length in nanoseconds.
     last_wanted: Option<(Duration, (usize, u64))>,
     sources_index: Index,
     sources: Slab<Source>,
-    /// The source that something was held of last: known even while nothing more of it is held.
+    /// The source of the last listed entry; known even while it holds no entry.
     recent: u32,
-    /// Sources by how much they hold, half a power of two a level.
+    /// Sources by usage, half a power of two per bucket.
     levels: UsageBuckets,
     reserve: List,
     reserve_charged: usize,
@@ -56,19 +64,19 @@ pub struct FairQueue<T> {
     table_key: TableKey,
 }
 
-/// Where a thing is held; valid until it is removed.
+/// The slot of an entry; valid until the entry is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(pub(super) u32);
 
 impl Handle {
-    /// A place where nothing is ever held.
+    /// A slot that never holds an entry.
     pub const NONE: Handle = Handle(NONE);
 }
 
 #[derive(Debug)]
 #[repr(C)]
 struct Slot<T> {
-    /// None where the place is free; the rest is then what was held here last.
+    /// None where the slot is free; the other fields are then those of its last entry.
     value: Option<T>,
     deadline: Time,
     charge: usize,
@@ -78,13 +86,13 @@ struct Slot<T> {
     by_rank: Links,
 }
 
-/// The line of ranks that a thing is in.
+/// The eviction list that an entry is in.
 #[derive(Clone, Copy, Debug)]
 enum Queue {
-    /// None: it is the newest, or charged nothing.
+    /// No list: the entry is the newest, or is charged nothing.
     Nowhere,
     Reserve,
-    /// That of this source.
+    /// The list of this source.
     Source(u32),
 }
 
@@ -103,18 +111,18 @@ struct Source {
     links: Links,
 }
 
-/// Sources that hold about the same.
+/// Sources with about the same usage.
 #[derive(Clone, Copy, Debug, Default)]
 struct UsageBucket {
     line: List,
-    /// What they are charged in all.
+    /// Sum of their charges.
     charged: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct UsageBuckets {
     levels: [UsageBucket; LEVEL_COUNT],
-    /// One bit for each level that someone is on.
+    /// One bit for each bucket that has sources.
     taken: u128,
 }
 
@@ -125,8 +133,8 @@ impl Default for UsageBuckets {
 }
 
 impl<T: HasSource> FairQueue<T> {
-    /// Room for things charged `limit` bytes in all, a quarter of it reserved for what is protected; each waits for one
-    /// of `patiences`.
+    /// A queue for entries charged `limit` bytes in all. A quarter of the limit is reserved for protected entries.
+    /// Each entry has one of the time-outs in `patiences`.
     pub fn new(limit: usize, patiences: &[Duration], secret: Secret) -> FairQueue<T> {
         let mut patiences: Vec<_> =
             patiences.iter().map(|length| TimeoutClass { length: *length, line: List::default() }).collect();
@@ -149,19 +157,19 @@ impl<T: HasSource> FairQueue<T> {
         }
     }
 
-    /// Hashes sources by another key; before anything is held.
+    /// Sets the hash key of sources; only before any entry is held.
     pub fn set_key(&mut self, key: Secret) {
         assert!(self.count() == 0, "a source is found by the key it was put in with");
         self.table_key = TableKey::new(key);
     }
 
-    /// The thing at a place that was seen earlier, if any is.
+    /// The entry at an earlier handle, if there is one.
     #[inline(always)]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
         self.slots.get_mut(handle.0)?.value.as_mut()
     }
 
-    /// Has the processor fetch what is held at a place.
+    /// Prefetches the entry at a handle.
     #[inline]
     pub fn prefetch(&self, handle: Handle) {
         if let Some(slot) = self.slots.get(handle.0) {
@@ -169,13 +177,13 @@ impl<T: HasSource> FairQueue<T> {
         }
     }
 
-    /// The thing at a place, if any is.
+    /// The entry at a handle, if there is one.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&T> {
         self.slots.get(handle.0)?.value.as_ref()
     }
 
-    /// The thing at a place.
+    /// The entry at a handle that is known to be held.
     #[inline]
     pub fn slot_mut(&mut self, handle: Handle) -> &mut T {
         match &mut self.slots.slot_mut(handle.0).value {
@@ -184,7 +192,7 @@ impl<T: HasSource> FairQueue<T> {
         }
     }
 
-    /// Holds a thing for the longest patience that is not above `wanted` (else the shortest).
+    /// Inserts an entry with the longest time-out that is not above `wanted`, else the shortest.
     #[inline(always)]
     pub fn insert(&mut self, now: Time, thing: T, charge: usize, wanted: Duration) -> Handle {
         self.queue_pending();
@@ -192,7 +200,7 @@ impl<T: HasSource> FairQueue<T> {
         let at = self.slots.place(Slot::free());
         let slot = self.slots.slot_mut(at);
         debug_assert!(slot.value.is_none());
-        // A free place has nothing to be dropped.
+        // A free slot has no value to drop.
         core::mem::forget(slot.value.replace(thing));
         slot.deadline = now.later(length);
         slot.charge = charge;
@@ -203,7 +211,7 @@ impl<T: HasSource> FairQueue<T> {
         Handle(at)
     }
 
-    /// Lines the newest up.
+    /// Puts the newest entry into its lists.
     #[inline]
     fn queue_pending(&mut self) {
         if self.newest != NONE {
@@ -222,7 +230,7 @@ impl<T: HasSource> FairQueue<T> {
         self.enter_queues(at, address, charge);
     }
 
-    /// Puts a thing into the line of its source, where it is charged anything.
+    /// Puts an entry into the list of its source, where it is charged.
     fn enter_queues(&mut self, at: u32, address: Address, charge: usize) {
         if charge > 0 {
             let source = self.source_of(address);
@@ -231,7 +239,7 @@ impl<T: HasSource> FairQueue<T> {
         }
     }
 
-    /// Takes a thing out of its line of ranks.
+    /// Removes an entry from its eviction list.
     fn leave_queues(&mut self, at: u32, charge: usize) {
         match core::mem::replace(&mut self.slots.slot_mut(at).rank, Queue::Nowhere) {
             Queue::Nowhere => {}
@@ -243,7 +251,7 @@ impl<T: HasSource> FairQueue<T> {
         }
     }
 
-    /// Charges a thing anew. One that was charged nothing goes to the end of its source's line.
+    /// Changes the charge of an entry. An entry without a charge so far goes to the end of its source's list.
     pub fn charge(&mut self, handle: Handle, charge: usize) {
         let slot = self.slots.slot_mut(handle.0);
         if slot.charge == charge {
@@ -265,8 +273,8 @@ impl<T: HasSource> FairQueue<T> {
         }
     }
 
-    /// Gives a thing a new deadline, as if it came now: for patience that is about idleness. Where its patience would end
-    /// when it does anyway, it keeps its place.
+    /// Restarts an entry's time-out at `now`, for idle time-outs. An entry whose deadline and time-out class stay
+    /// the same keeps its position.
     #[inline]
     pub fn refresh(&mut self, now: Time, handle: Handle, wanted: Duration) {
         let (patience, length) = self.timeout_class_for(wanted);
@@ -295,7 +303,7 @@ impl<T: HasSource> FairQueue<T> {
         }
     }
 
-    /// Moves a thing to the reserve; false where it is there, or charged nothing.
+    /// Moves an entry to the reserve. Returns false where it is already there, or is charged nothing.
     pub fn move_to_reserve(&mut self, handle: Handle) -> bool {
         self.queue_pending();
         let slot = self.slots.slot_mut(handle.0);
@@ -305,7 +313,7 @@ impl<T: HasSource> FairQueue<T> {
         true
     }
 
-    /// Takes a thing out.
+    /// Removes an entry.
     #[inline(always)]
     pub fn remove(&mut self, handle: Handle) -> T {
         if handle.0 == self.newest {
@@ -330,22 +338,22 @@ impl<T: HasSource> FairQueue<T> {
         self.leave_queues(at, charge);
     }
 
-    /// When the next thing's patience ends.
+    /// The earliest deadline.
     pub fn next_deadline(&self) -> Option<Time> {
         self.heads().map(|at| self.slots.at(at).deadline).min()
     }
 
-    /// A thing whose patience has ended.
+    /// An entry whose deadline has passed.
     pub fn overdue(&self, now: Time) -> Option<Handle> {
         self.heads().find(|at| self.slots.at(*at).deadline <= now).map(Handle)
     }
 
-    /// The thing that has waited longest of those with the earliest deadline; for giving up everything in order.
+    /// The longest held entry of those with the earliest deadline. For evicting all entries in order.
     pub fn oldest(&self) -> Option<Handle> {
         self.heads().min_by_key(|at| self.slots.at(*at).deadline).map(Handle)
     }
 
-    /// The same among those whose patience is at most this.
+    /// The same among entries with a time-out of at most `patience`.
     pub fn oldest_within(&self, patience: Duration) -> Option<Handle> {
         let is_within = |at: &u32| {
             let length =
@@ -360,24 +368,27 @@ impl<T: HasSource> FairQueue<T> {
         self.limit
     }
 
-    /// Changes the limit; what is held beyond it is for its owner to give up.
+    /// Changes the limit. The owner evicts the entries beyond it.
     pub fn set_limit(&mut self, limit: usize) {
         (self.limit, self.reserve_limit) = (limit, limit / RESERVE_SHARE);
     }
 
-    /// Is more than the limit charged?
+    /// Whether more than the limit is charged.
     #[inline]
     pub fn is_over_limit(&self) -> bool {
         self.charged > self.limit
     }
 
-    /// The thing to give up, as long as more than the limit is charged.
+    /// The entry to evict, as long as more than the limit is charged.
     pub fn over_limit(&mut self) -> Option<Handle> {
         if self.is_over_limit() { self.victim() } else { None }
     }
 
-    /// The thing to give up where memory is needed, one that is charged something: of the reserve when that is over its
-    /// part, else the oldest of the source that has been longest among those that hold the most.
+    /// The entry to evict where memory is needed; it has a charge. In this order:
+    ///
+    /// 1. Where the reserve exceeds its part, its oldest entry.
+    /// 2. The oldest entry of one source: the one that has been longest in the usage bucket to evict from.
+    /// 3. The oldest entry of the reserve.
     pub fn victim(&mut self) -> Option<Handle> {
         self.queue_pending();
         if self.reserve_charged > self.reserve_limit {
@@ -394,34 +405,34 @@ impl<T: HasSource> FairQueue<T> {
         thing.or(self.reserve.head()).map(Handle)
     }
 
-    /// Bytes charged for all that is held.
+    /// Bytes charged for all entries.
     pub fn charged(&self) -> usize {
         self.charged
     }
 
-    /// How many things are held.
+    /// Number of entries.
     pub fn count(&self) -> usize {
         self.slots.count()
     }
 
-    /// All that is held, and where.
+    /// All entries, and their handles.
     pub fn entries(&self) -> impl Iterator<Item = (Handle, &T)> {
         let places = self.slots.all().enumerate();
         places.filter_map(|(at, slot)| Some((Handle(at as u32), slot.value.as_ref()?)))
     }
 
-    /// All that is held, in no order that matters: for counting.
+    /// All entries, in arbitrary order: for counting.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.slots.all().filter_map(|slot| slot.value.as_ref())
     }
 
-    /// The first of each line, and the newest, which is behind them all.
+    /// The first entry of each time-out class, and the newest, which is behind them all.
     fn heads(&self) -> impl Iterator<Item = u32> {
         let newest = (self.newest != NONE).then_some(self.newest);
         self.patiences.iter().filter_map(|patience| patience.line.head()).chain(newest)
     }
 
-    /// The longest that fits is better than any that does not; of those that do not, the shortest.
+    /// The longest time-out that is not above `wanted`; where all are above it, the shortest.
     #[inline]
     fn timeout_class_for(&mut self, wanted: Duration) -> (usize, u64) {
         if let Some((known, patience)) = self.last_wanted
@@ -472,7 +483,7 @@ impl<T: HasSource> FairQueue<T> {
         self.reserve_charged += charge;
     }
 
-    /// Puts a thing at the end of its source's line.
+    /// Puts an entry at the end of its source's list.
     fn enter_source(&mut self, at: u32, source: u32, charge: usize) {
         let known = self.sources.slot_mut(source);
         let is_first = known.things.head().is_none();
@@ -484,7 +495,7 @@ impl<T: HasSource> FairQueue<T> {
         self.levels.enter(&mut self.sources, source, charge);
     }
 
-    /// Takes a thing out of its source's line.
+    /// Removes an entry from its source's list.
     fn leave_source(&mut self, at: u32, source: u32, charge: usize) {
         let known = self.sources.slot_mut(source);
         known.things.unlink(&mut self.slots, at, |slot| &mut slot.by_rank);
@@ -504,7 +515,7 @@ impl<T: HasSource> FairQueue<T> {
         self.sources.vacate(source);
     }
 
-    /// Moves a source that holds something to the level of its charge.
+    /// Moves a source with entries to the usage bucket of its charge.
     fn move_source(&mut self, source: u32, less: usize, more: usize) {
         let charged = &mut self.sources.slot_mut(source).charged;
         let before = *charged;
@@ -528,7 +539,7 @@ impl UsageBuckets {
         }
     }
 
-    /// Puts a source at the end of the level of its charge.
+    /// Puts a source at the end of the bucket of its charge.
     fn enter(&mut self, sources: &mut Slab<Source>, source: u32, charged: usize) {
         let at = bucket(charged);
         let level = self.at_mut(at);
@@ -537,7 +548,7 @@ impl UsageBuckets {
         self.taken |= 1 << at;
     }
 
-    /// Takes a source out of the level of its charge.
+    /// Removes a source from the bucket of its charge.
     fn leave(&mut self, sources: &mut Slab<Source>, source: u32, charged: usize) {
         let at = bucket(charged);
         let level = self.at_mut(at);
@@ -548,7 +559,7 @@ impl UsageBuckets {
         }
     }
 
-    /// The levels that someone is on.
+    /// The buckets with sources, the highest usage first.
     fn heaviest_first(&self) -> impl Iterator<Item = &UsageBucket> {
         let mut left = self.taken;
         core::iter::from_fn(move || {
@@ -559,7 +570,7 @@ impl UsageBuckets {
     }
 }
 
-/// Two levels for each power of two: one for its lower half, one for its upper.
+/// Two buckets for each power of two: one for its lower half, one for its upper half.
 pub(super) fn bucket(charged: usize) -> usize {
     match charged.checked_ilog2() {
         None | Some(0) => 0,
@@ -568,7 +579,7 @@ pub(super) fn bucket(charged: usize) -> usize {
 }
 
 impl<T> Slot<T> {
-    /// A free place.
+    /// A free slot.
     fn free() -> Slot<T> {
         Slot {
             value: None,
@@ -582,9 +593,9 @@ impl<T> Slot<T> {
     }
 }
 
-/// Two levels for each power of two that a charge can reach.
+/// Two buckets for each power of two that a charge can reach.
 pub(super) const LEVEL_COUNT: usize = 2 * usize::BITS as usize;
-/// The part of the memory that the heaviest sources hold before they give up first: one in this many.
+/// Part of the memory that the highest buckets must hold for eviction to take from them: one in this many.
 const LEVEL_SHARE: usize = 8;
 /// The reserve's part of the limit: one in this many.
 const RESERVE_SHARE: usize = 4;

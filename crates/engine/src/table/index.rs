@@ -1,29 +1,30 @@
-//! Hashes in, the places of what has them out: a table of small numbers beside a slab.
+//! Hashes -> slot numbers: a hash table beside a slab.
 //!
-//! Open addressing, one step at a time; what is taken out leaves no mark, since those behind it move up. An entry is half
-//! of a hash and a place, so that a search that fails hardly ever touches the slab, and growing needs no key.
+//! Open addressing with linear probing. Removal leaves no marks: later entries move up. An entry holds half of a
+//! hash and a slot number. So a failed search rarely touches the slab, and the table grows without the hash key.
 
-/// Places by hash.
+/// Slot numbers by hash.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// A power of two of entries, at most half of them taken: the hash's upper half over the place.
+    /// A power of two of entries, at most half of them in use. Each has the hash's upper half in its upper half,
+    /// and the slot number below.
     entries: Vec<u64>,
     count: usize,
 }
 
 impl Index {
-    /// How many places are in it.
+    /// Number of slots in the index.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// Steps of the longest search for what is in it: work that no clock has to measure (rel:A10).
+    /// Steps of the longest search for an indexed slot: a measure of work without a clock (rel:A10).
     pub(crate) fn longest_search(&self) -> usize {
         let taken = self.entries.iter().enumerate().filter(|(_, entry)| **entry != EMPTY);
         taken.map(|(at, entry)| 1 + (at.wrapping_sub(self.home(*entry)) & self.mask())).max().unwrap_or(0)
     }
 
-    /// The place under this hash that `is` the one sought.
+    /// The slot under this hash for which `is` returns true.
     pub(crate) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.home(hash);
         loop {
@@ -38,7 +39,7 @@ impl Index {
         }
     }
 
-    /// Puts a place in that is not there yet.
+    /// Inserts a slot that is not indexed yet.
     pub(crate) fn insert(&mut self, hash: u64, place: u32) {
         if 2 * (self.count + 1) > self.entries.len() {
             self.grow();
@@ -47,14 +48,14 @@ impl Index {
         self.settle(hash & TAG | u64::from(place));
     }
 
-    /// Takes a place out that is there under this hash.
+    /// Removes a slot that is indexed under this hash.
     pub(crate) fn remove(&mut self, hash: u64, place: u32) {
         let mut hole = self.home(hash);
         while self.at(hole) as u32 != place {
             assert!(self.at(hole) != EMPTY, "what is held is found by its key");
             hole = self.after(hole);
         }
-        // Whoever stands behind the hole, and would be sought before it, moves up.
+        // Entries behind the hole move up, where their search passes the hole.
         let mut next = self.after(hole);
         while self.at(next) != EMPTY {
             let entry = self.at(next);
@@ -106,11 +107,11 @@ impl Index {
     }
 }
 
-/// No place, under no hash.
+/// No slot, under no hash.
 const EMPTY: u64 = u64::MAX;
-/// The part of an entry that is of the hash.
+/// The hash's part of an entry.
 const TAG: u64 = u64::MAX << 32;
-/// Entries that a table starts with.
+/// Entries of a new table.
 const LEN_MIN: usize = 64;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Things under keys, as long as they may wait.
+//! Keys -> entries, each with a time-out and a charge in bytes.
 //!
-//! Everything that waits lives here: found by its key, charged in bytes, with a deadline; see [`FairQueue`] for what is given
-//! up when. A key is not indexed before another thing is held, so a thing that comes and goes alone is never hashed.
+//! Holds everything that waits. [`FairQueue`] defines the order of eviction. An entry is indexed only once another
+//! one is inserted. So an entry that comes and goes alone is never hashed.
 
 mod fair_queue;
 mod index;
@@ -15,23 +15,23 @@ use index::Index;
 use packet::{Address, Time};
 use slab::NONE;
 
-/// A key knows whose memory its thing takes.
+/// A key, with the source that its entry's memory is charged to.
 pub trait Key: Eq + Copy {
-    /// Who sent what is held under this key.
+    /// The source of the entry under this key.
     fn source(&self) -> Address;
 
-    /// Its hash by the key of a table.
+    /// Its hash with the key of a table.
     fn hash(&self, table: &TableKey) -> u64;
 }
 
-/// Things held under keys, within a limit of bytes.
+/// Entries under keys, within a limit of bytes.
 ///
-/// Invariant: every thing but the newest is in the index.
+/// Invariant: every entry but the newest is in the index.
 #[derive(Debug)]
 pub struct FairTable<K, V> {
     index: Index,
     things: FairQueue<Thing<K, V>>,
-    /// What is held but not in the index.
+    /// The entry that is held but not indexed.
     newest: u32,
     table_key: TableKey,
 }
@@ -41,38 +41,38 @@ pub struct FairTable<K, V> {
 struct Thing<K, V> {
     value: V,
     key: K,
-    /// Its hash, once that is known.
+    /// The hash of its key, once that is known.
     hash: u64,
     is_hashed: bool,
 }
 
-/// Where nothing is held under a key; and its hash, where that had to be drawn to say so.
+/// A key without an entry. It carries the key's hash, where the lookup needed that.
 #[derive(Clone, Copy, Debug)]
 pub struct VacantEntry(Option<u64>);
 
 impl<K: Key, V> FairTable<K, V> {
-    /// Room for things charged `limit` bytes in all, a quarter of it reserved for what is protected; each waits for one
-    /// of `patiences`.
+    /// A table for entries charged `limit` bytes in all. A quarter of the limit is reserved for protected entries.
+    /// Each entry has one of the time-outs in `patiences`.
     pub fn new(limit: usize, patiences: &[Duration], secret: Secret) -> FairTable<K, V> {
         let things = FairQueue::new(limit, patiences, secret);
         FairTable { index: Index::default(), things, newest: NONE, table_key: TableKey::new(secret) }
     }
 
-    /// Hashes by another key; before anything is held.
+    /// Sets the hash key; only before any entry is held.
     pub fn set_key(&mut self, key: Secret) {
         self.things.set_key(key);
         self.table_key = TableKey::new(key);
     }
 
-    /// What is held under this key.
+    /// The handle of the entry under this key.
     pub fn find(&self, key: &K) -> Option<Handle> {
         self.entry(key).err()
     }
 
-    /// The vacancy for what is to be held under this key, or the place of what is.
+    /// The vacant entry for a new key.
     ///
     /// # Errors
-    /// Where it is held.
+    /// The handle, where the key is held.
     #[inline]
     pub fn entry(&self, key: &K) -> Result<VacantEntry, Handle> {
         let newest = Handle(self.newest);
@@ -90,48 +90,49 @@ impl<K: Key, V> FairTable<K, V> {
         }
     }
 
-    /// The thing at a place that was seen earlier, if it is still under this key.
+    /// The entry at an earlier handle, if it is still under this key.
     pub fn get_for_key(&mut self, handle: Handle, key: &K) -> Option<&mut V> {
         let (known, value) = self.get_mut(handle)?;
         (known == key).then_some(value)
     }
 
-    /// The thing at a place that was seen earlier, if any is, and what it is held under.
+    /// The entry at an earlier handle, if there is one, and its key.
     #[inline(always)]
     pub fn get_mut(&mut self, handle: Handle) -> Option<(&K, &mut V)> {
         self.things.get_mut(handle).map(|thing| (&thing.key, &mut thing.value))
     }
 
-    /// Has the processor fetch what is held at a place.
+    /// Prefetches the entry at a handle.
     #[inline]
     pub fn prefetch(&self, handle: Handle) {
         self.things.prefetch(handle);
     }
 
-    /// The thing at a place, if any is.
+    /// The entry at a handle, if there is one.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&V> {
         self.things.get(handle).map(|thing| &thing.value)
     }
 
-    /// The thing at a place, if any is, and what it is held under.
+    /// The entry at a handle, if there is one, and its key.
     #[inline]
     pub fn get_entry(&self, handle: Handle) -> Option<(&K, &V)> {
         self.things.get(handle).map(|thing| (&thing.key, &thing.value))
     }
 
-    /// The thing at a place.
+    /// The entry at a handle that is known to be held.
     #[inline]
     pub fn slot_mut(&mut self, handle: Handle) -> &mut V {
         &mut self.things.slot_mut(handle).value
     }
 
-    /// Holds a thing under a new key, for the longest patience that is not above `wanted` (else the shortest).
+    /// Inserts an entry under a new key. It gets the longest time-out that is not above `wanted`, else the
+    /// shortest.
     pub fn insert(&mut self, now: Time, key: K, value: V, charge: usize, wanted: Duration) -> Handle {
         self.insert_vacant(now, VacantEntry(None), key, value, charge, wanted)
     }
 
-    /// Does the same where the vacancy for the key is known.
+    /// The same, with the vacant entry for the key.
     #[inline(always)]
     pub fn insert_vacant(
         &mut self,
@@ -161,24 +162,24 @@ impl<K: Key, V> FairTable<K, V> {
         self.index.insert(thing.hash, at);
     }
 
-    /// Charges a thing anew.
+    /// Changes the charge of an entry.
     pub fn charge(&mut self, handle: Handle, charge: usize) {
         self.things.charge(handle, charge);
     }
 
-    /// Gives a thing a new deadline, as if it came now: for patience that is about idleness. Where its patience would end
-    /// when it does anyway, it keeps its place.
+    /// Restarts an entry's time-out at `now`, for idle time-outs. An entry whose deadline and time-out class stay
+    /// the same keeps its position.
     #[inline]
     pub fn refresh(&mut self, now: Time, handle: Handle, wanted: Duration) {
         self.things.refresh(now, handle, wanted);
     }
 
-    /// Moves a thing to the reserve; false where it is there, or charged nothing.
+    /// Moves an entry to the reserve. Returns false where it is already there, or is charged nothing.
     pub fn move_to_reserve(&mut self, handle: Handle) -> bool {
         self.things.move_to_reserve(handle)
     }
 
-    /// Takes a thing out.
+    /// Removes an entry.
     #[inline(always)]
     pub fn remove(&mut self, handle: Handle) -> V {
         let thing = self.things.remove(handle);
@@ -190,22 +191,22 @@ impl<K: Key, V> FairTable<K, V> {
         thing.value
     }
 
-    /// When the next thing's patience ends.
+    /// The earliest deadline.
     pub fn next_deadline(&self) -> Option<Time> {
         self.things.next_deadline()
     }
 
-    /// A thing whose patience has ended.
+    /// An entry whose deadline has passed.
     pub fn overdue(&self, now: Time) -> Option<Handle> {
         self.things.overdue(now)
     }
 
-    /// The thing that has waited longest of those with the earliest deadline; for giving up everything in order.
+    /// The longest held entry of those with the earliest deadline. For evicting all entries in order.
     pub fn oldest(&self) -> Option<Handle> {
         self.things.oldest()
     }
 
-    /// The same among those whose patience is at most this.
+    /// The same among entries with a time-out of at most `patience`.
     pub fn oldest_within(&self, patience: Duration) -> Option<Handle> {
         self.things.oldest_within(patience)
     }
@@ -215,49 +216,49 @@ impl<K: Key, V> FairTable<K, V> {
         self.things.limit()
     }
 
-    /// Changes the limit; what is held beyond it is for its owner to give up.
+    /// Changes the limit. The owner evicts the entries beyond it.
     pub fn set_limit(&mut self, limit: usize) {
         self.things.set_limit(limit);
     }
 
-    /// Is more than the limit charged?
+    /// Whether more than the limit is charged.
     #[inline]
     pub fn is_over_limit(&self) -> bool {
         self.things.is_over_limit()
     }
 
-    /// The thing to give up, as long as more than the limit is charged.
+    /// The entry to evict, as long as more than the limit is charged.
     pub fn over_limit(&mut self) -> Option<Handle> {
         self.things.over_limit()
     }
 
-    /// The thing to give up where memory is needed: see [`FairQueue::victim`].
+    /// The entry to evict where memory is needed: see [`FairQueue::victim`].
     pub fn victim(&mut self) -> Option<Handle> {
         self.things.victim()
     }
 
-    /// Bytes charged for all that is held.
+    /// Bytes charged for all entries.
     pub fn charged(&self) -> usize {
         self.things.charged()
     }
 
-    /// Steps of the longest search for a thing by its key.
+    /// Steps of the longest search for an entry by its key.
     pub fn longest_search(&self) -> usize {
         self.index.longest_search()
     }
 
-    /// How many things are held.
+    /// Number of entries.
     #[inline]
     pub fn count(&self) -> usize {
         self.things.count()
     }
 
-    /// All that is held, in no order that matters: for counting.
+    /// All entries, in arbitrary order: for counting.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.things.values().map(|thing| &thing.value)
     }
 
-    /// The same, with what each is held under.
+    /// The same, with their keys.
     pub fn entries(&self) -> impl Iterator<Item = (&K, &V)> {
         self.things.values().map(|thing| (&thing.key, &thing.value))
     }
@@ -282,7 +283,7 @@ mod tests {
         source: u8,
     }
 
-    /// What the naive model knows of a thing; the model is all of them, in order of arrival.
+    /// The naive model's record of an entry. The model is all records, in order of arrival.
     #[derive(Clone, Debug)]
     struct Thing {
         name: Name,
@@ -290,9 +291,9 @@ mod tests {
         charge: usize,
         deadline: Time,
         patience: Duration,
-        /// When it came to the end of its line.
+        /// The time at which it came to the end of its source's list.
         lined_up: u64,
-        /// When it was protected, if it was.
+        /// The time at which it was moved to the reserve, if it was.
         protected: Option<u64>,
     }
 
@@ -383,11 +384,11 @@ mod tests {
         assert!(!SEEN.take().is_empty());
     }
 
-    /// What is tested beside a list that is searched from end to end.
+    /// The table under test, beside a list that is searched from end to end.
     struct Both {
         held: FairTable<Name, u32>,
         things: Vec<Thing>,
-        /// Sources in the order in which they came to the level that they are on.
+        /// Sources in the order in which they came to their usage bucket.
         sources: Vec<(u8, usize)>,
         limit: usize,
         now: Time,
@@ -525,7 +526,7 @@ mod tests {
             self.things.iter().filter(of_it)
         }
 
-        /// A source that changes its level goes to the end of the new one; one that holds nothing is forgotten.
+        /// A source that changes its bucket goes to the end of the new one. A source without entries is forgotten.
         fn settle(&mut self, source: u8) {
             let level = bucket(self.open(source).map(|thing| thing.charge).sum());
             let holds = self.open(source).next().is_some();
@@ -559,7 +560,8 @@ mod tests {
             thing.or(reserve.first().copied()).map(|thing| thing.handle)
         }
 
-        /// Of those whose patience is at most this, the one with the earliest deadline; of equals, the first in its line.
+        /// Of the entries with a time-out of at most `longest`, the one with the earliest deadline. Of equals, the
+        /// first in its list.
         fn check_oldest(&self, longest: Duration, what: &str) {
             let within = || self.things.iter().filter(|thing| thing.patience <= longest);
             let earliest = within().map(|thing| thing.deadline).min();
@@ -611,7 +613,7 @@ mod tests {
         fitting.unwrap_or(*PATIENCES.iter().min().unwrap())
     }
 
-    /// A key that notes what it hashes to.
+    /// A key that records its hashes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct Seeing(u64);
 

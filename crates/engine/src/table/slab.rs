@@ -1,6 +1,6 @@
-//! Numbered places that are used again, and lines of those that wait in them.
+//! Values -> numbered slots that are reused, and linked lists of the slots.
 
-/// First and last of a line whose members know their neighbours.
+/// First and last slot of a doubly linked list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     first: u32,
@@ -13,7 +13,7 @@ impl Default for List {
     }
 }
 
-/// A member's neighbours in a line.
+/// A slot's neighbours in a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links {
     pub(super) before: u32,
@@ -51,8 +51,8 @@ impl List {
     }
 }
 
-/// Places that are used again, so that nothing is allocated once as many things were held as will be. What was in a
-/// place stays there until it is used again.
+/// Slots that are reused. Once the slab has reached its peak count, it allocates nothing more. A value stays in its
+/// slot until the slot is used again.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     places: Vec<T>,
@@ -66,7 +66,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// A free place, with what was there before; `unused` where a new one has to be made.
+    /// A free slot, with its old value. A new slot with `unused`, where none is free.
     #[inline(always)]
     pub(super) fn place(&mut self, unused: T) -> u32 {
         match self.free.pop() {
@@ -75,26 +75,26 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Adds a place behind all others.
+    /// Adds a slot behind all others.
     #[cold]
     pub(super) fn widen(&mut self, unused: T) -> u32 {
         self.places.push(unused);
         self.places.len() as u32 - 1
     }
 
-    /// A place that is free from here on.
+    /// Frees a slot.
     #[inline(always)]
     pub(super) fn vacate(&mut self, at: u32) {
         self.free.push(at);
     }
 
-    /// How many places are taken.
+    /// Number of slots in use.
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// All places, taken or not.
+    /// All slots, in use or free.
     pub(super) fn all(&self) -> impl Iterator<Item = &T> {
         self.places.iter()
     }
@@ -126,5 +126,5 @@ impl<T> Slab<T> {
     }
 }
 
-/// No place: more things than this are never held.
+/// No slot: a slab never holds so many.
 pub(super) const NONE: u32 = u32::MAX;
