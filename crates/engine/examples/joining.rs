@@ -1,4 +1,4 @@
-//! Datagrams whose fragments come in turns in, packets that leave out: what joining gains with how much memory (C19, cB12).
+//! Interleaved fragments -> the packets that leave: the gain of joining at each memory limit (C19, cB12).
 //!
 //!     cargo run --release -p wideload-engine --example joining
 

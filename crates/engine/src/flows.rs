@@ -1,8 +1,8 @@
-//! TCP and UDP packets -> what is known of their connections: one table, looked up once a packet.
+//! TCP and UDP packets -> their connections, by one table with one look-up a packet.
 //!
-//! A connection is known while its handshake counts for a border, or a side coalesces one of its directions. A hint by a
-//! short hash of ports and addresses leads to most packets' connection; where the headers are those that the direction's
-//! stream expects, nothing else has to be compared.
+//! A connection is remembered while a border needs its handshake, or a side coalesces one of its directions. For
+//! most packets a hint, found by a short hash of ports and addresses, leads to the connection. Where the headers
+//! are the ones that the direction's stream expects, nothing else is compared.
 
 use crate::handshake::Handshake;
 use crate::keyed_hash::{Secret, TableKey};
@@ -13,28 +13,28 @@ use core::time::Duration;
 use packet::ip::{TCP, UDP};
 use packet::{Address, Packet, TcpFacts, TcpSegmentFacts, Time, Version};
 
-/// The connections that are known.
+/// The connection table.
 #[derive(Debug)]
 pub(crate) struct FlowTable {
     flows: FairTable<FlowKey, Flow>,
-    /// Where the last packets belonged, by their [`FlowHash`]: eight times as many places as there are connections, so
-    /// that few share one.
+    /// The connections of the last packets, by their [`FlowHash`]. There are eight times as many hints as
+    /// connections, so that few share one.
     hints: Box<[Hint]>,
-    /// Do packets that came by several ports belong to several connections? Not at a border, whose two directions come
-    /// by two.
+    /// Whether packets that came by different ports belong to different connections. At a border they do not, since
+    /// its two directions come by two ports.
     tells_ports_apart: bool,
     handshake_count: usize,
 }
 
-/// A connection, and the stream of one of its directions; either may be gone.
+/// A connection, and the stream of one of its directions. Either may be gone.
 #[derive(Clone, Copy, Debug)]
 struct Hint {
     at: Handle,
     stream: Handle,
 }
 
-/// What makes packets of both directions one connection. Addresses and ports are in the order of those that go toward
-/// the wide side.
+/// The identity of a connection, the same for both directions. Addresses and ports are in the order of packets
+/// toward the wide side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlowKey {
     pub(crate) narrow: Address,
@@ -47,42 +47,43 @@ pub(crate) struct FlowKey {
     port: u64,
 }
 
-/// What is known of a connection.
+/// The state of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
-    /// What a border knows of it; none where nothing was announced.
+    /// A border's record of its handshake. `None` where no MSS was announced.
     pub(crate) handshake: Option<Handshake>,
-    /// What is coalesced in each direction.
+    /// The stream of each direction, where it is coalesced.
     streams: [Option<Handle>; 2],
 }
 
-/// What is known of the connection of a packet.
+/// The result of a look-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
-    /// It is of none: no whole TCP packet, nor a UDP datagram where these are coalesced.
+    /// It has no connection: no whole TCP packet, nor a UDP datagram where these are coalesced.
     Nothing,
-    /// Nothing, under this key.
+    /// Its connection is unknown; this is its key.
     New(FlowKey, Option<TcpFacts>),
-    /// It has a place.
+    /// Its connection is known.
     Known(Handle, Option<TcpFacts>),
-    /// It has a place, and the packet's headers differ from those of its stream only in what moves.
+    /// Its connection is known, and its headers continue those of its stream.
     Alike {
         /// The connection.
         at: Handle,
-        /// What is coalesced of it.
+        /// The stream.
         stream: Handle,
-        /// What moves.
+        /// The header fields that differ.
         tcp: TcpSegmentFacts,
     },
 }
 
-/// A number that packets of one direction share, and those of few others: of the ports and the eight bytes in front of
-/// them, which are addresses mostly. Who makes connections that share theirs costs them a search for each packet.
+/// A short hash that all packets of one direction share, and few others: of the ports and the eight bytes in front
+/// of them, mostly addresses. An attacker whose connections collide with others only costs them a search for each
+/// packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowHash(u32);
 
 impl FlowTable {
-    /// One that remembers within `limit` bytes.
+    /// A table with a memory limit of `limit` bytes.
     pub(crate) fn new(limit: usize, tells_ports_apart: bool, secret: Secret) -> FlowTable {
         FlowTable {
             flows: FairTable::new(limit, &[PATIENCE, SHORT_PATIENCE], secret),
@@ -92,19 +93,20 @@ impl FlowTable {
         }
     }
 
-    /// Finds connections by this key; before any is known.
+    /// Sets the key of the hash table, before the first entry.
     pub(crate) fn set_key(&mut self, key: Secret) {
         self.flows.set_key(key);
     }
 
-    /// Goes on with the limit of another table; beyond it handshakes are to be [forgotten](FlowTable::forget_surplus).
+    /// Takes the limit of another table. Handshakes above it are still to be
+    /// [forgotten](FlowTable::forget_surplus).
     pub(crate) fn go_on_as(&mut self, other: &FlowTable) {
         self.flows.set_limit(other.flows.limit());
         self.tells_ports_apart = other.tells_ports_apart;
     }
 
-    /// The connection of a packet in this direction. `continues` says what moves in a packet that looks like the last
-    /// ones of a stream, and comes from where they came from, and the connection of that stream.
+    /// The connection of a packet in this direction. `continues` compares a packet with a stream. If the headers
+    /// and the origin match, it returns the changed fields and the stream's connection.
     #[inline(always)]
     pub(crate) fn find(
         &mut self,
@@ -122,7 +124,7 @@ impl FlowTable {
         self.find_slot(hash, packet, direction, continues)
     }
 
-    /// The hint was wrong, or the packet looks unlike others of its stream.
+    /// The slow path: the hint was wrong, or the packet differs from its stream.
     #[inline(never)]
     fn find_slot(
         &mut self,
@@ -154,13 +156,13 @@ impl FlowTable {
         Found::Known(at, facts)
     }
 
-    /// The connection between these ends, without VLAN tags, as packets from the first to the second in this direction
-    /// have it.
+    /// The connection between these ends, without VLAN tags. Its packets from the first end to the second go toward
+    /// this side.
     pub(crate) fn between(&self, ends: [(Address, u16); 2], toward: Toward) -> Option<Handle> {
         self.flows.find(&FlowKey::between(ends, toward))
     }
 
-    /// The place of a packet's connection, made where there is none; none where it is of no connection.
+    /// The connection of a packet, created if it is new. `None` if it has no connection.
     pub(crate) fn open(&mut self, now: Time, packet: &Packet, found: &mut Found) -> Option<Handle> {
         let Found::New(key, facts) = *found else { return found.at() };
         let at = self.insert(now, key);
@@ -170,7 +172,7 @@ impl FlowTable {
     }
 
     fn insert(&mut self, now: Time, key: FlowKey) -> Handle {
-        // Without a handshake it is as good as its streams, which are charged where they are.
+        // Without a handshake a connection lives as long as its streams, which have their own charge.
         let at = self.flows.insert(now, key, Flow::default(), 0, SHORT_PATIENCE);
         if 8 * self.flows.count() > self.hints.len() && self.hints.len() < HINT_COUNT_MAX {
             self.hints = no_hints(2 * self.hints.len());
@@ -178,7 +180,7 @@ impl FlowTable {
         at
     }
 
-    /// What a connection is found by.
+    /// The key of a connection.
     pub(crate) fn key(&self, at: Handle) -> FlowKey {
         match self.flows.get_entry(at) {
             Some((key, _)) => *key,
@@ -186,36 +188,36 @@ impl FlowTable {
         }
     }
 
-    /// The place of the connection under this key.
+    /// The connection with this key.
     pub(crate) fn by_key(&self, key: &FlowKey) -> Option<Handle> {
         self.flows.find(key)
     }
 
-    /// What is known of the handshake of a connection.
+    /// The handshake of a connection.
     #[inline]
     pub(crate) fn handshake(&self, at: Handle) -> Option<&Handshake> {
         self.flows.get(at)?.handshake.as_ref()
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     #[inline]
     pub(crate) fn handshake_mut(&mut self, at: Handle) -> Option<&mut Handshake> {
         self.flows.slot_mut(at).handshake.as_mut()
     }
 
-    /// The handshake of a connection of which none is known yet.
+    /// Sets the handshake of a connection that has none.
     pub(crate) fn set_handshake(&mut self, at: Handle, handshake: Handshake) {
         self.flows.slot_mut(at).handshake = Some(handshake);
         self.flows.charge(at, FLOW_CHARGE);
         self.handshake_count += 1;
     }
 
-    /// All connections of which a handshake is known.
+    /// All connections with a known handshake.
     pub(crate) fn handshakes(&self) -> impl Iterator<Item = (&FlowKey, &Handshake)> {
         self.flows.entries().filter_map(|(key, flow)| Some((key, flow.handshake.as_ref()?)))
     }
 
-    /// What is coalesced of a connection in a direction.
+    /// The stream of a connection in a direction.
     #[inline]
     pub(crate) fn stream(&self, at: Handle, direction: usize) -> Option<Handle> {
         self.flows.get(at)?.stream(direction)
@@ -227,7 +229,7 @@ impl FlowTable {
         }
     }
 
-    /// A stream of a connection has begun in this direction with this packet.
+    /// Records a new stream of a connection in this direction, begun by this packet.
     pub(crate) fn begin(&mut self, at: Handle, direction: usize, stream: Handle, packet: &Packet) {
         self.remember(packet, Hint { at, stream });
         match self.flows.slot_mut(at).streams.get_mut(direction) {
@@ -236,7 +238,7 @@ impl FlowTable {
         }
     }
 
-    /// A stream has ended; without any, nothing is known of a connection without a handshake.
+    /// Records the end of a stream. A connection without streams and without a handshake is removed.
     pub(crate) fn end(&mut self, at: Handle, direction: usize, stream: Handle) {
         if let Some((_, flow)) = self.flows.get_mut(at)
             && let Some(place) = flow.streams.get_mut(direction)
@@ -247,19 +249,19 @@ impl FlowTable {
         }
     }
 
-    /// A connection goes on, and is remembered for as long from here on.
+    /// Restarts the time-out of a connection.
     pub(crate) fn refresh(&mut self, now: Time, at: Handle, patience: Duration) {
         self.flows.refresh(now, at, patience);
     }
 
-    /// A connection that has opened is forgotten after those that have not.
+    /// Moves a connection that has opened to the reserve, so that others are evicted before it.
     pub(crate) fn move_to_reserve(&mut self, at: Handle) {
         self.flows.move_to_reserve(at);
     }
 
-    /// Forgets handshakes that are late, and tells of each; a connection stays as long as it has streams.
+    /// Removes handshakes that timed out, and reports each. A connection stays as long as it has streams.
     pub(crate) fn expire(&mut self, now: Time, mut forgotten: impl FnMut(&Handshake)) {
-        // Each once: where time is at its end, one that stays is late again at once.
+        // Each once: at the end of time, a connection that stays would time out again at once.
         for _ in 0..self.flows.count() {
             let Some(at) = self.flows.overdue(now) else { return };
             if let Some(handshake) = self.forget_handshake(at) {
@@ -271,21 +273,21 @@ impl FlowTable {
         }
     }
 
-    /// Is more remembered than the limit allows?
+    /// Whether the memory limit is exceeded.
     #[inline]
     pub(crate) fn has_surplus(&self) -> bool {
         self.flows.is_over_limit()
     }
 
-    /// Forgets handshakes beyond the limit, of those hosts first that have the most, and tells of each; a connection
-    /// stays as long as it has streams, which are charged where they are.
+    /// Removes handshakes above the limit, first those of the hosts that have the most, and reports each. A
+    /// connection stays as long as it has streams, which have their own charge.
     pub(crate) fn forget_surplus(&mut self, mut forgotten: impl FnMut(&Handshake)) {
         while let Some(handshake) = self.flows.over_limit().and_then(|at| self.forget_handshake(at)) {
             forgotten(&handshake);
         }
     }
 
-    /// Forgets all handshakes; a connection stays as long as it has streams.
+    /// Removes all handshakes. A connection stays as long as it has streams.
     pub(crate) fn forget_handshakes(&mut self) {
         let known = self.flows.entries().filter(|(_, flow)| flow.handshake.is_some());
         let known: Vec<_> = known.filter_map(|(key, _)| self.flows.find(key)).collect();
@@ -322,7 +324,7 @@ impl FlowTable {
         self.flows.limit()
     }
 
-    /// Connections whose handshake is known.
+    /// Number of connections with a known handshake.
     pub(crate) fn handshake_count(&self) -> usize {
         self.handshake_count
     }
@@ -335,7 +337,7 @@ impl FlowTable {
         }
     }
 
-    /// The stream of a packet, as far as a hint says; prefetches the connection.
+    /// The stream of a packet according to its hint. Prefetches the connection.
     #[inline]
     pub(crate) fn prefetch(&self, packet: &Packet) -> Option<Handle> {
         let Hint { at, stream } = *self.hint_at(FlowHash::of(packet)?);
@@ -343,13 +345,13 @@ impl FlowTable {
         Some(stream)
     }
 
-    /// The stream of a packet, as far as a hint says.
+    /// The stream of a packet according to its hint.
     #[inline]
     pub(crate) fn hinted_stream(&self, packet: &Packet) -> Option<Handle> {
         Some(self.hint_at(FlowHash::of(packet)?).stream)
     }
 
-    /// Connections whose place is remembered.
+    /// Number of hints.
     #[cfg(test)]
     pub(crate) fn hint_count(&self) -> usize {
         self.hints.len()
@@ -391,7 +393,7 @@ impl Flow {
 }
 
 impl Found {
-    /// The connection, where it is known.
+    /// The connection, if it is known.
     #[inline]
     pub(crate) fn at(&self) -> Option<Handle> {
         match self {
@@ -400,7 +402,7 @@ impl Found {
         }
     }
 
-    /// What a TCP header says, where it was read.
+    /// The facts of the TCP header, if it was read.
     pub(crate) fn facts(&self) -> Option<&TcpFacts> {
         match self {
             Found::Nothing | Found::Alike { .. } => None,
@@ -410,7 +412,7 @@ impl Found {
 }
 
 impl FlowKey {
-    /// The connection of a whole TCP or UDP packet, and what its TCP header says.
+    /// The key of a whole TCP or UDP packet, and the facts of its TCP header.
     #[inline]
     fn of(packet: &Packet, direction: usize, tells_ports_apart: bool) -> Option<(FlowKey, Option<TcpFacts>)> {
         let ip = packet.ip();
@@ -435,7 +437,8 @@ impl FlowKey {
         Some((FlowKey { narrow, wide, ports, version, protocol, tags, port }, facts))
     }
 
-    /// The TCP connection of packets from the first end to the second, which go toward this side without VLAN tags.
+    /// The key of a TCP connection without VLAN tags. Its packets from the first end to the second go toward this
+    /// side.
     pub(crate) fn between([from, to]: [(Address, u16); 2], toward: Toward) -> FlowKey {
         let [narrow, wide] = match toward {
             Toward::Wide => [from, to],
@@ -463,7 +466,7 @@ impl Key for FlowKey {
 }
 
 impl FlowHash {
-    /// That of a TCP or UDP packet; of a fragment, or of a packet cut short, that of another.
+    /// The hash of a TCP or UDP packet. Fragments and truncated packets give that of another flow.
     #[inline(always)]
     fn of(packet: &Packet) -> Option<FlowHash> {
         let upper = packet.ip().upper.filter(|upper| matches!(upper.protocol, TCP | UDP))?;
@@ -480,13 +483,13 @@ fn no_hints(count: usize) -> Box<[Hint]> {
     vec![Hint { at: Handle::NONE, stream: Handle::NONE }; count].into_boxed_slice()
 }
 
-/// How long an idle connection is remembered: two hours and four minutes (RFC 5382 section 5, REQ-5).
+/// Time-out of an idle connection: two hours and four minutes (RFC 5382 section 5, REQ-5).
 pub(crate) const PATIENCE: Duration = Duration::from_secs(7_440);
-/// The same of one that has not opened, or is closing: four minutes (RFC 5382 section 5, REQ-5).
+/// Time-out of a connection that has not opened, or is closing: four minutes (RFC 5382 section 5, REQ-5).
 pub(crate) const SHORT_PATIENCE: Duration = Duration::from_secs(240);
-/// What a connection with a handshake is charged, in bytes: its slot, its source and their places in tables.
+/// Charge of a connection with a handshake, in bytes: its slot, its source and their places in tables.
 pub const FLOW_CHARGE: usize = 512;
-/// Connections whose place is remembered, at least and at most; powers of two.
+/// Minimum and maximum number of hints; powers of two.
 const HINT_COUNT_MIN: usize = 1 << 12;
 /// See [`HINT_COUNT_MIN`].
 const HINT_COUNT_MAX: usize = 1 << 20;

@@ -1,64 +1,68 @@
 //! SYNs and SYN-ACKs of a connection -> how long packets toward each of its ends may be (RFC 9293 section 3.7.1).
 //!
-//! Limits change by a handshake alone: a SYN, and the SYN-ACK that acknowledges its sequence number. A further SYN of a live
-//! connection is kept aside until such a SYN-ACK answers it (RFC 5961 section 4: a live host answers a forged one with an ACK). Where
-//! its connection goes on though no answer passed, the answer went another way: nothing becomes longer until the next handshake.
-//! Only after a whole handshake may segments become longer than they came. No limit is below what every host takes.
+//! Only a handshake changes limits: a SYN, and the SYN-ACK that acknowledges its sequence number. A further SYN of
+//! a live connection is set aside until such a SYN-ACK answers it. A live host answers a forged SYN with an ACK
+//! (RFC 5961 section 4). If the new connection goes on although no SYN-ACK passed here, the SYN-ACK took another
+//! route. Nothing becomes longer then until the next handshake.
+//!
+//! Segments may become longer than they came only after a complete handshake. No limit is below the size that every
+//! host accepts.
 
 use crate::raised::Raised;
 use crate::toward::Toward;
 use packet::{Ip, MssOption, SegmentLimit, Time, tcp};
 
-/// What is known of a connection, by its two ends.
+/// The handshake of a connection, by its two ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handshake {
     pub(crate) narrow: Announcement,
     pub(crate) wide: Announcement,
-    /// The SYNs of the narrow end and of the wide one that began no connection yet, as their sender may begin another one.
+    /// SYNs of the narrow end and of the wide one that have not begun a connection yet: their sender may begin
+    /// another one.
     pub(crate) offers: [Option<Offers>; 2],
-    /// Has a SYN-ACK acknowledged a SYN that passed?
+    /// Whether a SYN-ACK has acknowledged a SYN that passed here.
     pub(crate) is_agreed: bool,
-    /// Do its hosts count marks by three bits of each segment?
+    /// Whether its hosts use accurate ECN: three bits of each segment count the marks.
     pub(crate) has_accurate_ecn: bool,
-    /// Have both ends been heard, beyond what opens it?
+    /// Whether packets of both ends have passed, beyond the handshake.
     pub(crate) is_open: bool,
     pub(crate) is_closing: bool,
-    /// Has it shown that what its wide end sends does not pass?
+    /// Whether it has shown that its wide end sends by another route.
     pub(crate) is_judged: bool,
-    /// When its life was last lengthened.
+    /// When its time-out was last restarted.
     pub(crate) touched: Time,
-    /// What its wide end was told that it may send.
+    /// The raised MSS that its wide end was told.
     pub(crate) raised: Option<Raised>,
 }
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Announcement {
-    /// Longest packet that it takes, IP header counted, in bytes; 0 where that is not known.
+    /// Longest packet that it accepts, in bytes, including the IP header; 0 if unknown.
     pub(crate) len_max: u16,
-    /// Is that more than it announced, since every host takes as much?
+    /// Whether that is more than it announced, because every host accepts as much.
     pub(crate) is_below_floor: bool,
     /// The sequence number of the SYN that announced it.
     pub(crate) seq: u32,
-    /// Was that for a connection that has closed since?
+    /// Whether that SYN belonged to a connection that has closed since.
     pub(crate) is_stale: bool,
-    /// Has it opened the connection?
+    /// Whether it opened the connection.
     pub(crate) opened: bool,
-    /// Has it answered a SYN that did not pass?
+    /// Whether it answered a SYN that did not pass here.
     pub(crate) has_answered: bool,
-    /// Does it open with data?
+    /// Whether it opens with data.
     pub(crate) is_fast_open: bool,
-    /// Has a SYN of it asked for accurate ECN?
+    /// Whether a SYN of this end has asked for accurate ECN.
     pub(crate) asks_accurate_ecn: bool,
-    /// Has anything of it passed?
+    /// Whether any packet of this end has passed here.
     pub(crate) has_passed: bool,
 }
 
-/// What the SYNs of one end would announce, if they began a connection.
+/// The announcements of one end's SYNs, valid if they begin a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offers {
     pub(crate) last: Announcement,
-    /// What all of them allow: each may be the one that is answered where this cannot be seen.
+    /// The minimum of all: any of them may be the one that is answered where the answer is not seen.
     pub(crate) least: Announcement,
 }
 
@@ -80,14 +84,14 @@ impl Handshake {
         }
     }
 
-    /// What the wide host's SYN with this sequence number announced, if it passed.
+    /// The announcement of the wide host's SYN with this sequence number, if it passed here.
     pub(crate) fn asked(&self, seq: u32) -> Option<Announcement> {
         let [_, offered] = self.offers.map(|offers| Some(offers?.last));
         let began = Some(self.wide).filter(|wide| wide.opened && !wide.is_stale);
         offered.into_iter().chain(began).find(|end| end.seq == seq)
     }
 
-    /// How long packets toward this side may be; none where their receiver announced nothing.
+    /// Limit of packets toward this side. `None` if their receiver announced nothing.
     pub(crate) fn limit(&self, toward: Toward) -> Option<SegmentLimit> {
         let receiver = self.receiver(toward);
         let is_settled = self.is_agreed && !(self.is_closing && self.has_offers());
@@ -97,7 +101,8 @@ impl Handshake {
         (receiver.len_max > 0).then_some(SegmentLimit { len_max: end.len_max, may_grow })
     }
 
-    /// A SYN came: says whether it changed what is known. Of several that may begin the connection, each may be the one that does.
+    /// Takes a SYN, and returns whether it changed anything. Of several SYNs that may begin the connection, any may
+    /// be the one that does.
     pub(crate) fn open(&mut self, announced: &MssOption, ip: &Ip, toward: Toward) -> bool {
         let lives = self.is_agreed;
         let offer = Announcement::announcing(announced, ip);
@@ -117,9 +122,9 @@ impl Handshake {
         !lives
     }
 
-    /// A SYN-ACK came: says whether it changed what is known.
+    /// Takes a SYN-ACK, and returns whether it changed anything.
     pub(crate) fn answer(&mut self, announced: &MssOption, ip: &Ip, toward: Toward) -> bool {
-        // A forged end proves nothing: until a handshake is whole, the connection before it counts.
+        // A forged end proves nothing: until a handshake is complete, the former connection counts.
         let lives = self.is_agreed;
         let answered = announced.ack.wrapping_sub(1);
         let offered = self.receiver_offers(toward).map(|offers| offers.last).filter(|offer| offer.seq == answered);
@@ -132,7 +137,7 @@ impl Handshake {
         let agrees = ACCURATE_ECN_ANSWERS.contains(&announced.accurate_ecn_field);
         match (offered, is_known) {
             _ if lives && offered.is_none() => {
-                // It repeats the answer that agreed: the connection lives as long as before.
+                // It repeats the SYN-ACK of the handshake: the connection's time-out stays.
                 if is_known && is_again {
                     *sender = sender.least(&passed);
                     self.has_accurate_ecn |= receiver.asks_accurate_ecn && agrees;
@@ -149,7 +154,7 @@ impl Handshake {
                 *sender = if is_again { sender.least(&passed) } else { passed };
                 self.has_accurate_ecn = receiver.asks_accurate_ecn && agrees;
             }
-            // Its SYN went another way: what it announces holds, and nothing becomes longer.
+            // Its SYN took another route: its own announcement holds, and nothing becomes longer.
             (None, false) => {
                 let least = if sender.len_max == 0 || sender.is_stale { passed } else { sender.least(&passed) };
                 *sender = Announcement { has_answered: true, ..least };
@@ -160,8 +165,8 @@ impl Handshake {
         true
     }
 
-    /// A packet without a SYN passes: where it shows that the handshake of a further connection was completed by another way, the
-    /// limits of the one before may be wrong, and nothing grows.
+    /// Takes a packet without SYN. It may show that the handshake of a further connection was completed by another
+    /// route. The limits of the former one may be wrong then, and nothing grows.
     #[inline]
     pub(crate) fn doubt(&mut self, flags: u8, seq: u32, ack: u32, toward: Toward) {
         if self.is_agreed && self.has_offers() && self.goes_on_unanswered(flags, seq, ack, toward) {
@@ -169,8 +174,8 @@ impl Handshake {
         }
     }
 
-    /// Does this packet toward a side, without a SYN, belong to the connection of a SYN that no SYN-ACK has answered here? It does
-    /// where it begins just behind that SYN, or acknowledges just that. An answer to a forged SYN does neither.
+    /// Whether this packet toward a side, without SYN, belongs to a SYN that no SYN-ACK has answered here. It does
+    /// if it begins just behind that SYN, or acknowledges just that. An answer to a forged SYN does neither.
     fn goes_on_unanswered(&self, flags: u8, seq: u32, ack: u32, toward: Toward) -> bool {
         let is_behind = |offers: Option<Offers>, number: u32| {
             offers.is_some_and(|offers| number == offers.last.seq.wrapping_add(1))
@@ -180,8 +185,8 @@ impl Handshake {
                 || is_behind(self.receiver_offers(toward), ack))
     }
 
-    /// A packet without a SYN passes toward this side. Does it show, for the first time, that what its wide end sends goes another
-    /// way?
+    /// Takes a packet without SYN toward this side. Returns whether it shows, for the first time, that the wide end
+    /// sends by another route.
     #[inline]
     pub(crate) fn goes_on(&mut self, flags: u8, ack: u32, toward: Toward) -> bool {
         self.sender(toward).has_passed = true;
@@ -191,12 +196,12 @@ impl Handshake {
         if let Some(raised) = &mut self.raised {
             raised.go_on_to(ack);
         }
-        // A narrow host that goes on has heard the SYN-ACK, wherever that went by.
+        // A narrow host that goes on has received the SYN-ACK, by any route.
         let has_shaken = self.narrow.opened || self.narrow.has_answered;
         has_shaken && !self.wide.has_passed && !core::mem::replace(&mut self.is_judged, true)
     }
 
-    /// Did the same two SYNs begin it?
+    /// Whether both began with the same two SYNs.
     pub(crate) fn is_same(&self, other: &Handshake) -> bool {
         (self.wide.seq, self.narrow.seq) == (other.wide.seq, other.narrow.seq)
     }
@@ -205,7 +210,7 @@ impl Handshake {
         self.offers.iter().any(Option::is_some)
     }
 
-    /// The next connection between the same ports; until its ends announce anew, what they did counts.
+    /// The next connection between the same ports. The former announcements count until its ends announce new ones.
     pub(crate) fn anew(&self, now: Time) -> Handshake {
         let again =
             |end: &Announcement| Announcement { len_max: end.len_max, is_stale: true, ..Announcement::default() };
@@ -229,7 +234,7 @@ impl Handshake {
         }
     }
 
-    /// Those of the end that takes them.
+    /// The SYNs of the end that receives packets on this side.
     pub(crate) fn receiver_offers(&self, toward: Toward) -> Option<Offers> {
         let [narrow, wide] = self.offers;
         match toward {
@@ -238,7 +243,7 @@ impl Handshake {
         }
     }
 
-    /// The end that takes them, to be changed.
+    /// The end that receives packets on this side, mutable.
     pub(crate) fn receiver_mut(&mut self, toward: Toward) -> &mut Announcement {
         match toward {
             Toward::Wide => &mut self.wide,
@@ -246,7 +251,7 @@ impl Handshake {
         }
     }
 
-    /// The end that takes them.
+    /// The end that receives packets on this side.
     pub(crate) fn receiver(&self, toward: Toward) -> &Announcement {
         match toward {
             Toward::Wide => &self.wide,
@@ -256,7 +261,7 @@ impl Handshake {
 }
 
 impl Announcement {
-    /// This, as far as both announcements allow.
+    /// This announcement, within the limits of both.
     pub(crate) fn least(&self, other: &Announcement) -> Announcement {
         Announcement {
             len_max: self.len_max.min(other.len_max),
@@ -267,7 +272,7 @@ impl Announcement {
         }
     }
 
-    /// The sender of a SYN or SYN-ACK.
+    /// The announcement of a SYN or SYN-ACK.
     pub(crate) fn announcing(announced: &MssOption, ip: &Ip) -> Announcement {
         let floor = ip.mss_default();
         Announcement {
@@ -284,7 +289,7 @@ impl Announcement {
 }
 
 impl Offers {
-    /// These and one more SYN of the same end. A SYN that is repeated announces the least of what it did.
+    /// Adds one more SYN of the same end. A repeated SYN announces the minimum of its copies.
     pub(crate) fn with(before: Option<Offers>, offer: Announcement) -> Offers {
         let Some(before) = before else { return Offers { last: offer, least: offer } };
         let last = if before.last.seq == offer.seq { offer.least(&before.last) } else { offer };
@@ -299,5 +304,5 @@ pub(crate) fn headers_len(ip: &Ip) -> u16 {
 
 /// AE, CWR and ECE of a SYN that asks for accurate ECN (RFC 9768 section 3.1.1).
 const ACCURATE_ECN_ASKED: u8 = 0b111;
-/// The same of SYN-ACKs that agree to it (RFC 9768 table 2).
+/// The same of SYN-ACKs that accept it (RFC 9768 table 2).
 const ACCURATE_ECN_ANSWERS: [u8; 4] = [0b010, 0b011, 0b100, 0b110];

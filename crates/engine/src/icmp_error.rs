@@ -1,4 +1,4 @@
-//! A packet that cannot go on in, an ICMP error out, if the standards and the rate allow it.
+//! A packet that cannot be forwarded -> an ICMP error, if the standards and the rate limit allow it.
 
 use crate::keyed_hash::Secret;
 use crate::ledger::Event;
@@ -7,25 +7,27 @@ use core::time::Duration;
 use packet::icmp::{self, IcmpError};
 use packet::{Address, Packet, Pool, Time, Version};
 
-/// Sends ICMP errors, not too many of them.
+/// Sends ICMP errors within a rate limit.
 ///
-/// The limit is a token bucket whose tokens cost a little more or less each time, by a keyed hash: an exact limit
-/// would tell a third party how many errors another sender drew (rel:A31, R037). Each host that is told has a
-/// bucket of a quarter of that beside it, filled as fast: a burst that one draws never empties what all share, so it tells
-/// nothing of others. Only who draws as many as all may, and goes on, feels that others draw some too.
+/// The limit is a token bucket. Its tokens cost a little more or less each time, by a keyed hash. An exact limit
+/// would tell a third party how many errors another sender caused (rel:A31, R037).
+///
+/// Each destination of errors has a bucket of its own besides, of a quarter of that burst and refilled as fast. So
+/// a burst of one host never empties the shared bucket, and tells it nothing about other hosts. Only a host that
+/// goes on at the full shared rate notices that others cause errors too.
 #[derive(Debug)]
 pub struct IcmpResponder {
     sources: [IpAddr; 2],
     interval: Duration,
     burst: u32,
     shared: Bucket,
-    /// Those of the hosts that are told, by a hash of their addresses.
+    /// The buckets of the destinations, by a hash of their addresses.
     own: Box<[Bucket]>,
     secret: Secret,
     asked: u64,
 }
 
-/// Tokens that come back with time.
+/// Tokens that are refilled with time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     /// When it will be full again.
@@ -33,14 +35,14 @@ struct Bucket {
 }
 
 impl IcmpResponder {
-    /// Answers from these two addresses, one of each version, at most `per_second` in the long run.
+    /// Sends errors from these two addresses, one of each IP version, at most `per_second` in the long run.
     pub fn new(sources: [IpAddr; 2], per_second: u32, burst: u32, secret: Secret) -> IcmpResponder {
         let interval = Duration::from_secs(1) / per_second.max(1);
         let own = vec![Bucket::default(); OWN_COUNT].into_boxed_slice();
         IcmpResponder { sources, interval, burst, shared: Bucket::default(), own, secret, asked: 0 }
     }
 
-    /// Answers from these two addresses from here on.
+    /// Sends errors from these two addresses from now on.
     pub(crate) fn come_from(&mut self, sources: [IpAddr; 2]) {
         self.sources = sources;
     }
@@ -56,7 +58,7 @@ impl IcmpResponder {
         if !icmp::may_be_answered(complaint, packet) {
             return (Event::IcmpForbidden, None);
         }
-        // Before the work, so that a flood is not paid for.
+        // The limit comes before the work, so that a flood costs little.
         let (told, _) = packet.addresses();
         if !self.take_tokens(now, told) {
             return (Event::IcmpRateLimited, None);
@@ -69,7 +71,7 @@ impl IcmpResponder {
         }
     }
 
-    /// The same outside of the limit: for who bounds otherwise how many there are.
+    /// The same without the rate limit, for callers that limit the number in another way.
     pub(crate) fn about_all(&self, complaint: IcmpError, packet: &Packet, pool: &mut Pool) -> Option<Packet> {
         let wanted = packet.ip().version;
         let source = self.sources.iter().find(|source| source.is_ipv4() == (wanted == Version::V4));
@@ -93,7 +95,7 @@ impl IcmpResponder {
 }
 
 impl Bucket {
-    /// Is there a token, where so many fit in and one comes each `interval`?
+    /// Whether there is a token, in a bucket of `burst` tokens that gains one each `interval`.
     fn has(&self, now: Time, interval: Duration, burst: u32) -> bool {
         self.full_at.since(now) + interval <= interval * burst
     }
@@ -103,13 +105,13 @@ impl Bucket {
     }
 }
 
-/// Linux allows as many in a second, and as many at once (net.ipv4.icmp_msgs_per_sec, icmp_msgs_burst).
+/// The limits of Linux: errors a second, and errors at once (net.ipv4.icmp_msgs_per_sec, icmp_msgs_burst).
 pub const ANSWERS_PER_SECOND: u32 = 1_000;
 /// See [`ANSWERS_PER_SECOND`].
 pub const ANSWERS_BURST: u32 = 50;
-/// Steps of the jitter between none and a quarter of a token.
+/// Steps of the jitter, between none and a quarter of a token.
 const JITTER_STEPS: u64 = 256;
-/// Buckets of hosts that are told.
+/// Number of destinations' buckets.
 const OWN_COUNT: usize = 1_024;
-/// A host's own burst is one in so many of what all have.
+/// Ratio of the shared burst to the burst of one destination.
 const OWN_SHARE: u32 = 4;

@@ -1,20 +1,20 @@
-//! A packet that is to be cut in, an identification out that no other datagram of ours in flight has.
+//! A packet to be fragmented -> an IP ID that no other datagram in flight has.
 //!
-//! Identifiers are a keyed hash of source, destination and protocol plus a counter, so that they are unique where they
-//! must be and cannot be foreseen from elsewhere (X1, RFC 7739 section 5.3, R084). IPv4's 65,536 come round: a block of
-//! them is used again only after the lifetime of the last datagram that had one (RFC 6864 section 4.3, R076); until
-//! then cutting is refused (R077).
+//! IDs are a keyed hash of source, destination and protocol, plus a counter. So they are unique where they must be,
+//! and cannot be predicted from elsewhere (X1, RFC 7739 section 5.3, R084). The 65,536 IDs of IPv4 wrap around. A
+//! block of them is reused only after the lifetime of the last datagram with one of them (RFC 6864 section 4.3,
+//! R076). Until then no ID is issued, and the caller has to drop the packet (R077).
 
 use crate::keyed_hash::Secret;
 use core::time::Duration;
 use packet::{Packet, Time};
 
-/// Gives out identifications.
+/// Issues IP IDs.
 #[derive(Debug)]
 pub struct Identifiers {
     secret: Secret,
     lifetime: Duration,
-    /// For each width of the field, so that fast identifications of 32 bits wear out none of 16.
+    /// One set for each width of the field, so that fast use of 32-bit IDs consumes none of the 16-bit ones.
     counters: [Box<[Counter]>; 2],
 }
 
@@ -22,23 +22,23 @@ pub struct Identifiers {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
     next: u64,
-    /// When each block of identifiers was begun, by block number.
+    /// When each block of IDs was begun, by block number.
     begun: [Time; BLOCK_COUNT],
 }
 
 impl Identifiers {
-    /// Identifiers that are not used again within `lifetime`.
+    /// IDs that are not reused within `lifetime`.
     pub fn new(secret: Secret, lifetime: Duration) -> Identifiers {
         let counters = [(); 2].map(|()| vec![Counter::default(); COUNTER_COUNT].into_boxed_slice());
         Identifiers { secret, lifetime, counters }
     }
 
-    /// Goes on where others stopped, with its own lifetime.
+    /// Continues the counters of another, with its own lifetime.
     pub(crate) fn go_on_from(&mut self, others: Identifiers) {
         (self.secret, self.counters) = (others.secret, others.counters);
     }
 
-    /// A fresh identification for a datagram like `packet`, or none: all are in use.
+    /// A new ID for a datagram like `packet`. `None` if all are in use.
     pub fn next(&mut self, now: Time, packet: &Packet) -> Option<u32> {
         let (source, destination) = packet.addresses();
         let hash = self.secret.hash(&(source, destination, packet.ip().key_protocol()));
@@ -53,12 +53,12 @@ impl Identifiers {
 }
 
 impl Counter {
-    /// The next number; where identifiers are few, none as long as one of the block it begins may be in flight.
+    /// The next number. For 16-bit IDs it is `None` while an ID of the block that it would begin may be in flight.
     fn take(&mut self, now: Time, lifetime: Option<Duration>) -> Option<u64> {
         let number = self.next;
         if number.is_multiple_of(BLOCK_LEN) {
             let block = (number / BLOCK_LEN) as usize;
-            // The block was left when the one after it was begun, a round ago.
+            // The last use of the block was when the next one was begun, a round ago.
             let left = *self.begun.get((block + 1) % BLOCK_COUNT)?;
             let used_before = block >= BLOCK_COUNT;
             if lifetime.is_some_and(|lifetime| used_before && now.since(left) < lifetime) {
@@ -71,14 +71,14 @@ impl Counter {
     }
 }
 
-/// Flows are spread over this many counters: a table of fixed size, for any number of flows.
+/// Flows share this many counters: a table of fixed size, for any number of flows.
 const COUNTER_COUNT: usize = 1_024;
-/// IPv4's identifiers, in blocks whose age is known.
+/// The blocks of IPv4's IDs; the age of each is known.
 const BLOCK_COUNT: usize = 16;
-/// Identifiers in a block.
+/// IDs in a block.
 const BLOCK_LEN: u64 = 65_536 / BLOCK_COUNT as u64;
-/// How long a datagram may live: RFC 791's two minutes would allow 546 datagrams a second, two seconds allow
-/// about 30,700 (RFC 6864 section 5.2, RFC 4963 section 2).
+/// Default lifetime of a datagram. Two minutes, as in RFC 791, would allow 546 datagrams a second; two seconds
+/// allow about 30,700 (RFC 6864 section 5.2, RFC 4963 section 2).
 pub const LIFETIME: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

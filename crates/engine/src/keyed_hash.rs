@@ -1,17 +1,17 @@
-//! A key and anything in, a number out that nobody without the key can foresee.
+//! A key and a value -> a number that cannot be predicted without the key.
 
 use core::hash::{Hash, Hasher};
 use siphasher::sip::SipHasher13;
 
-/// A 128-bit key for hash tables and identifiers: who can choose what is hashed, but not the key, finds no collisions
-/// (rel:A10) and no identifiers (rel:A24).
+/// A 128-bit key for hash tables and IP IDs. An attacker that chooses the hashed values but does not know the key
+/// finds no collisions (rel:A10) and predicts no IDs (rel:A24).
 #[derive(Clone, Copy)]
 pub struct Secret([u64; 2]);
 
 impl Secret {
-    /// A key from 128 bits, which the caller draws from its system.
+    /// A key from 128 bits, which the caller takes from its system's random source.
     pub fn new(bits: u128) -> Secret {
-        // Seeds that people choose are small numbers; no two become one key.
+        // Seeds chosen by people are small numbers. Different seeds give different keys.
         let low = mix(bits as u64);
         Secret([low, mix((bits >> 64) as u64 ^ low)])
     }
@@ -26,8 +26,8 @@ impl Secret {
 }
 
 impl Secret {
-    /// A quick number for `value`, for tables in which things that meet cost each other little: one wide multiplication
-    /// for each eight bytes, keyed.
+    /// A quick keyed hash of `value`, for tables in which a collision costs little: one wide multiplication for
+    /// each eight bytes.
     pub(crate) fn spread(&self, value: u128) -> u64 {
         let [low, high] = self.0;
         let once = fold(value as u64 ^ low, high | 1);
@@ -35,22 +35,22 @@ impl Secret {
     }
 }
 
-/// The key of one table, for keys of up to eight words.
+/// The key of one table, for table keys of up to eight words.
 ///
-/// Each two words of a key, with two words of the table's added, are multiplied to 128 bits, and the products added up:
-/// over the choice of the table's key, no two sums meet more often than once in 2^64, before they are folded (NH; Black and others, UMAC, CRYPTO
-/// 1999, section 4). So who does not know it finds no collisions (rel:A10), and it shows nowhere: it is drawn from the
-/// secret by a one-way function, and hashes never leave their table.
+/// Two words of the table's key are added to each two words of a value. Their products of 128 bits are summed (NH;
+/// Black and others, UMAC, CRYPTO 1999, section 4). Over all table keys, two sums are equal at most once in 2^64,
+/// before they are folded. So without the table's key nobody finds collisions (rel:A10). The key is visible
+/// nowhere: it comes from the secret by a one-way function, and hashes never leave their table.
 #[derive(Clone, Copy)]
 pub struct TableKey([u64; TABLE_WORDS + 2]);
 
 impl TableKey {
-    /// The key that this secret stands for.
+    /// The table key that this secret gives.
     pub(crate) fn new(secret: Secret) -> TableKey {
         TableKey(core::array::from_fn(|index| secret.hash(&index)))
     }
 
-    /// The hash of a key.
+    /// The hash of a value.
     #[inline]
     pub fn hash<const N: usize>(&self, words: [u64; N]) -> u64 {
         const { assert!(N.is_multiple_of(2) && N <= TABLE_WORDS) };
@@ -66,7 +66,7 @@ impl TableKey {
     }
 }
 
-/// Longest keys of tables, in words.
+/// Longest values, in words.
 const TABLE_WORDS: usize = 8;
 
 /// One step of SplitMix64.
@@ -77,7 +77,7 @@ fn mix(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// Both halves of a wide product, folded into one.
+/// Folds both halves of a wide product into one.
 fn fold(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);
     product as u64 ^ (product >> 64) as u64
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn one_step_is_that_of_split_mix_64() {
-        // The first numbers that its authors' generator gives for these seeds.
+        // The first numbers of its authors' generator for these seeds.
         assert_eq!([mix(0), mix(1_234_567)], [0xE220_A839_7B1D_CDAF, 6_457_827_717_110_365_317]);
     }
 

@@ -1,22 +1,24 @@
-//! A border's connections -> how long their packets may be; SYNs with another MSS.
+//! TCP packets -> the largest size their receiver accepts; SYNs with the MSS rewritten.
 //!
-//! Where wide packets meet narrow ones, the MSS of each SYN is changed: raised toward the wide side, so that hosts there send
-//! wide segments, which are cut here; lowered toward the narrow side, so that hosts there send what their links carry. What
-//! each host announced itself is remembered with its [handshake](crate::handshake), and marked on every packet to it: no cut,
-//! and no join, makes a segment longer than its receiver announced. A connection whose SYN did not pass (this side began
-//! later, or had to forget it) is kept to lengths that are safe without knowledge.
+//! A border rewrites the MSS of each SYN. Toward the wide side it is raised, so that hosts there send wide
+//! segments, which are segmented here. Toward the narrow side it is lowered, so that hosts there send packets that
+//! fit their links. The MSS that each host announced is remembered with its [handshake](crate::handshake), and its
+//! limit is set on every packet to that host. So neither segmentation nor coalescing makes a segment longer than
+//! its receiver announced. A connection whose SYN was not seen (it is older than this process, or was forgotten)
+//! keeps to lengths that are safe without knowledge.
 //!
-//! Raising is right only where what the wide host sends will come through here. A SYN-ACK is raised where its SYN came
-//! through; a SYN, where something that the same wide host sent to the same network came through not long ago. It is wrong
-//! where that way has changed since: the wide host's segments are then too long for the other way, and it takes an ICMP error
-//! or a time-out to make them shorter. Such a flow shows in its handshake, which goes on though the SYN-ACK never came through;
-//! for an hour no SYN from that network is raised toward that host. Who forges two segments of such a handshake
-//! suppresses raising for the network that it claims to be in, and nothing else.
+//! Raising is right only where the wide host's packets will pass here. A SYN-ACK is raised if its SYN passed here.
+//! A SYN is raised if the same wide host recently sent something to the same network through here. This is wrong
+//! where the route has changed since. The wide host's segments are then too long for the other route, until an ICMP
+//! error or a time-out makes them shorter. Such a flow shows in its handshake, which goes on although the SYN-ACK
+//! never passed here. For an hour, no SYN from that network is raised toward that host. An attacker that forges two
+//! segments of such a handshake suppresses raising for the network that it claims to be in, and nothing else.
 //!
-//! Hosts that open with TCP Fast Open remember the MSS that they were told, for SYNs with data, which cannot be cut: they are
-//! told what the narrow host announced (RFC 7413 section 4.1.3).
+//! Hosts that use TCP Fast Open remember the MSS for SYNs with data, which cannot be segmented. They are told the
+//! narrow host's own MSS (RFC 7413 section 4.1.3).
 //!
-//! SYNs that are damaged, signed (RFC 2385, RFC 5925, RFC 4302), in fragments or without one clear MSS pass untouched.
+//! SYNs that are damaged, signed (RFC 2385, RFC 5925, RFC 4302), in fragments or without one clear MSS pass
+//! unchanged.
 
 use crate::flows::{FlowKey, FlowTable, Found, PATIENCE, SHORT_PATIENCE};
 use crate::handshake::{Handshake, headers_len};
@@ -28,16 +30,16 @@ use crate::toward::Toward;
 use core::time::Duration;
 use packet::{Address, Damaged, Ip, MssOption, Packet, SegmentLimit, Time, tcp};
 
-/// Changes the MSS of SYNs that cross a border, and marks how long the packets of each connection may be.
+/// Rewrites the MSS of SYNs that cross a border, and sets the limit of the packets of each connection.
 #[derive(Debug)]
 pub(crate) struct Mss {
     pub(crate) border: Border,
     pairs: FairTable<PairKey, Pair>,
-    /// Connections with a raised MSS that may go on, and of which nothing is known any more.
+    /// Connections with a raised MSS that may go on, and whose state was forgotten.
     pub(crate) forgotten_count: u64,
 }
 
-/// What a TCP header says, as far as a border needs it.
+/// The fields of a TCP header that a border needs.
 #[derive(Clone, Copy, Debug)]
 struct Said {
     flags: u8,
@@ -45,27 +47,28 @@ struct Said {
     ack: u32,
 }
 
-/// Where wide packets meet narrow ones.
+/// The settings of a border between wide packets and narrow ones.
 #[derive(Clone, Debug)]
 pub struct Border {
-    /// Longest packet of the wide side, IP header counted, in bytes.
+    /// Longest packet of the wide side, in bytes, including the IP header.
     pub wide_mtu: u16,
-    /// Longest packet of the narrow side, IP header counted, in bytes.
+    /// Longest packet of the narrow side, in bytes, including the IP header.
     pub narrow_mtu: u16,
-    /// Which SYNs announce wide segments to the wide side.
+    /// Which SYNs toward the wide side get a raised MSS.
     pub raise: Raise,
-    /// Longest packet toward a narrow host whose SYN did not pass, IP header counted, in bytes; see [`SAFE_LEN`].
+    /// Longest packet toward a narrow host whose SYN was not seen, in bytes, including the IP header; see
+    /// [`SAFE_LEN`].
     pub safe_len: u16,
 }
 
 impl Border {
-    /// What is usual between links of these MTUs.
+    /// The defaults between links of these MTUs, in bytes.
     pub fn usual(wide_mtu: u16, narrow_mtu: u16) -> Border {
         Border { wide_mtu, narrow_mtu, raise: Raise::default(), safe_len: SAFE_LEN.min(narrow_mtu) }
     }
 
-    /// Longest TCP packet toward this side whose receiver has not been heard, in bytes: what is safe for a narrow host; for a
-    /// wide one, what its peer may have sent it.
+    /// Size limit, in bytes, for TCP packets toward this side whose receiver is unknown. For narrow hosts it is a
+    /// safe length; for wide hosts, the longest packet that their peer may have sent.
     pub fn unknown_len_max(&self, toward: Toward) -> u16 {
         match toward {
             Toward::Wide => self.narrow_mtu,
@@ -74,15 +77,15 @@ impl Border {
     }
 }
 
-/// Which SYNs toward the wide side are raised.
+/// Which SYNs toward the wide side get a raised MSS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Raise {
     /// None.
     Never,
-    /// Those of hosts between which both directions are seen to pass.
+    /// Those of hosts whose packets were seen in both directions.
     #[default]
     BothWays,
-    /// All: there is no other way.
+    /// All: there is no other route.
     Always,
 }
 
@@ -94,35 +97,36 @@ struct PairKey {
     tags: u64,
 }
 
-/// What is known of the ways between them.
+/// The routes between them, as far as known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
-    /// When something from the wide host last passed.
+    /// When a packet from the wide host last passed.
     passed: Option<Time>,
-    /// When it last showed that what it sends goes another way.
+    /// When the wide host last proved to send by another route.
     bypassed: Option<Time>,
 }
 
 impl Mss {
-    /// One that remembers pairs of hosts within `limit` bytes.
+    /// A new one that remembers host pairs within `limit` bytes.
     pub(crate) fn new(limit: usize, border: Border, secret: Secret) -> Mss {
         Mss { border, pairs: FairTable::new(limit, &[BYPASS_PATIENCE], secret), forgotten_count: 0 }
     }
 
-    /// Finds pairs by this key; before any is known.
+    /// Sets the key of the pair table, before the first entry.
     pub(crate) fn set_key(&mut self, key: Secret) {
         self.pairs.set_key(key);
     }
 
-    /// Goes on with the lengths and limit of another, and what it knows itself; beyond the limit the oldest goes.
+    /// Takes the lengths and limit of another, and keeps its own entries. Above the limit the oldest pairs are
+    /// removed.
     pub(crate) fn go_on_as(&mut self, other: Mss) {
         self.border = other.border;
         self.pairs.set_limit(other.pairs.limit());
         self.keep_pairs_limit();
     }
 
-    /// Sees a packet before the side that it leaves by takes it: changes the MSS of a SYN, and marks any whole TCP packet with
-    /// the length that its receiver takes.
+    /// Sees a packet before the side that it leaves by. Rewrites the MSS of a SYN, and sets the receiver's limit on
+    /// any whole TCP packet.
     #[inline]
     pub(crate) fn on_packet(
         &mut self,
@@ -150,25 +154,25 @@ impl Mss {
         }
     }
 
-    /// How long packets toward this side may be in a connection, or in one that is not known.
+    /// Limit of packets toward this side, in a known connection or an unknown one.
     #[inline]
     pub(crate) fn limit(&self, handshake: Option<&Handshake>, toward: Toward) -> SegmentLimit {
         let unknown = SegmentLimit { len_max: self.border.unknown_len_max(toward), may_grow: false };
         handshake.and_then(|handshake| handshake.limit(toward)).unwrap_or(unknown)
     }
 
-    /// A connection goes on toward this side.
+    /// Records that a connection goes on toward this side.
     pub(crate) fn on_offloaded(&mut self, now: Time, at: Handle, toward: Toward, flows: &mut FlowTable) {
         self.refresh(now, at, tcp::ACK, toward, flows);
     }
 
-    /// Counts a connection that is forgotten, where its wide host may go on to send what is too long.
+    /// Counts a forgotten connection whose wide host may go on to send packets that are too long.
     pub(crate) fn forgot(&mut self, handshake: &Handshake) {
         let goes_on = (handshake.is_agreed || handshake.is_open) && !handshake.is_closing;
         self.forgotten_count += u64::from(handshake.raised.is_some() && goes_on);
     }
 
-    /// Forgets pairs that are late.
+    /// Removes pairs that timed out.
     pub(crate) fn expire(&mut self, now: Time) {
         while let Some(at) = self.pairs.overdue(now) {
             self.pairs.remove(at);
@@ -185,12 +189,12 @@ impl Mss {
         self.pairs.charged()
     }
 
-    /// The limit for pairs of hosts, in bytes.
+    /// The memory limit for host pairs, in bytes.
     pub(crate) fn pairs_limit(&self) -> usize {
         self.pairs.limit()
     }
 
-    /// A SYN or SYN-ACK: its sender's announcement is remembered, and another one goes on.
+    /// Takes a SYN or SYN-ACK: remembers its sender's announcement, and writes another one.
     #[expect(clippy::too_many_arguments, reason = "all that a handshake changes")]
     fn on_syn(
         &mut self,
@@ -230,8 +234,8 @@ impl Mss {
         }
     }
 
-    /// A wide host sends what is longer than the narrow side takes in a connection whose beginning did not pass: it was told so before this
-    /// was here. What its receiver takes is not known by that.
+    /// Records a connection that began unseen and whose wide host sends packets above the narrow MTU. Its MSS was
+    /// raised before this process began. Its receiver's limit stays unknown.
     fn notice(
         &self,
         now: Time,
@@ -251,7 +255,7 @@ impl Mss {
         Some(at)
     }
 
-    /// Remembers what a wide host was told, and how it is reached.
+    /// Remembers the MSS that a wide host was told, and its link header.
     fn note_raised(
         &self,
         at: Handle,
@@ -270,8 +274,7 @@ impl Mss {
         handshake.raised = Some(Raised::new(packet, len, acked));
     }
 
-    /// The MSS that packets toward the other side's hosts may have: what this side's MTU carries, and no less than every host
-    /// takes (R113).
+    /// The largest MSS toward this side: its MTU less the headers, and no less than every host accepts (R113).
     fn mss_toward(&self, toward: Toward, ip: &Ip) -> u16 {
         let mtu = match toward {
             Toward::Wide => self.border.wide_mtu,
@@ -280,13 +283,16 @@ impl Mss {
         mtu.saturating_sub(headers_len(ip)).max(ip.mss_default())
     }
 
-    /// The MSS that wide hosts are told where a narrow one announces this: the longest that the wide side carries, or a shorter one.
+    /// The MSS that wide hosts are told where a narrow one announces this: the longest that fits the wide side, or
+    /// a shorter one.
     ///
-    /// A longest segment that is no whole number of narrow ones ends in a short piece. Where that costs more packets for each
-    /// byte, wide and narrow together, than the longest segment that is a whole number, that one is told. One alone would be no raising.
+    /// If the longest segment is no whole number of narrow ones, it ends in a short one. Where that costs more
+    /// packets for each byte, wide and narrow together, the longest whole number is announced instead. It has to be
+    /// at least two.
     ///
-    /// A receiver with a small buffer opens a window that may be shorter than a long segment; its sender would then wait for its timer
-    /// before each (RFC 9293 section 3.8.6.2.1). So where the first window is small it holds at least four segments, or nothing is raised.
+    /// A receiver with a small buffer opens a window that may be shorter than a long segment. Its sender would then
+    /// wait for its timer before each segment (RFC 9293 section 3.8.6.2.1). So a small first window has to hold at
+    /// least four segments, or nothing is raised.
     fn raised(&self, announced: &MssOption, ip: &Ip) -> u16 {
         let payload = |mss: u16| u32::from(mss.saturating_sub(announced.options_len));
         let longest = self.mss_toward(Toward::Wide, ip);
@@ -303,7 +309,7 @@ impl Mss {
         if count >= 2 && is_less && whole >= announced.mss { whole } else { longest.max(announced.mss) }
     }
 
-    /// May this SYN announce wide segments to the wide side?
+    /// Whether this SYN may announce wide segments to the wide side.
     fn may_raise(&mut self, now: Time, key: FlowKey, before: &Handshake, announced: &MssOption) -> bool {
         let asked = before.asked(announced.ack.wrapping_sub(1));
         let both_pass = if announced.opens { self.both_pass(now, key) } else { asked.is_some() };
@@ -315,7 +321,7 @@ impl Mss {
         }
     }
 
-    /// A packet of a connection that is open, or of which nothing is known.
+    /// Takes a packet of an open connection, or of an unknown one.
     #[expect(clippy::too_many_arguments, reason = "all that a packet tells")]
     #[inline]
     fn follow(
@@ -346,7 +352,7 @@ impl Mss {
         self.refresh(now, at, said.flags, toward, flows);
     }
 
-    /// Nothing was announced in its connection.
+    /// Takes a packet of a connection without a known handshake.
     #[expect(clippy::too_many_arguments, reason = "all that a packet tells")]
     fn follow_unknown(
         &mut self,
@@ -368,7 +374,7 @@ impl Mss {
         self.refresh(now, at, said.flags, toward, flows);
     }
 
-    /// Counts what is too long for a narrow host of which nothing is known.
+    /// Counts packets that are too long for an unknown narrow host.
     #[inline]
     fn note_unknown(&self, packet: &Packet, toward: Toward, ledger: &mut Ledger) {
         if toward == Toward::Narrow && packet.wire_len() > usize::from(self.border.safe_len) {
@@ -376,8 +382,8 @@ impl Mss {
         }
     }
 
-    /// A connection lives as long as packets of it pass; a moment more or less does not matter. One that has opened is
-    /// forgotten after those that have not.
+    /// Restarts a connection's time-out, at most once in [`MOMENT`]. Moves a connection that has opened to the
+    /// reserve, so that others are evicted before it.
     #[inline]
     fn refresh(&mut self, now: Time, at: Handle, flags: u8, toward: Toward, flows: &mut FlowTable) {
         let Some(handshake) = flows.handshake_mut(at) else { return };
@@ -399,20 +405,20 @@ impl Mss {
         }
     }
 
-    /// Something that a wide host sent passes.
+    /// Records that a packet from a wide host passed.
     fn note_wide(&mut self, now: Time, key: FlowKey) {
         self.pair(now, key).passed = Some(now);
         self.keep_pairs_limit();
     }
 
-    /// Something that a wide host sent went by another way.
+    /// Records that a packet from a wide host took another route.
     fn bypass(&mut self, now: Time, key: FlowKey, packet: &Packet, ledger: &mut Ledger) {
         ledger.note(Event::MssAsymmetric, Tally::of(packet));
         self.pair(now, key).bypassed = Some(now);
         self.keep_pairs_limit();
     }
 
-    /// Does what this wide host sends to this network pass, as far as can be told?
+    /// Whether this wide host's packets to this network pass here, as far as is known.
     fn both_pass(&mut self, now: Time, key: FlowKey) -> bool {
         let Some(at) = self.pairs.find(&PairKey::of(&key)) else { return false };
         let within = |moment: Option<Time>, patience| moment.is_some_and(|moment| now.since(moment) < patience);
@@ -420,7 +426,7 @@ impl Mss {
         within(pair.passed, PASS_PATIENCE) && !within(pair.bypassed, BYPASS_PATIENCE)
     }
 
-    /// What is known of the ways that a connection may go, to be changed.
+    /// The entry of a connection's host pair, created if it is new.
     fn pair(&mut self, now: Time, key: FlowKey) -> &mut Pair {
         let key = PairKey::of(&key);
         let at = match self.pairs.find(&key) {
@@ -438,7 +444,7 @@ impl Mss {
     }
 }
 
-/// Remembers what a SYN's sender takes. What the handshake was before is returned.
+/// Remembers the announcement of a SYN's sender. Returns the handshake as it was before.
 fn remember(
     now: Time,
     at: Handle,
@@ -461,7 +467,7 @@ fn remember(
     } else {
         handshake.answer(announced, ip, toward)
     };
-    // Where it changed nothing, it makes nothing last longer or shorter.
+    // A SYN that changed nothing does not change the time-out either.
     if is_new || begins || !before.is_agreed {
         handshake.touched = now;
         flows.refresh(now, at, SHORT_PATIENCE);
@@ -486,21 +492,21 @@ impl Key for PairKey {
     }
 }
 
-/// Longest TCP packet toward a host of which nothing is known, in bytes. Every IPv6 link takes 1,280 (RFC 8200 section 5); an
-/// IPv4 packet may become an IPv6 one on its way, which is 20 bytes longer and may have a Fragment header of 8 (RFC 7915
-/// section 4.1).
+/// Longest TCP packet toward an unknown host, in bytes. Every IPv6 link takes 1,280 (RFC 8200 section 5). An IPv4
+/// packet may be translated to IPv6 on its way. It is 20 bytes longer then, and may have a Fragment header of 8
+/// (RFC 7915 section 4.1).
 pub const SAFE_LEN: u16 = 1_280 - 20 - 8;
-/// Segments that the first window of a receiver holds, at least, where it is small and they are raised.
+/// Raised segments that a small first window of a receiver has to hold.
 const SEGMENTS_IN_WINDOW: u32 = 4;
-/// From here on a window is taken for the start of one that grows: half of what a SYN can say, in bytes.
+/// A first window from here on is expected to grow: half the maximum of a SYN, in bytes.
 const WINDOW_SMALL: u16 = 1 << 15;
-/// How long what passed tells which way packets go. Routes change, but seldom within minutes.
+/// How long a packet that passed proves its route. Routes change, but seldom within minutes.
 const PASS_PATIENCE: Duration = Duration::from_secs(600);
-/// How long nothing is raised between a host and a network whose packets were seen to go by another way.
+/// How long nothing is raised between a host and a network whose packets took another route.
 const BYPASS_PATIENCE: Duration = Duration::from_secs(3_600);
-/// How often a connection's life is lengthened, at most.
+/// Shortest interval between restarts of a connection's time-out.
 const MOMENT: Duration = Duration::from_secs(1);
-/// What a pair is charged, in bytes: its slot, its source and their places in tables.
+/// Charge of a pair, in bytes: its slot, its source and their places in tables.
 const PAIR_CHARGE: usize = 384;
 
 #[cfg(test)]

@@ -1,55 +1,58 @@
-//! What a coalescer joins, how long it waits, and which flows it leaves alone; whether a stage works.
+//! The rules of a coalescer: which segments join, how long they wait, and which flows are exempt.
+//!
+//! [`Toggle`] stands here too: it switches any stage.
 
 use crate::prefixes::Prefix;
 use core::time::Duration;
 
-/// Whether a stage works.
+/// Whether a stage is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Toggle {
-    /// It does.
+    /// The stage works.
     On,
-    /// It does not.
+    /// Packets pass it by.
     Off,
 }
 
-/// What a coalescer joins.
+/// Which segments a coalescer joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Only what segmenting gives back byte for byte.
+    /// Only segments that segmentation gives back byte for byte.
     Reversible,
-    /// Whatever leaves the stream the same.
+    /// All segments that leave the byte stream the same.
     Resize,
 }
 
 /// How long a run waits for its next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// Ten times the flow's average interval, from 50 µs to 1 ms (L12 to L14, rel:G18).
+    /// Ten times the flow's average interval, between 50 µs and 1 ms (L12 to L14, rel:G18).
     Adaptive,
-    /// As long, below a minute. Below 20 ms a run becomes at most 20 ms old, else at most twice as old as this.
+    /// This long, below a minute. If it is below 20 ms, a run becomes at most 20 ms old, else at most twice this.
     Fixed(Duration),
 }
 
-/// How a coalescer works, beside its memory.
+/// The rules of a coalescer, except its memory limit.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// What joins.
+    /// Which segments join.
     pub mode: Mode,
     /// How long runs wait.
     pub hold: Hold,
-    /// Longest packet that a run of shorter ones becomes, IP header counted, in bytes.
+    /// Longest packet that a run of shorter ones becomes, in bytes, including the IP header.
     pub len_max: u16,
-    /// Do segments in longer packets gather, up to what an IP header can say? Only where they will be cut again.
+    /// Whether segments in longer packets are coalesced, up to the maximum of an IP header. Only where they are
+    /// segmented again.
     pub longer: Toggle,
-    /// Are UDP datagrams joined too? Only for ports that carry the segment size beside the packet.
+    /// Whether UDP datagrams are coalesced too. Only for ports that carry the segment size beside the packet.
     pub udp: bool,
 }
 
-/// A flow that is never coalesced, because its latency matters more (L22): packets from or to these.
+/// A flow that is never coalesced, because its latency matters more (L22): packets from or to this prefix and port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exempt {
-    /// Addresses; none: all.
+    /// Addresses. `None`: all.
     pub prefix: Option<Prefix>,
-    /// Port of TCP or UDP; none: all.
+    /// Port of TCP or UDP. `None`: all.
     pub port: Option<u16>,
 }

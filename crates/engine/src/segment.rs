@@ -1,21 +1,23 @@
-//! A train in, its segments out, one by one: a fresh header each, the payload by reference.
+//! A GSO packet -> its segments, one by one: a new header each, the payload by reference.
 //!
-//! Each part of the payload is summed once, on its way out. CWR stays on the first segment (RFC 3168 section 6.1.2,
-//! R043), PSH and FIN on the last (RFC 9293 section 3.9.1.2, R117); each UDP datagram has its own length and checksum
-//! (RFC 8085 section 3.4, R102).
+//! Each part of the payload is summed once, on its way out.
+//!
+//! - CWR stays on the first segment (RFC 3168 section 6.1.2, R043).
+//! - PSH and FIN stay on the last segment (RFC 9293 section 3.9.1.2, R117).
+//! - Each UDP datagram has its own length and checksum (RFC 8085 section 3.4, R102).
 
 use packet::{Frame, HEADROOM, Packet, Place, Pool, SegmentRange, SegmentTemplate};
 
-/// One packet as it stands on the wire: what to gather, in this order.
+/// One packet as it stands on the wire: the parts to gather, in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct WirePacket<'a> {
-    /// Link header and IP header; of a packet that is not cut, the whole frame.
+    /// Link header and IP header; the whole frame of a packet that is not divided.
     pub header: &'a [u8],
     /// Payload, in place.
     pub payload: &'a [u8],
 }
 
-/// The segments that a train leaves in.
+/// The segments of a GSO packet.
 #[derive(Debug)]
 pub(crate) struct Segments<'a> {
     template: SegmentTemplate<'a>,
@@ -26,7 +28,7 @@ pub(crate) struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    /// The segments of `packet`; none where it is no train, or one of a single segment.
+    /// The segments of `packet`. `None` if it is no GSO packet, or one of a single segment.
     #[inline]
     pub(crate) fn of(packet: &'a Packet) -> Option<Segments<'a>> {
         let gso = packet.gso.filter(|gso| packet.gso_len() > usize::from(gso.segment_len))?;
@@ -36,7 +38,7 @@ impl<'a> Segments<'a> {
         Some(Segments { template, rest, offset: 0, index: 0, segment_len: usize::from(gso.segment_len) })
     }
 
-    /// The next segment, its headers written to the front of `room`.
+    /// The next segment. Its headers are written to the front of `room`.
     #[inline]
     pub(crate) fn next<'r>(&mut self, room: &'r mut [u8]) -> Option<WirePacket<'r>>
     where
@@ -56,7 +58,8 @@ impl<'a> Segments<'a> {
 }
 
 impl WirePacket<'_> {
-    /// The piece as a packet of its own, in a buffer of the pool; `of` is what it was cut from.
+    /// Copies it to a packet of its own, in a buffer of the pool. `of` is the packet that it was divided from.
+    /// `None` if the pool is empty.
     pub(crate) fn to_packet(self, of: &Packet, pool: &mut Pool) -> Option<Packet> {
         let (link, frame_len) = (of.link_header(), self.frame_len());
         let mut buffer = pool.share(frame_len - link.len)?;
@@ -73,14 +76,15 @@ impl WirePacket<'_> {
         }
     }
 
-    /// Bytes of the frame.
+    /// Length of the frame, in bytes.
     pub fn frame_len(&self) -> usize {
         self.header.len() + self.payload.len()
     }
 }
 
-/// Lines of the next segment's payload that are asked for while this one's are summed. Segments of 1,448 bytes out of memory
-/// take a seventh less, for a thirtieth more where they are near; behind so many lines, the processor foresees by itself.
+/// Cache lines of the next segment's payload that are prefetched while this one's are summed. Segments of 1,448
+/// bytes from far memory take a seventh less time; near ones take a thirtieth more. Beyond so many lines, the
+/// processor prefetches by itself.
 const FORESIGHT: usize = 24;
-/// Bytes that memory hands out at a time.
+/// Bytes of a cache line.
 const LINE_LEN: usize = 64;

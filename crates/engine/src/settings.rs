@@ -1,7 +1,8 @@
-//! What is asked of a gateway in, the stages that do it out.
+//! Settings of a gateway -> its stages.
 //!
-//! Configurations, command lines, scenes of the simulator and tests fill in the same description, which begins with
-//! what is usual for a role. One constructor makes stages of it.
+//! Configurations, command lines, simulator scenes and tests all fill in [`GatewaySettings`], which starts with the
+//! defaults of a role. One constructor builds the stages from it. Names and help texts of options are left to the
+//! callers.
 
 use crate::coalescing::Coalescer;
 use crate::connections::Connections;
@@ -22,141 +23,141 @@ use core::net::IpAddr;
 use core::time::Duration;
 use packet::{Pool, Split};
 
-/// What is asked of a gateway.
+/// The settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewaySettings {
-    /// What is done in each direction, by the side that its packets leave by. At a border there are two: toward the
-    /// narrow side, and toward the wide one.
+    /// The settings of each direction, by the side that its packets leave by. A border has two: toward the narrow
+    /// side, then toward the wide one.
     pub sides: Vec<SideSettings>,
-    /// What becomes of the MSS that hosts announce; none where they keep it.
+    /// How the MSS of SYNs is rewritten. `None`: it is not.
     pub border: Option<Border>,
-    /// Connections that a border remembers, at most.
+    /// Maximum number of connections that a border remembers.
     pub flow_count: usize,
 }
 
-/// What is done to packets that leave by one side.
+/// The settings for packets that leave by one side.
 #[derive(Clone, Debug)]
 pub struct SideSettings {
-    /// Longest packet that leaves, IP header counted, in bytes.
+    /// Longest packet that leaves, in bytes, including the IP header.
     pub mtu: u16,
-    /// Whose packets they are.
+    /// Whose packets they are: it decides whether DF is respected and IDs are kept.
     pub position: Position,
-    /// Memory for fragments, and as much for segments, in bytes.
+    /// Memory limit in bytes, once for fragments and once for TCP segments.
     pub memory: usize,
-    /// How fragments are joined, by their destination.
+    /// Fragment policy, by destination.
     pub joins: Prefixes<FragmentPolicy>,
-    /// How long a datagram's other fragments are waited for; none: 30 s for IPv4, 60 s for IPv6.
+    /// Reassembly time-out. `None`: 30 s for IPv4, 60 s for IPv6.
     pub fragment_patience: Option<Duration>,
-    /// What becomes of datagrams whose fragments did not all come.
+    /// Treatment of incomplete datagrams at their time-out.
     pub late: Late,
-    /// How long a fragment waits for the next one where they are joined gracefully.
+    /// How long a fragment waits for the next one where fragments are merged in order.
     pub join_patience: Duration,
-    /// What becomes of a fragment for which there is no room there.
+    /// Treatment of a fragment that finds no memory there.
     pub join_full: Full,
-    /// When payloads are received where they are predicted to belong.
+    /// When payloads are received directly at their predicted place (header split).
     pub placement: PlacementMode,
-    /// How TCP segments are joined; none: they are not.
+    /// How TCP segments are coalesced. `None`: they are not.
     pub coalesce: Option<Mode>,
-    /// How long segments wait for the next of their flow.
+    /// How long segments wait for the next one of their flow.
     pub hold: Holding,
-    /// Are UDP datagrams joined too? Only for ports that carry the segment size beside the packet.
+    /// Whether UDP datagrams are coalesced too. Only for ports that carry the segment size beside the packet.
     pub coalesces_udp: bool,
     /// Flows whose segments never wait.
     pub exempt: Vec<Exempt>,
-    /// Is TCP that is too long cut into segments?
+    /// Whether TCP packets that are too long are segmented.
     pub segment: Toggle,
-    /// Is what is too long cut into fragments?
+    /// Whether packets that are too long are fragmented.
     pub fragment: Toggle,
-    /// How a cut shares a payload out.
+    /// How a payload is divided among fragments or segments.
     pub fill: Split,
-    /// How long the segments of GSO packets leave where segments are coalesced, and where they are not.
+    /// Segment size of outgoing GSO packets: first where segments are coalesced, second where they are not.
     pub segment_size: [SegmentSize; 2],
-    /// Who finishes half-filled checksums.
+    /// Whether this side or the port completes partial checksums.
     pub checksums: Checksums,
-    /// Are UDP and ICMP datagrams of IPv4 with DF cut too, under identifications of ours?
+    /// Whether UDP and ICMP datagrams of IPv4 with DF are fragmented too, under IP IDs issued here.
     pub cuts_df: bool,
-    /// No identification is given out again sooner.
+    /// An IP ID is not issued again within this time.
     pub id_lifetime: Duration,
-    /// Longest TCP packet whose receiver is not known, IP header counted, in bytes.
+    /// Size limit for TCP packets of unknown flows, in bytes, including the IP header.
     pub unknown_len_max: u16,
-    /// Where ICMP errors about its packets come from, one address of each version; none: no errors are sent.
+    /// Source addresses of ICMP errors about its packets, one of each IP version. `None`: no errors are sent.
     pub answer_from: Option<[IpAddr; 2]>,
-    /// Stages that are left out, though they are described.
+    /// Stages that are switched off although they are configured.
     pub left_out: Vec<SideStage>,
 }
 
-/// Where a gateway stands; what is usual for its sides follows from it.
+/// The position of a gateway in the network; it decides the defaults of its sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatewayRole {
-    /// On a host, before its narrow link.
+    /// On a host, in front of its narrow link.
     WideInterface,
-    /// Beside the kernel of a router.
+    /// On a router, beside its kernel.
     Router,
-    /// Between a network of wide packets and one of narrow ones.
+    /// Between a network of wide packets and one of narrow packets.
     Border,
 }
 
 /// Whose packets leave by a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// The host's own: they are cut whatever DF says, under identifications of ours.
+    /// The host's own packets: they are fragmented whatever DF says, under IP IDs issued here.
     Source,
-    /// Other hosts': what must not be cut is refused, and its sender is told.
+    /// Packets of other hosts: those that must not be fragmented are dropped, and their senders get an ICMP error.
     Transit,
-    /// Those of a kernel that forwards or delivers them: it cuts or refuses.
+    /// Packets of a kernel that forwards or delivers them: the kernel fragments or drops.
     Kernel,
 }
 
-/// How long segments wait for the next of their flow.
+/// How long segments wait for the next one of their flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holding {
-    /// Until the port has nothing more to give.
+    /// Until the port has no more packets.
     Burst,
-    /// As long as the flow's own pace says.
+    /// As long as the flow's own packet interval suggests.
     Adaptive,
-    /// As long.
+    /// This long.
     Fixed(Duration),
 }
 
-/// A stage that can be left out.
+/// A stage that can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SideStage {
-    /// Fragments become whole datagrams.
+    /// Reassemble datagrams.
     Reassemble,
-    /// Fragments are joined on the way.
+    /// Merge fragments on the way.
     Join,
-    /// Segments are joined.
+    /// Coalesce segments.
     Coalesce,
-    /// TCP is cut into segments.
+    /// Segment TCP packets.
     Segment,
-    /// Anything is cut into fragments.
+    /// Fragment packets.
     Fragment,
 }
 
-/// What all choices are drawn from.
+/// The keys of all pseudo-random choices.
 #[derive(Clone, Copy, Debug)]
 pub struct Secrets {
-    /// Those that show outside: identifications, and how answers are spread.
+    /// The key of choices that are visible outside: IP IDs, and the jitter of ICMP errors.
     pub seed: Secret,
-    /// Places in tables.
+    /// The key of hash tables.
     pub table_key: Secret,
 }
 
 impl Secrets {
-    /// One for both.
+    /// The same key for both.
     pub fn both(secret: Secret) -> Secrets {
         Secrets { seed: secret, table_key: secret }
     }
 }
 
 impl GatewaySettings {
-    /// One direction.
+    /// A gateway of one direction.
     pub fn one(side: SideSettings) -> GatewaySettings {
         GatewaySettings { sides: vec![side], border: None, flow_count: 0 }
     }
 
-    /// Two directions, toward the narrow side and toward the wide one, with what is usual there for links of these
-    /// MTUs.
+    /// Both directions, toward the narrow side and toward the wide one, with the role's defaults for links of these
+    /// MTUs, in bytes.
     pub fn usual(stand: GatewayRole, wide_mtu: u16, narrow_mtu: u16) -> GatewaySettings {
         let sides = [(Toward::Narrow, narrow_mtu), (Toward::Wide, wide_mtu)];
         let sides = sides.map(|(toward, mtu)| SideSettings::usual(stand, toward, mtu)).into();
@@ -164,17 +165,17 @@ impl GatewaySettings {
         GatewaySettings { sides, border, flow_count: FLOW_COUNT }
     }
 
-    /// Checks that there are as many directions as such a gateway can have.
+    /// Checks the number of directions.
     ///
     /// # Panics
-    /// A border has two directions; none coalesces that has more.
+    /// If a border does not have two directions, or a gateway with more than two coalesces.
     pub(crate) fn check_directions(&self) {
         assert!(self.border.is_none() || self.sides.len() == 2, "a border has two directions");
         let coalesces = self.sides.iter().any(|side| side.coalesce.is_some());
         assert!(!coalesces || self.sides.len() <= 2, "a connection has two directions");
     }
 
-    /// What remembers connections.
+    /// The connection table.
     pub(crate) fn connections(&self, secrets: Secrets) -> Connections {
         let Secrets { seed, table_key } = secrets;
         let connections = match self.border.clone() {
@@ -184,7 +185,7 @@ impl GatewaySettings {
         connections.with_table_key(table_key)
     }
 
-    /// The description of each side, with what follows from the border.
+    /// The settings of each side, with the limits that follow from the border.
     pub(crate) fn sides(&self) -> impl Iterator<Item = SideSettings> {
         self.sides.iter().enumerate().map(|(direction, side)| {
             let toward = Toward::of_direction(direction);
@@ -195,7 +196,7 @@ impl GatewaySettings {
 }
 
 impl SideSettings {
-    /// What is usual where a gateway stands so, toward one of its sides, whose link has this MTU.
+    /// The defaults of a role for one of its sides, whose link has this MTU, in bytes.
     pub fn usual(stand: GatewayRole, toward: Toward, mtu: u16) -> SideSettings {
         let is_wide = toward == Toward::Wide;
         let is_for_host = stand == GatewayRole::WideInterface && is_wide;
@@ -210,8 +211,8 @@ impl SideSettings {
             joins: Prefixes::new(if is_for_host { FragmentPolicy::Reassemble } else { FragmentPolicy::Off }),
             fragment_patience: (stand != GatewayRole::WideInterface).then_some(TRANSIT_PATIENCE),
             coalesce,
-            // Between two networks segments come one by one, as the slower link lets them; the other roles join
-            // what came in a burst.
+            // Between two networks segments arrive one by one, as the slower link sends them. The other roles
+            // coalesce the segments of a burst.
             hold: if stand == GatewayRole::Border { Holding::Adaptive } else { Holding::Burst },
             segment: if stand == GatewayRole::Router { Toggle::Off } else { Toggle::On },
             ..SideSettings::new(mtu, position)
@@ -219,7 +220,7 @@ impl SideSettings {
         .with_segment_size_for(is_for_host)
     }
 
-    /// One that joins nothing, and cuts what is too long, as far as its position lets it.
+    /// A side that joins nothing, and divides packets that are too long as far as its position allows.
     pub fn new(mtu: u16, position: Position) -> SideSettings {
         SideSettings {
             mtu,
@@ -248,18 +249,19 @@ impl SideSettings {
         }
     }
 
-    /// The same, whose GSO packets leave as its mode of coalescing has it, toward its own host or any other.
+    /// Sets the segment size of GSO packets to the default of the mode of coalescing, toward the own host or toward
+    /// others.
     pub fn with_segment_size_for(self, is_own_host: bool) -> SideSettings {
         let gso_packets = [self.coalesce, None].map(|coalesce| SegmentSize::of(coalesce, is_own_host));
         SideSettings { segment_size: gso_packets, ..self }
     }
 
-    /// Are fragments for any destination joined so?
+    /// Whether this policy applies to any destination.
     pub fn joins_as(&self, join: FragmentPolicy) -> bool {
         self.joins.any(|other| *other == join)
     }
 
-    /// Is this stage described, left out or not?
+    /// Whether this stage is configured, switched off or not.
     pub fn has(&self, stage: SideStage) -> bool {
         let reassembles = self.joins_as(FragmentPolicy::Reassemble) || self.joins_as(FragmentPolicy::ReassembleHop);
         match stage {
@@ -271,20 +273,21 @@ impl SideSettings {
         }
     }
 
-    /// The stage to which the reassembler belongs: where it only serves joining hop by hop, it is part of that.
+    /// The stage that the reassembler belongs to. If it only serves [`FragmentPolicy::ReassembleHop`], it is part
+    /// of joining.
     pub(crate) fn reassembles_as(&self) -> SideStage {
         let is_for_hops_alone =
             self.joins_as(FragmentPolicy::ReassembleHop) && !self.joins_as(FragmentPolicy::Reassemble);
         if is_for_hops_alone { SideStage::Join } else { SideStage::Reassemble }
     }
 
-    /// How long the segments of GSO packets leave.
+    /// Segment size of outgoing GSO packets.
     pub(crate) fn segment_size(&self) -> SegmentSize {
         let [coalesced, single] = self.segment_size;
         if self.works(SideStage::Coalesce) { coalesced } else { single }
     }
 
-    /// Is this stage described, and not left out?
+    /// Whether this stage is configured and not switched off.
     pub(crate) fn works(&self, stage: SideStage) -> bool {
         self.has(stage) && !self.left_out.contains(&stage)
     }
@@ -293,7 +296,7 @@ impl SideSettings {
         if self.works(stage) { Toggle::On } else { Toggle::Off }
     }
 
-    /// What rejoins whole datagrams, where anything does.
+    /// The reassembler, if configured.
     pub(crate) fn reassembler(&self, secrets: Secrets) -> Option<Reassembler> {
         let Secrets { seed, table_key } = secrets;
         self.rejoins().then(|| {
@@ -302,7 +305,7 @@ impl SideSettings {
         })
     }
 
-    /// What joins fragments gracefully, where anything does.
+    /// The stage that merges fragments in order, if configured.
     pub(crate) fn joiner(&self, secrets: Secrets) -> Option<FragmentMerger> {
         let Secrets { seed, table_key } = secrets;
         self.joins_gracefully().then(|| {
@@ -312,7 +315,7 @@ impl SideSettings {
         })
     }
 
-    /// What joins segments, where anything does.
+    /// The coalescer, if configured.
     pub(crate) fn coalescer(&self, direction: usize, secrets: Secrets) -> Option<Coalescer> {
         let Secrets { seed, table_key } = secrets;
         let mode = self.coalesce.filter(|_| self.works(SideStage::Coalesce))?;
@@ -332,18 +335,18 @@ impl SideSettings {
         Some(coalescer.in_direction(direction).with_table_key(table_key))
     }
 
-    /// Is anything made whole, and that stage not left out?
+    /// Whether datagrams are reassembled, and that stage is not switched off.
     pub(crate) fn rejoins(&self) -> bool {
         let joins = self.joins_as(FragmentPolicy::Reassemble) || self.joins_as(FragmentPolicy::ReassembleHop);
         joins && !self.left_out.contains(&self.reassembles_as())
     }
 
-    /// Is anything joined gracefully, and that stage not left out?
+    /// Whether fragments are merged in order, and that stage is not switched off.
     pub(crate) fn joins_gracefully(&self) -> bool {
         self.joins_as(FragmentPolicy::Merge) && !self.left_out.contains(&SideStage::Join)
     }
 
-    /// Where what leaves waits, whose buffers come from this pool.
+    /// The output queue; its buffers come from this pool.
     pub(crate) fn output(&self, pool: Pool, secrets: Secrets) -> Output {
         let answers = self
             .answer_from
@@ -353,7 +356,7 @@ impl SideSettings {
 }
 
 impl Side {
-    /// The stages that are described, in this direction of a gateway.
+    /// The configured stages of this direction of a gateway.
     pub fn new(settings: &SideSettings, direction: usize, secrets: Secrets) -> Side {
         let identifiers = |lifetime| Identifiers::new(secrets.seed, lifetime);
         let role = match settings.position {
@@ -383,14 +386,14 @@ impl Side {
     }
 }
 
-/// Memory for fragments, and as much for segments, where nothing else is said, in bytes.
+/// Default memory limit, in bytes: once for fragments, once for TCP segments.
 pub const MEMORY: usize = 64 << 20;
-/// Connections that a border remembers, where nothing else is said.
+/// Default maximum number of connections that a border remembers.
 pub const FLOW_COUNT: usize = 1 << 16;
-/// How long a datagram that is made whole on the way waits for its fragments.
+/// Default reassembly time-out on the way.
 pub const TRANSIT_PATIENCE: Duration = Duration::from_millis(500);
-/// How long joining on the way waits for the next fragment (rel:G18).
+/// Default time-out of merging: how long a fragment waits for the next one (rel:G18).
 pub const JOIN_PATIENCE: Duration = Duration::from_millis(10);
-/// Longest wait of a run that is released when its port has nothing more to give: for ports that never come to an
-/// end.
+/// Longest wait of a run that is otherwise released when its port has no more packets. It is for ports that always
+/// have more.
 pub const BURST_MAX: Duration = Duration::from_millis(1);

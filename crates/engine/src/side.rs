@@ -1,4 +1,4 @@
-//! Packets in, packets of the sizes that one side wants out: widen, then narrow.
+//! Packets -> packets of the sizes that one side sends: aggregation, then sizing.
 
 use crate::coalescing::Coalescer;
 use crate::connections::Connections;
@@ -15,30 +15,31 @@ use packet::{
     FragmentRanges, Frame, Packet, PayloadSlots, Pool, SegmentLimit, Split, SplitFrame, SplitPacket, Time, Tunnel,
 };
 
-/// All that happens to a packet on its way out of one side.
+/// All stages of a packet on its way out of one side.
 #[derive(Debug)]
 pub struct Side {
-    /// Many packets to one.
+    /// Many packets -> one.
     pub aggregation: Aggregation,
-    /// One packet to many.
+    /// One packet -> many.
     pub sizing: Sizing,
 }
 
-/// Many packets to one.
+/// Many packets -> one.
 #[derive(Debug)]
 pub struct Aggregation {
-    /// How fragments are joined, by their destination (C14). Where the stage that it names is none, they pass.
+    /// Fragment policy, by destination (C14). Where the stage that it needs is missing, fragments pass.
     pub joins: Prefixes<FragmentPolicy>,
-    /// Joins fragments into datagrams, where this side wants whole ones.
+    /// Reassembles datagrams.
     pub reassembler: Option<Reassembler>,
-    /// Joins fragments into longer ones, gracefully.
+    /// Merges fragments in order into longer fragments.
     pub joiner: Option<FragmentMerger>,
-    /// Joins the segments of a flow, rejoined ones too.
+    /// Coalesces the segments of a flow, including those that were reassembled.
     pub coalescer: Option<Coalescer>,
 }
 
 impl Side {
-    /// Takes a packet that leaves by this side. What was late by `now` has been [expired](Side::expire) before.
+    /// Takes a packet that leaves by this side. Entries that timed out by `now` were [expired](Side::expire)
+    /// before.
     pub fn push(&mut self, now: Time, packet: Packet, connections: &mut Connections, out: &mut Output) {
         let frame = Frame::Ip(packet);
         if self.take_front(now, core::slice::from_ref(&frame), connections, out) > 0 {
@@ -50,7 +51,7 @@ impl Side {
         }
     }
 
-    /// What the table of connections says of a packet in this direction, where it matters for what becomes of it.
+    /// Looks a packet up in the connection table, if the result matters for its treatment in this direction.
     #[inline(always)]
     pub(crate) fn find(&self, packet: &Packet, direction: usize, connections: &mut Connections) -> Found {
         match &self.aggregation.coalescer {
@@ -60,7 +61,7 @@ impl Side {
         }
     }
 
-    /// Takes a packet that [goes on](Side::take_front) nowhere.
+    /// Takes a packet that was not taken by [`take_front`](Side::take_front).
     #[inline(always)]
     pub(crate) fn push_found(
         &mut self,
@@ -74,7 +75,7 @@ impl Side {
         self.push_received(now, packet, found, connections, out);
     }
 
-    /// Takes a packet that was counted. What goes nowhere else is made to fit at once.
+    /// Takes a packet that was counted. A packet that needs no aggregation is sized at once.
     #[inline(always)]
     fn push_received(
         &mut self,
@@ -95,8 +96,8 @@ impl Side {
         }
     }
 
-    /// Takes in the front ones of these frames that go on with the datagram of the last fragment, as
-    /// [`push`](Side::push) would each, and returns how many they are.
+    /// Takes the leading frames that continue the datagram of the last fragment, each as [`push`](Side::push)
+    /// would. Returns their number.
     #[inline]
     pub(crate) fn take_front(
         &mut self,
@@ -123,7 +124,7 @@ impl Side {
         }
     }
 
-    /// Does a fragment go to the reassembler, for the host that it is for?
+    /// Whether a fragment goes to the reassembler for its destination.
     pub(crate) fn reassembles(&self, packet: &Packet) -> bool {
         let joins = self.aggregation.joins_of(packet);
         joins == FragmentPolicy::Reassemble
@@ -131,7 +132,7 @@ impl Side {
             && !self.sizing.is_below_every_link(packet)
     }
 
-    /// The reassembler, and what comes behind it.
+    /// The reassembler, and the stages behind it.
     #[inline(always)]
     pub(crate) fn reassembling<'a>(
         &'a mut self,
@@ -146,8 +147,8 @@ impl Side {
         ))
     }
 
-    /// How long the packets of a flow's TCP trains may leave without being seen here, where its receiver's limit is this: all that
-    /// is done to them is that they get segments of another length. None where that is not all.
+    /// The limit for TCP GSO packets of a flow that is offloaded, if its receiver's limit is this one. `None` if
+    /// the flow needs more than a new segment size.
     pub fn resizes_to(&self, limit: SegmentLimit) -> Option<SegmentLimit> {
         let Sizing { mtu, fill, segment, .. } = self.sizing;
         let joins_so = self.aggregation.coalescer.as_ref().is_none_or(Coalescer::resizes);
@@ -156,33 +157,34 @@ impl Side {
         (resizes && limit.len_max > 0).then_some(SegmentLimit { len_max: mtu.min(limit.len_max), may_grow })
     }
 
-    /// Gives up what is late.
+    /// Removes entries that timed out.
     pub fn expire(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
         let Side { aggregation: widening, sizing: narrowing } = self;
         widening.expire(now, connections, ToSizing { now, narrowing, out });
     }
 
-    /// Lets go of the segments that are held: the port has nothing more to give.
+    /// Releases the segments that are held: the port has no more packets.
     pub fn release(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
         let Side { aggregation: widening, sizing: narrowing } = self;
         widening.release(now, connections, ToSizing { now, narrowing, out });
     }
 
-    /// Lets go of everything: the input has ended.
+    /// Releases everything that is held: the input has ended.
     pub fn flush(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
         let Side { aggregation: widening, sizing: narrowing } = self;
         widening.flush(now, connections, ToSizing { now, narrowing, out });
     }
 
-    /// When [`expire`](Side::expire) next has work; none while nothing is held or remembered.
+    /// When [`expire`](Side::expire) next has work. `None` while nothing is held or remembered.
     pub fn next_deadline(&self) -> Option<Time> {
         self.aggregation.next_deadline()
     }
 
-    /// The laws, between two packets: what came has left or is held, and every buffer on loan is held or queued.
+    /// Checks the laws between two packets: every received packet was sent or is held, and every buffer outside the
+    /// pool is held or queued.
     ///
     /// # Errors
-    /// The law that is broken, with its figures.
+    /// The law that is broken, with its counters.
     pub fn check(&self, out: &Output) -> Result<(), String> {
         let (held, buffers) = self.aggregation.held();
         let expected = buffers + out.queued_count();
@@ -196,8 +198,8 @@ impl Side {
         out.ledger.check(held)
     }
 
-    /// Ends what rejoins datagrams, what joins fragments on the way, and what coalesces, but for those that stay:
-    /// what they hold leaves first, through all that follows them.
+    /// Removes the reassembler, the fragment merger and the coalescer, except those that stay. The packets that
+    /// they hold leave first, through all stages behind them.
     pub(crate) fn end_all_but(
         &mut self,
         stays: [bool; 3],
@@ -219,24 +221,24 @@ impl Side {
         }
     }
 
-    /// Lets go of what is held, to whoever goes on in its place: it is not made to fit what leaves here.
+    /// Releases all held packets to the side that replaces this one, before [`sizing`](Side::sizing).
     pub fn hand_over(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
         self.aggregation.flush(now, connections, out);
     }
 
-    /// Goes on in place of another side, before anything is pushed: what that one holds may still become longer here, and no
-    /// identification that it gave out is given out again too soon.
+    /// Takes over from another side, before anything is pushed. Its held packets may still become longer here, and
+    /// IP IDs that it issued are not issued again too soon.
     ///
-    /// What is remembered of datagrams that have ended is lost.
+    /// Its memory of finished datagrams is lost.
     pub fn take_over(&mut self, now: Time, mut other: Side, connections: &mut Connections, out: &mut Output) {
-        // The streams of both would stand at the same places.
+        // The streams of both sides would have the same entries in the connection table.
         let mut held = Collected { packets: Vec::new(), out };
         other.aggregation.flush(now, connections, &mut held);
         let packets = held.packets;
         if let Some(coalescer) = other.aggregation.coalescer {
             coalescer.forget_all(connections);
         }
-        // First of all: what is taken may be cut under the next identification.
+        // This comes first: a packet that is taken over may be fragmented under the next IP ID.
         if let (Role::Source(mine), Role::Source(theirs)) = (&mut self.sizing.role, other.sizing.role) {
             mine.go_on_from(theirs);
         }
@@ -246,7 +248,7 @@ impl Side {
         packets.into_iter().for_each(|packet| self.take_held(now, packet, connections, out));
     }
 
-    /// Takes single packets of what another side held; they were counted when they came.
+    /// Takes held packets of another side, one by one. They were counted when they were received.
     fn take_held(&mut self, now: Time, packet: Packet, connections: &mut Connections, out: &mut Output) {
         let mut take = |packet: Packet, out: &mut Output| {
             let coalescer = self.aggregation.coalescer.as_ref();
@@ -264,10 +266,10 @@ impl Side {
     }
 }
 
-/// Frames whose payloads lie at their predicted places.
+/// Frames whose payloads were received at their predicted places.
 impl Side {
-    /// Predicts what comes next, by the header of the next packet where that was seen. Nothing else is done before
-    /// what came is [settled](Side::file_burst).
+    /// Predicts the next frames, by the header of the next packet if it is known. Nothing else may happen before
+    /// the received frames are [settled](Side::settle).
     #[inline]
     pub fn predict(&mut self, next: Option<&Packet>, pool: &mut Pool) {
         if let Some(reassembler) = &mut self.aggregation.reassembler {
@@ -275,13 +277,13 @@ impl Side {
         }
     }
 
-    /// Where the payloads of the next frames should land; none where nothing is predicted.
+    /// The slots for the payloads of the next frames. `None` where nothing is predicted.
     #[inline]
     pub fn places(&mut self) -> Option<PayloadSlots<'_>> {
         self.aggregation.reassembler.as_mut()?.placing().places()
     }
 
-    /// Are places lent for what comes next?
+    /// Whether slots are offered for the next frames.
     #[inline]
     pub(crate) fn is_predicting(&self) -> bool {
         self.aggregation.reassembler.as_ref().is_some_and(|reassembler| reassembler.is_predicting())
@@ -295,8 +297,9 @@ impl Side {
             .map_or_else(PlacementStats::default, |reassembler| reassembler.placement_stats())
     }
 
-    /// Takes in what landed where it belongs, as [`push`](Side::push) would; copies the rest out of its places and
-    /// puts it in front of `frames`. `landed` is what came first, one for each place in their order.
+    /// Takes the split frames that landed at the right place, as [`push`](Side::push) would. The payloads of the
+    /// others are copied out of their slots, and their frames put in front of `frames`. `landed` holds the first
+    /// received frames, one for each slot, in slot order.
     pub fn settle(
         &mut self,
         now: Time,
@@ -317,7 +320,7 @@ impl Side {
                     break;
                 }
             };
-            // As any other fragment, but for where its payload lies.
+            // As any other fragment, except for the place of its payload.
             let taken = if self.reassembles(fragment.packet()) {
                 self.placing().take(now, &place, fragment.packet())
             } else {
@@ -331,7 +334,7 @@ impl Side {
             let mut count = 1;
             match taken {
                 Outcome::Last => {
-                    // It leaves with its memory, so what came to places there is copied out.
+                    // The datagram leaves with its memory, so payloads of other frames in its slots are copied out.
                     if self.placing().goes_on() {
                         fragments.by_ref().for_each(|it| self.placing().rescue_next(it));
                     }
@@ -358,7 +361,7 @@ impl Side {
         }
     }
 
-    /// Takes in those of `next` that go on behind this piece and are like it, and says how many they are.
+    /// Takes the frames of `next` that continue this fragment and have like headers. Returns their number.
     fn take_more(&mut self, fragment: &SplitPacket, next: &[SplitFrame], out: &mut Output) -> usize {
         let count = self.placing().take_more(fragment, next);
         if count > 0 {
@@ -368,7 +371,7 @@ impl Side {
     }
 }
 
-/// Behind the stages that join fragments: what coalesces, where anything does.
+/// Behind the stages that join fragments: the coalescer, if there is one.
 pub(crate) struct ToCoalescer<'a, N> {
     now: Time,
     coalescer: &'a mut Option<Coalescer>,
@@ -391,7 +394,7 @@ impl<N: Next> Next for ToCoalescer<'_, N> {
     }
 }
 
-/// Behind all that widens.
+/// Behind all stages of aggregation.
 pub(crate) struct ToSizing<'a> {
     now: Time,
     narrowing: &'a mut Sizing,
@@ -410,7 +413,7 @@ impl Next for ToSizing<'_> {
     }
 }
 
-/// Behind a side that ends: what it lets go waits for the one that goes on in its place.
+/// Behind a side that ends: its packets wait for the side that takes over.
 struct Collected<'a> {
     packets: Vec<Packet>,
     out: &'a mut Output,
@@ -427,7 +430,7 @@ impl Next for Collected<'_> {
 }
 
 impl Default for Aggregation {
-    /// Nothing is joined; where there is a reassembler, it is asked for every destination.
+    /// Nothing is joined. A reassembler, once set, serves every destination.
     fn default() -> Aggregation {
         Aggregation {
             joins: Prefixes::new(FragmentPolicy::Reassemble),
@@ -439,7 +442,7 @@ impl Default for Aggregation {
 }
 
 impl Aggregation {
-    /// How fragments like this one are joined.
+    /// The fragment policy for this packet.
     #[inline]
     fn joins_of(&self, packet: &Packet) -> FragmentPolicy {
         *self.joins.one().unwrap_or_else(|| {
@@ -448,7 +451,7 @@ impl Aggregation {
         })
     }
 
-    /// Fragments become datagrams, or longer fragments; rejoined segments become trains.
+    /// Fragments -> datagrams, or longer fragments. Reassembled segments -> GSO packets.
     fn push_fragment(&mut self, now: Time, packet: Packet, connections: &mut Connections, next: impl Next) {
         let joins = self.joins_of(&packet);
         let Aggregation { reassembler, joiner, coalescer, .. } = self;
@@ -506,13 +509,12 @@ impl Aggregation {
         fragments.into_iter().chain(joined).chain(segments).min()
     }
 
-    /// Bytes charged against the limits of the stages.
+    /// Bytes charged against the limits of all stages.
     pub fn charged(&self) -> usize {
         self.charges().iter().sum()
     }
 
-    /// Bytes charged against the limit of each stage: of what rejoins datagrams, of what joins fragments on the
-    /// way, of what coalesces.
+    /// Bytes charged against the limit of each stage: reassembler, fragment merger, coalescer.
     pub fn charges(&self) -> [usize; 3] {
         let Aggregation { reassembler, joiner, coalescer, .. } = self;
         [
@@ -522,7 +524,7 @@ impl Aggregation {
         ]
     }
 
-    /// The packets and payload that are held, counted anew, and the buffers that they lie in.
+    /// The packets and payload bytes that are held, counted anew, and the number of their buffers.
     pub fn held(&self) -> (Tally, usize) {
         let fragments = self.reassembler.as_ref().map(Reassembler::held);
         let joined = self.joiner.as_ref().map(FragmentMerger::held);
@@ -537,7 +539,7 @@ impl Aggregation {
     }
 }
 
-/// The counter of what is inside a tunnel.
+/// The counter of traffic in this kind of tunnel.
 fn inside(tunnel: Tunnel) -> Event {
     match tunnel {
         Tunnel::Vxlan => Event::InVxlan,
@@ -550,7 +552,7 @@ fn inside(tunnel: Tunnel) -> Event {
     }
 }
 
-/// Counts a packet that came.
+/// Counts a received packet.
 #[inline(always)]
 fn receive(packet: &Packet, out: &mut Output) {
     out.ledger.received += Tally::of(packet);
@@ -559,7 +561,7 @@ fn receive(packet: &Packet, out: &mut Output) {
     }
 }
 
-/// Counts so many later pieces that are, in all that is counted, like one of their datagram.
+/// Counts this many later fragments of the packet's datagram, which differ from it in nothing that is counted.
 fn receive_alike(packet: &Packet, count: usize, out: &mut Output) {
     let tally = Tally::new(count, count * packet.ip().payload_len());
     out.ledger.received += tally;

@@ -1,4 +1,4 @@
-//! Packets in, packets that fit a link out: cut into segments, cut into fragments, refused, or left alone.
+//! Packets -> packets that fit a link: segmented, fragmented, dropped with an ICMP error, or unchanged.
 
 use crate::fragment::WirePackets;
 use crate::ip_id::Identifiers;
@@ -13,46 +13,50 @@ use packet::{
     may_be_segmented,
 };
 
-/// One packet to many.
+/// One packet -> many.
 #[derive(Debug)]
 pub struct Sizing {
-    /// Longest packet that this side takes, IP header counted, in bytes.
+    /// Longest packet that this side sends, in bytes, including the IP header.
     pub mtu: u16,
-    /// Who we are to the packets.
+    /// The role of this side, which decides how DF and IP IDs are treated.
     pub role: Role,
-    /// Longest TCP packet whose receiver nobody has looked up, IP header counted, in bytes. Others say themselves what theirs
-    /// takes: see [`SegmentLimit`].
+    /// Size limit for TCP packets of unknown flows, in bytes, including the IP header. Packets of known flows carry
+    /// their own [`SegmentLimit`].
     pub unknown_len_max: u16,
-    /// How a cut shares a payload out.
+    /// How a payload is divided among fragments or segments.
     pub fill: Split,
-    /// Is TCP that is too long cut into segments? Else it is cut or refused as anything else.
+    /// Whether TCP packets that are too long are segmented. If not, they are fragmented or dropped as any other
+    /// packet.
     pub segment: Toggle,
-    /// Is what is too long cut into fragments? Else a router refuses it, and a source's packets are left alone.
+    /// Whether packets that are too long are fragmented. If not, a router drops them, and a source's packets stay
+    /// unchanged.
     pub fragment: Toggle,
-    /// What becomes of the segments of TCP trains.
+    /// Segment size of TCP GSO packets.
     pub gso_packets: SegmentSize,
-    /// Who finishes half-filled checksums.
+    /// Whether this side or the port completes partial checksums.
     pub checksums: Checksums,
-    /// Identifiers for UDP and ICMP datagrams with DF that are cut on the way all the same; none where they are refused. A sender gives datagrams that
-    /// nobody may cut any identification (RFC 6864 section 4.1), so theirs cannot be kept.
+    /// IP IDs for UDP and ICMP datagrams with DF that are fragmented on the way nevertheless. `None`: these
+    /// datagrams are dropped. Their own IDs cannot be kept, since a sender may choose any ID for datagrams that
+    /// nobody fragments (RFC 6864 section 4.1).
     pub df_cut: Option<Identifiers>,
 }
 
-/// How long the segments of a TCP train leave. A train of several stays a train in either case: a port that carries trains
-/// takes it whole, for any other [`WirePackets`](crate::WirePackets) spells it out.
+/// Segment size of outgoing TCP GSO packets. A GSO packet of several segments stays one in either case. A port with
+/// GSO sends it whole; for any other port, [`WirePackets`](crate::WirePackets) writes out its segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentSize {
-    /// As they came, as far as they fit: for what must be given back byte for byte, and for a host's receive offload.
+    /// The segment size that came, as far as it fits. For segments that must be given back byte for byte, and for a
+    /// host's receive offload.
     Preserve,
-    /// The longest that fit, where both directions of the connection's handshake were seen, else as they came: for a border between two
-    /// sizes.
+    /// The longest that fits where both directions of the connection's handshake were seen, else the size that
+    /// came. For a border between two packet sizes.
     ResizedWhereKnown,
-    /// The longest that fit, whoever receives them: for a host's own card, and where packets go to a file.
+    /// The longest that fits, for any receiver. For a host's own interface, and for packets that go to a file.
     Maximise,
 }
 
 impl SegmentSize {
-    /// Those of a side that coalesces so, or not at all, on the way to its own host or to any other.
+    /// The segment size of a side with this mode of coalescing, or none, toward its own host or any other.
     pub fn of(coalesces: Option<Mode>, is_for_own_host: bool) -> SegmentSize {
         match (coalesces, is_for_own_host) {
             (Some(Mode::Resize), true) => SegmentSize::Maximise,
@@ -62,37 +66,40 @@ impl SegmentSize {
     }
 }
 
-/// Who finishes the half-filled checksums of offloading senders.
+/// Where the partial checksums of senders with checksum offload are completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
-    /// This side, for a port that takes finished ones. A train's stays half-filled: each of its
-    /// [`WirePackets`] has its own, which is made anew.
+    /// In this side, for a port that takes complete checksums only. That of a GSO packet stays partial: each of its
+    /// [`WirePackets`] gets a new one.
     Complete,
-    /// The port: they stay half-filled, and no payload is summed for them. Of what leaves in IP fragments they are finished.
+    /// In the port: checksums stay partial, and no payload is summed for them. Only packets that leave in IP
+    /// fragments get complete ones.
     Defer,
 }
 
-/// Whether the sender of what is refused hears of it.
+/// Whether the sender of a dropped packet gets an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sender {
     Told,
     Untold,
 }
 
-/// Who cuts.
+/// The role of a side toward its packets.
 #[derive(Debug)]
 pub enum Role {
-    /// The source host's own card: it cuts the host's datagrams whatever DF says, under identifiers of its own (X1).
+    /// The source host's own interface: it fragments the host's datagrams whatever DF says, under IP IDs of its own
+    /// (X1).
     Source(Identifiers),
-    /// A router: what must not be cut is refused, and its sender is told.
+    /// A router: packets that must not be fragmented are dropped, and their sender gets an ICMP error.
     Transit,
-    /// The helper of a kernel that forwards or delivers: the kernel cuts or refuses, so packets stay as they came. What was
-    /// joined here and is too long leaves in pieces no longer than the longest that came, whatever DF says.
+    /// Beside a kernel that forwards or delivers: the kernel fragments or drops, so packets stay as they came.
+    /// Datagrams that were reassembled here and are too long leave in fragments again, whatever DF says. None is
+    /// longer than the longest received one.
     Helper,
 }
 
 impl Sizing {
-    /// One that makes packets of at most `mtu` bytes, with every stage on, for a port that takes single packets.
+    /// Makes packets of at most `mtu` bytes, with every stage on, for a port that takes single packets.
     pub fn new(mtu: u16, role: Role) -> Sizing {
         Sizing {
             mtu,
@@ -107,17 +114,18 @@ impl Sizing {
         }
     }
 
-    /// Takes a packet: one that fits goes on, a longer one is marked to be cut, or refused.
+    /// Takes a packet. If it fits, it is forwarded. Else it is marked for fragmentation or segmentation, or
+    /// dropped.
     pub(crate) fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
         if let Err((packet, reason)) = self.size(now, packet, out) {
             self.too_big(now, packet, reason, Sender::Told, out);
         }
     }
 
-    /// Sends a packet on, cut where it must be.
+    /// Forwards a packet, divided where necessary.
     ///
     /// # Errors
-    /// The packet, and why it can neither stay as long as it is nor be cut.
+    /// The packet, and why it can neither keep its length nor be divided.
     fn size(&mut self, now: Time, mut packet: Packet, out: &mut Output) -> Result<(), (Packet, Reason)> {
         finish_len(&mut packet, out);
         if packet.checksum == Checksum::Partial && self.checksums == Checksums::Complete {
@@ -134,13 +142,13 @@ impl Sizing {
             self.forward(packet, out);
             return Ok(());
         }
-        // Pieces as long as came may be longer than this link takes.
+        // Fragments as long as the received ones may exceed this link's MTU.
         packet.fragmentation = None;
         if packet.gso.is_some() {
             self.split_into_packets(now, packet, out);
             return Ok(());
         }
-        // What is cut, or told of, has no card to finish it.
+        // No interface completes the checksum of a fragment, or of a packet that an ICMP error quotes.
         self.complete_checksum(&mut packet, out);
         match self.cut(now, &packet) {
             Ok(cut) => {
@@ -160,7 +168,8 @@ impl Sizing {
         }
     }
 
-    /// Lets a packet go on, its checksum finished where that is for this side to do; a train's segments have their own.
+    /// Forwards a packet. Its checksum is completed where that is this side's task; segments of a GSO packet have
+    /// their own.
     #[inline]
     fn forward(&self, mut packet: Packet, out: &mut Output) {
         let is_mine =
@@ -171,30 +180,31 @@ impl Sizing {
         out.forward(packet);
     }
 
-    /// Finishes a half-filled checksum, and counts it where that was not done when it came.
+    /// Completes a partial checksum. Counts it where it was not counted at its arrival.
     fn complete_checksum(&self, packet: &mut Packet, out: &mut Output) {
         if packet.complete_checksum() && self.checksums == Checksums::Defer {
             out.ledger.note(Event::ChecksumCompleted, Tally::of(packet));
         }
     }
 
-    /// No link of its version has so small an MTU: a packet's fragments are left as they are, and only TCP is resized.
+    /// Whether the MTU is below that of every link of this IP version. Fragments of a packet then stay as they are,
+    /// and only TCP is resized.
     pub(crate) fn is_below_every_link(&self, packet: &Packet) -> bool {
         self.mtu < MTU_OF_ALL && usize::from(self.mtu) < packet.ip().mtu_min()
     }
 
-    /// Whoever forwards it finds it as it came, and decides.
+    /// Whether the kernel that forwards the packet has to decide. It gets the packet as it came.
     fn leaves_to_kernel(&self, packet: &Packet) -> bool {
         matches!(self.role, Role::Helper) && !packet.was_fragmented()
     }
 
-    /// Longest TCP packet that both this side and the packet's receiver take.
+    /// Longest TCP packet within the limits of this side and of the packet's receiver.
     #[inline]
     fn tcp_len_max(&self, packet: &Packet) -> u16 {
         self.mtu.min(packet.segment_limit.map_or(self.unknown_len_max, |limit| limit.len_max))
     }
 
-    /// May the segments of a train become longer than they came, toward a receiver with this limit?
+    /// Whether the segments of a GSO packet may become longer than they came, toward a receiver with this limit.
     pub(crate) fn may_grow(&self, limit: Option<SegmentLimit>) -> bool {
         match self.gso_packets {
             SegmentSize::Preserve => false,
@@ -203,9 +213,12 @@ impl Sizing {
         }
     }
 
-    /// Gives TCP the segments that this side wants: as long as fit, where a train's are not kept or do not fit. Trains are
-    /// on no wire, so nothing is cut here that must not be, and DF stays (law 4). A UDP train's datagrams are its sender's,
-    /// and stay. What stands for one packet is no train.
+    /// Sets the segment size of TCP packets: the longest that fits, unless a GSO packet's own size is preserved and
+    /// fits.
+    ///
+    /// GSO packets are on no wire, so this fragments nothing that must not be fragmented, and DF stays (law 4).
+    /// Datagrams of a UDP GSO packet keep their sizes. A GSO packet that stands for one packet becomes an ordinary
+    /// one.
     fn segment(&self, packet: &mut Packet, out: &mut Output) {
         let len_max = usize::from(self.tcp_len_max(packet));
         let fits = packet.wire_len() <= len_max;
@@ -213,7 +226,8 @@ impl Sizing {
             packet.gso = None;
         }
         let stays = match packet.gso {
-            // A sender's own segments are cut or refused as they came. Those of a run that was made here have identifications of ours.
+            // A sender's own segments are fragmented or dropped as they came. Segments of a run that was coalesced
+            // here have IP IDs issued here.
             Some(gso) if self.segment == Toggle::Off && gso.maker == Maker::Sender => true,
             Some(_) => fits && !self.may_grow(packet.segment_limit),
             None => fits || self.segment == Toggle::Off,
@@ -237,8 +251,8 @@ impl Sizing {
         }
     }
 
-    /// Makes a train whose packets are too long single packets, each of which is cut, or refused, alone; their sender is
-    /// told once.
+    /// Splits a GSO packet whose packets are too long into single packets. Each is fragmented or dropped alone; the
+    /// sender gets one ICMP error at most.
     fn split_into_packets(&mut self, now: Time, packet: Packet, out: &mut Output) {
         if self.checksums == Checksums::Defer {
             note_finished(&packet, out);
@@ -269,7 +283,7 @@ impl Sizing {
         out.retire(packet, ended, reason);
     }
 
-    /// Nothing here may change its length.
+    /// Forwards a packet whose length must not change here.
     fn leave_alone(&self, packet: Packet, out: &mut Output) {
         if packet.wire_len() > usize::from(self.mtu) {
             out.ledger.note(Event::LeftOversize, Tally::of(&packet));
@@ -277,10 +291,10 @@ impl Sizing {
         self.forward(packet, out);
     }
 
-    /// How a packet that is too long is cut, or why it is not.
+    /// How a packet that is too long is fragmented, or why it is not.
     ///
-    /// What must not be cut in transit ends, and its sender is told what the link takes (RFC 1191 section 4, RFC 8200
-    /// section 4.5; R011, R086, R111).
+    /// Packets that must not be fragmented in transit are dropped. Their sender is told the link's MTU (RFC 1191
+    /// section 4, RFC 8200 section 4.5; R011, R086, R111).
     fn cut(&mut self, now: Time, packet: &Packet) -> Result<Fragmentation, Reason> {
         let cut = Fragmentation { mtu: self.mtu, id: packet.ip().id, fill: self.fill, content: Content::Whole };
         if matches!(self.role, Role::Helper) {
@@ -291,7 +305,7 @@ impl Sizing {
             return Err(Reason::TooBig);
         }
         if matches!(self.role, Role::Transit) && packet.ip().dont_fragment {
-            // What came in pieces may leave in pieces, none longer than the longest that came.
+            // A datagram that was fragmented may leave in fragments, none longer than the longest received one.
             let mtu = packet.max_fragment_len().filter(|wire_packet_len| *wire_packet_len <= usize::from(self.mtu));
             if let Some(mtu) = mtu {
                 return Ok(Fragmentation { mtu: mtu as u16, ..cut });
@@ -301,7 +315,7 @@ impl Sizing {
             let id = identifiers.ok_or(Reason::TooBig)?.next(now, packet).ok_or(Reason::NoIdentifier)?;
             return Ok(Fragmentation { id, ..cut });
         }
-        // Its pieces would end past every datagram, or between two units of its offsets.
+        // Its fragments would end beyond the longest datagram, or between two units of its offsets.
         if let Some(reason) = packet.ip().fragment.and_then(|fragment| len_fault(packet.ip(), fragment)) {
             return Err(reason);
         }
@@ -309,7 +323,7 @@ impl Sizing {
             return Err(Reason::Uncuttable);
         }
         let id = match &mut self.role {
-            // The pieces of a piece belong to the other pieces of their datagram.
+            // Fragments of a fragment belong to the other fragments of their datagram.
             Role::Source(identifiers) if packet.ip().fragment.is_none() => identifiers.next(now, packet),
             _ => Some(packet.ip().id),
         };
@@ -317,20 +331,20 @@ impl Sizing {
         Ok(Fragmentation { id, ..cut })
     }
 
-    /// Payload that fits into the first piece.
+    /// Payload that fits into the first fragment, in bytes.
     fn room(&self, packet: &Packet) -> usize {
         let [first, _] = packet.fragment_header_lens();
         usize::from(self.mtu).saturating_sub(first) / packet::UNIT * packet::UNIT
     }
 }
 
-/// May a packet be divided into segments that repeat its header? What was joined here was looked at before.
+/// Whether a packet can be divided into segments that repeat its header. Runs coalesced here were checked before.
 fn is_divisible(packet: &Packet) -> bool {
     packet.gso.is_some_and(|gso| gso.maker == Maker::Gateway) || may_be_segmented(packet)
 }
 
-/// Gives each packet that stands on the wire for this one as a packet of its own, as far as there are buffers; a packet for which
-/// there is none ends there.
+/// Passes on each packet that this one has on the wire, as a packet of its own. A packet that gets no buffer is
+/// dropped.
 pub(crate) fn take_singles(packet: Packet, out: &mut Output, mut take: impl FnMut(Packet, &mut Output)) {
     let mut wire_packets = WirePackets::of(&packet);
     while let Some(wire_packet) = wire_packets.next() {
@@ -342,7 +356,7 @@ pub(crate) fn take_singles(packet: Packet, out: &mut Output, mut take: impl FnMu
     out.done(packet);
 }
 
-/// What a piece that found no buffer counts as.
+/// The tally of a packet that got no buffer.
 fn lost(wire_packet: &WirePacket<'_>, of: &Packet) -> Tally {
     let header_len = match of.fragmentation {
         Some(_) => wire_packet.header.len(),
@@ -351,17 +365,18 @@ fn lost(wire_packet: &WirePacket<'_>, of: &Packet) -> Tally {
     Tally::new(1, wire_packet.frame_len() - header_len)
 }
 
-/// Is it a whole datagram of IPv4 whose sender takes no harm where DF is cleared? TCP's is told, and sends shorter segments.
+/// Whether it is a whole IPv4 datagram whose sender is not harmed by a cleared DF. TCP senders are told instead,
+/// and send shorter segments.
 fn may_be_cut_despite_df(packet: &Packet) -> bool {
     let ip = packet.ip();
     let is_datagram = [packet::ip::UDP, packet::ip::ICMP].contains(&ip.protocol);
     ip.version == Version::V4 && ip.fragment.is_none() && packet.max_fragment_len().is_none() && is_datagram
 }
 
-/// Every link of either version takes packets of so many bytes (RFC 8200 section 5).
+/// Every link of either version takes packets of this many bytes (RFC 8200 section 5).
 const MTU_OF_ALL: u16 = 1_280;
 
-/// Writes the length that an offloading sender left to its card, and the checksum, which may lack it too.
+/// Writes the length that a sender left to segmentation offload. A checksum that lacks the length gets it too.
 #[inline]
 fn finish_len(packet: &mut Packet, out: &mut Output) {
     if !packet.finish_len() {
@@ -372,7 +387,8 @@ fn finish_len(packet: &mut Packet, out: &mut Output) {
     packet.complete_checksum();
 }
 
-/// Counts a half-filled checksum that is finished, if there is one: now, or on the way out, in each piece of a train.
+/// Counts a partial checksum that is completed, if there is one: here, or on the way out, in each packet of a GSO
+/// packet.
 fn note_finished(packet: &Packet, out: &mut Output) {
     if packet.is_half_filled() {
         out.ledger.note(Event::ChecksumCompleted, Tally::of(packet));

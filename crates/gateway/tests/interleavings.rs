@@ -1,7 +1,7 @@
-//! Threads that meet by a queue, in every interleaving: nothing is lost or overtaken, and nobody sleeps while
+//! Threads that share a queue, in every interleaving. Nothing is lost or overtaken, and no thread sleeps while
 //! something waits.
 //!
-//! That a worker itself silences its eventfd first, `all/handover.rs` shows.
+//! `all/handover.rs` tests that a worker clears its eventfd first.
 
 use queue::Queue;
 use sync::{Arc, EventFd};

@@ -1,7 +1,6 @@
-//! Datagrams from a host's kernel in, over a link of 1,500 bytes, whole datagrams out: with payloads that land, and
-//! without.
+//! Fragments from a host's kernel, over a link of 1,500 bytes -> whole datagrams, with header split and without it.
 //!
-//! `cargo test --release -p wideload-gateway --test landing -- --nocapture --test-threads=1` shows what it costs.
+//! `cargo test --release -p wideload-gateway --test landing -- --nocapture --test-threads=1` shows its cost.
 
 use engine::{
     Batch, Egress, Event, FragmentPolicy, Gateway, GatewaySettings, Late, PlacementMode, Position, Prefixes,

@@ -1,4 +1,4 @@
-//! Interfaces in, proofs that a bridge joins them and lets them go out.
+//! Interfaces -> proofs that a bridge joins them and releases them.
 
 mod system_pair;
 

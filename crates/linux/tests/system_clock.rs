@@ -1,4 +1,4 @@
-//! Nothing in, proofs about the system's clock out.
+//! Nothing -> proofs about the system's clock.
 
 use linux::clock::Clock;
 use packet::Time;

@@ -1,4 +1,4 @@
-//! Interfaces in private namespaces in, proofs about what they do to packets on their own out.
+//! Interfaces in private namespaces -> proofs about their own offloads.
 
 mod system_pair;
 

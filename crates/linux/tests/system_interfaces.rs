@@ -1,4 +1,4 @@
-//! Interfaces in private namespaces in, proofs about what is said of them and done to them out.
+//! Interfaces in private namespaces -> proofs that their state is read and changed correctly.
 
 mod system_pair;
 

@@ -1,4 +1,4 @@
-//! Changes in private namespaces in, proofs that a monitor tells of them out.
+//! Changes in private namespaces -> proofs that a monitor reports them.
 
 mod system_pair;
 

@@ -1,4 +1,4 @@
-//! Nothing in, proofs about network namespaces out.
+//! Nothing -> proofs about network namespaces.
 
 mod system_pair;
 

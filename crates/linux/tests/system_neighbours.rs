@@ -1,4 +1,4 @@
-//! Hosts on one cable in, proofs about who is known behind it out.
+//! Hosts on one veth pair -> proofs about the neighbours known behind it.
 
 mod system_pair;
 

@@ -1,4 +1,4 @@
-//! Routes and rules in private namespaces in, proofs about what the kernel would take out.
+//! Routes and rules in private namespaces -> proofs about the kernel's choice of route.
 
 mod system_pair;
 

@@ -1,7 +1,7 @@
-//! `flow_offload.bpf.c` in, the committed object that clang makes of it out.
+//! `flow_offload.bpf.c` -> the committed object, as clang compiles it.
 //!
-//! Instructions, maps and what refers to them are compared, not files. Without that clang the test is ignored, and
-//! says so; with `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, it fails.
+//! Instructions, maps and their references are compared, not files. Without that clang the test is ignored, and
+//! says so. With `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, it fails.
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use object::{File, Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionKind};

@@ -1,4 +1,4 @@
-//! Packets for a host in, proofs that its kernel gets none of them, out.
+//! Packets for a host -> proofs that its kernel gets none of them.
 
 #[path = "../../linux/tests/system_pair/mod.rs"]
 mod system_pair;

@@ -1,4 +1,4 @@
-//! Traffic in, proofs that the time it takes a kernel to receive it stands in one thread's account out.
+//! Traffic -> proofs that the kernel's receive time is accounted to one NAPI thread.
 
 #[path = "../../linux/tests/system_pair/mod.rs"]
 mod system_pair;

@@ -1,4 +1,4 @@
-//! A route that ends with a device of ours in, proofs that it is gone with the device out.
+//! A route through a device of the program -> proofs that the route is gone with the device.
 
 #[path = "../../linux/tests/system_pair/mod.rs"]
 mod system_pair;

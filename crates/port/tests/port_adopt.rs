@@ -1,4 +1,4 @@
-//! A port that one process opened, in the hands of another: what waited in it is there.
+//! A port that one process opened and another one uses: the packets that waited in it are still there.
 
 mod port_support;
 

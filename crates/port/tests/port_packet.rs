@@ -1,4 +1,4 @@
-//! Packet sockets on veth pairs in namespaces of the test: trains, tags, limits, and what a forwarder costs.
+//! Packet sockets on veth pairs in namespaces of the test: GSO packets, tags, limits, and a forwarder's cost.
 
 mod port_support;
 

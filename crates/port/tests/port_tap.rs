@@ -1,4 +1,4 @@
-//! TUN and TAP devices in namespaces of the test: whole datagrams, trains, and what their host makes of them.
+//! TUN and TAP devices in namespaces of the test: whole datagrams, GSO packets, and their treatment by the host.
 
 mod port_support;
 

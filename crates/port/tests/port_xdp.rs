@@ -1,4 +1,5 @@
-//! AF_XDP sockets on veth pairs in namespaces of the test: streams, tags, limits, and what the kernel keeps.
+//! AF_XDP sockets on veth pairs in namespaces of the test: streams, tags, limits, and the packets left to the
+//! kernel.
 
 mod port_support;
 #[path = "../../linux/tests/system_pair/mod.rs"]

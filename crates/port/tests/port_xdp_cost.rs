@@ -1,4 +1,4 @@
-//! Frames that wait in, what each frame of it costs a forwarder out: AF_XDP beside a packet socket.
+//! Waiting frames -> a forwarder's cost for each frame: AF_XDP beside a packet socket.
 
 mod port_support;
 

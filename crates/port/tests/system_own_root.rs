@@ -1,6 +1,6 @@
-//! A process without rights in, proof that it can be root of its own namespaces out.
+//! A process without privileges -> proof that it can be root of its own namespaces.
 //!
-//! The child is a fork with one thread: neither a test's thread nor a program that another user may not read would do.
+//! The child is a fork with one thread. A test's thread would not do, nor a program that another user may not read.
 
 #[path = "../../linux/tests/system_pair/mod.rs"]
 mod system_pair;

@@ -1,4 +1,5 @@
-//! Packets for a host in, proofs about which of them a helper gets, and that what it writes comes in or leaves, out.
+//! Packets for a host -> proofs about which of them a helper gets, and that packets written by the helper come in
+//! or leave.
 
 #[path = "../../linux/tests/system_pair/mod.rs"]
 mod system_pair;

@@ -1,20 +1,20 @@
-//! A segment, and a run of segments in order -> may it join?
+//! A segment, and a run of segments in order -> whether the segment may join.
 //!
-//! Whoever coalesces asks here: for a segment that looks like those before it, and for one that takes a close look. The first
-//! brings the facts more cheaply: its headers were compared with a mask. It decides nothing.
+//! Both the fast path and the slow path of the coalescer ask here. The fast path has the facts at less cost, since
+//! it compared the headers with a mask. The actions are left to the callers.
 
 use crate::ledger::Event;
 use crate::rules::{Mode, Rules, Toggle};
 use packet::{Identifications, Ip, Packet, SegmentFacts, TcpSegmentFacts};
 
-/// What a further segment of a run has to continue.
+/// The state that a further segment of a run has to continue.
 #[derive(Debug)]
 pub(super) struct RunEnd {
-    /// What the last segment said.
+    /// The facts of the last segment.
     pub(super) last: SegmentFacts,
-    /// How identifications go on; decided by the second segment.
+    /// Progress of the IP IDs. The second segment decides it.
     pub(super) ids: Option<Identifications>,
-    /// Segments so far.
+    /// Number of segments so far.
     pub(super) count: u32,
     /// Payload of the first segment, and of the longest, in bytes.
     pub(super) first_len: u16,
@@ -23,24 +23,27 @@ pub(super) struct RunEnd {
     pub(super) len_max: u32,
 }
 
-/// May a packet wait for others, or join them? `canonical`: would sealing its headers anew give the same checksums?
+/// Whether a packet may wait for others, or join them. `canonical`: whether sealing its headers anew would give the
+/// same checksums.
 #[inline(always)]
 pub(super) fn may_wait(packet: &Packet, rules: &Rules, canonical: impl FnOnce() -> bool) -> bool {
     let can_be_given_back = rules.mode == Mode::Resize || canonical();
     let may_be_so_long = packet.len() <= usize::from(rules.len_max) || rules.longer == Toggle::On;
-    // Of what came in pieces of IPv6 a longer packet would not know the identifications, under which it may have to leave.
+    // A longer packet would not have the IDs of a fragmented IPv6 datagram, under which it may have to leave.
     let keeps_its_number = packet.max_fragment_len().is_none() || packet.ip().is_numbered();
     can_be_given_back && may_be_so_long && keeps_its_number && packet.is_single()
 }
 
-/// How far a segment lies ahead of the byte that comes next; a datagram always comes next.
+/// Distance of a segment from the next expected byte. UDP datagrams are always next.
 #[inline(always)]
 pub(super) fn ahead(next_seq: u32, tcp: Option<&TcpSegmentFacts>) -> i32 {
     tcp.map_or(0, |tcp| distance(next_seq, tcp.seq))
 }
 
-/// May one segment leave before another that may have come first? Not where they share bytes, of which the receiver keeps
-/// those that come first, nor where its clock is ahead: the receiver would drop the other (RFC 7323 section 5.3).
+/// Whether one segment may leave before another that may have arrived first. It may not in two cases:
+///
+/// - They share bytes, of which the receiver keeps the first copy.
+/// - Its timestamp is newer. The receiver would drop the other segment (RFC 7323 section 5.3).
 pub(super) fn may_precede(one: &SegmentFacts, other: &SegmentFacts) -> bool {
     let (Some(first), Some(second), Some(end)) = (one.tcp, other.tcp, one.seq_end()) else { return false };
     let by_clock = match (first.timestamps, second.timestamps) {
@@ -51,8 +54,9 @@ pub(super) fn may_precede(one: &SegmentFacts, other: &SegmentFacts) -> bool {
 }
 
 impl RunEnd {
-    /// Why a segment that comes next in the stream does not join a run of `len` bytes, if it does not. `is_alike`: are its
-    /// headers those of the run, but for what moves, and came both in pieces of one length, or whole?
+    /// Why the next segment of the stream does not join a run of `len` bytes, or `None` if it joins. `is_alike`:
+    /// whether all constant header fields equal the run's. Both must also have been unfragmented, or fragmented to
+    /// the same length.
     #[inline(always)]
     pub(super) fn refuses(
         &self,
@@ -76,7 +80,7 @@ impl RunEnd {
         }
     }
 
-    /// Why nothing more can join a run of `len` bytes, if so.
+    /// Why nothing more can join a run of `len` bytes, or `None` if more can.
     #[inline]
     pub(super) fn is_whole(&self, len: usize, rules: &Rules) -> Option<Event> {
         if self.last.tcp.is_some_and(|tcp| tcp.ends()) {
@@ -90,7 +94,7 @@ impl RunEnd {
         }
     }
 
-    /// Goes on behind a segment that joined.
+    /// Advances behind a segment that joined.
     #[inline(always)]
     pub(super) fn go_on(&mut self, ip: &Ip, tcp: Option<TcpSegmentFacts>, payload_len: u16) {
         self.ids = self.next_ids(ip);
@@ -99,13 +103,14 @@ impl RunEnd {
         self.count += 1;
     }
 
-    /// Must segmenting give back what came? A UDP train's datagrams are its sender's in every mode.
+    /// Whether segmentation must give back the segments that came. Datagrams in a UDP GSO packet keep their
+    /// boundaries in every mode.
     pub(super) fn is_strict(&self, rules: &Rules) -> bool {
         rules.mode == Mode::Reversible || self.last.tcp.is_none()
     }
 
-    /// Does what TCP says move on as it may? In a train that gives back what came, nothing moves; else acknowledgement and time
-    /// stamps never go back (R135).
+    /// Whether the changes of the TCP header are allowed. In a reversible run nothing changes. Else acknowledgement
+    /// and timestamps never go back (R135).
     #[inline(always)]
     fn tcp_moves_on(&self, next: Option<&TcpSegmentFacts>, rules: &Rules) -> bool {
         let (Some(last), Some(next)) = (&self.last.tcp, next) else { return next.is_none() };
@@ -121,7 +126,7 @@ impl RunEnd {
         distance(last.ack, next.ack) >= 0 && stamps
     }
 
-    /// How identifications go on with this packet, if they do: all by one, or all the same.
+    /// Progress of the IP IDs with this packet: all by one, or all the same. `None` if neither.
     #[inline(always)]
     fn next_ids(&self, ip: &Ip) -> Option<Identifications> {
         let step = ip.id.wrapping_sub(self.last.id) & ((1u64 << ip.id_bits()) - 1) as u32;
@@ -143,13 +148,13 @@ fn count_max(tcp: Option<&TcpSegmentFacts>, is_strict: bool) -> u32 {
     }
 }
 
-/// How far `to` lies ahead of `from`, in numbers that wrap around (RFC 9293 section 3.4).
+/// Distance from one sequence number to another, modulo 2^32 (RFC 9293 section 3.4).
 #[inline(always)]
 pub(super) fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
 
-/// Longest trains, in packets (rel:A38).
+/// Maximum number of packets in a GSO packet (rel:A38).
 const SEGMENTS_MAX: u32 = 128;
 /// See [`SEGMENTS_MAX`].
 const DATAGRAMS_MAX: u32 = 64;

@@ -1,13 +1,16 @@
-//! Segments of a connection in, trains out: one header for what came under many (Li; RFC 9293, RFC 7323).
+//! TCP segments and UDP datagrams of a stream -> GSO packets: one header for many segments (Li; RFC 9293,
+//! RFC 7323).
 //!
-//! An open run per stream, which is one direction of a connection; what continues the run is appended to its first packet,
-//! whose buffer grows; anything else closes it. In *reversible* mode a segment joins only where its whole header follows from
-//! the first one's, so that segmenting the train gives back every packet byte for byte. In *resize* mode only the stream is
-//! the same: acknowledgement, window and echo are the last segment's, and segments that come before their turn wait for it
-//! (L7, L8).
+//! A stream is one direction of a connection and has at most one open run. A segment that continues the run is
+//! appended to the run's first packet, whose buffer grows. Any other packet closes the run.
 //!
-//! The coalescer never drops and never judges: what does not join passes as it came, after all of its stream that came
-//! before it. Nothing is copied but payload, and only that of segments that join.
+//! - In *reversible* mode a segment joins only if its whole header follows from the first one's. Segmenting the GSO
+//!   packet then gives back every packet byte for byte.
+//! - In *resize* mode only the byte stream stays the same. Acknowledgement, window and timestamp echo are those of
+//!   the last segment. Segments that arrive early wait for the gap to close (L7, L8).
+//!
+//! The coalescer drops nothing. A packet that does not join passes as it came, behind all earlier packets of its
+//! stream. Only payload is copied, and only that of segments that join.
 
 mod may_join;
 mod reorder;
@@ -28,34 +31,35 @@ use packet::{Frame, Packet, SegmentFacts, TcpFacts, TcpSegmentFacts, Time, tcp};
 use reorder::ReorderSlab;
 use stream::{HOLD_MAX, HOLD_MIN, Outcome, STREAM_CHARGE, Stream};
 
-/// Joins the segments of each stream into trains. Its streams are found by the table of connections.
+/// Coalesces the segments of each stream into GSO packets. The connection table finds its streams.
 #[derive(Debug)]
 pub struct Coalescer {
     streams: FairQueue<Stream>,
-    /// Streams that hold something since [`moment`](Coalescer::moment), with nothing waiting for its turn, and may have let go
-    /// of it: `streams` takes them for idle ones. Most of what is held for a burst is let go before time goes on, and costs no
-    /// place in a line.
+    /// Streams that hold packets since [`moment`](Coalescer::moment), without early segments, and may have released
+    /// them since. `streams` treats them as idle. Most of a burst is released before time advances, and so costs no
+    /// place in a queue.
     ///
-    /// Invariant: it is these that are marked so.
+    /// Invariant: exactly these streams have `is_in_burst` set.
     burst: Vec<Handle>,
     moment: Time,
-    /// Where segments of all streams wait for their turn.
+    /// The early segments of all streams.
     places: ReorderSlab,
     rules: Rules,
     limit: usize,
     exempt: Vec<Exempt>,
-    /// The direction of the gateway that it works in.
+    /// The direction of the gateway that it serves.
     direction: usize,
-    /// How many streams hold something, by a hash of their two addresses: a fragment cannot say which of them is its.
+    /// The number of streams that hold packets, by a hash of their two addresses. A fragment does not tell which of
+    /// them it belongs to.
     pairs: Box<[u32]>,
     secret: Secret,
 }
 
 impl Coalescer {
-    /// A coalescer of a gateway's first direction that pins up to `limit` bytes.
+    /// A coalescer of a gateway's first direction with a memory limit of `limit` bytes.
     ///
     /// # Panics
-    /// Where a run is to wait longer than a stream is remembered.
+    /// If a run may wait longer than an idle stream is remembered.
     pub fn new(limit: usize, rules: Rules, exempt: Vec<Exempt>, secret: Secret) -> Coalescer {
         let holds: &[Duration] = match &rules.hold {
             Hold::Adaptive => &HOLDS,
@@ -82,19 +86,19 @@ impl Coalescer {
         Coalescer { direction, ..self }
     }
 
-    /// Does it make trains without regard to how long their segments came?
+    /// Whether the lengths of segments may change in GSO packets.
     pub(crate) fn resizes(&self) -> bool {
         self.rules.mode == Mode::Resize
     }
 
-    /// Finds what is held by this key.
+    /// Sets the key of its hash tables.
     pub fn with_table_key(mut self, key: Secret) -> Coalescer {
         self.streams.set_key(key);
         self.secret = key;
         self
     }
 
-    /// The connection of a packet, and whether it looks like the last ones of its stream.
+    /// Looks up the connection of a packet, and whether its headers continue those of its stream.
     #[inline(always)]
     pub(crate) fn find(&self, connections: &mut Connections, packet: &Packet) -> Found {
         let continues = |at, packet: &Packet| {
@@ -104,13 +108,14 @@ impl Coalescer {
         connections.flows.find(packet, self.direction, self.rules.udp, continues)
     }
 
-    /// Takes a packet: a segment joins its stream's run or starts one, anything else goes on behind what its stream holds.
+    /// Takes a packet. A segment joins its stream's run or starts one. Any other packet leaves behind the packets
+    /// that its stream holds.
     pub fn push(&mut self, now: Time, packet: Packet, connections: &mut Connections, out: &mut impl Next) {
         self.push_with(now, packet, connections, out, &mut CopyPayload);
     }
 
-    /// The same, with another way to bring payloads to their places, where segments look like those before them and their
-    /// checksums are known to be right.
+    /// The same with another [`PayloadSink`]. It copies the payloads of segments whose headers continue their
+    /// stream's and whose checksums are known to be right.
     #[inline]
     pub fn push_with(
         &mut self,
@@ -143,7 +148,7 @@ impl Coalescer {
         }
     }
 
-    /// A segment comes to its stream, and looks like others of it.
+    /// Takes a segment whose headers continue those of its stream.
     #[expect(clippy::too_many_arguments, reason = "all that a segment that joins needs")]
     #[inline(always)]
     fn push_alike(
@@ -168,7 +173,7 @@ impl Coalescer {
         }
     }
 
-    /// A packet looks unlike others of its stream, or has none.
+    /// Takes a packet whose headers differ from its stream's, or that has no stream.
     #[inline(never)]
     fn push_unlike(
         &mut self,
@@ -187,7 +192,7 @@ impl Coalescer {
             if self.streams.slot_mut(at).came_from(&packet) {
                 return self.push_to(now, at, packet, facts.as_ref(), connections, out);
             }
-            // By another port or in other VLANs: what came by this one ends here.
+            // It came from another port or other VLANs: the stream of the former ones ends here.
             self.end(now, at, Event::RunInterrupted, connections, out);
             found = self.find(connections, &packet);
         }
@@ -203,7 +208,7 @@ impl Coalescer {
         }
     }
 
-    /// Takes a packet of a stream that is known.
+    /// Takes a packet of a known stream.
     fn push_to(
         &mut self,
         now: Time,
@@ -222,7 +227,7 @@ impl Coalescer {
         }
     }
 
-    /// Time goes on.
+    /// Advances the clock.
     #[inline]
     fn set_now(&mut self, now: Time) {
         if now != self.moment {
@@ -231,7 +236,7 @@ impl Coalescer {
         }
     }
 
-    /// Has `streams` know what is fresh.
+    /// Files all streams of the burst in `streams`.
     fn file_burst(&mut self) {
         let mut fresh = core::mem::take(&mut self.burst);
         fresh.drain(..).for_each(|at| self.file_stream(at));
@@ -246,12 +251,13 @@ impl Coalescer {
         self.count_pair(pair, false, holds_something);
     }
 
-    /// Does nothing have to be given up for memory, even if all that is fresh, and `more` streams, held as much as they can?
+    /// Whether no stream has to be evicted, even if all streams of the burst, and `more` others, held their
+    /// maximum.
     fn has_room_for(&self, more: usize) -> bool {
         self.streams.charged() + (self.burst.len() + more) * FRESH_LEN_MAX <= self.limit
     }
 
-    /// Gives up what is above the limit.
+    /// Evicts streams until the memory limit is met.
     fn enforce_limit(&mut self, now: Time, connections: &mut Connections, out: &mut impl Next) {
         if self.has_room_for(0) {
             return;
@@ -262,7 +268,7 @@ impl Coalescer {
         }
     }
 
-    /// Lets go of what has waited long enough.
+    /// Releases the packets that have waited long enough, and forgets streams that were idle long enough.
     pub fn expire(&mut self, now: Time, connections: &mut Connections, out: &mut impl Next) {
         self.set_now(now);
         self.file_burst();
@@ -271,7 +277,7 @@ impl Coalescer {
         }
     }
 
-    /// Lets go of all that is held: the port has nothing more to give, or the input has ended.
+    /// Releases all held packets: the port has no more packets, or the input has ended.
     pub fn release(&mut self, now: Time, connections: &mut Connections, out: &mut impl Next) {
         self.set_now(now);
         while let Some(at) = self.streams.oldest_within(self.longest_hold()) {
@@ -294,7 +300,7 @@ impl Coalescer {
         }
     }
 
-    /// Ends a stream: what it holds leaves by this rule.
+    /// Ends a stream. Its held packets leave, counted under this event.
     fn end(&mut self, now: Time, at: Handle, event: Event, connections: &mut Connections, out: &mut impl Next) {
         self.flush_stream(now, at, event, connections, out);
         if self.streams.get(at).is_some() {
@@ -302,7 +308,7 @@ impl Coalescer {
         }
     }
 
-    /// Has connections forget all streams, of which nothing is held.
+    /// Removes all streams, which hold nothing, from the connection table.
     pub(crate) fn forget_all(self, connections: &mut Connections) {
         self.streams
             .entries()
@@ -320,7 +326,7 @@ impl Coalescer {
         streams.filter(|stream| stream.holds_something())
     }
 
-    /// How long `streams` would have this one wait.
+    /// The time-out that this stream gets in `streams`.
     fn hold_timeout(&self, stream: &Stream) -> Duration {
         let hold = stream.hold(&self.rules);
         match self.rules.hold {
@@ -329,18 +335,18 @@ impl Coalescer {
         }
     }
 
-    /// Is nothing held?
+    /// Whether nothing is held.
     pub fn is_empty(&self) -> bool {
-        // Whoever holds something waits no longer than that.
+        // No stream that holds packets has a longer time-out.
         self.burst_streams().next().is_none() && self.streams.oldest_within(self.longest_hold()).is_none()
     }
 
-    /// May segments become longer than they left their sender, from here on?
+    /// Sets whether segments may become longer than their sender made them, from now on.
     pub(crate) fn set_longer(&mut self, longer: Toggle) {
         self.rules.longer = longer;
     }
 
-    /// The packets that are held, counted anew, and the buffers that they lie in.
+    /// The packets that are held, counted anew, and the number of their buffers.
     pub fn held(&self) -> (Tally, usize) {
         let (mut tally, mut buffers) = (Tally::NONE, 0);
         for (held, count) in self.streams.values().map(|stream| stream.held(&self.places)) {
@@ -356,13 +362,13 @@ impl Coalescer {
         self.streams.charged() + fresh.sum::<usize>()
     }
 
-    /// Streams that are known.
+    /// Number of known streams.
     pub fn flow_count(&self) -> usize {
         self.streams.count()
     }
 
-    /// Prefetches for the frames behind the next one, which stands first: hints, then connections and their streams, then
-    /// the places of payloads.
+    /// Prefetches for the frames behind the next one, which is the first: hints, then connections and their
+    /// streams, then destinations of payloads.
     #[inline]
     pub fn prefetch(&self, frames: &[Frame], connections: &Connections, sink: &impl PayloadSink) {
         if self.streams.count() > NEAR_COUNT {
@@ -397,7 +403,7 @@ impl Coalescer {
         }
     }
 
-    /// Begins the stream of a packet.
+    /// Creates the stream of a packet.
     fn open(
         &mut self,
         now: Time,
@@ -416,7 +422,7 @@ impl Coalescer {
         Some(at)
     }
 
-    /// A segment that may join comes to its stream.
+    /// Takes a segment that may join, for its stream.
     fn advance(
         &mut self,
         now: Time,
@@ -437,7 +443,7 @@ impl Coalescer {
         self.follow(now, at, held_something, waited, connections, out);
     }
 
-    /// A stream has taken a segment: when is it late now, and what is it charged?
+    /// Updates the time-out and the memory charge of a stream that has taken a segment.
     fn follow(
         &mut self,
         now: Time,
@@ -467,8 +473,8 @@ impl Coalescer {
         self.enforce_limit(now, connections, out);
     }
 
-    /// Has `streams` know when a stream is late now, and what it is charged. A gap has until the deadline that the first segment
-    /// behind it set, however many come after that.
+    /// Updates the time-out and the memory charge of a stream in `streams`. The first segment behind a gap sets the
+    /// gap's deadline, and later segments do not move it.
     fn queue_flow(&mut self, now: Time, at: Handle, waits_on: bool) {
         let stream = self.streams.slot_mut(at);
         let charge = stream.charge(&self.places);
@@ -493,14 +499,14 @@ impl Coalescer {
         connections.flows.end(stream.connection, self.direction, at);
     }
 
-    /// A stream is fresh no longer.
+    /// Takes a stream out of the burst.
     fn leave_burst(&mut self, at: Handle) {
         if core::mem::take(&mut self.streams.slot_mut(at).is_in_burst) {
             self.burst.retain(|fresh| *fresh != at);
         }
     }
 
-    /// May another stream hold something without the knowledge of `streams`? None that may be late at once.
+    /// Whether another stream may join the burst, unknown to `streams`. It may not if it could time out at once.
     fn may_join_burst(&mut self) -> bool {
         if self.burst.len() >= FRESH_MAX {
             self.file_burst();
@@ -508,7 +514,7 @@ impl Coalescer {
         self.rules.hold != Hold::Fixed(Duration::ZERO) && self.has_room_for(1)
     }
 
-    /// A packet that joins nothing comes to its stream: everything that came before it leaves before it.
+    /// Takes a packet that does not join. All earlier packets of its stream leave before it.
     #[expect(clippy::too_many_arguments, reason = "all that a packet says that joins nothing")]
     fn pass(
         &mut self,
@@ -524,7 +530,7 @@ impl Coalescer {
         if let Some(at) = at {
             self.flush_stream(now, at, Event::RunInterrupted, connections, out);
         }
-        // What waited may have ended the stream, and all that is known of its connection.
+        // Releasing the run may have ended the stream, and removed its connection.
         let at = match at.filter(|at| self.streams.get(*at).is_some()) {
             Some(at) => Some(at),
             None => match says.next_seq.filter(|_| says.opens) {
@@ -548,7 +554,7 @@ impl Coalescer {
         self.enforce_limit(now, connections, out);
     }
 
-    /// A packet that names no connection. A fragment may be of any stream between its two addresses.
+    /// Takes a packet without ports. A fragment may belong to any stream between its two addresses.
     fn pass_flowless(&mut self, now: Time, packet: Packet, connections: &mut Connections, out: &mut impl Next) {
         if packet.ip().fragment.is_some() && self.holds_something_of(&packet) {
             while let Some(at) = self.streams.oldest_within(self.longest_hold()) {
@@ -558,7 +564,7 @@ impl Coalescer {
         out.forward(packet);
     }
 
-    /// A stream has waited long enough, or its memory is needed: what it holds leaves; next time, it is forgotten.
+    /// Handles a time-out or a lack of memory. The held packets leave; a stream that holds none is removed.
     fn evict(&mut self, now: Time, at: Handle, event: Event, connections: &mut Connections, out: &mut impl Next) {
         if self.streams.slot_mut(at).holds_something() {
             self.flush_stream(now, at, event, connections, out);
@@ -567,7 +573,7 @@ impl Coalescer {
         }
     }
 
-    /// Lets go of what a stream holds.
+    /// Releases the held packets of a stream.
     fn flush_stream(
         &mut self,
         now: Time,
@@ -594,7 +600,7 @@ impl Coalescer {
         }
     }
 
-    /// Is anything held between the addresses of this packet?
+    /// Whether any packet is held between the addresses of this packet.
     fn holds_something_of(&mut self, packet: &Packet) -> bool {
         self.file_burst();
         let pair = usize::from(pair_of(self.secret, packet));
@@ -615,14 +621,14 @@ impl Coalescer {
     }
 }
 
-/// The part of a packet that may wait for others, or join them. What stands for many is not looked at: a train passes
-/// without its payload being summed.
+/// The facts of a packet that may wait for others, or join them. GSO packets pass without their payload being
+/// summed.
 fn part(packet: &Packet, facts: Option<&TcpFacts>, rules: &Rules) -> Option<SegmentFacts> {
     let part = if packet.is_single() { SegmentFacts::with(packet, facts) } else { None };
     part.filter(|part| may_wait(packet, rules, || part.canonical))
 }
 
-/// What a packet that joins nothing says about its flow.
+/// The effect of a packet that does not join on its stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct ControlInfo {
     opens: bool,
@@ -635,7 +641,7 @@ impl ControlInfo {
         let Some(facts) = facts else { return ControlInfo::default() };
         let (opens, ends) = (facts.flags & tcp::SYN != 0, facts.flags & (tcp::RST | tcp::FIN) != 0);
         let says_something = opens || ends || facts.payload_len > 0;
-        // What is damaged says nothing.
+        // A damaged packet has no effect.
         if !says_something || !matches!(packet.checksum_error().fold(), 0 | 0xFFFF) {
             return ControlInfo::default();
         }
@@ -644,7 +650,7 @@ impl ControlInfo {
     }
 }
 
-/// Is this connection never coalesced?
+/// Whether this exemption covers the connection.
 fn covers(exempt: &Exempt, key: &FlowKey) -> bool {
     let by_prefix = exempt.prefix.is_none_or(|prefix| prefix.contains(key.narrow) || prefix.contains(key.wide));
     by_prefix && exempt.port.is_none_or(|port| key.ports.contains(&port))
@@ -656,17 +662,17 @@ fn pair_of(secret: Secret, packet: &Packet) -> u16 {
     (pair % PAIR_COUNT as u64) as u16
 }
 
-/// Streams that may be fresh at once.
+/// Maximum number of streams in a burst.
 const FRESH_MAX: usize = 128;
-/// Packets between a wish and its use, so that what is wished for comes from far memory meanwhile.
+/// Packets between a prefetch and its use, so that far memory arrives in time.
 const FORESIGHT: usize = 4;
-/// Streams that stay near the processor without being wished for.
+/// This many streams stay in the processor's cache without prefetches.
 const NEAR_COUNT: usize = 128;
-/// What one of them may be charged beyond an idle stream, in bytes: the largest buffer.
+/// Maximum charge of one of them beyond an idle stream, in bytes: the largest buffer.
 const FRESH_LEN_MAX: usize = packet::HEADROOM + 65_536 + 65_536 / 64;
-/// Counters of pairs that hold something.
+/// Counters of address pairs that hold packets.
 const PAIR_COUNT: usize = 1_024;
-/// The waits that there are lines for.
+/// The time-outs that have a queue.
 const HOLDS: [Duration; 6] = [
     HOLD_MIN,
     Duration::from_micros(100),
@@ -714,7 +720,7 @@ mod tests {
                     1..4 => Checksum::Unverified,
                     _ => Checksum::Verified,
                 };
-                // Some came in pieces.
+                // Some were fragmented.
                 let came_as = [None, None, None, None, None, Some(300), Some(300), Some(516)][random.usize(..8)];
                 let [one, other] = [&mut glancing, &mut close].map(|half| {
                     half.came_as = came_as;
@@ -859,7 +865,7 @@ mod tests {
                     0 => coalescer.release(now, &mut connections, &mut out),
                     1..6 => coalescer.expire(now, &mut connections, &mut out),
                     _ => {
-                        // What comes waits too, if only until something is given up for it.
+                        // The arriving segment waits too, if only until another one is evicted for it.
                         most = most.max(coalescer.early_count() + 1);
                         frames.push(random.choice(&mut talks).unwrap().say(&mut random));
                         let frame = frames.swap_remove(random.usize(..frames.len()));
@@ -884,7 +890,7 @@ mod tests {
         assert!(seen.iter().all(|count| *count > 100), "each end is seen: {seen:?}");
     }
 
-    /// Where two descriptions part.
+    /// The first difference of two descriptions.
     fn difference(one: &str, other: &str) -> String {
         let at = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
         let end = |text: &str| text.chars().skip(at.saturating_sub(40)).take(200).collect::<String>();
@@ -892,20 +898,20 @@ mod tests {
     }
 
     impl Coalescer {
-        /// Segments that wait for their turn, counted anew.
+        /// Early segments, counted anew.
         fn early_count(&self) -> usize {
             self.streams.values().map(Stream::reordered_count).sum()
         }
     }
 
-    /// One of the two that are compared.
+    /// One of the two coalescers that are compared.
     struct Half {
         coalescer: Coalescer,
         connections: Connections,
         out: Output,
-        /// Does it look at everything closely, and line everything up at once?
+        /// Whether it skips the header match, and files every burst at once.
         is_close: bool,
-        /// The longest piece of what is pushed, where it came in pieces.
+        /// Longest fragment of the pushed packets, where they were fragmented.
         came_as: Option<usize>,
     }
 
@@ -921,7 +927,7 @@ mod tests {
             }
         }
 
-        /// All that can be seen of a step.
+        /// All visible effects of a step.
         fn step(&mut self, now: Time, what: u8, frame: &[u8], checksum: Checksum) -> String {
             match what {
                 0 => self.coalescer.release(now, &mut self.connections, &mut self.out),
@@ -935,7 +941,7 @@ mod tests {
             self.tell(gone)
         }
 
-        /// What went out: ports, and all that can be seen of it.
+        /// All packets that left: their ports, and all that can be seen of them.
         fn drain(&mut self) -> Vec<(Vec<u8>, String)> {
             let mut gone = Vec::new();
             while let Some(packet) = self.out.next() {
@@ -948,7 +954,7 @@ mod tests {
         }
 
         fn tell(&self, mut gone: Vec<(Vec<u8>, String)>) -> String {
-            // Which flow is let go first is nobody's business.
+            // The order of release among flows is unspecified.
             gone.sort_by(|(one, _), (other, _)| one.cmp(other));
             let it = &self.coalescer;
             let counts = (it.held(), it.charged(), it.flow_count(), self.out.pool.lent_count());
@@ -981,7 +987,7 @@ mod tests {
         clock: u32,
         id: u16,
         payload_len: usize,
-        /// Said later than its turn.
+        /// Sent out of order, later.
         kept: Option<Vec<u8>>,
     }
 
@@ -1065,7 +1071,7 @@ mod tests {
             let sum = pseudo_sum((source, destination), TCP, upper.len()) + Sum::of(&upper);
             upper[16..18].copy_from_slice(&sum.checksum().to_be_bytes());
             if kind == 24 {
-                // Verified or not: who says that it is right is believed.
+                // Verified or not: a checksum that is said to be verified is believed.
                 upper[header_len] ^= 0x10;
             }
             frame.extend(upper);

@@ -1,19 +1,19 @@
-//! Segments before their turn in, the same in the order of their stream out.
+//! Early segments -> the same segments in stream order.
 //!
-//! The queues of all flows lie in one slab, whose places are used again: nothing is allocated once as many segments have
-//! waited at once as will, and a flow whose segments come in order pays for the ends of an empty queue only. Which segments
-//! may wait, how long, and before which others, is for the flow to say.
+//! The reorder queues of all flows share one slab, whose slots are reused. Nothing is allocated once the slab has
+//! reached the peak number of waiting segments. A flow without reordering pays only for an empty queue. Which
+//! segments may wait, how long, and in which order, is left to the flow.
 
 use packet::{Packet, SegmentFacts};
 
-/// The places of all segments that wait, whichever flow they are of.
+/// The slots of all waiting segments, whichever flow they belong to.
 ///
-/// Invariant: a place is in one queue and has its segment, or it is free and has none. There are never more than have
-/// been taken at once; who bounds what waits bounds them.
+/// Invariant: a slot is in one queue and has its segment, or it is free and has none. There are never more slots
+/// than were used at once. The callers limit the number of waiting segments, and so the slab.
 #[derive(Debug)]
 pub(crate) struct ReorderSlab {
     places: Vec<ReorderSlot>,
-    /// The first that is free; it knows the next.
+    /// The first free slot, which links to the next.
     free: u32,
 }
 
@@ -23,50 +23,49 @@ struct ReorderSlot {
     links: Links,
 }
 
-/// The places on both sides of one in a queue.
+/// The slots on both sides of a slot in a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
     pub(crate) before: u32,
     pub(crate) after: u32,
 }
 
-/// The segments of one flow that wait for their turn, in the order of its stream. All its methods want the places that it
-/// was filled with.
+/// The waiting segments of one flow, in stream order. All its methods take the slab that holds its segments.
 #[derive(Debug)]
 pub(crate) struct ReorderQueue {
     first: u32,
     last: u32,
     count: u32,
-    /// Payload of all of them, in bytes.
+    /// Payload of all segments, in bytes.
     payload_len: u32,
 }
 
 impl ReorderQueue {
-    /// A queue in which nothing waits.
+    /// The empty queue.
     pub(crate) const EMPTY: ReorderQueue = ReorderQueue { first: NONE, last: NONE, count: 0, payload_len: 0 };
 
-    /// Does nothing wait?
+    /// Whether no segment waits.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.first == NONE
     }
 
-    /// How many segments wait.
+    /// Number of waiting segments.
     pub(crate) fn count(&self) -> usize {
         self.count as usize
     }
 
-    /// Their payload, in bytes.
+    /// Payload of the waiting segments, in bytes.
     pub(crate) fn payload_len(&self) -> usize {
         self.payload_len as usize
     }
 
-    /// The part of the segment whose turn is next.
+    /// The facts of the next segment.
     pub(crate) fn first<'a>(&self, places: &'a ReorderSlab) -> Option<&'a SegmentFacts> {
         places.part(self.first)
     }
 
-    /// Between which places a segment belongs: behind the last one whose part `is_before` it.
+    /// The slots between which a segment belongs: behind the last one whose facts are `is_before` it.
     pub(crate) fn position(&self, places: &ReorderSlab, is_before: impl Fn(&SegmentFacts) -> bool) -> Links {
         let mut links = Links { before: self.last, after: NONE };
         while places.part(links.before).is_some_and(|part| !is_before(part)) {
@@ -75,7 +74,7 @@ impl ReorderQueue {
         links
     }
 
-    /// Has a segment wait between two places that are next to each other.
+    /// Inserts a segment between two adjacent slots.
     pub(crate) fn insert(&mut self, places: &mut ReorderSlab, links: Links, packet: Packet, part: SegmentFacts) {
         self.count += 1;
         self.payload_len += u32::from(part.payload_len);
@@ -90,7 +89,7 @@ impl ReorderQueue {
         }
     }
 
-    /// The segment whose turn is next, which waits no longer.
+    /// Takes the next segment out of the queue.
     pub(crate) fn pop(&mut self, places: &mut ReorderSlab) -> Option<(Packet, SegmentFacts)> {
         if self.is_empty() {
             return None;
@@ -107,7 +106,7 @@ impl ReorderQueue {
         Some((packet, part))
     }
 
-    /// All packets that wait, in the order of their stream.
+    /// All waiting packets, in stream order.
     pub(crate) fn packets<'a>(&self, places: &'a ReorderSlab) -> impl Iterator<Item = &'a Packet> {
         let mut next = self.first;
         core::iter::from_fn(move || {
@@ -119,12 +118,12 @@ impl ReorderQueue {
 }
 
 impl ReorderSlab {
-    /// No places.
+    /// A slab without slots.
     pub(crate) const fn new() -> ReorderSlab {
         ReorderSlab { places: Vec::new(), free: NONE }
     }
 
-    /// The part of the segment at a place; none where there is no place.
+    /// The facts of the segment in a slot. `None` where there is no slot.
     pub(crate) fn part(&self, at: u32) -> Option<&SegmentFacts> {
         self.segment(at).map(|(_, part)| part)
     }
@@ -133,7 +132,7 @@ impl ReorderSlab {
         self.places.get(at as usize)?.segment.as_ref()
     }
 
-    /// Takes a free place.
+    /// Fills a free slot.
     fn take(&mut self, place: ReorderSlot) -> u32 {
         match self.free {
             NONE => self.widen(place),
@@ -151,7 +150,7 @@ impl ReorderSlab {
         self.places.len() as u32 - 1
     }
 
-    /// Empties a place, which is free then.
+    /// Empties a slot and frees it.
     fn free(&mut self, at: u32) -> (Packet, SegmentFacts) {
         let free = core::mem::replace(&mut self.free, at);
         let place = self.slot_mut(at);
@@ -175,17 +174,17 @@ impl ReorderSlab {
     }
 }
 
-/// No place: more segments than this never wait.
+/// No slot: fewer segments than this ever wait.
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
 impl ReorderSlab {
-    /// Places that there are, taken and free.
+    /// Number of slots, used and free.
     pub(crate) fn count(&self) -> usize {
         self.places.len()
     }
 
-    /// Places in the list of free ones, which are empty.
+    /// Number of free slots, which are empty.
     pub(crate) fn free_count(&self) -> usize {
         let (mut count, mut at) = (0, self.free);
         while at != NONE {
@@ -217,7 +216,7 @@ mod tests {
                 let (queue, list) = (&mut queues[index], &mut lists[index]);
                 let id = random.u32(..1_000);
                 if random.bool() && list.len() < 40 {
-                    // One of the same number stays behind those that came before it.
+                    // A segment with the same number goes behind the earlier ones.
                     let links = queue.position(&places, |part| part.id <= id);
                     let at = list.iter().rposition(|known| *known <= id).map_or(0, |before| before + 1);
                     assert_eq!(places.part(links.before).map(|part| part.id), list[..at].last().copied());
@@ -247,7 +246,7 @@ mod tests {
         }
     }
 
-    /// A segment that carries as many bytes as its number says.
+    /// A segment whose payload length equals its number.
     fn part(id: u32) -> SegmentFacts {
         SegmentFacts {
             payload_at: 40,

@@ -1,6 +1,6 @@
-//! Segments in order in, one train out.
+//! Segments in order -> one GSO packet.
 //!
-//! The run lies in the buffer of its first segment, which grows; of the others only the payload is copied.
+//! The run lies in the buffer of its first segment, which grows. Only the payload of the other segments is copied.
 
 use super::may_join::RunEnd;
 use crate::ledger::{Event, Tally};
@@ -14,28 +14,28 @@ use packet::{Checksum, Gso, HeaderMatch, Maker, Packet, SegmentFacts, Sum, TcpSe
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) packet: Packet,
-    /// The sum of the payload, and what is to be taken from it.
+    /// Checksum sum of the payload, and the sum to subtract from it.
     payload_sum: Sum,
     less: Sum,
     opened: Time,
-    /// What the next segment has to continue.
+    /// The state that the next segment has to continue.
     end: RunEnd,
-    /// How long the stream's last run was, in bytes: this starts with as much memory.
+    /// Length of the stream's last run, in bytes: this run starts with as much memory.
     predicted_len: u32,
-    /// Longest packet that it may become in its buffer, in bytes.
+    /// Longest packet that fits into its buffer, in bytes.
     held_len_max: u32,
-    /// Where the payload starts, in bytes.
+    /// Offset of the payload, in bytes.
     payload_at: u16,
-    /// Bytes behind the IP headers that each segment had beside its payload.
+    /// Bytes of each segment behind the IP headers, without its payload.
     repeated_len: u16,
 }
 
-/// Why a segment that looks like the first one is not taken in.
+/// Why a segment with like headers does not join on the fast path.
 #[derive(Debug)]
 pub(crate) enum NotMerged {
-    /// It fits, but the run would become too long.
+    /// It would join, but the run would become too long.
     Full,
-    /// Something that takes a closer look.
+    /// The slow path has to decide.
     Other,
 }
 
@@ -65,13 +65,13 @@ impl Run {
         run
     }
 
-    /// The packets that came, and their bytes.
+    /// The packets that were received, and their bytes.
     pub(crate) fn came(&self) -> Tally {
         let count = self.end.count as usize;
         Tally::new(count, self.payload_len() + count * usize::from(self.repeated_len))
     }
 
-    /// Where the payload starts, in bytes from the IP header: of each of its segments.
+    /// Offset of the payload from the IP header, in bytes, in each of its segments.
     #[inline]
     pub(crate) fn payload_at(&self) -> usize {
         usize::from(self.payload_at)
@@ -81,8 +81,8 @@ impl Run {
         self.packet.len() - usize::from(self.payload_at)
     }
 
-    /// Takes in a segment that comes next in the stream, looks like the first and says nothing new, if it is one: the fast
-    /// path. Whatever it leaves alone, [`refuses`](Run::refuses) judges.
+    /// Appends the next segment of the stream if its headers only continue the first one's: the fast path. For all
+    /// others, [`refuses`](Run::refuses) decides.
     #[inline(always)]
     pub(crate) fn takes(
         &mut self,
@@ -93,7 +93,8 @@ impl Run {
         out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) -> Result<(), NotMerged> {
-        // What is brought behind a run of one before its checksum is known must not lie on the link's padding.
+        // A payload is copied behind the first segment before its checksum is known. There it must not overwrite
+        // the link's padding.
         if self.end.count == 1 && self.is_padded() {
             return Err(NotMerged::Other);
         }
@@ -124,8 +125,8 @@ impl Run {
         self.packet.frame().len() > self.packet.link().len() + self.packet.len()
     }
 
-    /// Moves to a buffer for as much as is usual; for a few times as much as there is where there is more, so that it moves twice
-    /// at most.
+    /// Moves to a larger buffer. Its size is the usual length, or a few times the present length if that is above
+    /// the usual one. So a run moves at most twice.
     #[inline(never)]
     fn grow(&mut self, payload_len: usize, out: &mut impl Next) -> bool {
         let len = self.packet.len() + payload_len;
@@ -137,7 +138,7 @@ impl Run {
         true
     }
 
-    /// Longest packet that it may become in its buffer, in bytes.
+    /// Longest packet that fits into its buffer, in bytes.
     #[inline]
     pub(crate) fn room(&self) -> u32 {
         self.held_len_max
@@ -148,7 +149,8 @@ impl Run {
         self.held_len_max = self.end.len_max.min((self.packet.len() + self.packet.room()) as u32);
     }
 
-    /// Why a segment that comes next in the stream does not join, if it does not. Makes room where it does.
+    /// Why the next segment of the stream does not join, or `None` if it joins. Makes room for a segment that
+    /// joins.
     pub(crate) fn refuses(
         &mut self,
         packet: &Packet,
@@ -157,8 +159,8 @@ impl Run {
         out: &mut impl Next,
     ) -> Option<Event> {
         let Run { packet: joined, end, .. } = &*self;
-        // What came in pieces may leave in pieces (rel:C8): of a train, all came in pieces of one length, or none did. The fast
-        // path takes none that did.
+        // A datagram that was fragmented may leave fragmented (rel:C8). So either all segments of a GSO packet were
+        // fragmented to one length, or none was. The fast path takes no fragmented segment.
         let is_alike = || {
             joined.max_fragment_len() == packet.max_fragment_len() && share_headers(joined, &end.last, packet, part)
         };
@@ -172,7 +174,7 @@ impl Run {
         (!has_room).then_some(Event::RunEvicted)
     }
 
-    /// Puts a segment behind the others, which may have come before the first of them: as early as `since`.
+    /// Appends a segment. It may have arrived before the run's first one: as early as `since`.
     pub(crate) fn append(&mut self, packet: &Packet, part: &SegmentFacts, since: Time, out: &mut impl Next) {
         self.opened = self.opened.min(since);
         let payload = packet.bytes().get(usize::from(part.payload_at)..).unwrap_or_default();
@@ -188,36 +190,36 @@ impl Run {
         self.end.go_on(packet.ip(), part.tcp, part.payload_len);
     }
 
-    /// Payload of its first segment, and of each that the fast path takes in, in bytes.
+    /// Payload of its first segment, and of each that the fast path takes, in bytes.
     #[inline]
     pub(crate) fn first_len(&self) -> u16 {
         self.end.first_len
     }
 
-    /// Why nothing more can join, or may wait for as long as `hold`, if so.
+    /// Why nothing more can join, or may wait for `hold`. `None` if neither holds.
     #[inline]
     pub(crate) fn is_done(&self, now: Time, rules: &Rules, hold: Duration) -> Option<Event> {
         self.is_whole(rules).or_else(|| self.is_old(now, rules, hold).then_some(Event::RunTimeout))
     }
 
-    /// Why nothing more can join, if so.
+    /// Why nothing more can join, or `None` if more can.
     #[inline]
     pub(crate) fn is_whole(&self, rules: &Rules) -> Option<Event> {
         self.end.is_whole(self.packet.len(), rules)
     }
 
-    /// Would it become older than a run may, if it waited for as long as `hold`?
+    /// Whether the run would exceed its maximum age if it waited for `hold`.
     #[inline]
     pub(crate) fn is_old(&self, now: Time, rules: &Rules, hold: Duration) -> bool {
         let age_max = match rules.hold {
-            // What joins may wait as long once more.
+            // A segment that joins may wait this long once more.
             Hold::Fixed(stretch) if stretch >= AGE_MAX => stretch,
             Hold::Adaptive | Hold::Fixed(_) => AGE_MAX.saturating_sub(hold),
         };
         now.since(self.opened) > age_max
     }
 
-    /// Goes on as a train; a run of one as it came.
+    /// Forwards the run as a GSO packet; a run of one segment leaves as it came.
     pub(crate) fn leave(mut self, rules: &Rules, out: &mut impl Next) {
         if self.end.count > 1 {
             let RunEnd { first_len, longest, ids, last, .. } = &self.end;
@@ -235,9 +237,9 @@ impl Run {
     }
 }
 
-/// Longest packet that an IP header can say, in bytes.
+/// Longest packet of an IP header, in bytes.
 const LEN_MAX: u32 = 65_535;
-/// How many times as long a run is expected to become as it is, where it is longer than usual.
+/// Expected growth of a run that is longer than usual, as a factor.
 const GROWTH: usize = 3;
-/// How old a run may become: a tenth of the shortest retransmission time-out in use (R126, RFC 6298).
+/// Maximum age of a run: a tenth of the shortest retransmission time-out in use (R126, RFC 6298).
 const AGE_MAX: Duration = Duration::from_millis(20);

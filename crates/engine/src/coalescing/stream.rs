@@ -1,8 +1,10 @@
-//! Segments of one flow in, runs of them out.
+//! Segments of one stream -> runs.
 //!
-//! The flow knows which sequence number comes next. What comes next joins the run, or ends it and starts another; in resize
-//! mode, what comes before its turn waits for it within bounds (L7, corrected as L8 says); what comes after its turn
-//! passes as it came.
+//! A stream knows its next sequence number.
+//!
+//! - The next segment joins the run, or closes it and starts another.
+//! - In resize mode an early segment waits in the reorder queue, within bounds (L7, corrected as L8 says).
+//! - A late segment passes as it came.
 
 use super::may_join::{ahead, distance, may_precede, may_wait};
 use super::reorder::{ReorderQueue, ReorderSlab};
@@ -15,54 +17,56 @@ use crate::table::{Handle, HasSource};
 use core::time::Duration;
 use packet::{Address, Checksum, HeaderMatch, L2Scope, Packet, SegmentFacts, TcpSegmentFacts, Time};
 
-/// What is known of one direction of a connection (L1): found by its first SYN or segment, forgotten by FIN or RST (L5).
+/// The state of one direction of a connection (L1). Its first SYN or segment creates it; FIN or RST removes it
+/// (L5).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Stream {
-    /// How the first segment of its run looks, or of its last one; none where nothing may be taken in unlooked at.
+    /// The headers of the first segment of its run, or of its last run. `None` where the fast path must not take
+    /// segments.
     seen: Option<HeaderMatch>,
-    /// The sequence number that comes next.
+    /// The next sequence number.
     next_seq: u32,
-    /// The counter of its pair of addresses.
+    /// The counter of its address pair.
     pub(crate) pair: u16,
-    /// Does it never wait (L22)?
+    /// Whether its segments never wait (L22).
     pub(crate) is_exempt: bool,
-    /// Has its last byte gone by?
+    /// Whether its last byte has passed.
     pub(crate) is_over: bool,
-    /// Has nobody been told yet that it holds something?
+    /// Whether it holds packets that `streams` does not know of.
     pub(crate) is_in_burst: bool,
-    /// The average gap between segments, in nanoseconds, and when the last one came.
+    /// Average interval of segments, in nanoseconds, and the arrival of the last one.
     interval: u64,
     last_arrival: Time,
-    /// How long its last run was: the next starts with as much memory.
+    /// Length of its last run, in bytes: the next run starts with as much memory.
     predicted_len: u32,
     run: Option<Run>,
-    /// Segments that came before their turn, by their place in the stream.
+    /// Early segments, in stream order.
     early: ReorderQueue,
-    /// When the first segment came that waits for the gap, or waited for the last one.
+    /// Arrival of the first early segment of the present gap, or of the last gap.
     early_since: Time,
-    /// When it was last said to be idle, if nothing else was said since.
+    /// When `streams` last recorded it as idle; [`Time::NEVER`] if something else was recorded since.
     pub(crate) idle_since: Time,
-    /// The connection that it is of.
+    /// Its connection.
     pub(crate) connection: Handle,
-    /// The port and VLANs that its packets came by.
+    /// The port and VLANs of its packets.
     origin: L2Scope,
     source: Address,
 }
 
-/// What became of a segment that came to its flow at a glance.
+/// Result of the fast path.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// It joined, and nothing else has changed: not when the flow is late, nor what it is charged.
+    /// It joined, and neither the time-out nor the memory charge of the stream has changed.
     Joined,
     /// It joined, or is a run of its own.
     Changed,
-    /// Nothing: it takes a closer look.
+    /// Nothing: the slow path has to decide.
     Not(Packet),
 }
 
 impl Stream {
-    /// The stream of this packet, whose next byte has this sequence number.
+    /// The stream of this packet; `next_seq` is its next sequence number.
     pub(crate) fn new(
         now: Time,
         packet: &Packet,
@@ -91,8 +95,8 @@ impl Stream {
         }
     }
 
-    /// Counts the gap before this segment into the average; one above the ceiling says nothing of the flow's pace (L12,
-    /// L14).
+    /// Counts the interval before this segment into the average. An interval above the maximum says nothing about
+    /// the flow's pace (L12, L14).
     #[inline]
     pub(crate) fn arrive(&mut self, now: Time) {
         let gap = now.nanos().saturating_sub(self.last_arrival.nanos());
@@ -115,20 +119,20 @@ impl Stream {
         (self.interval * HOLD_INTERVALS).clamp(HOLD_MIN.as_nanos() as u64, HOLD_MAX.as_nanos() as u64)
     }
 
-    /// What moves in a segment that looks like the first one of its last run, and came from where that one came: it is of
-    /// this stream then.
+    /// The changed fields of a segment whose headers continue those of its last run and whose origin is the same.
+    /// It belongs to this stream then.
     #[inline(always)]
     pub(crate) fn match_next(&self, packet: &Packet) -> Option<TcpSegmentFacts> {
         self.seen.as_ref()?.match_next(packet).filter(|_| self.came_from(packet))
     }
 
-    /// Did the packet come from where the first one came?
+    /// Whether the packet came from the same port and VLANs as the first one.
     #[inline(always)]
     pub(crate) fn came_from(&self, packet: &Packet) -> bool {
         packet.origin() == self.origin
     }
 
-    /// Has the processor fetch what is known of its run's packet.
+    /// Prefetches the packet of its run.
     #[inline]
     pub(crate) fn prefetch(&self) {
         if let Some(run) = &self.run {
@@ -136,27 +140,28 @@ impl Stream {
         }
     }
 
-    /// Where the next segment's payload belongs, if it is as long as the first one's, and where it starts in its packet.
+    /// The destination of the next segment's payload, if it is as long as the first one's, and the payload's offset
+    /// in its packet.
     #[inline]
     pub(crate) fn prefetched_place(&self) -> Option<(&[u8], usize)> {
         let run = self.run.as_ref()?;
         Some((run.packet.behind(usize::from(run.first_len()))?, run.payload_at()))
     }
 
-    /// How many segments wait for their turn.
+    /// Number of early segments.
     #[cfg(test)]
     pub(crate) fn reordered_count(&self) -> usize {
         self.early.count()
     }
 
-    /// Has the next segment looked at closely.
+    /// Sends the next segment to the slow path.
     #[cfg(test)]
     pub(crate) fn forget_header(&mut self) {
         self.seen = None;
     }
 
-    /// Takes in a segment that looks like others and comes next: the fast path. What this leaves alone, [`take`](Stream::take)
-    /// judges.
+    /// Takes a segment whose headers continue the stream's and which is next: the fast path. For all others,
+    /// [`take`](Stream::take) decides.
     #[inline(always)]
     pub(crate) fn match_header(
         &mut self,
@@ -191,7 +196,8 @@ impl Stream {
             }
             Hold::Fixed(_) => true,
         };
-        // What was not too old for another segment at this moment, with no shorter a wait ahead of it, is not now.
+        // The run was not too old for another segment at this moment, with as long a wait ahead of it. So it is not
+        // too old now.
         if arrival == now && waits_as_long && has_room_as_before {
             return Outcome::Joined;
         }
@@ -202,7 +208,8 @@ impl Stream {
         Outcome::Changed
     }
 
-    /// Starts a run with a segment that looks like the first one of the last run, which is full if it is still there.
+    /// Starts a run with a segment whose headers continue those of the last run. That run is full if it is still
+    /// open.
     #[inline(never)]
     fn start(
         &mut self,
@@ -253,7 +260,8 @@ impl Stream {
         }
     }
 
-    /// Appends a segment that comes next to the run, or starts another; it may have come as early as `since`.
+    /// Appends the next segment to the run, or starts another run. The segment may have arrived as early as
+    /// `since`.
     fn append(&mut self, since: Time, packet: Packet, part: SegmentFacts, rules: &Rules, out: &mut impl Next) {
         self.next_seq = part.seq_end().unwrap_or_default();
         self.is_over = part.tcp.is_some_and(|tcp| tcp.is_last());
@@ -278,7 +286,7 @@ impl Stream {
         }
     }
 
-    /// Ends the run where it would become older than a run may, if it waited on.
+    /// Closes the run if it would exceed its maximum age by waiting on.
     fn close_if_old(&mut self, now: Time, rules: &Rules, out: &mut impl Next) {
         let hold = self.hold(rules);
         if self.run.as_ref().is_some_and(|run| run.is_old(now, rules, hold)) {
@@ -286,7 +294,7 @@ impl Stream {
         }
     }
 
-    /// Takes what waited for its turn.
+    /// Appends the early segments that are next now.
     fn catch_up(&mut self, rules: &Rules, places: &mut ReorderSlab, out: &mut impl Next) {
         while let Some(part) = self.early.first(places) {
             if part.tcp.is_some_and(|tcp| tcp.seq != self.next_seq) {
@@ -303,7 +311,7 @@ impl Stream {
             && self.early.payload_len() + usize::from(part.payload_len) <= EARLY_LEN_MAX
     }
 
-    /// Keeps a segment until its turn; the last that came is mostly the last in the stream (L8g).
+    /// Queues an early segment. The last to arrive is mostly the last in the stream (L8g).
     fn wait(
         &mut self,
         now: Time,
@@ -325,13 +333,13 @@ impl Stream {
         out.ledger().note(Event::Reordered, Tally::of(&packet));
         if self.early.is_empty() {
             self.early_since = now;
-            // What is in front of the gap waits for it too, as long as it may.
+            // The run in front of the gap waits for it too, up to its maximum age.
             self.close_if_old(now, rules, out);
         }
         self.early.insert(places, links, packet, part);
     }
 
-    /// With nothing held, takes a segment that is not the next: one from before passes, one from behind a gap starts a run.
+    /// Takes a segment that is not next, while nothing is held. A late segment passes; an early one starts a run.
     fn skip_to(&mut self, now: Time, packet: Packet, part: SegmentFacts, rules: &Rules, out: &mut impl Next) {
         let Some(tcp) = part.tcp else { return out.forward(packet) };
         let ahead = distance(self.next_seq, tcp.seq);
@@ -344,7 +352,7 @@ impl Stream {
         self.append(now, packet, part, rules, out);
     }
 
-    /// Lets go of everything, in the stream's order.
+    /// Releases everything, in stream order.
     pub(crate) fn flush(
         &mut self,
         now: Time,
@@ -365,7 +373,7 @@ impl Stream {
         self.close(event, rules, out);
     }
 
-    /// Ends the run by this rule.
+    /// Closes the run and counts it under this event.
     pub(crate) fn close(&mut self, event: Event, rules: &Rules, out: &mut impl Next) {
         let Some(run) = self.run.take() else { return };
         self.predicted_len = run.packet.len() as u32;
@@ -375,20 +383,21 @@ impl Stream {
         run.leave(rules, out);
     }
 
-    /// Hears of a packet that joins nothing but moves the stream on to this byte; `opens`: it starts a stream.
+    /// Advances to this sequence number because of a packet that does not join. `opens`: whether it starts a
+    /// stream.
     pub(crate) fn advance_next_seq(&mut self, next_seq: u32, opens: bool) {
         if opens || distance(self.next_seq, next_seq) > 0 {
             self.next_seq = next_seq;
         }
     }
 
-    /// Does a segment wait for its turn?
+    /// Whether early segments wait.
     #[inline]
     pub(crate) fn waits(&self) -> bool {
         !self.early.is_empty()
     }
 
-    /// The packets that it holds, and the buffers that they lie in.
+    /// The packets that it holds, and the number of their buffers.
     pub(crate) fn held(&self, places: &ReorderSlab) -> (Tally, usize) {
         let (mut tally, mut buffers) = (Tally::NONE, self.early.count());
         if let Some(run) = &self.run {
@@ -399,13 +408,13 @@ impl Stream {
         (tally, buffers)
     }
 
-    /// Does it hold any packet?
+    /// Whether it holds any packet.
     #[inline]
     pub(crate) fn holds_something(&self) -> bool {
         self.run.is_some() || self.waits()
     }
 
-    /// Bytes that it is charged.
+    /// Its memory charge, in bytes.
     pub(crate) fn charge(&self, places: &ReorderSlab) -> usize {
         let early: usize = self.early.packets(places).map(|packet| packet.pinned_len()).sum();
         STREAM_CHARGE + self.run.as_ref().map_or(0, |run| run.packet.pinned_len()) + early
@@ -418,21 +427,22 @@ impl HasSource for Stream {
     }
 }
 
-/// What a stream is charged beside the buffers that it holds, in bytes: its slot, its source and their places in tables.
+/// Charge of a stream beside its packet buffers, in bytes: its slot, its source and their places in tables.
 pub(crate) const STREAM_CHARGE: usize = 1_024;
-/// Average intervals that a run waits (L13).
+/// How long a run waits, in average intervals (L13).
 const HOLD_INTERVALS: u64 = 10;
 /// Shortest and longest wait for the next segment (L14).
 pub(crate) const HOLD_MIN: Duration = Duration::from_micros(50);
 /// See [`HOLD_MIN`].
 pub(crate) const HOLD_MAX: Duration = Duration::from_millis(1);
-/// Up to this average gap, the wait is the shortest, in nanoseconds.
+/// Up to this average interval, the wait is the shortest, in nanoseconds.
 const HOLD_MIN_INTERVAL: u64 = HOLD_MIN.as_nanos() as u64 / HOLD_INTERVALS;
-/// Segments that may wait for their turn, their bytes, and how far ahead in the stream (rel:A37).
+/// Limits of early segments: their number, their bytes, and their distance in the stream (rel:A37).
 const EARLY_COUNT_MAX: usize = 64;
 /// See [`EARLY_COUNT_MAX`].
 const EARLY_LEN_MAX: usize = 65_536;
 /// See [`EARLY_COUNT_MAX`].
 const EARLY_SPAN: i32 = 1 << 20;
-/// A segment that lies further back is of another connection, whose SYN was not seen: no sender repeats what is so old.
+/// A segment that lies further back belongs to another connection, whose SYN was not seen: no sender repeats such
+/// old data.
 const STALE_SPAN: i32 = 1 << 24;

@@ -1,5 +1,6 @@
-//! Frames in batches, and the same frames one by one, through a border that rejoins and coalesces in both directions -> the
-//! same packets in the same order, and the same ledgers.
+//! Frames in batches, and the same frames one by one -> the same packets in the same order, and the same ledgers.
+//!
+//! They cross a border that reassembles and coalesces in both directions.
 
 use super::rig::*;
 use core::time::Duration;

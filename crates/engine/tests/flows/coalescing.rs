@@ -1,4 +1,4 @@
-//! Joining and cutting segments, by example: each end of a run, each bound, what is remembered of a flow.
+//! Coalescing and segmentation by example: each end of a run, each limit, the memory of a flow.
 
 use crate::rig::*;
 use core::time::Duration;

@@ -1,7 +1,7 @@
-//! What other stacks' test suites ask of joining and cutting segments, as tables, with our verdicts.
+//! Cases of other stacks' test suites for coalescing and segmentation, as tables, with our verdicts.
 //!
-//! The cases are theirs, the words and the packets ours. Where we judge otherwise than they do, the table says so and by
-//! which rule.
+//! The cases are theirs, the words and the packets ours. Where our verdict differs from theirs, the table says so
+//! and by which rule.
 
 #![allow(clippy::type_complexity, reason = "a table's type is its columns")]
 

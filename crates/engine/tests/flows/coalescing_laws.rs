@@ -1,4 +1,4 @@
-//! Flows of all kinds in, the laws of coalescing and segmenting out: what must hold whatever comes.
+//! Random flows of all kinds -> the laws of coalescing and segmentation hold.
 
 use crate::rig::*;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Connections that are given up, stages that are switched, settings that are replaced -> each stream whole and in order.
+//! Evicted connections, switched stages, replaced settings -> each stream complete and in order.
 
 use super::rig::*;
 use core::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Datagrams with DF that are too long for the way on: refused, or cut where that is asked for by name.
+//! Datagrams with DF that exceed the next link's MTU: dropped, or fragmented where the settings say so.
 
 use crate::rig::*;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What live ports ask of narrowing: trains, half-filled checksums, answers, other links.
+//! Sizing for live ports: GSO packets, partial checksums, ICMP errors, other links.
 
 use crate::rig::*;
 use wideload_engine::packet::{

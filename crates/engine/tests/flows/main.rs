@@ -1,4 +1,4 @@
-//! Segments: coalescing, cutting, MSS.
+//! Segments: coalescing, segmentation, MSS.
 
 mod batches;
 mod coalescing;

@@ -1,4 +1,4 @@
-//! The MSS at a border: what SYNs leave with, and that no segment is ever longer than its receiver announced.
+//! The MSS at a border: how SYNs are rewritten, and that no segment is ever longer than its receiver announced.
 
 use crate::rig::*;
 use std::collections::HashSet;

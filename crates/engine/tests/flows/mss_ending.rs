@@ -1,4 +1,4 @@
-//! The end of a border: wide hosts whose MSS was raised are told, each by an error that its own TCP believes.
+//! The end of a border: each wide host with a raised MSS gets an ICMP error that its own TCP accepts.
 
 use crate::rig::*;
 use std::time::Duration;

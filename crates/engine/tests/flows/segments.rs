@@ -1,4 +1,4 @@
-//! Trains are cut into the segments that a sender would have sent.
+//! GSO packets -> the segments that a sender without GSO would have sent.
 
 use etherparse::{SlicedPacket, TransportSlice};
 use testkit::fields::{ACK, CWR, FIN, PSH};

@@ -1,4 +1,4 @@
-//! Bugs that once were, each as the smallest traffic that met it.
+//! Former bugs, each as the smallest traffic that triggered it.
 
 use crate::rig::*;
 use testkit::Place;

@@ -1,7 +1,7 @@
-//! What other stacks' test suites ask of fragmentation and reassembly, as tables, with our verdicts.
+//! Cases of other stacks' test suites for fragmentation and reassembly, as tables, with our verdicts.
 //!
-//! The cases are theirs, the words and the packets ours. Where we judge otherwise than they do, the table says by which
-//! rule: the last lines of this file name them.
+//! The cases are theirs, the words and the packets ours. Where our verdict differs from theirs, the table says by
+//! which rule: the last lines of this file name them.
 
 #![allow(clippy::type_complexity, reason = "a table's type is its columns")]
 

@@ -1,4 +1,4 @@
-//! The smallest input for each fate: every reason and every event of the ledger is reached.
+//! The smallest input for each outcome: every reason and every event of the ledger is reached.
 
 use crate::rig::*;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The helper of a kernel: what was joined leaves whole or as it came, and everything else as it came.
+//! The side beside a kernel: reassembled datagrams leave whole or as they came, all other packets as they came.
 
 use crate::rig::*;
 use wideload_engine::{Event, Late, Role};

@@ -1,5 +1,6 @@
-//! Fragments are joined on the way, in their order and up to the next link's MTU; nothing is lost, and a host makes of what
-//! leaves what it would have made of what came.
+//! Fragments -> fragments merged in order, up to the next link's MTU.
+//!
+//! Nothing is lost. A host makes the same datagrams from the merged fragments as from the received ones.
 
 use crate::rig::*;
 use fastrand::Rng;

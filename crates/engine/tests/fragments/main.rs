@@ -1,4 +1,4 @@
-//! Fragments: standards, the cases of others, merging on the way, fates, the taking over of another side's state.
+//! Fragments: standards, others' test cases, merging on the way, drop reasons and events, hand-over of state.
 
 mod coalescing_corners;
 mod conformance;

@@ -1,4 +1,4 @@
-//! One side of the engine, with its output and a clock, and what most tests push through it.
+//! One side of the engine with its output and a clock, and the packets that most tests push through it.
 
 use std::time::Duration;
 pub use testkit::fields::*;

@@ -1,7 +1,7 @@
-//! The clauses of the standards in, a test for each out: `STANDARDS.tsv` row by row.
+//! Clauses of the standards -> a test for each: `STANDARDS.tsv` row by row.
 //!
-//! A test names the row that it shows. The last tests read the tables themselves: every row of what
-//! stands is cited, every id that is cited exists, and every departure is written down.
+//! A test names the row that it shows. The last tests read the tables themselves. Every row that is implemented is
+//! cited, every id that is cited exists, and every departure is documented.
 
 #![allow(clippy::type_complexity, reason = "a table's type is its columns")]
 

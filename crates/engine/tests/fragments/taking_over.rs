@@ -1,4 +1,4 @@
-//! One side goes on in another's place: what was held becomes whole all the same, and every ledger balances.
+//! One side takes over from another: its held fragments still become whole datagrams, and every ledger balances.
 
 use crate::rig::*;
 use etherparse::{SlicedPacket, TransportSlice};

@@ -1,4 +1,4 @@
-//! Batches of all kinds in, what leaves a gateway out: order, places, stages that are switched.
+//! Batches of all kinds -> the packets that leave a gateway: their order, header split, stages that are switched.
 
 use core::time::Duration;
 use packet::{Ingress, LinkType, Pool, Time};

@@ -1,4 +1,4 @@
-//! Datagrams cut and joined again: the identity, for every length.
+//! Datagrams -> fragments -> the same datagrams, for every length.
 
 use crate::station::{ROOM, Station, at};
 use core::time::Duration;

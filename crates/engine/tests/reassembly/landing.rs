@@ -1,4 +1,4 @@
-//! Frames through places in, what would have left without them out: landing changes no byte, count or order.
+//! Frames received with header split -> the same packets as without it: no byte, counter or order changes.
 
 use crate::memory_port::{Call, receive};
 use core::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Pieces in any order in, datagrams out: the laws of joining, on small inputs, all of them.
+//! Fragments in any order -> datagrams: the laws of reassembly, for all small inputs.
 
 use crate::station::{Left, Station, USUAL};
 use core::time::Duration;

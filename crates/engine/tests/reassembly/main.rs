@@ -1,4 +1,4 @@
-//! Datagrams cut and joined: laws and models, swarms, memory, time.
+//! Fragmentation and reassembly: laws and models, random scenes, memory, time.
 
 mod gateway;
 mod identity;

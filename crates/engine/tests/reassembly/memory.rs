@@ -1,4 +1,5 @@
-//! Floods in, good datagrams out: what is held stays below its limit, and who floods loses first.
+//! Floods and good datagrams -> the good datagrams: memory stays below its limit, and a flooding source is evicted
+//! first.
 
 use crate::station::{SECRET, Station, USUAL, at};
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! Frames in a list in, batches as a port gives them out: headers and payloads apart where places are lent.
+//! A list of frames -> batches as a port delivers them, with header split where slots are offered.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use packet::{Buffer, Frame, HEADROOM, HeaderLayout, Ingress, LinkType, PayloadSlots, Pool, SplitFrame};

@@ -1,9 +1,9 @@
-//! Every way in which fragments can lie to each other, in every order of arrival: exact bytes come out, or nothing.
+//! All overlaps of fragments, in every order of arrival -> exact bytes, or nothing.
 //!
-//! Fragments are labelled in the order in which they arrive, and a relation says how their starts and ends stand to
-//! each other; so all relations of labelled fragments are all overlaps in all orders. Up to four fragments are
-//! tried always, five by `WIDELOAD_OVERLAPS=5 cargo test -p wideload-engine --test reassembly overlaps`: 54 million
-//! cases, in a few minutes.
+//! Fragments are numbered in their order of arrival. A relation is an order of all their starts and ends. So all
+//! relations of numbered fragments are all overlaps in all orders. Up to four fragments are always tested. Five
+//! take `WIDELOAD_OVERLAPS=5 cargo test -p wideload-engine --test reassembly overlaps`: 54 million cases, in a few
+//! minutes.
 
 use crate::station::{Left, Station, USUAL, at};
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! Time in, deadlines out: nothing is given up a nanosecond early, and nothing is held past its deadline.
+//! Time -> deadlines: nothing is evicted a nanosecond early, and nothing is held past its deadline.
 
 use crate::station::{Left, Station, USUAL, at};
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! Frames in, frames out: one side with its output, and the laws checked after every step.
+//! Frames -> frames: one side with its output, and the laws checked after every step.
 
 use core::time::Duration;
 use testkit::model::Key;

@@ -1,6 +1,7 @@
-//! Seeds in, whole scenes out: datagrams of all kinds, interleaved, lost, repeated, forged and late, against a model.
+//! Seeds -> random scenes, compared with a model. Datagrams of all kinds are interleaved, lost, repeated, forged
+//! and late.
 //!
-//! A failure names its seed; `WIDELOAD_SEED=<seed> cargo test -p wideload-engine swarm` repeats it alone, and
+//! A failure names its seed. `WIDELOAD_SEED=<seed> cargo test -p wideload-engine swarm` repeats it alone, and
 //! `WIDELOAD_SEEDS=<count>` runs more of them.
 
 use crate::station::{Left, Station, at};

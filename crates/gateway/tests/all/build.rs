@@ -1,4 +1,4 @@
-//! Configurations in, what the engine is told out.
+//! Configurations -> settings of the engine.
 
 use config::Config;
 use engine::{SideSettings, Toward};

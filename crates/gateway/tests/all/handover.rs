@@ -1,5 +1,5 @@
-//! A worker that panics, that hands over, that ends, that is given something: nothing is lost, and nothing waits
-//! for ever.
+//! A worker that panics, hands over, ends, or gets packets from a peer: nothing is lost, and nothing waits for
+//! ever.
 
 use engine::{
     Event, FragmentPolicy, Gateway, GatewaySettings, Holding, Late, Mode, Output, Position, Prefixes, Secret,

@@ -1,4 +1,4 @@
-//! The data path's tests, in one program, but for those that need one of their own.
+//! The data path's tests in one program, except those that need one of their own.
 
 mod build;
 mod handover;

@@ -1,5 +1,4 @@
-//! A port that refuses in, what leaves by it all the same out: the same bytes, finished, in their order, or
-//! counted.
+//! Packets for a port that rejects some -> the same bytes, complete and in order, or counted.
 
 use engine::{Event, Output};
 use packet::{

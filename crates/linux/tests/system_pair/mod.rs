@@ -1,4 +1,4 @@
-//! Nothing in, two hosts on one cable out, each in a namespace of its own.
+//! Nothing -> two hosts on one veth pair, each in a namespace of its own.
 #![allow(dead_code, reason = "each file of tests takes what it needs")]
 
 use linux::addresses::Prefix;

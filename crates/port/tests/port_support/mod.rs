@@ -1,4 +1,4 @@
-//! Namespaces that the test made, and a loop that forwards frames between two ports.
+//! Namespaces of the test, and a loop that forwards frames between two ports.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use packet::{Buffer, Checksum, Frame, Ingress, Pool};
