@@ -59,11 +59,11 @@ pub struct Ties {
     pub openers: [Opener; 2],
     /// Heartbeat of the workers, where packets pass by the fail-open program without them.
     pub pulse: Option<Arc<Heartbeat>>,
-    /// What was lost before.
+    /// Packets lost before the start.
     pub losses: Losses,
-    /// Has it know what is lost with a worker that panics.
+    /// Reports the losses of a worker that panics.
     pub tell: Tell,
-    /// What another process left.
+    /// Frames handed over by another process.
     pub waiting: Waiting,
 }
 

@@ -368,8 +368,8 @@ fn gso_kind(packet: &Packet) -> Option<GsoKind> {
         packet::ip::TCP => {
             let segment = tcp::Segment::parse(packet.upper_bytes(upper))?;
             let cwr = segment.header.flags() & tcp::CWR != 0;
-            // TSO clears the flag in all segments but the first; with accurate ECN it is part of a counter (RFC
-            // 9768 section 3.2.2).
+            // TSO clears the flag in all segments but the first. With accurate ECN it is part of a counter
+            // (RFC 9768 section 3.2.2).
             if cwr && (packet.has_accurate_ecn || segment.header.has_accurate_ecn_bit()) {
                 return None;
             }
