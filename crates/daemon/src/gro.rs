@@ -331,7 +331,7 @@ fn no_record(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, what)
 }
 
-/// The feature's name in the kernel, which `ethtool -k` shows as `rx-gro`.
+/// The kernel's own name of the feature `generic-receive-offload`.
 const GRO: &str = "rx-gro";
 const DIRECTORY: &str = "/run/wideload";
 /// Start of a record. The name of the interface follows, for human readers.

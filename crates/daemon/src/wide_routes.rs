@@ -168,7 +168,7 @@ impl WideRoutes {
                 }
             })
             .collect();
-        // Within a configured prefix, the less specific route that leads there applies.
+        // A configured prefix without a route of its own gets a copy of the most specific route that contains it.
         for prefix in named {
             if wanted.iter().any(|route| route.destination == prefix) {
                 continue;
