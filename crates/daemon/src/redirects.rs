@@ -166,7 +166,7 @@ impl Follower {
                     Command::Tell(tell) => drop(tell.send(self.standing.links())),
                     Command::StopTaking(tell) => {
                         self.standing.stop_taking();
-                        // Who asked may be gone.
+                        // The caller may be gone.
                         let _ = tell.send(());
                     }
                     Command::Renew(config, tell) => {

@@ -32,7 +32,7 @@ pub enum Command {
     Farewell(Sender<Farewell>),
 }
 
-/// Number of hosts that learned of a border's end: their packets are too long from then on. Counted by connection.
+/// Hosts to tell about the end of a border, as their packets are too long from then on. Counted by connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Farewell {
     /// Connections whose hosts were told.
