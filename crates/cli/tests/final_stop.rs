@@ -1,6 +1,7 @@
-//! A border that ends for good under connections whose MSS it raised in, connections that go on over the kernel's bridge out.
+//! A final stop of a border that had raised the MSS of connections -> connections that continue over the kernel's
+//! bridge.
 //!
-//! It needs root, and touches nothing but the namespaces that it makes.
+//! It needs root, and changes only namespaces that it creates.
 
 use lab::net::Offloading;
 use lab::three_hosts::{NARROW, ThreeHosts, WIDE, v4, v6};

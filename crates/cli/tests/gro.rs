@@ -1,6 +1,6 @@
-//! A border that ends in every way in, interfaces whose features are those that they had out.
+//! A border that ends in any way -> interfaces with their original features.
 //!
-//! It needs root, and touches nothing but the namespaces that it makes, and records in /run/wideload that name them.
+//! It needs root, and changes only namespaces that it creates, and their records in /run/wideload.
 
 use lab::net::Offloading;
 use lab::three_hosts::ThreeHosts;

@@ -1,6 +1,7 @@
-//! A live gateway as its keeper has it: killed, hung, reloaded, restarted, ended; between two hosts with ordinary sockets.
+//! A live gateway under its supervisor, between two hosts with ordinary sockets: killed, hung, reloaded, restarted,
+//! ended.
 //!
-//! It needs root, and touches nothing but the namespaces that it makes.
+//! It needs root, and changes only namespaces that it creates.
 
 use gateway::stats::Gap;
 use lab::net::{HostLink, Offloading, cable};

@@ -1,4 +1,4 @@
-//! The short form of `wideload lab soak` in, nothing wrong out. It needs root.
+//! The short form of `wideload lab soak` -> no error. It needs root.
 
 use serde_json::Value;
 use std::process::Command;

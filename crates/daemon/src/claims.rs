@@ -1,9 +1,10 @@
-//! A configuration in, a claim on each of its interfaces out: no two gateways serve one.
+//! Configuration -> a claim on each of its interfaces: no two gateways serve the same one.
 //!
-//! Packet and AF_XDP sockets of two gateways on one interface would both get each packet, or share them out, and
-//! neither would know. A claim is an abstract socket whose name has the number of the interface: the kernel gives a
-//! name once in each network namespace, and takes it back when its process ends. TUN and TAP devices have one owner
-//! already.
+//! Two gateways with packet or AF_XDP sockets on one interface would both receive each packet, or split the
+//! packets, and neither would notice.
+//!
+//! A claim is an abstract socket whose name contains the interface index. The kernel gives a name once in each
+//! network namespace, and frees it when its process ends. TUN and TAP devices have a single owner anyway.
 
 use crate::ports::existing;
 use config::Config;
@@ -19,22 +20,22 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::thread;
 use std::time::Duration;
 
-/// Interfaces that this gateway serves, by their numbers; others may serve them when this is dropped.
+/// Interfaces that this gateway serves, by their indices. Dropping this frees them.
 #[derive(Debug, Default)]
 pub(crate) struct Claims(BTreeMap<u32, OwnedFd>);
 
 impl Claims {
-    /// Claims the interfaces that the configuration names and that are there, and gives up others. Returns what is
-    /// in doubt, a sentence each, and whether the gateway may serve them all.
+    /// Claims the configured interfaces that are present, and frees all others. Returns warnings, and whether the
+    /// gateway may serve all of them.
     ///
     /// # Errors
-    /// Another gateway serves one, which process it is; the others are claimed nevertheless.
+    /// Another gateway serves one; the error names its process. The others are claimed nevertheless.
     pub fn refresh(&mut self, config: &Config) -> (Vec<String>, io::Result<()>) {
         let mut netlink = match Netlink::open() {
             Ok(netlink) => netlink,
             Err(error) => return (Vec::new(), Err(error)),
         };
-        // One that is not there is missed by who opens it.
+        // Opening its port reports a missing interface.
         let named = [&config.wide, &config.narrow].into_iter().filter_map(|side| {
             let name = existing(side)?;
             Some((netlink.interface(&name).ok()?.index, name))
@@ -74,13 +75,14 @@ impl Claims {
         self.0.iter().map(|(index, socket)| (*index, socket.as_raw_fd())).collect()
     }
 
-    /// Those of the program before this one.
+    /// The claims of the predecessor program.
     pub fn adopt(sockets: impl Iterator<Item = (u32, OwnedFd)>) -> Claims {
         Claims(sockets.collect())
     }
 }
 
-/// Claims an interface that no gateway serves, for as long as this is held; none where one serves it, or may.
+/// Claims an interface that no gateway serves, until the result is dropped; `None` where a gateway serves it, or
+/// may.
 pub(crate) fn if_unserved(index: u32) -> io::Result<Option<OwnedFd>> {
     match claim(index)? {
         Claim::Ours(socket) => Ok(Some(socket)),
@@ -88,13 +90,13 @@ pub(crate) fn if_unserved(index: u32) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// How a claim ended.
+/// Outcome of a claim.
 enum Claim {
     Ours(OwnedFd),
-    /// Of this process, which may run a gateway here.
+    /// Held by this process, which may run a gateway here.
     Theirs(UCred),
-    /// The name is taken, but not by a gateway as far as can be told: by a process that may not run one here, or by
-    /// one that does not let itself be seen. Any user can take a name, and must not keep a gateway from running.
+    /// The name is taken, but apparently not by a gateway: its process may not run one here, or cannot be
+    /// identified. Any user can take a name, and must not prevent a gateway from running.
     Unseen(Option<UCred>),
 }
 
@@ -109,21 +111,21 @@ fn claim(index: u32) -> io::Result<Claim> {
         match who(&name) {
             Ok(who) if may_serve(who.uid, geteuid()) => return Ok(Claim::Theirs(who)),
             Ok(who) => return Ok(Claim::Unseen(Some(who))),
-            // It has just ended, or does not listen yet. A gateway listens at once.
+            // The owner has just ended, or does not listen yet. A gateway listens at once.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => thread::sleep(PAUSE),
-            // As many have asked as wait there.
+            // The queue of connections is full.
             Err(_) => break,
         }
     }
     Ok(Claim::Unseen(None))
 }
 
-/// May a process of this user serve the interfaces of a process of that one?
+/// Whether a process of this user may serve the interfaces of a process of user `own`.
 fn may_serve(uid: Uid, own: Uid) -> bool {
     uid.is_root() || uid == own
 }
 
-/// What is said where the name of an interface is taken, but by no gateway that can be seen.
+/// The warning about a name that is taken, but by no identified gateway.
 fn unseen(name: &str, who: Option<UCred>) -> String {
     let who = match who {
         Some(who) => format!("process {} of user {}", who.pid.as_raw_nonzero(), who.uid.as_raw()),
@@ -140,7 +142,7 @@ fn who(name: &str) -> io::Result<UCred> {
     Ok(socket_peercred(&socket)?)
 }
 
-/// How often a name is asked for that has no owner who listens.
+/// Number of attempts at a name whose owner does not listen.
 const TRIES: usize = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 

@@ -1,5 +1,6 @@
-//! A configuration in, the descriptors that its keeper keeps out: ports and listeners, through the ends of its
-//! worker processes and through programs of its own that take each other's place.
+//! Configuration -> the descriptors that its supervisor stores: ports and listeners.
+//!
+//! They outlive worker processes and restarts of the supervisor.
 
 use crate::claims::Claims;
 use crate::control::{Identity, Socket};
@@ -25,80 +26,81 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// A port that is kept; without descriptors, one that cannot be handed over.
+/// A stored port; without descriptors, a port that cannot be handed over.
 #[derive(Debug)]
 pub struct StoredPort {
-    /// What a worker process is told of it.
+    /// Its description for worker processes.
     pub told: HandedPort,
-    /// What it is handed: to read and write first.
+    /// Its descriptors for worker processes. The first one reads and writes packets.
     pub descriptors: Vec<OwnedFd>,
-    /// Why no flow that comes in by it is offloaded, where some could be.
+    /// Reason why flows that come in by this port are not offloaded, if they could be.
     pub why_no_offload: Option<String>,
 }
 
-/// What is spoken to from outside.
+/// The listening sockets.
 #[derive(Debug)]
 pub struct Doors {
-    /// Where it is asked and told.
+    /// The control socket.
     pub control: Socket,
-    /// Where its figures are fetched.
+    /// The metrics socket.
     pub metrics: Option<(SocketAddr, TcpListener)>,
 }
 
-/// Doors that were not open before.
+/// Sockets that were not open before.
 struct Fresh {
     control: Option<Socket>,
     metrics: Option<(SocketAddr, TcpListener)>,
 }
 
-/// What a keeper leaves to the program that takes its place in its process, by numbers of descriptors.
+/// The state that a supervisor leaves to its successor program in the same process. Descriptors are stored as
+/// numbers.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RestartState {
-    /// Which way of writing it this is.
+    /// Version of the format.
     pub version: u32,
     /// The process.
     pub process: u32,
-    /// The configuration that it went by.
+    /// Text of the configuration.
     pub text: String,
     /// The ports.
     pub ports: Vec<(HandedPort, Vec<RawFd>)>,
-    /// Where it is asked.
+    /// The control socket.
     pub control: (PathBuf, RawFd),
-    /// Device and inode of that socket's file; older programs do not say it.
+    /// Device and inode of that socket's file; absent from older programs.
     #[serde(default)]
     pub control_file: Option<Identity>,
-    /// Where its figures are fetched.
+    /// The metrics socket.
     pub metrics: Option<(SocketAddr, RawFd)>,
-    /// Where its workers say that they work.
+    /// The heartbeat.
     pub pulse: Option<RawFd>,
     /// The worker process: its number, its descriptor, the socket to it.
     pub worker: Option<(i32, RawFd, RawFd)>,
-    /// The interfaces that it has claimed, by their numbers.
+    /// The claimed interfaces, by their indices.
     #[serde(default)]
     pub claims: Vec<(u32, RawFd)>,
-    /// What stands beside the kernel.
+    /// The programs attached beside the kernel.
     #[serde(default)]
     pub links: Vec<(Spot, [RawFd; 3])>,
-    /// The number of the wish for the restart, if somebody waits for its outcome.
+    /// Number of the wish for the restart, if a client waits for its outcome.
     #[serde(default)]
     pub awaited: Option<u64>,
-    /// What its worker processes lost.
+    /// Packets lost by worker processes.
     #[serde(default)]
     pub losses: Losses,
-    /// What is to be done afterwards, and under which number somebody waits for that.
+    /// Wishes to fulfil after the restart, with the numbers of those for which a client waits.
     #[serde(default)]
     pub wanted: VecDeque<(Wish, Option<u64>)>,
 }
 
-/// Descriptors that came through a change of programs, by their numbers.
+/// Descriptors of the predecessor program, by their numbers.
 #[derive(Debug, Default)]
 pub struct InheritedFds(HashMap<RawFd, OwnedFd>);
 
 impl StoredPort {
-    /// The ports of all workers, whose ends are trusted with this.
+    /// The ports of all workers, with these offloads of the two endpoints.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// An operation refused by the kernel.
     pub fn open_all(config: &Config, trusted: [Offloads; 2]) -> io::Result<Vec<StoredPort>> {
         let mut kept = Vec::new();
         for number in 0..config.workers {
@@ -126,11 +128,11 @@ impl StoredPort {
         Ok(StoredPort { told, descriptors, why_no_offload: port.why_no_offload().map(str::to_owned) })
     }
 
-    /// The ports of one end of all workers, opened anew; none where its interface is the one that it was, or is
-    /// down. Of a port that cannot be handed over only the number of its interface is new.
+    /// Reopens the ports of one endpoint of all workers. `None` if the interface is unchanged, or down. Of a port
+    /// that cannot be handed over, only the interface index is new.
     ///
     /// # Errors
-    /// The interface is not there, or what the kernel refuses.
+    /// The interface is missing, or the kernel refuses an operation.
     pub fn open_again(&self, config: &Config, end: usize) -> io::Result<Option<Vec<StoredPort>>> {
         let is_ours_to_make = self.told.address.parse::<Address>().is_ok_and(|address| address.makes_device());
         match Netlink::open()?.interface(&self.name()) {
@@ -143,7 +145,7 @@ impl StoredPort {
         (0..config.workers).map(open).collect::<io::Result<_>>().map(Some)
     }
 
-    /// The name of the device that it reads.
+    /// Name of its device.
     pub fn name(&self) -> String {
         device_of(&self.told.address)
     }
@@ -153,16 +155,16 @@ fn device_of(address: &str) -> String {
     address.parse().map_or_else(|_| String::new(), |address: Address| address.device())
 }
 
-/// Number of the device at this address, where it is there.
+/// Index of the device at this address, if it is present.
 fn index_of(address: &str) -> Option<u32> {
     Netlink::open().ok()?.interface(&device_of(address)).ok().map(|interface| interface.index)
 }
 
-/// Has the flows of a border that the kernel passes on leave by the interface at its other end, whichever that is
-/// by now. A program before this one may have let the worker say it.
+/// Sets the redirect targets of a border's offloaded flows to the present interfaces of the opposite ports. An
+/// earlier program may have left that to the worker.
 ///
 /// # Errors
-/// The right is missing.
+/// The privilege is missing.
 pub fn set_targets(ports: &[StoredPort]) -> io::Result<()> {
     for (place, port) in ports.iter().enumerate() {
         if let [socket, flows, _, _] = &port.descriptors[..] {
@@ -172,15 +174,15 @@ pub fn set_targets(ports: &[StoredPort]) -> io::Result<()> {
     Ok(())
 }
 
-/// Number of the interface at the other end of the worker whose port stands there.
+/// Index of the interface at the other endpoint of this port's worker.
 fn target(ports: &[StoredPort], place: usize) -> Option<u32> {
     ports.get(place ^ 1).and_then(|other| other.told.index)
 }
 
-/// Has packets pass between the interfaces of a border while one of its workers is silent.
+/// Lets packets pass between a border's interfaces while the heartbeat of a worker has stopped.
 ///
 /// # Errors
-/// The right is missing.
+/// The privilege is missing.
 pub fn watch(ports: &[StoredPort], pulse: &Heartbeat) -> io::Result<Vec<FailOpen>> {
     let [Some(wide), Some(narrow)] = [0, 1].map(|end| ports.get(end).and_then(|port| port.told.index)) else {
         return Ok(Vec::new());
@@ -194,25 +196,25 @@ pub fn watch(ports: &[StoredPort], pulse: &Heartbeat) -> io::Result<Vec<FailOpen
     Ok(vec![pulse.watch(wide, narrow)?, pulse.watch(narrow, wide)?])
 }
 
-/// Does the memory of such a port belong to one process? It cannot be handed over then.
+/// Whether the memory of such a port belongs to one process, so that it cannot be handed over.
 fn is_of_one_process(address: &str) -> bool {
     address.starts_with("xdp:")
 }
 
 impl Doors {
-    /// Opens what the configuration names.
+    /// Opens the configured sockets.
     ///
     /// # Errors
-    /// Somebody else listens there, or it cannot be.
+    /// Another process listens there, or the kernel refuses the operation.
     pub fn open(config: &Config) -> io::Result<Doors> {
         let metrics = config.metrics.map(|address| Ok::<_, io::Error>((address, listen_tcp(address)?)));
         Ok(Doors { control: listen_unix(&config.control)?, metrics: metrics.transpose()? })
     }
 
-    /// Has them be those that the configuration names: what is the same stays open. On an error nothing changes.
+    /// Changes to the configured sockets; those that are equal stay open. Changes nothing on an error.
     ///
     /// # Errors
-    /// Somebody else listens at one, or it cannot be.
+    /// Another process listens there, or the kernel refuses the operation.
     pub fn suit(&mut self, config: &Config) -> io::Result<()> {
         let Fresh { control, metrics } = self.fresh(config)?;
         if let Some(control) = control {
@@ -224,15 +226,15 @@ impl Doors {
         Ok(())
     }
 
-    /// Can they be those that the configuration names?
+    /// Checks that the configured sockets can be opened.
     ///
     /// # Errors
-    /// Somebody else listens at one, or it cannot be.
+    /// Another process listens there, or the kernel refuses the operation.
     pub fn could_suit(&self, config: &Config) -> io::Result<()> {
         self.fresh(config).map(drop)
     }
 
-    /// Those that the configuration names and that are not open yet.
+    /// The configured sockets that are not open yet.
     fn fresh(&self, config: &Config) -> io::Result<Fresh> {
         let is_open = |address| self.metrics.as_ref().is_some_and(|(open, _)| *open == address);
         let metrics = config.metrics.filter(|address| !is_open(*address));
@@ -248,7 +250,7 @@ fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-/// Listens at a path, in a directory that is made where there is none.
+/// Listens at a path. Creates the directory if it is missing.
 fn listen_unix(path: &Path) -> io::Result<Socket> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder).map_err(|error| {
@@ -260,8 +262,8 @@ fn listen_unix(path: &Path) -> io::Result<Socket> {
 }
 
 impl RestartState {
-    /// Leaves it, and all that is open, to the next program of this process: returns the variable of the
-    /// environment that names it.
+    /// Leaves the state and all open descriptors to the next program of this process. Returns the environment
+    /// variable that names the state.
     ///
     /// # Errors
     /// No memory or descriptor is left.
@@ -275,11 +277,10 @@ impl RestartState {
         Ok((file.into(), number))
     }
 
-    /// What a program before this one of the same process left, with all that it had open; to be called before
-    /// anything is opened.
+    /// State of the predecessor program in this process, with all its descriptors. Call it before opening any.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The state cannot be read.
     pub fn find() -> io::Result<Option<(RestartState, InheritedFds)>> {
         let Some(number) = std::env::var(VARIABLE).ok().and_then(|text| text.parse::<RawFd>().ok()) else {
             return Ok(None);
@@ -296,21 +297,21 @@ impl RestartState {
 }
 
 impl InheritedFds {
-    /// What came under this number.
+    /// The descriptor of this number.
     ///
     /// # Errors
-    /// Nothing did.
+    /// There is none.
     pub fn take(&mut self, number: RawFd) -> io::Result<OwnedFd> {
         let missing = || io::Error::new(io::ErrorKind::NotFound, format!("descriptor {number} was not handed on"));
         self.0.remove(&number).ok_or_else(missing)
     }
 
-    /// The claims of an estate, those that were handed on.
+    /// The claims of the restart state, as far as they were handed over.
     pub(crate) fn claims(&mut self, told: &[(u32, RawFd)]) -> Claims {
         Claims::adopt(told.iter().filter_map(|(index, number)| Some((*index, self.take(*number).ok()?))))
     }
 
-    /// What stood beside the kernel, as far as it was handed on.
+    /// The attached programs, as far as they were handed over.
     pub(crate) fn links(&mut self, told: &[(Spot, [RawFd; 3])]) -> Vec<(Spot, RedirectLinks)> {
         let taken = told.iter().filter_map(|(spot, [at_interface, at_ingress, at_egress])| {
             let links = [self.take(*at_interface).ok()?, self.take(*at_ingress).ok()?, self.take(*at_egress).ok()?];
@@ -319,10 +320,10 @@ impl InheritedFds {
         taken.collect()
     }
 
-    /// The ports of an estate.
+    /// The ports of the restart state.
     ///
     /// # Errors
-    /// One was not handed on.
+    /// A descriptor is missing.
     pub fn ports(&mut self, told: &[(HandedPort, Vec<RawFd>)]) -> io::Result<Vec<StoredPort>> {
         told.iter()
             .map(|(told, numbers)| {
@@ -332,10 +333,10 @@ impl InheritedFds {
             .collect()
     }
 
-    /// The doors of an estate.
+    /// The listening sockets of the restart state.
     ///
     /// # Errors
-    /// One was not handed on.
+    /// A descriptor is missing.
     pub fn doors(&mut self, estate: &RestartState) -> io::Result<Doors> {
         let (path, number) = &estate.control;
         let control = Socket::adopt(path.clone(), self.take(*number)?.into(), estate.control_file);
@@ -345,20 +346,20 @@ impl InheritedFds {
     }
 }
 
-/// Numbers of what is kept.
+/// Descriptor numbers of the stored ports.
 pub fn numbers(ports: &[StoredPort]) -> Vec<(HandedPort, Vec<RawFd>)> {
     let numbers = |port: &StoredPort| port.descriptors.iter().map(descriptors::number).collect();
     ports.iter().map(|port| (port.told.clone(), numbers(port))).collect()
 }
 
-/// All descriptors that a worker process is handed, in the order in which it is told of them.
+/// All descriptors for a worker process, in the order of the first message.
 pub fn handed<'a>(ports: &'a [StoredPort], doors: &'a Doors, pulse: Option<&'a Heartbeat>) -> Vec<BorrowedFd<'a>> {
     let ports = ports.iter().flat_map(|port| &port.descriptors).map(AsFd::as_fd);
     let metrics = doors.metrics.as_ref().map(|(_, listener)| listener.as_fd());
     ports.chain([doors.control.listener().as_fd()]).chain(metrics).chain(pulse.map(Heartbeat::fd)).collect()
 }
 
-/// Which way of leaving an estate, and of speaking with worker processes, this program knows.
+/// Version of the restart state and of the messages to worker processes.
 pub const VERSION: u32 = 4;
-/// Names what was left to this program.
+/// Environment variable with the descriptor number of the restart state.
 pub const VARIABLE: &str = "WIDELOAD_ESTATE";

@@ -1,10 +1,12 @@
-//! A border's `packet:` interfaces in, GRO switched on at them while it runs out; and as it was, however it ends.
+//! A border's `packet:` interfaces -> GRO switched on while it runs, and restored after any end.
 //!
 //! GRO hands a border several segments of a flow as one GSO packet. It is a setting of the interface and ends with
-//! no process, so a record in `/run/wideload` says of each interface that GRO was off. It is written before GRO is
-//! switched on and removed once GRO is off again. Where a process was killed, the next one with the same interface
-//! takes the record over, or [`undo`] puts all back. A record is named by its network namespace, whose number the
-//! kernel gives to no other, and by its interface's number.
+//! no process. So a record in `/run/wideload` shows for each interface that GRO was off. The record is written
+//! before GRO is switched on, and removed once GRO is off again.
+//!
+//! After a process was killed, the next one with the same interface takes over the record, or [`undo`] restores
+//! all. A record is named by its network namespace, whose number the kernel never reuses, and by its interface
+//! index.
 
 use crate::claims;
 use config::{Config, SideConfig};
@@ -20,11 +22,11 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 
-/// Interfaces at which GRO was switched on; it is off there again when this is dropped.
+/// Interfaces whose GRO was switched on; dropping this switches it off.
 #[derive(Debug, Default)]
 pub struct Gro {
     changed: Vec<Changed>,
-    /// Where it was first asked for.
+    /// The namespace of the first request.
     home: Option<Home>,
     keeps_records: bool,
 }
@@ -37,7 +39,7 @@ struct Home {
     netlink: Netlink,
 }
 
-/// An interface that was changed.
+/// An interface whose GRO was switched on.
 #[derive(Debug)]
 struct Changed {
     index: u32,
@@ -45,13 +47,13 @@ struct Changed {
 }
 
 impl Gro {
-    /// Nothing changed yet; what is changed is recorded, for a process that is killed.
+    /// Nothing is changed yet. Changes are recorded, in case the process is killed.
     pub fn recorded() -> Gro {
         Gro { changed: Vec::new(), home: None, keeps_records: true }
     }
 
-    /// Has GRO on where the configuration says so, and as it was elsewhere; what could not be done is returned, a
-    /// sentence each: packets pass all the same.
+    /// Switches GRO on at the configured interfaces, and restores all others. Returns one sentence for each
+    /// failure; packets pass nevertheless.
     pub fn suit(&mut self, config: &Config) -> Vec<String> {
         let mut doubts = Vec::new();
         if let Err(error) = self.try_suit(config, &mut doubts) {
@@ -77,12 +79,12 @@ impl Gro {
         Ok(())
     }
 
-    /// In the namespace of the interfaces.
+    /// Runs in the namespace of the interfaces.
     fn change(&mut self, config: &Config, netlink: &mut Netlink, cookie: u64, doubts: &mut Vec<String>) {
         let mut wanted = Vec::new();
         for side in [&config.wide, &config.narrow] {
             let Some(name) = packet_interface(side) else { continue };
-            // One that is not there is missed by who opens it.
+            // Opening its port reports a missing interface.
             let Ok(interface) = netlink.interface(&name) else { continue };
             if side.gro == Toggle::On {
                 wanted.push(interface.index);
@@ -91,7 +93,7 @@ impl Gro {
                     doubts.extend(outcome.err().map(|error| format!("{name}: GRO stays as it is: {error}")));
                 }
             } else if self.keeps_records && self.changed.iter().all(|changed| changed.index != interface.index) {
-                // A process before this one was killed.
+                // An earlier process was killed.
                 let outcome = put_back_recorded(netlink, cookie, interface.index);
                 doubts.extend(outcome.err().map(|error| format!("{name}: GRO stays on: {error}")));
             }
@@ -104,7 +106,7 @@ impl Gro {
             );
         }
         if self.keeps_records {
-            // What went while no process that knew of it ran needs no record.
+            // Interfaces that went while no such process ran need no record.
             let _ = forget_gone(netlink, cookie);
         }
     }
@@ -114,7 +116,7 @@ impl Gro {
         if self.keeps_records {
             let records = Records::open(Missing::Made)?;
             if records.holds(cookie, index)? {
-                // Off it was before a process that was killed, or that this one follows.
+                // GRO was off before an earlier process, which was killed or left the interface to this one.
                 drop(features::set(name, &[(GRO, features::Switch::On)])?);
                 let previous = Previous::known(name, &[(GRO, features::Switch::Off)])?;
                 self.changed.push(Changed { index, previous });
@@ -145,13 +147,13 @@ impl Drop for Gro {
     fn drop(&mut self) {
         let Some(Home { cookie, netlink, .. }) = &mut self.home else { return };
         for changed in self.changed.drain(..) {
-            // Where it fails its record stays, and with it what `undo` needs.
+            // On failure the record stays, and `undo` can use it.
             let _ = put_back(changed, netlink, *cookie, self.keeps_records);
         }
     }
 }
 
-/// Switches GRO off at an interface, if it is still there; then its record goes.
+/// Switches GRO off at an interface, if it is still there, and removes its record.
 fn put_back(changed: Changed, netlink: &mut Netlink, cookie: u64, is_recorded: bool) -> io::Result<()> {
     let Changed { index, previous } = changed;
     if let Ok(interface) = netlink.interface_at(index) {
@@ -160,7 +162,7 @@ fn put_back(changed: Changed, netlink: &mut Netlink, cookie: u64, is_recorded: b
     if is_recorded { Records::open(Missing::Made)?.remove(cookie, index) } else { Ok(()) }
 }
 
-/// Does the same by a record alone; says whether there was one.
+/// The same by a record alone; returns whether there was one.
 fn put_back_recorded(netlink: &mut Netlink, cookie: u64, index: u32) -> io::Result<bool> {
     let Some(records) = Records::found()?.filter(|records| records.holds(cookie, index).unwrap_or_default()) else {
         return Ok(false);
@@ -172,7 +174,7 @@ fn put_back_recorded(netlink: &mut Netlink, cookie: u64, index: u32) -> io::Resu
     Ok(true)
 }
 
-/// Removes the records of interfaces that are gone: their numbers are given to no others.
+/// Removes the records of interfaces that are gone: their indices are not reused.
 fn forget_gone(netlink: &mut Netlink, cookie: u64) -> io::Result<()> {
     let Some(records) = Records::found()? else { return Ok(()) };
     for index in records.of(cookie)? {
@@ -183,18 +185,18 @@ fn forget_gone(netlink: &mut Netlink, cookie: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts back what processes that were killed have left in the namespace of the calling thread, at interfaces that
-/// no gateway serves: the names of those.
+/// Restores the interfaces of killed processes in the namespace of the calling thread, if no gateway serves them.
+/// Returns their names.
 ///
 /// # Errors
-/// What the kernel refuses.
+/// An operation refused by the kernel.
 pub fn undo() -> io::Result<Vec<String>> {
     let cookie = Namespace::cookie()?;
     let Some(records) = Records::found()? else { return Ok(Vec::new()) };
     let mut netlink = Netlink::open()?;
     let mut names = Vec::new();
     for index in records.of(cookie)? {
-        // Nobody begins to serve it meanwhile.
+        // No other process may start to serve it meanwhile.
         let Some(_claim) = claims::if_unserved(index)? else { continue };
         let name = netlink.interface_at(index).ok().map(|interface| interface.name);
         if put_back_recorded(&mut netlink, cookie, index)? {
@@ -204,7 +206,7 @@ pub fn undo() -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// What a border will switch on where it runs by this configuration, and what it cannot: a sentence each.
+/// One sentence for each interface whose GRO a border of this configuration will, or cannot, switch on.
 pub fn foresee(config: &Config) -> Vec<String> {
     let of = |side: &SideConfig| {
         let name = packet_interface(side).filter(|_| side.gro == Toggle::On)?;
@@ -228,7 +230,7 @@ fn packet_interface(side: &SideConfig) -> Option<String> {
 /// The directory of the records.
 struct Records(OwnedFd);
 
-/// What becomes of a directory that is not there.
+/// Treatment of a missing directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Made,
@@ -236,7 +238,7 @@ enum Missing {
 }
 
 impl Records {
-    /// Opens a directory that nobody but its owner writes to.
+    /// Opens a directory that only its owner can write to.
     fn open(missing: Missing) -> io::Result<Records> {
         let said = |error: Errno| io::Error::new(io::Error::from(error).kind(), format!("{DIRECTORY}: {error}"));
         if missing == Missing::Made {
@@ -254,7 +256,7 @@ impl Records {
         Ok(Records(directory))
     }
 
-    /// None where there is no such directory.
+    /// `None` if the directory is missing.
     fn found() -> io::Result<Option<Records>> {
         match Records::open(Missing::Refused) {
             Ok(records) => Ok(Some(records)),
@@ -263,13 +265,13 @@ impl Records {
         }
     }
 
-    /// Is GRO of this interface on because of a gateway?
+    /// Whether a gateway switched on GRO of this interface.
     ///
     /// # Errors
-    /// Something else is there.
+    /// Another kind of file is there.
     fn holds(&self, cookie: u64, index: u32) -> io::Result<bool> {
         let name = name_of(cookie, index);
-        // Opening a FIFO does not wait.
+        // Opening a FIFO does not block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(&self.0, &name, flags, Mode::empty()) {
             Ok(file) => file,
@@ -295,7 +297,7 @@ impl Records {
         File::from(file).write_all(format!("{TEXT}{interface}\n").as_bytes())
     }
 
-    /// Removes a record, and nothing that is none.
+    /// Removes a record, and no other kind of file.
     fn remove(&self, cookie: u64, index: u32) -> io::Result<()> {
         if self.holds(cookie, index)? {
             unlinkat(&self.0, name_of(cookie, index), AtFlags::empty())?;
@@ -303,7 +305,7 @@ impl Records {
         Ok(())
     }
 
-    /// Numbers of the interfaces of a namespace that have a record.
+    /// Indices of the interfaces of a namespace that have a record.
     fn of(&self, cookie: u64) -> io::Result<Vec<u32>> {
         let mut indices = Vec::new();
         for entry in Dir::read_from(&self.0)? {
@@ -329,8 +331,8 @@ fn no_record(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, what)
 }
 
-/// By the name that `ethtool -k` has in its driver's words.
+/// The kernel's own name of the feature `generic-receive-offload`.
 const GRO: &str = "rx-gro";
 const DIRECTORY: &str = "/run/wideload";
-/// What a record begins with; the name of the interface stands behind it for people.
+/// Start of a record. The name of the interface follows, for human readers.
 const TEXT: &str = "wideload switched GRO on, `wideload undo` switches it off: ";

@@ -1,7 +1,7 @@
-//! A configuration and the host's interfaces in, what does not agree out, with the command that mends it.
+//! Configuration and the host's interfaces -> the mismatches between them, each with the command that corrects it.
 //!
-//! A packet that is longer than its interface takes is lost without an ICMP error: TCP connects, and then hangs. So
-//! interfaces are compared with the configuration when a gateway starts, and watched while it runs.
+//! A packet longer than the MTU of its interface is lost without an ICMP error: TCP connects, and then hangs. So
+//! interfaces are compared with the configuration at the start of a gateway, and watched while it runs.
 
 use crate::ports::existing;
 use config::Config;
@@ -9,7 +9,7 @@ use linux::interfaces::Interface;
 use linux::netlink::Netlink;
 use std::time::{Duration, Instant};
 
-/// Says once what does not agree, and again where that changes.
+/// Reports each mismatch once, and again after a change.
 #[derive(Debug, Default)]
 pub struct InterfaceWatch {
     said: Vec<String>,
@@ -17,7 +17,7 @@ pub struct InterfaceWatch {
 }
 
 impl InterfaceWatch {
-    /// What does not agree by now and was not said; at most one look a second.
+    /// The new mismatches; checks at most once a second.
     pub fn news(&mut self, config: &Config) -> Vec<String> {
         if self.looked_at.is_some_and(|before| before.elapsed() < EVERY) {
             return Vec::new();
@@ -30,8 +30,8 @@ impl InterfaceWatch {
     }
 }
 
-/// What does not agree between a configuration and the interfaces in the namespace of the calling thread, a
-/// sentence each. Interfaces that are not there are not spoken of: opening their ports fails.
+/// Mismatches between a configuration and the interfaces in the namespace of the calling thread, one sentence each.
+/// Missing interfaces are left out: opening their ports fails.
 pub fn disagreements(config: &Config) -> Vec<String> {
     let Ok(mut netlink) = Netlink::open() else { return Vec::new() };
     let sides = [("wide", &config.wide), ("narrow", &config.narrow)];
@@ -58,7 +58,7 @@ fn disagreement(table: &str, mtu: u16, interface: &Interface) -> Option<String> 
     ))
 }
 
-/// How often interfaces are looked at.
+/// Interval of checks.
 const EVERY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

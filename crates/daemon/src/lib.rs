@@ -1,7 +1,7 @@
-//! A configuration's file -> a gateway that keeps running: the live service.
+//! A configuration file -> a gateway that keeps running: the live service.
 //!
-//! A supervisor with rights, worker processes without, what the host gives up for them, control, metrics. What
-//! happens to packets is the data path's.
+//! The supervisor has privileges, and its worker processes have none. This crate also changes the host's settings,
+//! and serves control requests and metrics. The data path (crate `gateway`) processes the packets.
 #![forbid(unsafe_code)]
 
 pub mod control;

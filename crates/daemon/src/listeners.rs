@@ -1,6 +1,6 @@
-//! A socket that listens in, a thread for each connection out: at most sixteen, none for longer than its time.
+//! A listening socket -> a thread for each connection: at most sixteen, each with time-outs.
 //!
-//! All that waits here waits for the end of the service as well, so nothing that somebody leaves open holds it up.
+//! Every wait here also ends with the service, so an open connection never delays its end.
 
 use gateway::sync::EventFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,31 +11,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Who listens; it stops when this is dropped.
+/// A listener. It stops when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// Rings once, for all who wait for the end.
+    /// Set once, for all threads that wait for the end.
     end: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a service does with connections.
+/// The handling of connections by a service.
 pub(crate) trait Serve: Send + Sync + 'static {
-    /// What listens.
+    /// The listening socket.
     type Listener: AsFd + Send + 'static;
     /// A connection.
     type Stream: Read + Write + AsFd + Send;
 
-    /// The next connection, never waited for, which never waits itself.
+    /// The next connection, non-blocking; does not block itself.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no connection.
     fn accept(&self, listener: &Self::Listener) -> io::Result<Self::Stream>;
 
-    /// Speaks with who is there, until all is said.
+    /// Serves a connection until it ends.
     fn serve(&self, guest: Connection<'_, Self::Stream>);
 
-    /// Sends away who is one too many, in one write.
+    /// Rejects a connection over the limit, in one write.
     fn turn_away(&self, stream: Self::Stream);
 }
 
@@ -46,10 +46,10 @@ pub(crate) struct Connection<'a, S> {
 }
 
 impl Listener {
-    /// Lets guests in on a thread of this name.
+    /// Accepts connections on a thread of this name.
     ///
     /// # Errors
-    /// There can be no further thread or descriptor.
+    /// The kernel has no further thread or descriptor.
     pub fn open<H: Serve>(name: &str, listener: H::Listener, host: H) -> io::Result<Listener> {
         let end = Arc::new(EventFd::new()?);
         let bell = Arc::clone(&end);
@@ -62,7 +62,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.end.wake();
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said why.
+            // A thread that panicked has reported the reason.
             let _ = thread.join();
         }
     }
@@ -75,7 +75,7 @@ fn keep<H: Serve>(listener: &H::Listener, host: &H, end: &EventFd) {
             let stream = match host.accept(listener) {
                 Ok(stream) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                // No descriptor is left, or who came has gone: those who are there go on.
+                // No descriptor is left, or the client has gone: existing connections continue.
                 Err(_) => {
                     thread::sleep(PAUSE);
                     continue;
@@ -96,7 +96,7 @@ fn keep<H: Serve>(listener: &H::Listener, host: &H, end: &EventFd) {
     });
 }
 
-/// Counts a guest off, however it leaves.
+/// Decrements the number of connections, however a connection ends.
 struct Leaving<'a>(&'a AtomicUsize);
 
 impl Drop for Leaving<'_> {
@@ -106,10 +106,10 @@ impl Drop for Leaving<'_> {
 }
 
 impl<S: Read + Write + AsFd> Connection<'_, S> {
-    /// Reads what is there, and waits for it until `deadline`.
+    /// Reads available bytes, and waits for them until `deadline`.
     ///
     /// # Errors
-    /// Nothing came in time, the service ends, or the connection is gone.
+    /// No bytes arrived in time, the service ends, or the connection is closed.
     pub fn read(&mut self, bytes: &mut [u8], deadline: Instant) -> io::Result<usize> {
         loop {
             match self.stream.read(bytes) {
@@ -121,10 +121,10 @@ impl<S: Read + Write + AsFd> Connection<'_, S> {
         }
     }
 
-    /// Writes all of it, and waits for room until `deadline`.
+    /// Writes all bytes, and waits for space until `deadline`.
     ///
     /// # Errors
-    /// There was no room in time, the service ends, or the connection is gone.
+    /// No space was free in time, the service ends, or the connection is closed.
     pub fn write_all(&mut self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
@@ -140,7 +140,7 @@ impl<S: Read + Write + AsFd> Connection<'_, S> {
     }
 }
 
-/// Waits until there is something to do with `fd`, or for the end.
+/// Waits until `fd` is ready, or for the end of the service.
 fn wait(end: &EventFd, fd: BorrowedFd<'_>, flags: PollFlags, deadline: Option<Instant>) -> io::Result<()> {
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -150,7 +150,7 @@ fn wait(end: &EventFd, fd: BorrowedFd<'_>, flags: PollFlags, deadline: Option<In
         let left =
             left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
         let mut fds = [PollFd::from_borrowed_fd(fd, flags), PollFd::from_borrowed_fd(end.fd(), PollFlags::IN)];
-        // A signal: look again.
+        // After a signal, check again.
         let _ = poll(&mut fds, left.as_ref());
         let [ready, ended] = fds.map(|fd| !fd.revents().is_empty());
         if ended {
@@ -168,5 +168,5 @@ fn is_nothing(error: &io::Error) -> bool {
 
 /// Connections at once.
 pub(crate) const GUESTS_MAX: usize = 16;
-/// How long nobody is let in after the kernel gave no descriptor.
+/// Pause after the kernel had no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! What the keeper and its worker process say to each other in, messages on their socket out; and back.
+//! Messages between the supervisor and a worker process -> packets on their socket, and back.
 
 use config::OwnAddresses;
 use gateway::commands::Farewell;
@@ -11,156 +11,156 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-/// What the keeper says to a worker process.
+/// Messages of the supervisor to a worker process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToWorker {
-    /// Begin: the first that is said. With it come the descriptors that it speaks of, in its order.
+    /// Begin: the first message. The descriptors that it lists come with it, in the same order.
     Begin(Begin),
-    /// Go on as this configuration says, with these addresses of its interfaces.
+    /// Change to this configuration, with these addresses of its interfaces.
     Reload(String, OwnAddresses),
-    /// Let go of what is held, and end.
+    /// Release all held packets, and end.
     Drain,
-    /// None goes on: tell hosts that were told to send longer packets; then do the same.
+    /// No successor follows: tell the hosts that were told to send longer packets, then act as on `Drain`.
     Finish,
-    /// Write what is held to the pipe that comes with this, and end: another goes on.
+    /// Write all held packets to the pipe that comes with this message, and end. A successor takes them.
     HandOver,
-    /// What became of the wish of this number, or why it was not fulfilled.
+    /// Outcome of a wish.
     Said {
-        /// That of the wish.
+        /// The number of the wish.
         number: u64,
-        /// What was done.
+        /// The result, or the reason of the failure.
         outcome: Result<Done, String>,
     },
-    /// The ports of an end were opened anew, those of all workers in their order: they come with this. Or why they
-    /// could not be.
+    /// The ports of an endpoint were reopened, or why they could not be. Those of all workers come with this
+    /// message, in worker order.
     Reopened {
-        /// The wide end (0) or the narrow one (1).
+        /// The wide endpoint (0) or the narrow one (1).
         end: usize,
         /// The ports.
         ports: Result<Vec<HandedPort>, String>,
     },
 }
 
-/// What a worker process says to the keeper.
+/// Messages of a worker process to the supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToKeeper {
-    /// All is prepared; it touches no packet yet.
+    /// The worker process is prepared. It has not processed a packet yet.
     Ready,
-    /// All of its workers got around once more.
+    /// All of its workers have made another round.
     Beat,
-    /// It goes on as it was told, or it does not, for this reason.
+    /// Outcome of a reload; on failure with the reason.
     Reloaded(Result<(), String>),
-    /// Open the ports of an end anew: their interface is gone, or is another one by now.
+    /// Reopen the ports of an endpoint: their interface is gone, or was created again.
     Reopen {
-        /// The wide end (0) or the narrow one (1).
+        /// The wide endpoint (0) or the narrow one (1).
         end: usize,
-        /// Number of the interface that the asker's ports are on.
+        /// Index of the interface of the sender's ports.
         index: Option<u32>,
     },
-    /// Somebody who may ask asks for this, and is answered under this number.
+    /// A client of the control socket asks for this, and is answered under this number.
     Wish {
-        /// No other of this process has it.
+        /// Unique in this process.
         number: u64,
-        /// What is asked for.
+        /// The wish.
         wish: Wish,
     },
-    /// It ends, and told so many hosts that their packets are too long from here on.
+    /// The process ends, and told this many hosts that their packets are too long from then on.
     Farewell(Farewell),
-    /// This is lost, for a worker ended and another takes its place.
+    /// Packets lost between this worker and its successor.
     Lost(Losses),
 }
 
-/// How a wish was fulfilled.
+/// Outcome of a wish that was fulfilled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
-    /// What was done, in words.
+    /// The outcome, in words.
     pub said: String,
-    /// Where the gateway is asked from here on.
+    /// Path of the control socket from then on.
     pub control: PathBuf,
 }
 
-/// What those who may speak to a worker process may ask of the keeper.
+/// Wishes that clients of a worker process may send to the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wish {
-    /// Read the configuration anew.
+    /// Reload the configuration.
     Reload,
-    /// Start anew, without losing a packet.
+    /// Restart without packet loss.
     Restart,
     /// End.
     Stop,
 }
 
-/// All that a worker process is told before it begins.
+/// The first message to a worker process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Begin {
-    /// The file of the configuration.
+    /// Path of the configuration file.
     pub file: String,
-    /// What stands in it.
+    /// Its text.
     pub text: String,
-    /// Are stages that join left out, because processes before this one have died?
+    /// Whether stages that hold packets are left out, because earlier worker processes died.
     pub is_careful: bool,
-    /// The ports, those of each worker one after the other, the wide one first.
+    /// The ports, two for each worker: the wide one first.
     pub ports: Vec<HandedPort>,
-    /// Does a socket come with this on which somebody may ask?
+    /// Whether a control socket comes with this.
     pub has_control: bool,
-    /// Does a socket come with this on which figures are fetched?
+    /// Whether a metrics socket comes with this.
     pub has_metrics: bool,
-    /// Does memory come with this into which its workers write that they work?
+    /// Whether the memory of the heartbeat comes with this.
     pub has_pulse: bool,
-    /// Does a pipe come with this out of which comes what another process holds?
+    /// Whether a pipe with the packets of another process comes with this.
     pub has_heritage: bool,
-    /// What addresses its interfaces have.
+    /// The addresses of its interfaces.
     pub own_addresses: OwnAddresses,
-    /// What worker processes before it lost.
+    /// Packets lost by earlier worker processes.
     #[serde(default)]
     pub losses: Losses,
 }
 
-/// A port as it is handed to another process.
+/// A port that is handed to another process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedPort {
     /// Its address.
     pub address: String,
-    /// What it takes: finishing checksums, cutting TCP, cutting UDP; none where it cannot be handed over, and is
-    /// opened by who is told.
+    /// Its offloads: checksums, TCP segmentation, UDP segmentation. `None` for a port that cannot be handed over:
+    /// the receiver opens it.
     pub offloads: Option<[bool; 3]>,
-    /// Number of its interface.
+    /// Index of its interface.
     pub index: Option<u32>,
-    /// How many descriptors come with it.
+    /// Number of descriptors that come with it.
     pub count: usize,
 }
 
 impl HandedPort {
-    /// What it takes.
+    /// Its offloads.
     pub fn offloads(&self) -> Option<Offloads> {
         self.offloads.map(|[checksum, tcp, udp]| Offloads { checksum, tcp, udp })
     }
 }
 
-/// Says something, with these descriptors; never waits.
+/// Sends a message with these descriptors. Never blocks.
 ///
 /// # Errors
-/// The other end is gone, or listens to nothing.
+/// The other end is closed, or does not read.
 pub fn say(socket: impl AsFd, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let text = serde_json::to_vec(message).map_err(io::Error::other)?;
     descriptors::send(socket, &text, descriptors)
 }
 
-/// What was said next.
+/// The next message.
 #[derive(Debug)]
 pub enum Heard<T> {
-    /// This, with these descriptors.
+    /// A message with its descriptors.
     Said(T, Vec<OwnedFd>),
-    /// Nothing so far.
+    /// No message yet.
     Nothing,
-    /// The other end is gone.
+    /// The other end is closed.
     Gone,
 }
 
-/// Listens; never waits.
+/// Receives a message. Never blocks.
 ///
 /// # Errors
-/// What came is none of these messages.
+/// The bytes are none of these messages.
 pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Heard<T>> {
     match descriptors::receive(socket, MESSAGE_LEN_MAX) {
         Ok(Some((message, descriptors))) => {
@@ -176,5 +176,5 @@ pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Heard<T>> {
     }
 }
 
-/// Longest message, in bytes: a configuration of 64 KiB, each byte spelled out, is longer than most sockets take.
+/// Longest message, in bytes. A configuration of 64 KiB with every byte escaped exceeds the limit of most sockets.
 const MESSAGE_LEN_MAX: usize = 256 << 10;

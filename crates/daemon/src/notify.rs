@@ -1,4 +1,4 @@
-//! How things are in, messages to systemd out (sd_notify(3)); where nobody asked for them, nothing.
+//! State of the gateway -> messages to systemd (sd_notify(3)); nothing without systemd.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::OsString;
@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Who started this and wants to know how it is.
+/// The service manager that started this process.
 #[derive(Debug)]
 pub struct Notify {
     to: Option<(UnixDatagram, SocketAddr)>,
@@ -14,43 +14,43 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// Whom the environment names.
+    /// The service manager that the environment names.
     pub fn from_environment() -> Notify {
         let is_watched = std::env::var_os(WATCHED).is_some();
         Notify { to: std::env::var_os(SOCKET).and_then(|name| open(&name)), is_watched }
     }
 
-    /// It works.
+    /// The gateway works.
     pub fn ready(&self) {
         self.say("READY=1");
     }
 
-    /// It takes up another configuration.
+    /// The gateway changes to another configuration.
     pub fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         self.say(&format!("RELOADING=1\nMONOTONIC_USEC={}{:06}", now.tv_sec, now.tv_nsec / 1_000));
     }
 
-    /// It ends.
+    /// The gateway ends.
     pub fn stopping(&self) {
         self.say("STOPPING=1");
     }
 
-    /// It lives.
+    /// The gateway runs.
     pub fn lives(&self) {
         if self.is_watched {
             self.say("WATCHDOG=1");
         }
     }
 
-    /// Says how it is, in a sentence.
+    /// Sends the state, as a sentence.
     pub fn status(&self, sentence: &str) {
         self.say(&format!("STATUS={sentence}"));
     }
 
     fn say(&self, message: &str) {
         if let Some((socket, address)) = &self.to {
-            // Who does not listen is not waited for.
+            // A full or closed socket does not delay this process.
             let _ = socket.send_to_addr(message.as_bytes(), address);
         }
     }
@@ -66,6 +66,6 @@ fn open(name: &OsString) -> Option<(UnixDatagram, SocketAddr)> {
     Some((socket, address.ok()?))
 }
 
-/// Variables of the environment; no process that this one starts gets them.
+/// Environment variables; child processes do not get them.
 pub(crate) const SOCKET: &str = "NOTIFY_SOCKET";
 const WATCHED: &str = "WATCHDOG_USEC";

@@ -1,9 +1,8 @@
-//! A configuration in, what the kernel can be trusted with at its ends out: known trains are left to it before
-//! anybody's are.
+//! Configuration -> the offloads that work at its endpoints. Test packets try them before real ones.
 //!
-//! Nothing of it goes to others: a device of our own stands for the interfaces, in a namespace of its own where one
-//! may be made. So it is the kernel's own cutting that is tried, and a card's is not: what a card refuses, the port
-//! says when it does.
+//! No test packet reaches a real link: a temporary device stands for the interfaces, in a namespace of its own
+//! where possible. So this tests the kernel's software offloads, and not those of a NIC. If a NIC refuses an
+//! offload, its port reports that later.
 
 use crate::ports;
 use config::{Config, SideConfig};
@@ -14,10 +13,10 @@ use packet::Pool;
 use port::{Address, Kind, Offloads, Options, PacketSocket, Port, Proof, Tap, self_test};
 use std::io;
 
-/// Tries what the ends of a configuration leave to the kernel; takes at most 200 ms for each kind of port.
+/// Tests the offloads of a configuration's endpoints. Takes at most 200 ms for each kind of port.
 ///
 /// # Errors
-/// No device can be made to try it on.
+/// No device for the test can be created.
 pub fn try_offloads(config: &Config) -> io::Result<[Proof; 2]> {
     let room = Namespace::new().or_else(|_| Namespace::here())?;
     let [one, other] = [0, 1].map(|end| ports::address(config, end));
@@ -27,7 +26,7 @@ pub fn try_offloads(config: &Config) -> io::Result<[Proof; 2]> {
     Ok([wide, narrow])
 }
 
-/// What one sentence says of proofs; nothing where all that was tried is done.
+/// One sentence about failed tests; `None` if all offloads work.
 pub fn doubts(proofs: &[Proof; 2]) -> Option<String> {
     let mut doubts: Vec<&str> = proofs.iter().flat_map(|proof| &proof.doubts).map(String::as_str).collect();
     doubts.dedup();
@@ -35,7 +34,7 @@ pub fn doubts(proofs: &[Proof; 2]) -> Option<String> {
     (!doubts.is_empty()).then_some(said)
 }
 
-/// What both trust.
+/// The offloads of both.
 pub fn both(one: Offloads, other: Offloads) -> Offloads {
     Offloads { checksum: one.checksum && other.checksum, tcp: one.tcp && other.tcp, udp: one.udp && other.udp }
 }
@@ -47,8 +46,8 @@ fn try_side(side: &SideConfig, address: &str) -> io::Result<Proof> {
         return Ok(Proof { offloads: Offloads::default(), doubts: Vec::new() });
     };
     let is_ours = address.parse::<Address>().is_ok_and(|address| address.makes_device());
-    // Who cuts is the kernel between a socket and a device that takes no trains; a device of ours hands trains to
-    // its host.
+    // Between a socket and a device without TSO, the kernel segments GSO packets. A TUN or TAP device hands GSO
+    // packets to its host.
     let mut device = Tap::open(NAME, kind, if is_ours { &all } else { &none })?;
     let name = device.name().to_owned();
     Netlink::open()?.set_up(&name)?;
@@ -61,7 +60,7 @@ fn try_side(side: &SideConfig, address: &str) -> io::Result<Proof> {
     Ok(Proof { doubts, ..proof })
 }
 
-/// The device that stands for what is at an address; none where nothing is left to the kernel.
+/// The kind of device that stands for an address; `None` if nothing is left to the kernel.
 fn kind(address: &str) -> Option<Kind> {
     match address.parse() {
         Ok(Address::Tun(_)) => Some(Kind::Tun),
@@ -70,9 +69,9 @@ fn kind(address: &str) -> Option<Kind> {
     }
 }
 
-/// Name of the device; the kernel gives it a number, for several gateways may start at once.
+/// Name of the device. The kernel adds a number, as several gateways may start at once.
 const NAME: &str = "wl-trial%d";
-/// Memory for what is tried, in bytes.
+/// Memory of the test, in bytes.
 const POOL_LEN: usize = 4 << 20;
 
 #[cfg(test)]

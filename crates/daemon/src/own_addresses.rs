@@ -1,9 +1,7 @@
-//! A configuration and the host's interfaces in, addresses that ICMP errors can come from out, or what is in doubt
-//! about them.
+//! Configuration and the host's interfaces -> source addresses of ICMP errors, or warnings about them.
 //!
-//! An error whose source is a link-local address dies at the next router (RFC 4291 section 2.5.6), and with it path
-//! MTU discovery. So where the configuration names no address, errors come from the global one of the interface
-//! that they leave by.
+//! The next router drops an error from a link-local source (RFC 4291 section 2.5.6), which breaks path MTU
+//! discovery. So without a configured address, errors have the global address of the interface by which they leave.
 
 use config::{Config, NOBODYS, OwnAddresses, Role, SideConfig};
 use linux::addresses::AddressState;
@@ -11,16 +9,16 @@ use linux::netlink::Netlink;
 use port::Address;
 use std::net::IpAddr;
 
-/// Looks for the addresses of a configuration's interfaces in the namespace of the calling thread.
+/// Finds the addresses of the configured interfaces in the namespace of the calling thread.
 pub fn find(config: &mut Config) {
     config.own_addresses = Netlink::open()
         .map(|mut netlink| [&config.wide, &config.narrow].map(|side| of(side, &mut netlink).unwrap_or_default()))
         .unwrap_or_default();
 }
 
-/// Where answers come from an address that not all hosts hear, a sentence each.
+/// Warnings about source addresses that not all hosts can receive from, one sentence each.
 pub fn doubts(config: &Config) -> Vec<String> {
-    // Elsewhere the host's kernel sends them.
+    // In other roles the host's kernel sends the errors.
     if config.role != Role::Border {
         return Vec::new();
     }
@@ -54,7 +52,7 @@ fn of(side: &SideConfig, netlink: &mut Netlink) -> Option<[Option<IpAddr>; 2]> {
     Some([IpAddr::is_ipv4, IpAddr::is_ipv6].map(|is_wanted| ours.iter().copied().find(is_wanted)))
 }
 
-/// Does it mean the same host beyond its link?
+/// Whether the address identifies the host beyond its link.
 fn is_global(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(four) => !four.is_link_local() && !four.is_loopback(),

@@ -1,7 +1,7 @@
-//! A process with rights in, the same without out: it keeps what it has open, and can use nothing else.
+//! A privileged process -> the same without privileges: it keeps its open descriptors, and can open nothing else.
 //!
-//! The order is that of what each step needs: groups and user while there is the right to change them, then no
-//! capability, then no system call but those that passing packets takes.
+//! The order follows the needs of each step. Groups and user come first, while the privilege to change them is
+//! left. Then all capabilities are dropped, and at last all system calls but those of the data path.
 
 use config::Priority;
 use linux::descriptors;
@@ -18,13 +18,13 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::io;
 
-/// Gives up all rights: root becomes this user, where one is named; keeps no capability, and gains none by any
-/// program. To be called before there is a second thread.
+/// Drops all privileges. Root becomes this user, if one is named. The process keeps no capability, and gains none
+/// by any program. Call it before there is a second thread.
 ///
-/// Whoever is not root has no user to become, and stays who it is.
+/// A process without root privileges keeps its user.
 ///
 /// # Errors
-/// There is no such user, or the right to become one is missing.
+/// The user does not exist, or the privilege to become it is missing.
 pub fn drop_privileges(user: Option<&str>) -> io::Result<()> {
     let ids = user.filter(|_| geteuid().is_root()).map(descriptors::user).transpose()?;
     let refused = |what: &'static str| {
@@ -32,7 +32,7 @@ pub fn drop_privileges(user: Option<&str>) -> io::Result<()> {
     };
     for capability in CapabilitySet::all().iter() {
         match remove_capability_from_bounding_set(capability) {
-            // One that this kernel does not know; or there is nothing to be given up.
+            // This kernel does not know the capability, or the process does not have it.
             Ok(()) | Err(Errno::INVAL | Errno::PERM) => {}
             Err(why) => return Err(refused("cannot give up what programs may gain")(why)),
         }
@@ -50,14 +50,14 @@ pub fn drop_privileges(user: Option<&str>) -> io::Result<()> {
     set_no_new_privs(true).map_err(refused("cannot give up what programs may gain"))
 }
 
-/// This thread, and those that it starts, come before others where processors are wanted, until this is dropped.
+/// A higher priority of this thread and the threads that it starts, until this is dropped.
 #[derive(Debug)]
 pub struct Above {
     before: i32,
 }
 
-/// Has this thread, and those that it starts meanwhile, come before others where it is to. Where it may not,
-/// nothing changes: packets pass all the same.
+/// Raises the priority of this thread and of threads that it starts meanwhile, if configured. Without the privilege
+/// nothing changes: packets pass nevertheless.
 pub fn above_others(priority: Priority) -> Option<Above> {
     let before = getpriority_process(None).ok().filter(|_| priority == Priority::High)?;
     setpriority_process(None, FIRST).ok().map(|()| Above { before })
@@ -65,16 +65,16 @@ pub fn above_others(priority: Priority) -> Option<Above> {
 
 impl Drop for Above {
     fn drop(&mut self) {
-        // To let others go first needs no right.
+        // Lowering the priority needs no privilege.
         let _ = setpriority_process(None, self.before);
     }
 }
 
-/// Leaves this process, in all of its threads, nothing but the system calls that passing packets and answering
-/// questions takes; any other ends it.
+/// Limits all threads of this process to the system calls of the data path and of requests. Any other call ends the
+/// process.
 ///
 /// # Errors
-/// The kernel has no such filter.
+/// The kernel has no seccomp filter.
 pub fn confine() -> io::Result<()> {
     let said = |error: &dyn std::fmt::Display| {
         io::Error::other(format!("cannot confine the system calls: {error}; use a kernel with seccomp"))
@@ -91,17 +91,17 @@ pub fn confine() -> io::Result<()> {
     Ok(())
 }
 
-/// What the C library may ask for, and does without: nothing is opened, and threads are made by `clone`, whose
-/// flags a filter sees.
+/// Calls that the C library may try and does not need. No file is opened, and threads use `clone`, whose flags a
+/// filter can check.
 fn refused(call: i64, why: libc::c_int) -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let denied = SeccompAction::Errno(why as u32);
     SeccompFilter::new([(call, Vec::new())].into(), SeccompAction::Allow, denied, arch)?.try_into()
 }
 
-/// What is allowed, and what becomes of all else; the stricter of two filters holds. A socket can be made only of
-/// the kind by which an interface is asked what it is: whether it is up, which MTU it has. None can that connects.
-/// Threads can be made, and neither processes nor namespaces.
+/// The allowed calls, and the action on all others; the stricter of two filters applies. Only sockets that query an
+/// interface's state and MTU can be created, and none that connects. Threads can be created, but neither processes
+/// nor namespaces.
 fn allowed(otherwise: SeccompAction) -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let mut rules: BTreeMap<_, _> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
@@ -116,9 +116,9 @@ fn allowed(otherwise: SeccompAction) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(rules, otherwise, SeccompAction::Allow, arch)?.try_into()
 }
 
-/// As a priority of a process: no other comes before it but those of real time.
+/// Highest priority of a process; only real-time processes precede it.
 const FIRST: i32 = -20;
-/// What `clone` would make a namespace by (clone(2)).
+/// Flags of `clone` that create a namespace (clone(2)).
 const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -126,8 +126,8 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
-/// Forty-odd calls: those that pass packets; time; memory; threads and their ends; messages, figures and questions.
-/// Two are let through here for [`refused`] to refuse.
+/// Over forty calls: packets, time, memory, threads and their ends, messages, metrics and requests. Two of them are
+/// allowed here because [`refused`] rejects them.
 const CALLS: &[i64] = &[
     libc::SYS_ppoll,
     libc::SYS_readv,
@@ -171,15 +171,15 @@ const CALLS: &[i64] = &[
     libc::SYS_ioctl,
     libc::SYS_shutdown,
     libc::SYS_openat,
-    // Who asks over the control socket or for figures.
+    // The process of a client of the control socket or of the metrics.
     libc::SYS_getpid,
     // Newer architectures have only `ppoll`.
     #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
     libc::SYS_setsockopt,
-    // Which interface a port is on, where it is down or gone.
+    // The interface of a port that is down or gone.
     libc::SYS_getsockname,
-    // How often each worker was woken.
+    // Number of wake-ups of each worker.
     libc::SYS_getrusage,
 ];
 

@@ -1,11 +1,12 @@
-//! A configuration in, a kernel that gives the gateway only the packets to be joined or cut out: for a router and a
+//! Configuration -> a kernel that gives the gateway only the packets to reassemble or fragment: for a router and a
 //! wide interface.
 //!
-//! The kernel goes on to route, filter, forward and deliver. Programs at its interfaces redirect fragments (and TCP
-//! where a side asks for it) to helper devices that the workers read; what the workers write there comes in or
-//! leaves where it was taken. So a joined packet loses a hop, and is routed, once (C12). A thread follows
-//! interfaces that come and go and the host's routes. Nothing of this outlives the process, however it ends, but a
-//! rule and routes that lead nowhere, which [`undo`](crate::wide_routes::undo) removes.
+//! The kernel still routes, filters, forwards and delivers. Programs at its interfaces redirect fragments, and TCP
+//! where a side needs it, to helper devices. The workers read from these, and their packets return to the interface
+//! and direction of the original ones. So a reassembled packet loses one hop, and is routed once (C12).
+//!
+//! A thread follows the host's interfaces and routes. Only a rule and routes that lead nowhere outlive a killed
+//! process. [`undo`](crate::wide_routes::undo) removes them.
 
 use crate::ports::{address, interface_of};
 use crate::wide_routes::WideRoutes;
@@ -25,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The programs and routes, kept right until this is dropped.
+/// The programs and routes, kept up to date until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Redirects {
     orders: Sender<Command>,
@@ -34,26 +35,26 @@ pub(crate) struct Redirects {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Where a redirection is: the number of its interface, and that of its helper.
+/// Place of a redirect: the index of its interface, and that of its helper.
 pub(crate) type Spot = [u32; 2];
 
-/// What the thread is told.
+/// A command to the thread.
 enum Command {
-    /// Say which links there are, by their numbers.
+    /// Return the attached links by their descriptors.
     Tell(Sender<Vec<(Spot, [RawFd; 3])>>),
-    /// Take nothing more, and have the host send nothing that is too long.
+    /// Redirect nothing more, and remove the larger MTU of the host's routes.
     StopTaking(Sender<()>),
-    /// Look at everything, by another configuration where there is one, and say what came of it.
+    /// Check everything, with another configuration if one is given, and return the outcome.
     Renew(Option<Box<Config>>, Sender<io::Result<()>>),
     End,
 }
 
 impl Redirects {
-    /// Begins, in the namespace of the calling thread, once the workers' ports are open. Packets are taken while
-    /// all workers write their beats. What a program before this one left is taken over.
+    /// Starts in the namespace of the calling thread, once the workers' ports are open. Packets are redirected
+    /// while all workers write heartbeats. Takes over the programs of the predecessor.
     ///
     /// # Errors
-    /// What the kernel refuses; nothing stays changed.
+    /// An operation refused by the kernel. Nothing stays changed.
     pub fn start(
         config: &Config,
         pulse: Option<Arc<Heartbeat>>,
@@ -84,38 +85,38 @@ impl Redirects {
         Ok(beside)
     }
 
-    /// Has everything looked at anew, by another configuration where one is given.
+    /// Checks everything again, with another configuration if one is given.
     ///
     /// # Errors
-    /// What the kernel refuses; what stood before stands.
+    /// An operation refused by the kernel. The earlier state remains.
     pub fn refresh(&self, config: Option<&Config>) -> io::Result<()> {
         let (tell, told) = mpsc::channel();
         self.give(Command::Renew(config.map(|config| Box::new(config.clone())), tell));
         told.recv().map_err(|_| ended())?
     }
 
-    /// Takes nothing more from here on; what was taken still comes back. To be called before the workers end.
+    /// Stops redirecting; packets that were already redirected still return. Call it before the workers end.
     pub fn stop_taking(&self) {
         let (tell, told) = mpsc::channel();
         self.give(Command::StopTaking(tell));
-        // A thread that has ended takes nothing.
+        // A thread that has ended redirects nothing.
         let _ = told.recv();
     }
 
-    /// The links that stand, by the numbers of their descriptors: for a program that takes this one's place.
+    /// The attached links by their descriptors, for a successor program.
     pub fn links(&self) -> Vec<(Spot, [RawFd; 3])> {
         let (tell, told) = mpsc::channel();
         self.give(Command::Tell(tell));
         told.recv().unwrap_or_default()
     }
 
-    /// What went wrong since this was last asked.
+    /// The last error since the previous call.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn give(&self, order: Command) {
-        // A thread that has ended takes no order, and whoever waits hears that.
+        // A thread that has ended obeys no command, and the caller sees that.
         let _ = self.orders.send(order);
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
@@ -125,7 +126,7 @@ impl Drop for Redirects {
     fn drop(&mut self) {
         self.give(Command::End);
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said why.
+            // A thread that panicked has reported the reason.
             let _ = thread.join();
         }
     }
@@ -135,7 +136,7 @@ fn ended() -> io::Error {
     io::Error::other("the thread that follows the kernel's interfaces has ended")
 }
 
-/// The thread's own.
+/// State of the thread.
 struct Follower {
     standing: Standing,
     orders: Receiver<Command>,
@@ -144,14 +145,14 @@ struct Follower {
 }
 
 impl Follower {
-    /// Until it is told to end.
+    /// Runs until told to end.
     fn follow(&mut self, mut monitor: Monitor) {
         let (mut said, mut has_changed, mut has_failed) = (None, false, false);
         let mut looked_at = Instant::now();
         loop {
             let mut fds =
                 [&self.bell.as_fd(), &monitor.as_fd()].map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
-            // However it ends, everything is looked at.
+            // After an error, too, everything is checked.
             let _ = poll(&mut fds, Some(if has_changed { &REST } else { &EVERY }));
             let _ = rustix::io::read(&self.bell, &mut [0; 8]);
             while let Some(change) = monitor.next() {
@@ -161,11 +162,11 @@ impl Follower {
             while let Ok(order) = self.orders.try_recv() {
                 match order {
                     Command::End => return,
-                    // Who asked may be gone.
+                    // The caller may have ended.
                     Command::Tell(tell) => drop(tell.send(self.standing.links())),
                     Command::StopTaking(tell) => {
                         self.standing.stop_taking();
-                        // Who asked may be gone.
+                        // The caller may be gone.
                         let _ = tell.send(());
                     }
                     Command::Renew(config, tell) => {
@@ -177,7 +178,7 @@ impl Follower {
                     }
                 }
             }
-            // Where much changes at once, all of it is looked at once.
+            // Many changes at once cause one check.
             let rest = looked_at.elapsed();
             let is_due = has_changed && rest >= REST_MIN || has_failed && rest >= TRY_AGAIN;
             let outcome = if is_due && asked.is_empty() {
@@ -194,28 +195,28 @@ impl Follower {
             }
             said = trouble;
             for (tell, outcome) in asked {
-                // Who asked may be gone.
+                // The caller may have ended.
                 let _ = tell.send(outcome);
             }
         }
     }
 }
 
-/// What stands in the kernel.
+/// The attached programs and set routes.
 struct Standing {
     config: Config,
     pulse: Option<Arc<Heartbeat>>,
-    /// First to end: what is too long would be lost.
+    /// The first to end: without the redirects, longer packets would be lost.
     routes: Option<WideRoutes>,
     redirects: Vec<(Wanted, Redirect)>,
     is_ending: bool,
-    /// What was done otherwise than asked.
+    /// A difference between the request and the result.
     doubt: Option<String>,
-    /// Of the program before this one, or of what took other packets: others take their place.
+    /// Links of the predecessor program, or for other packets, that the new ones replace.
     before: Vec<(Spot, RedirectLinks)>,
 }
 
-/// A redirection, by the numbers of interfaces as they are.
+/// A redirect, by the present interface indices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Wanted {
     interface: u32,
@@ -230,11 +231,11 @@ impl Wanted {
     }
 }
 
-/// What it takes.
+/// The redirected packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
     ComesIn(Taking),
-    /// What is longer than this.
+    /// Packets longer than this, in bytes.
     Leaves(u16),
 }
 
@@ -255,13 +256,13 @@ impl Standing {
     }
 
     fn begin(&mut self) -> io::Result<Monitor> {
-        // Before anything is read, so that no change is missed.
+        // The monitor comes first, so that no change is missed.
         let monitor = Monitor::open()?;
         self.update()?;
         Ok(monitor)
     }
 
-    /// Sets what is missing and takes away what is not wanted any more.
+    /// Adds missing programs and routes, and removes superfluous ones.
     fn update(&mut self) -> io::Result<()> {
         if self.is_ending {
             return Ok(());
@@ -270,7 +271,7 @@ impl Standing {
         let wanted = wanted(&self.config, &mut netlink)?;
         let has_egress = wanted.iter().any(|wanted| matches!(wanted.what, What::Leaves(_)));
         if !has_egress {
-            // No longer packets where nobody would cut them.
+            // Without a redirect that fragments them, no longer packets may be sent.
             self.routes = None;
         }
         let standing = std::mem::take(&mut self.redirects);
@@ -307,19 +308,19 @@ impl Standing {
         Ok(())
     }
 
-    /// Goes on by another configuration; where that cannot be, by the one before.
+    /// Changes to another configuration; on failure back to the one before.
     fn suit(&mut self, config: Config) -> io::Result<()> {
         let before = std::mem::replace(&mut self.config, config);
         let outcome = self.update();
         if outcome.is_err() {
             self.config = before;
-            // What can stand of it, stands again.
+            // Restores as much as possible.
             let _ = self.update();
         }
         outcome
     }
 
-    /// Has what ends by itself live on.
+    /// Refreshes the routes that expire.
     fn refresh(&mut self) -> io::Result<()> {
         if let Some(routes) = &mut self.routes {
             let doubt = routes.extend()?;
@@ -328,13 +329,13 @@ impl Standing {
         Ok(())
     }
 
-    /// Is a change of our own making?
+    /// Whether this process made the change.
     fn made(&self, change: &Change) -> bool {
         matches!(change, Change::Route(_, route) if self.routes.as_ref().is_some_and(|routes| routes.table() == route.table))
     }
 }
 
-/// The redirections that a configuration asks for, where its interfaces are there.
+/// The redirects of a configuration, for the present interfaces.
 fn wanted(config: &Config, netlink: &mut Netlink) -> io::Result<Vec<Wanted>> {
     let [wide, narrow] = [0, 1].map(|end| address(config, end));
     let mut all = Vec::new();
@@ -365,10 +366,10 @@ fn wanted(config: &Config, netlink: &mut Netlink) -> io::Result<Vec<Wanted>> {
     Ok(all)
 }
 
-/// What a rule may do to joined datagrams that it did not do to their fragments.
+/// A warning about a routing rule that may treat reassembled datagrams differently from their fragments.
 fn rule_in_doubt(netlink: &mut Netlink, config: &Config) -> Option<String> {
     let mtu = [&config.wide, &config.narrow].into_iter().filter(|side| joins(side)).map(|side| side.mtu).max()?;
-    // A kernel without policy routing has none.
+    // A kernel without policy routing has no rules.
     let rules = netlink.rules().unwrap_or_default();
     rules.iter().find(|rule| rule.selects_by_mark_or_ports).map(|rule| {
         format!(
@@ -379,14 +380,14 @@ fn rule_in_doubt(netlink: &mut Netlink, config: &Config) -> Option<String> {
     })
 }
 
-/// Are fragments for anybody joined on the way to this side?
+/// Whether fragments to this side are reassembled or merged.
 fn joins(side: &config::SideConfig) -> bool {
     [FragmentPolicy::Reassemble, FragmentPolicy::ReassembleHop, FragmentPolicy::Merge]
         .into_iter()
         .any(|join| side.joins_as(join))
 }
 
-/// An interface and its helper, both of which are there.
+/// An interface and its helper, both present.
 #[derive(Clone, Copy)]
 struct Found {
     interface: u32,
@@ -401,8 +402,8 @@ impl Found {
     }
 }
 
-/// None where the interface or its helper is gone, or the helper was set down, so that packets given to it would be
-/// lost: both may come again.
+/// `None` where the interface or its helper is gone, or the helper is down: redirected packets would be lost. Both
+/// may come back.
 fn found(address: &str, netlink: &mut Netlink) -> io::Result<Option<Found>> {
     let invalid = |error: String| io::Error::new(io::ErrorKind::InvalidInput, error);
     let address: Address = address.parse().map_err(invalid)?;
@@ -417,10 +418,10 @@ fn found(address: &str, netlink: &mut Netlink) -> io::Result<Option<Found>> {
     Ok(Some(Found { interface: interface.index, helper: helper.index, medium }))
 }
 
-/// How often everything is looked at that nobody tells of.
+/// Interval of checks without a notification.
 const EVERY: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
-/// How long changes are gathered.
+/// How long changes are collected before a check.
 const REST: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 const REST_MIN: Duration = Duration::from_millis(20);
-/// How often what could not be done is tried again.
+/// Interval of attempts after an error.
 const TRY_AGAIN: Duration = Duration::from_secs(2);

@@ -1,9 +1,9 @@
-//! An interface in, ports on it out: one for each worker, in their order; and anew where the interface went and
-//! came again.
+//! An interface -> its ports, one for each worker, in order; reopened after the interface was deleted and created
+//! again.
 //!
-//! The kernel numbers the sockets of a group, and the queues of a device, as they are opened. So whichever worker
-//! finds its port gone first opens those of all, or asks the keeper for them, and the others take theirs when they
-//! find it too.
+//! The kernel numbers the sockets of a group, and the queues of a device, in the order of opening. So the first
+//! worker whose port is gone opens the ports of all workers, or asks the supervisor for them. The other workers
+//! take theirs later.
 
 use crate::ports;
 use crate::roles::HostChanges;
@@ -18,7 +18,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Opens the ports of one side anew, for all workers.
+/// Reopens the ports of one side, for all workers.
 #[derive(Debug)]
 pub struct Reopening {
     config: Config,
@@ -27,51 +27,50 @@ pub struct Reopening {
     state: Mutex<State>,
 }
 
-/// Has the port of the worker with this number opened anew; none while its interface is as it was, or nobody has
-/// done so yet.
+/// Returns the reopened port of the worker with this number; `None` while the interface is unchanged, or no port
+/// was reopened yet.
 pub type Opener = Arc<dyn Fn(usize) -> io::Result<Option<Box<dyn Port>>> + Send + Sync>;
 
-/// Ports of one side that a keeper opens anew, for all workers of a process without rights.
+/// Ports of one side that the supervisor reopens, for all workers of an unprivileged process.
 pub struct Asking {
     end: usize,
     ask: Ask,
     state: Mutex<Asked>,
 }
 
-/// Ports that a keeper has handed over.
+/// Ports handed over by the supervisor.
 pub struct Handed {
-    /// Number of their interface.
+    /// Index of their interface.
     pub index: Option<u32>,
-    /// Those of all workers, in their order.
+    /// The ports of all workers, in order.
     pub ports: Vec<Box<dyn Port>>,
 }
 
-/// Asks the keeper, by the end and the number of the interface that its ports were on.
+/// Asks the supervisor. Takes the endpoint and the index of the interface of its old ports.
 type Ask = Box<dyn Fn(usize, Option<u32>) -> io::Result<()> + Send + Sync>;
 
 #[derive(Default)]
 struct Asked {
     index: Option<u32>,
     asked_at: Option<Instant>,
-    /// Ports whose workers have not missed them yet.
+    /// Ports that their workers have not taken yet.
     waiting: Vec<Option<Box<dyn Port>>>,
-    /// Why there are none.
+    /// Reason why there are none.
     refused: Option<String>,
 }
 
 struct State {
-    /// Number of the interface that the ports were opened on; none of a device of ours, which is made when it is
-    /// opened.
+    /// Index of the interface of the open ports; `None` for a device that opening creates.
     index: Option<u32>,
-    /// Ports whose workers have not missed them yet.
+    /// Ports that their workers have not taken yet.
     waiting: Vec<Option<Box<dyn Port>>>,
 }
 
 impl Reopening {
-    /// For the wide end (0) or the narrow one (1), whose ports are open already.
+    /// For the wide endpoint (0) or the narrow one (1), whose ports are open already.
     ///
     /// # Errors
-    /// The interface is not there.
+    /// The interface is missing.
     pub fn new(config: &Config, end: usize, seized: Arc<Mutex<HostChanges>>) -> io::Result<Reopening> {
         let index = match foreign(config, end)? {
             Some(name) => Some(Netlink::open()?.interface(&name)?.index),
@@ -81,10 +80,10 @@ impl Reopening {
         Ok(Reopening { config: config.clone(), end, seized, state })
     }
 
-    /// The port of a worker, opened anew; none while its interface is the one that it was, and only down.
+    /// The reopened port of a worker; `None` while its interface is unchanged, and only down.
     ///
     /// # Errors
-    /// The interface is not there, or what the kernel refuses.
+    /// The interface is missing, or the kernel refuses an operation.
     pub fn port(&self, number: usize) -> io::Result<Option<Box<dyn Port>>> {
         let mut state = locked(&self.state);
         if let Some(port) = state.waiting.get_mut(number).and_then(Option::take) {
@@ -108,15 +107,16 @@ impl Reopening {
 }
 
 impl Asking {
-    /// For the wide end (0) or the narrow one (1), whose ports are on the interface with this number.
+    /// For the wide endpoint (0) or the narrow one (1), whose ports are on the interface of this index.
     pub fn new(end: usize, index: Option<u32>, ask: Ask) -> Asking {
         Asking { end, ask, state: Mutex::new(Asked { index, ..Asked::default() }) }
     }
 
-    /// The port of a worker, where the keeper has handed one over; else it is asked, once for all workers.
+    /// The port of a worker, if the supervisor has handed it over. Otherwise the supervisor is asked, once for all
+    /// workers.
     ///
     /// # Errors
-    /// Why the keeper could not open it, or that it is gone.
+    /// The reason why the supervisor could not open it, or that the supervisor is gone.
     pub fn port(&self, number: usize) -> io::Result<Option<Box<dyn Port>>> {
         let mut state = locked(&self.state);
         if let Some(port) = state.waiting.get_mut(number).and_then(Option::take) {
@@ -129,7 +129,7 @@ impl Asking {
         state.refused.take().map_or(Ok(None), |why| Err(io::Error::other(why)))
     }
 
-    /// Takes what the keeper says, with the ports that it hands over.
+    /// Stores the supervisor's answer, with the ports that it hands over.
     pub fn receive(&self, said: Result<Handed, String>) {
         let mut state = locked(&self.state);
         match said {
@@ -159,11 +159,11 @@ pub fn offload_doubt<'a>(mut reasons: impl Iterator<Item = Option<&'a str>>) -> 
     reasons.find_map(|why| Some(format!("flow offload is off: {}", why?)))
 }
 
-/// Opens the port of one end of a worker, in the namespace of this thread. Those of several workers share what
-/// comes: to be opened in the order of their numbers.
+/// Opens the port of one endpoint of a worker, in the namespace of this thread. The ports of several workers split
+/// the packets; open them in worker order.
 ///
 /// # Errors
-/// What is missing, and what to do.
+/// The missing part, and the remedy.
 pub fn open(config: &Config, end: usize, number: usize) -> io::Result<Box<dyn Port>> {
     let side = side(config, end);
     let offloads = match side.offloads {
@@ -172,7 +172,7 @@ pub fn open(config: &Config, end: usize, number: usize) -> io::Result<Box<dyn Po
     };
     let may_offload = build::can_offload(config);
     let other = if may_offload { foreign(config, 1 - end)? } else { None };
-    // Where it is not there, its own port will be opened later, and who does that sees to this one.
+    // If the other interface is missing, its own port is opened later, together with this one.
     let lends_to = other.and_then(|name| Some(Netlink::open().ok()?.interface(&name).ok()?.index));
     let counts_drops = number == 0;
     let mtu = Some(side.mtu.into());
@@ -190,23 +190,23 @@ pub fn open(config: &Config, end: usize, number: usize) -> io::Result<Box<dyn Po
     port::open(&ports::address(config, end), &options)
 }
 
-/// What became of sharing packets out otherwise than one would think; nothing where all is well.
+/// A warning about the distribution of packets over workers; `None` if it works as expected.
 pub fn note(config: &Config) -> Option<String> {
     let refused = if config.workers > 1 { steer::allowed().err() } else { None };
     refused.map(|error| format!("workers: {error}; meanwhile the kernel's own hash shares frames out, by flow"))
 }
 
-/// The end's side.
+/// The configuration of the endpoint's side.
 pub(crate) fn side(config: &Config, end: usize) -> &SideConfig {
     if end == WIDE { &config.wide } else { &config.narrow }
 }
 
-/// What is locked, whoever panicked with it: it is whole between two steps.
+/// Locks, and ignores poisoning: the state is consistent between any two steps.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The name of the device of an end that others made; none of a device of ours.
+/// Name of the endpoint's device, if others created it; `None` for a device that opening creates.
 fn foreign(config: &Config, end: usize) -> io::Result<Option<String>> {
     let address: Address = ports::address(config, end)
         .parse()
@@ -221,8 +221,7 @@ impl fmt::Debug for State {
 }
 
 const WIDE: usize = 0;
-/// How often a keeper is asked for the same ports.
+/// Interval of requests to the supervisor for the same ports.
 const ASK_EVERY: Duration = Duration::from_millis(90);
-/// Groups of packet sockets are numbered by their interface, away from the small numbers that people give: "wl" in
-/// ASCII.
+/// Groups of packet sockets have the number of their interface, with an offset beyond usual numbers: "wl" in ASCII.
 const GROUP: u16 = 0x776C;

@@ -1,4 +1,4 @@
-//! A role -> what the host's kernel leaves to the gateway.
+//! A role -> the packets that the host's kernel leaves to the gateway.
 
 use crate::ports::interface_of;
 use crate::redirects::{Redirects, Spot};
@@ -14,22 +14,22 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// What the host's kernel leaves to the gateway, until this is dropped.
+/// The host's changed settings, until this is dropped.
 #[derive(Debug, Default)]
 pub struct HostChanges {
-    /// Of a bump in the wire: each with the number of its interface; none where the host can do without.
+    /// Interface index and interception, for a bump in the wire. `None` where the host needs no interception.
     intercepts: Vec<(u32, Option<Intercept>)>,
-    /// Of a router and of a host.
+    /// The redirects of a router and of a host.
     beside: Option<Redirects>,
 }
 
 impl HostChanges {
-    /// Has the kernel of this thread's namespace leave to the gateway what is the gateway's: to be called once all
-    /// ports are open, so that nothing is lost between. Where there is a pulse, the kernel keeps fragments while it
-    /// is silent. `before` is what the program before this one left.
+    /// Makes the kernel of this thread's namespace leave the gateway's packets to it. Call it once all ports are
+    /// open, so that no packet is lost. With a heartbeat, the kernel keeps fragments while the heartbeat has
+    /// stopped. `before` holds the programs of the predecessor.
     ///
     /// # Errors
-    /// What the kernel refuses; nothing stays changed.
+    /// An operation refused by the kernel. Nothing stays changed.
     pub(crate) fn start(
         config: &Config,
         pulse: Option<Arc<Heartbeat>>,
@@ -44,10 +44,10 @@ impl HostChanges {
         Ok(seized)
     }
 
-    /// Does the same where interfaces went and came again; where none did, it changes nothing.
+    /// Repeats the changes on interfaces that were deleted and created again. Other interfaces stay as they are.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// An operation refused by the kernel.
     pub fn refresh(&mut self, config: &Config) -> io::Result<()> {
         match &self.beside {
             Some(beside) => beside.refresh(None),
@@ -55,28 +55,28 @@ impl HostChanges {
         }
     }
 
-    /// Goes on by another configuration with the same ports.
+    /// Changes to another configuration with the same ports.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// An operation refused by the kernel.
     pub fn suit(&mut self, config: &Config) -> io::Result<()> {
         self.beside.as_ref().map_or(Ok(()), |beside| beside.refresh(Some(config)))
     }
 
-    /// Leaves all that comes from here on to the kernel, where it goes on; what was taken still comes back. To be
-    /// called before the workers end.
+    /// Leaves all later packets to the kernel. Packets that were already redirected still return to it. Call it
+    /// before the workers end.
     pub fn stop_taking(&self) {
         if let Some(beside) = &self.beside {
             beside.stop_taking();
         }
     }
 
-    /// What stands beside the kernel, by numbers of descriptors: for a program that takes this one's place.
+    /// The attached programs by their descriptors, for a successor program.
     pub(crate) fn links(&self) -> Vec<(Spot, [RawFd; 3])> {
         self.beside.as_ref().map(Redirects::links).unwrap_or_default()
     }
 
-    /// What went wrong since this was last asked, where nobody waited for it.
+    /// Errors of the background thread since the last call.
     pub fn trouble(&self) -> Option<String> {
         self.beside.as_ref().and_then(Redirects::trouble)
     }
@@ -84,7 +84,7 @@ impl HostChanges {
     fn intercept(&mut self, config: &Config) -> io::Result<()> {
         let mut netlink = Netlink::open()?;
         for side in [&config.wide, &config.narrow] {
-            // An interface that is gone comes in again with its port.
+            // An interface that is gone is intercepted again with its port.
             let index = match packet_socket_on(side, &mut netlink) {
                 Ok(Some(index)) => index,
                 Ok(None) => continue,
@@ -101,8 +101,7 @@ impl HostChanges {
     }
 }
 
-/// The index of the interface that a side has a packet socket on; what comes in by another port, the kernel never
-/// sees.
+/// Index of the interface of a side's packet socket. The kernel never sees packets of other ports.
 fn packet_socket_on(side: &SideConfig, netlink: &mut Netlink) -> io::Result<Option<u32>> {
     match side.port.parse() {
         Ok(Address::Packet(name)) => Ok(Some(netlink.interface(&name)?.index)),
@@ -110,8 +109,8 @@ fn packet_socket_on(side: &SideConfig, netlink: &mut Netlink) -> io::Result<Opti
     }
 }
 
-/// A bump in the wire does without where the right is missing and the interface has no address: the kernel then
-/// drops what is not for its own station.
+/// A bump in the wire works without interception where the privilege is missing and the interface has no address.
+/// The kernel then drops packets to other stations.
 fn allowed(
     intercept: io::Result<Intercept>,
     netlink: &mut Netlink,

@@ -1,4 +1,4 @@
-//! A configuration in, workers that run out: in this process, on ports that this thread may open.
+//! Configuration -> running workers: in this process, on ports that this thread may open.
 
 use crate::gro::Gro;
 use crate::own_addresses;
@@ -35,12 +35,11 @@ pub struct Service {
     offloads: [Offloads; 2],
     crew: Vec<Member>,
     note: Option<String>,
-    /// What the host has given up for it, where this process has the right to ask for that; it is put back when
-    /// this ends.
+    /// The host's changed settings, if this process may change them. Reverted at the end.
     seized: Arc<Mutex<HostChanges>>,
-    /// Interfaces at which it switched GRO on; none where another process has seen to that.
+    /// GRO of the interfaces; `None` where another process switches it.
     gro: Option<Gro>,
-    /// What was lost before it began.
+    /// Packets lost before the start.
     losses: Losses,
 }
 
@@ -51,36 +50,37 @@ struct Member {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Hears what is lost with this process, which ends with any worker that panics.
+/// Receives the losses of this process, which ends as soon as a worker panics.
 pub type Tell = Arc<dyn Fn(Losses) + Send + Sync>;
 
-/// What ties a service to the process that has rights.
+/// Connections of a service to the privileged process.
 pub struct Ties {
-    /// Have it open the ports of the wide end and the narrow one anew.
+    /// Reopen the ports of the wide endpoint and of the narrow one.
     pub openers: [Opener; 2],
-    /// Where workers say that they work, if packets pass without them.
+    /// Heartbeat of the workers, where packets pass by the fail-open program without them.
     pub pulse: Option<Arc<Heartbeat>>,
-    /// What was lost before.
+    /// Packets lost before the start.
     pub losses: Losses,
-    /// Has it know what is lost with a worker that panics.
+    /// Reports the losses of a worker that panics.
     pub tell: Tell,
-    /// What another process left.
+    /// Frames handed over by another process.
     pub waiting: Waiting,
 }
 
-/// Frames that another process left, until a worker has them. Those that no worker ever has are told as lost.
+/// Frames handed over by another process that no worker has taken yet. Those that no worker ever takes are reported
+/// as lost.
 pub struct Waiting {
     count: usize,
     tell: Tell,
 }
 
 impl Waiting {
-    /// All of these.
+    /// All of these frames.
     pub fn new(legacies: &[Vec<HandedFrame>], tell: Tell) -> Waiting {
         Waiting { count: legacies.iter().map(Vec::len).sum(), tell }
     }
 
-    /// A worker has so many of them.
+    /// A worker has taken `count` frames.
     fn are_taken(&mut self, count: usize) {
         self.count -= count;
     }
@@ -100,7 +100,7 @@ impl fmt::Debug for Ties {
     }
 }
 
-/// How a process ends in which a worker panics.
+/// The end of a process in which a worker panics.
 struct Ending {
     tell: Tell,
     crew: Vec<WorkerHandle>,
@@ -108,8 +108,8 @@ struct Ending {
 }
 
 impl Ending {
-    /// Has the other workers let go of what they hold, tells what is lost with all of them, and ends the process. Who
-    /// panics meanwhile waits for that: it has said what is lost with it.
+    /// Makes the other workers release their packets, reports all losses and ends the process. A worker that panics
+    /// meanwhile waits here; it has already reported its own losses.
     fn end(&self) {
         self.once.call_once(|| {
             (self.tell)(WorkerHandle::stop_all(&self.crew, SIBLINGS_PATIENCE));
@@ -118,22 +118,22 @@ impl Ending {
     }
 }
 
-/// What a worker begins with.
+/// Parts of a worker that starts.
 struct Start {
     ports: [Box<dyn Port>; 2],
     place: Place,
     legacies: Vec<HandedFrame>,
-    /// How the process ends where one panics; none: the thread ends alone.
+    /// The end of the process after a panic. `None`: the thread ends alone.
     ending: Option<Arc<Ending>>,
     openers: [Opener; 2],
     stations: Option<Arc<Stations>>,
 }
 
 impl Service {
-    /// Opens both ports in the namespace of this thread, and starts to work.
+    /// Opens both ports in the namespace of this thread, and starts the workers.
     ///
     /// # Errors
-    /// What is missing, and what to do.
+    /// The missing part, and the remedy.
     pub fn start(mut config: Config) -> io::Result<Service> {
         own_addresses::find(&mut config);
         let ports = (0..config.workers)
@@ -150,7 +150,7 @@ impl Service {
         service.seized = seized;
         *reopen::locked(&service.seized) = HostChanges::start(&service.config, None, Vec::new())?;
         let gro = service.gro.insert(Gro::default());
-        // Without it, packets come one by one.
+        // Without GRO, packets arrive one by one.
         let doubts = gro.suit(&service.config);
         let doubts: Vec<_> = doubts.into_iter().chain(doubt).collect();
         if !doubts.is_empty() {
@@ -159,11 +159,11 @@ impl Service {
         Ok(service)
     }
 
-    /// Starts to work on ports that are open, those of each worker: first with what another process held. What the
-    /// host is to give up for it, another process has seen to, with which it has these ties.
+    /// Starts workers on open ports, listed by worker. They first process the frames of another process. `ties`
+    /// lead to the process that changes the host's settings.
     ///
     /// # Errors
-    /// What is missing, and what to do.
+    /// The missing part, and the remedy.
     pub fn start_on(
         config: Config,
         ports: Vec<[Box<dyn Port>; 2]>,
@@ -213,22 +213,22 @@ impl Service {
         Ok(service)
     }
 
-    /// What whoever started it should hear: that something works otherwise than one would think.
+    /// A warning to the user who started it, about a feature that does not work as expected.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// How often each worker got around.
+    /// Number of rounds of each worker.
     pub fn beats(&self) -> Vec<u64> {
         self.crew.iter().map(|member| member.reins.beats()).collect()
     }
 
-    /// Has all workers get around, those that are able to.
+    /// Wakes all workers.
     pub fn wake(&self) {
         self.crew.iter().for_each(|member| member.reins.wake());
     }
 
-    /// Ends, and writes what is held to a pipe. Returns what is lost by that.
+    /// Ends the workers, and writes their held packets to a pipe. Returns the losses.
     pub fn hand_over(&mut self, pipe: OwnedFd) -> Losses {
         for (member, will) in self.crew.iter().zip(HandoffWriter::each(pipe, self.crew.len())) {
             member.reins.give(Command::HandOver(will));
@@ -239,12 +239,12 @@ impl Service {
         losses
     }
 
-    /// What it was told.
+    /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// How things are with every worker.
+    /// Snapshots of all workers.
     ///
     /// # Errors
     /// A worker does not answer.
@@ -252,20 +252,20 @@ impl Service {
         self.crew.iter().map(|member| member.reins.ask()).collect()
     }
 
-    /// What tells how things are with it, from any thread.
+    /// A handle that reads the statistics from any thread.
     pub fn watch(&self) -> Watch {
         Watch::new(&self.config, self.reins(), self.losses)
     }
 
-    /// What asks the workers, and tells them.
+    /// Handles of the workers.
     pub fn reins(&self) -> Vec<WorkerHandle> {
         self.crew.iter().map(|member| member.reins.clone()).collect()
     }
 
-    /// Goes on as another configuration says, which has the same ports, without losing a packet.
+    /// Changes to another configuration with the same ports, without packet loss.
     ///
     /// # Errors
-    /// Something differs that cannot change while it runs; nothing has changed then.
+    /// The configurations differ in a setting that cannot change while the gateway runs. Nothing has changed then.
     pub fn reload(&mut self, mut config: Config) -> io::Result<()> {
         may_reload(&self.config, &config)?;
         if config.own_addresses == OwnAddresses::default() {
@@ -280,17 +280,17 @@ impl Service {
         }
         self.config = config;
         if let Some(gro) = &mut self.gro {
-            // Without it, packets come one by one.
+            // Without GRO, packets arrive one by one.
             let _ = gro.suit(&self.config);
         }
         let suited = reopen::locked(&self.seized).suit(&self.config);
-        // A worker that has no time obeys when it has; one that hangs is replaced by one that begins so.
+        // A busy worker obeys later. One that hangs is replaced by one with the new configuration.
         let _ = self.crew.iter().try_for_each(|_| all_done.recv_timeout(PATIENCE));
         suited
     }
 
-    /// Tells the hosts that were told to send longer packets than pass without it, before it ends for good;
-    /// meanwhile it works. How many there were.
+    /// Tells hosts before the final end, if they were told to send longer packets than the path takes without this
+    /// border. Packets pass meanwhile. Returns the number of hosts.
     pub fn farewell(&self) -> Farewell {
         let (done, all_done) = mpsc::channel();
         for member in &self.crew {
@@ -305,12 +305,12 @@ impl Service {
         told.fold(Farewell::default(), Farewell::and)
     }
 
-    /// Lets go of what is held, and ends.
+    /// Releases all held packets, and ends.
     pub fn stop(mut self) {
         self.end();
     }
 
-    /// The same, for who shares it.
+    /// The same, for a shared service.
     pub fn end(&mut self) {
         reopen::locked(&self.seized).stop_taking();
         self.crew.iter().for_each(|member| member.reins.stop());
@@ -320,7 +320,7 @@ impl Service {
     fn join(&mut self) {
         for member in &mut self.crew {
             if let Some(thread) = member.thread.take() {
-                // A worker that panicked has said why.
+                // A worker that panicked has reported the reason.
                 let _ = thread.join();
             }
         }
@@ -333,10 +333,10 @@ impl Drop for Service {
     }
 }
 
-/// Is all as it was that cannot change by a reload?
+/// Checks that all settings that a reload cannot change are equal.
 ///
 /// # Errors
-/// What has changed, and what to do.
+/// The settings that differ, and the remedy.
 pub(crate) fn may_reload(before: &Config, after: &Config) -> io::Result<()> {
     stays(before, after)?;
     let is_same = [
@@ -353,10 +353,10 @@ pub(crate) fn may_reload(before: &Config, after: &Config) -> io::Result<()> {
     }
 }
 
-/// Is all as it was that cannot change while it runs?
+/// Checks that all settings that cannot change while the gateway runs are equal.
 ///
 /// # Errors
-/// What has changed, and what to do.
+/// The settings that differ, and the remedy.
 pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
     let is_same = [
         ("role", before.role == after.role),
@@ -376,7 +376,7 @@ pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
     }
 }
 
-/// What connects a worker with who tells it what to do, and with its siblings.
+/// A worker's handle, its commands and its hand-over to peer workers.
 type Place = (WorkerHandle, Commands, Option<PeerHandoff>);
 
 fn places(config: &Config, is_steered: bool, pulse: Option<&Arc<Heartbeat>>) -> io::Result<Vec<Place>> {
@@ -422,12 +422,12 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
     Ok(Member { reins, thread: Some(thread) })
 }
 
-/// How long workers may take to go on by another configuration.
+/// Time-out of a reload in the workers.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long the other workers may take to let go of what they hold where one panics: half of what a keeper waits for
-/// a word.
+/// Time-out of the other workers' release of packets after a panic: half of the supervisor's time-out for a
+/// message.
 const SIBLINGS_PATIENCE: Duration = Duration::from_millis(500);
-/// Exit status of a process whose worker panicked: that of Rust's own.
+/// Exit status of a process whose worker panicked: the one of Rust's own runtime.
 const PANICKED: i32 = 101;
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
-//! Sentences -> lines on standard error, for a process that must not wait for whoever reads them.
+//! Sentences -> lines on standard error, for a process that must not block on the reader.
 //!
-//! A pipe or terminal that nobody reads fills up, and a write to it waits for ever. The flag against that belongs
-//! to the open file description, which others share. So a pipe or a terminal is opened once more, and a socket is
-//! told with each message. Lines for which there is no room are dropped, and how many is said once there is.
+//! A pipe or terminal without a reader fills up, and a write to it blocks. The flag against that belongs to the
+//! open file description, which other processes share. So a pipe or a terminal is opened a second time, and a
+//! socket gets the flag with each message.
+//!
+//! Lines without space are dropped. Their number is printed once there is space.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
@@ -12,32 +14,32 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Where a process says what happens.
+/// The log of a process.
 #[derive(Debug)]
 pub(crate) struct Voice {
     direction: LogTarget,
-    /// Lines that found no room since the last one that was written.
+    /// Number of lines dropped since the last written one.
     dropped_count: Cell<u64>,
-    /// The last line was written in part: there was no room for its rest.
+    /// Whether the last line was written in part, for lack of space.
     is_torn: Cell<bool>,
 }
 
-/// How a descriptor is written to.
+/// The way to write to a descriptor.
 #[derive(Debug)]
 enum LogTarget {
-    /// Opened once more, so that it never waits.
+    /// Opened a second time, so that it never blocks.
     Own(OwnedFd),
     /// A socket.
     Socket(OwnedFd),
-    /// A file on a disk: it does not wait for a reader. Or what cannot be opened once more: it is asked for room
-    /// first.
+    /// A regular file, which has no reader to wait for; or a descriptor that cannot be opened again, whose space is
+    /// checked first.
     Shared(OwnedFd),
-    /// There is none.
+    /// No standard error.
     Nowhere,
 }
 
 impl Voice {
-    /// Standard error.
+    /// The log on standard error.
     pub fn standard_error() -> Voice {
         Voice::of(io::stderr())
     }
@@ -47,7 +49,7 @@ impl Voice {
         Voice { direction, dropped_count: Cell::new(0), is_torn: Cell::new(false) }
     }
 
-    /// Writes a line, or drops it where there is no room for it now.
+    /// Writes a line, or drops it for lack of space.
     pub fn say(&self, line: &str) {
         let torn = if self.is_torn.get() { "\n" } else { "" };
         let dropped = match self.dropped_count.get() {
@@ -71,7 +73,7 @@ impl Voice {
             return;
         }
         self.is_torn.set(written_len > 0 || self.is_torn.get());
-        // What was said of those before may have been cut as well: it is said again.
+        // The note about earlier dropped lines may be incomplete as well: it is written again.
         self.dropped_count.set(self.dropped_count.get() + 1);
     }
 }
@@ -105,7 +107,7 @@ impl LogTarget {
     }
 }
 
-/// Bytes that a pipe takes whole or not at all.
+/// Number of bytes that a pipe takes as a whole or not at all.
 const PIPE_BUF: usize = 4096;
 
 #[cfg(test)]

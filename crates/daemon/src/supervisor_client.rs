@@ -1,4 +1,4 @@
-//! Wishes of a worker process -> what its keeper made of them.
+//! Wishes of a worker process -> their outcomes from the supervisor.
 
 use crate::messages::{Done, ToKeeper, Wish, say};
 use std::collections::HashMap;
@@ -8,33 +8,33 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Takes wishes to the keeper.
+/// Sends wishes to the supervisor.
 #[derive(Clone, Debug)]
 pub struct SupervisorClient {
     socket: Arc<OwnedFd>,
     waiting: Arc<Mutex<Waiting>>,
 }
 
-/// Who waits for an answer, by the numbers of what was asked.
+/// The clients that wait for an answer, by the numbers of their wishes.
 #[derive(Debug, Default)]
 struct Waiting {
     last_number: u64,
     answers: HashMap<u64, Answer>,
 }
 
-/// Where what became of a wish is said.
+/// Receives the outcome of a wish.
 type Answer = Sender<Result<Done, String>>;
 
 impl SupervisorClient {
-    /// One whose keeper is at the other end of this socket.
+    /// A client of the supervisor at the other end of this socket.
     pub(crate) fn new(socket: Arc<OwnedFd>) -> SupervisorClient {
         SupervisorClient { socket, waiting: Arc::default() }
     }
 
-    /// Asks the keeper for something, and says what became of it.
+    /// Sends a wish, and waits for its outcome.
     ///
     /// # Errors
-    /// It was not done, and why.
+    /// The wish was not fulfilled; the error has the reason.
     pub fn ask(&self, wish: Wish) -> io::Result<Done> {
         let patience = if wish == Wish::Restart { RESTART_PATIENCE } else { WISH_PATIENCE };
         self.ask_within(patience, wish)
@@ -56,10 +56,10 @@ impl SupervisorClient {
         }
     }
 
-    /// Gives the answer to who waits for it. One that comes late is for nobody.
+    /// Passes the answer to the waiting client. A late answer is dropped.
     pub(crate) fn answer(&self, number: u64, outcome: Result<Done, String>) {
         if let Some(to) = self.waiting().answers.remove(&number) {
-            // Who asked may be gone.
+            // The client may have ended.
             let _ = to.send(outcome);
         }
     }
@@ -69,9 +69,9 @@ impl SupervisorClient {
     }
 }
 
-/// How long it may take to fulfil a wish.
+/// Time-out of a wish.
 const WISH_PATIENCE: Duration = Duration::from_secs(5);
-/// The same for a restart: another program says that it takes over, and another worker process comes up.
+/// Time-out of a restart: another program reports that it takes over, and another worker process starts.
 const RESTART_PATIENCE: Duration = Duration::from_secs(12);
 
 #[cfg(test)]

@@ -1,14 +1,18 @@
-//! A host's routes over one interface in, the same with a larger MTU for what the host itself sends out.
+//! A host's routes over one interface -> the same routes with a larger MTU, for packets of the host itself.
 //!
-//! A table of its own has a copy of each such route with the wide MTU, and a rule has packets that this host sends
-//! ask it just before the main table. So rules that the host's owner made come first, forwarded packets keep the
-//! link's MTU, and nothing of the main table is touched. Left to the main table are routes over other interfaces,
-//! by several next hops, with more to them than this copies (a class of service, `onlink`, `encap`), and those
-//! whose owner gave them an MTU below the link's.
+//! A separate table has a copy of each such route with the wide MTU. A rule makes packets that this host sends use
+//! it just before the main table. So rules of the host's owner come first, forwarded packets keep the link's MTU,
+//! and the main table stays unchanged.
 //!
-//! The copies end without us: those of IPv4 with a device of ours, those of IPv6 after ten seconds. The rule and
-//! the entries that lead back to the main table stay where a process is killed, and change nothing; [`undo`]
-//! removes them.
+//! Routes are left to the main table in these cases:
+//!
+//! - They use other interfaces, or several next hops.
+//! - They have attributes that this does not copy (a class of service, `onlink`, `encap`).
+//! - Their owner gave them an MTU below the link's.
+//!
+//! After a kill, the copies end by themselves: those of IPv4 with a device of the process, those of IPv6 after ten
+//! seconds. The rule and the entries that lead back to the main table remain, without effect; [`undo`] removes
+//! them.
 
 use config::Config;
 use linux::addresses::Prefix;
@@ -26,18 +30,18 @@ pub(crate) struct WideRoutes {
     narrow: String,
     table: u32,
     netlink: Netlink,
-    /// The device that those of IPv4 end with, and its number.
+    /// The device whose removal ends the IPv4 copies, and its index.
     tether: (Tap, u32),
     wanted: Vec<Route>,
-    /// When it was last seen to that they stand.
+    /// Time of the last check of the routes.
     set_at: Instant,
 }
 
 impl WideRoutes {
-    /// Sets them for the interface `narrow`, in the namespace of the calling thread.
+    /// Sets the routes for the interface `narrow`, in the namespace of the calling thread.
     ///
     /// # Errors
-    /// What the kernel refuses; nothing stays changed.
+    /// An operation refused by the kernel. Nothing stays changed.
     pub fn start(narrow: &str) -> io::Result<WideRoutes> {
         let table = table(narrow);
         let tether = helper::tether(&tag(table))?;
@@ -52,29 +56,29 @@ impl WideRoutes {
         self.table
     }
 
-    /// Follows the host's routes and the configuration; says which of them could not be copied and is left to the
-    /// main table.
+    /// Follows the host's routes and the configuration. Returns a warning about a route that could not be copied
+    /// and is left to the main table.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// An operation refused by the kernel.
     pub fn refresh(&mut self, config: &Config) -> io::Result<Option<String>> {
         self.wanted = match self.netlink.interface(&self.narrow) {
             Ok(narrow) => self.wanted(config, narrow.index)?,
-            // Nobody cuts what would leave by it.
+            // No gateway would fragment packets on this interface.
             Err(_) => Vec::new(),
         };
         self.set()
     }
 
-    /// Has those of IPv6 live on, and sets again what others removed: now and then.
+    /// Extends the lifetime of the IPv6 copies, and restores removed ones: at intervals.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// An operation refused by the kernel.
     pub fn extend(&mut self) -> io::Result<Option<String>> {
         if self.set_at.elapsed() < REFRESH { Ok(None) } else { self.set() }
     }
 
-    /// Has the table have what is wanted, and be asked.
+    /// Sets the missing routes and the rule.
     fn set(&mut self) -> io::Result<Option<String>> {
         self.set_at = Instant::now();
         let standing = self.netlink.routes_of(self.table)?;
@@ -88,11 +92,11 @@ impl WideRoutes {
         let stands: HashSet<_> = standing.iter().map(facts).collect();
         let tethered: HashSet<_> = standing.iter().filter(|route| route.index == tether).map(place).collect();
         let mut refused = None;
-        // What leads back first: nothing may leave by a copy that is not to.
+        // Entries that lead back come first: no packet may use a copy by mistake.
         let (backs, copies): (Vec<_>, Vec<_>) =
             self.wanted.iter().partition(|route| route.kind != RouteKind::Unicast);
         for route in backs.into_iter().chain(copies) {
-            // To set a route anew would have sockets forget what they learnt of their paths.
+            // Replacing a route would make sockets forget the learned path MTU.
             let outcome = match route.ends {
                 Some(RouteLifetime::After(_)) if stands.contains(&facts(route)) => self.netlink.extend_route(route),
                 Some(RouteLifetime::With(_))
@@ -113,7 +117,7 @@ impl WideRoutes {
         Ok(refused)
     }
 
-    /// Adds the rule, where somebody removed it or there was none.
+    /// Adds the rule if it is missing.
     fn have_it_asked(&mut self) -> io::Result<()> {
         let rules = self.netlink.rules()?;
         let is_ours = |rule: &&Rule| rule.priority == RULE && rule.table == Some(self.table);
@@ -124,8 +128,8 @@ impl WideRoutes {
         Ok(())
     }
 
-    /// A copy for each route over the narrow interface, and an entry that leads back to the main table for each
-    /// other one.
+    /// A copy of each route over the narrow interface, and for each other route an entry that leads back to the
+    /// main table.
     fn wanted(&mut self, config: &Config, narrow: u32) -> io::Result<Vec<Route>> {
         let mut routes = self.netlink.routes()?;
         routes.retain(|route| !is_of_the_link(route.destination.address));
@@ -133,7 +137,7 @@ impl WideRoutes {
         routes.iter().for_each(|route| *counts.entry(place(route)).or_insert(0) += 1);
         let is_ours = |route: &Route| {
             let is_alone = counts.get(&place(route)) == Some(&1);
-            // One whose owner said that it takes less than the link is as they said.
+            // A route with an MTU below the link's keeps the MTU that its owner set.
             let is_narrower = route.mtu.is_some_and(|mtu| mtu < config.narrow.mtu.into());
             let leaves = route.kind == RouteKind::Unicast && route.index == Some(narrow);
             leaves && is_alone && route.is_plain && !is_narrower
@@ -164,7 +168,7 @@ impl WideRoutes {
                 }
             })
             .collect();
-        // Within a named prefix the route that leads there counts, where it is a wider one.
+        // A configured prefix without a route of its own gets a copy of the most specific route that contains it.
         for prefix in named {
             if wanted.iter().any(|route| route.destination == prefix) {
                 continue;
@@ -173,19 +177,19 @@ impl WideRoutes {
             let best = wider.max_by_key(|route| (route.destination.bit_count, u32::MAX - route.metric));
             wanted.extend(best.filter(|best| is_ours(best)).map(|best| copy(best, prefix)));
         }
-        // Several next hops lead back once.
+        // Several next hops need one entry that leads back.
         let mut seen = HashSet::new();
         wanted.retain(|route| seen.insert(place(route)));
         Ok(wanted)
     }
 }
 
-/// What the kernel tells routes of a table apart by.
+/// The key of a route within a table.
 fn place(route: &Route) -> (IpAddr, u8, u32) {
     (route.destination.address, route.destination.bit_count, route.metric)
 }
 
-/// What matters of a route in our table.
+/// The compared properties of a route in this table.
 type Facts = ((IpAddr, u8, u32), u8, Option<IpAddr>, Option<u32>, Option<IpAddr>, Option<u32>);
 
 fn facts(route: &Route) -> Facts {
@@ -199,16 +203,15 @@ fn back(table: u32, destination: Prefix, metric: u32) -> Route {
 
 impl Drop for WideRoutes {
     fn drop(&mut self) {
-        // What is gone already needs no taking back.
+        // Errors about routes that are already gone do not matter.
         let _ = take_back(&mut self.netlink, self.table);
     }
 }
 
-/// Removes what processes that died have left: rules and tables of wide interfaces that are gone. Says whether
-/// there was anything.
+/// Removes the rules and tables of wide interfaces whose processes were killed. Returns whether there were any.
 ///
 /// # Errors
-/// What the kernel refuses.
+/// An operation refused by the kernel.
 pub fn undo() -> io::Result<bool> {
     let mut netlink = Netlink::open()?;
     let rules = netlink.rules()?.into_iter().filter(|rule| rule.priority == RULE);
@@ -217,7 +220,7 @@ pub fn undo() -> io::Result<bool> {
     let names: Vec<String> = netlink.interfaces()?.into_iter().map(|interface| interface.name).collect();
     let mut was_there = false;
     for number in tables.into_iter().filter(|number| (TABLES..TABLES + TABLE_COUNT).contains(number)) {
-        // The device that its routes end with lives as long as the process.
+        // The tether device lives as long as the process.
         let tether = format!("{}{}", helper::TETHER, tag(number));
         if !names.iter().any(|name| name.starts_with(&tether)) {
             take_back(&mut netlink, number)?;
@@ -232,7 +235,7 @@ fn take_back(netlink: &mut Netlink, table: u32) -> io::Result<()> {
         netlink.remove_rule(RULE, table)?;
     }
     for route in netlink.routes_of(table)? {
-        // Two next hops of one route are listed as two.
+        // The list shows two next hops of one route as two routes.
         ignore_gone(netlink.remove_route(&Route { index: None, gateway: None, source: None, ..route }))?;
     }
     Ok(())
@@ -245,17 +248,17 @@ fn ignore_gone(outcome: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// The routing table of an interface, by its name: so a successor finds what was left.
+/// The routing table of an interface. It depends on the name only, so a successor finds it.
 fn table(name: &str) -> u32 {
     TABLES + helper::name_hash(name) % TABLE_COUNT
 }
 
-/// What a table is known by in the name of its device.
+/// The table's tag in the name of its device.
 fn tag(table: u32) -> String {
     format!("{:04x}", table - TABLES)
 }
 
-/// Are addresses that begin with a prefix all within another?
+/// Whether the prefix `outer` contains all addresses of `inner`.
 fn contains(outer: Prefix, inner: Prefix) -> bool {
     let bits = |address: IpAddr| match address {
         IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
@@ -267,12 +270,12 @@ fn contains(outer: Prefix, inner: Prefix) -> bool {
         && (outer.bit_count == 0 || differ >> (128 - u32::from(outer.bit_count)) == 0)
 }
 
-/// The longest that a route takes, or less.
+/// MTU of the copies, limited to the kernel's maximum, in bytes.
 fn mtu(config: &Config) -> u32 {
     u32::from(config.wide.mtu).min(ROUTE_MTU_MAX)
 }
 
-/// What is of one link goes by that link alone.
+/// Addresses of a single link are reached by that link only.
 fn is_of_the_link(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local() || v4.is_multicast(),
@@ -280,18 +283,18 @@ fn is_of_the_link(address: IpAddr) -> bool {
     }
 }
 
-/// Tables of wide interfaces: far from those that people number.
+/// Tables of wide interfaces, far from usual table numbers.
 const TABLES: u32 = 0x0057_0000;
 const TABLE_COUNT: u32 = 1 << 16;
-/// A rule stands once for each version.
+/// One rule for each IP version.
 const VERSION_COUNT: usize = 2;
-/// Linux takes no larger MTU of a route, in bytes (net/ipv4/metrics.c); the kernel cuts a longer datagram in two.
+/// Linux's maximum MTU of a route, in bytes (net/ipv4/metrics.c); the kernel fragments a longer datagram in two.
 const ROUTE_MTU_MAX: u32 = 65_520;
-/// Where the rule stands that has them asked: just before the main table's (32766).
+/// Priority of the rule: just before the main table's (32766).
 const RULE: u32 = 32_765;
-/// Seconds after which a route of IPv6 ends that is not set again.
+/// Seconds until an IPv6 copy expires.
 const LIFETIME: u32 = 10;
-/// How often it is, and how often it is seen to that nobody removed anything.
+/// Interval of extensions, and of checks for removed routes.
 const REFRESH: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! A socket to a keeper in, a gateway that runs without rights out: the worker process.
+//! A socket to the supervisor -> a gateway that runs without privileges: the worker process.
 //!
-//! It is handed all that it works on, gives up its rights before it touches a packet, and tells the keeper ten
-//! times a second that all of its workers get around. When the keeper is gone it lets go of what it holds, and
-//! ends.
+//! The supervisor hands it all sockets and ports. It drops its privileges before it reads a packet, and reports ten
+//! times a second that all of its workers make rounds. When the supervisor is gone, it releases all held packets
+//! and ends.
 
 use crate::control::Control;
 use crate::messages::{Begin, HandedPort, Heard, ToKeeper, ToWorker, receive, say};
@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Works as the keeper at the other end of the socket says, until it says otherwise or is gone.
+/// Works under the supervisor at the other end of the socket, until told to end or until the supervisor is gone.
 ///
 /// # Errors
 /// It cannot begin.
@@ -36,7 +36,7 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     let mut handed = Handed(descriptors.into());
     let config = config(&begin)?;
     let adopted = handed.ports(&begin)?;
-    // It takes a right, and threads that are started have it from here.
+    // A high priority needs a privilege; threads that start later keep it.
     let above = privileges::above_others(config.priority);
     let control = handed.next(begin.has_control)?.map(UnixListener::from);
     let metrics = handed.next(begin.has_metrics)?.map(TcpListener::from);
@@ -54,7 +54,7 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     let lost = Losses { truncated: cut_count, not_received: untaken_count, ..Losses::default() };
     tell(lost);
     let waiting = Waiting::new(&legacies, Arc::clone(&tell));
-    // To open a port takes rights, and that whoever had it has ended.
+    // Opening a port needs privileges, and the previous process on it must have ended.
     let ports = complete(adopted, &config)?;
     if !has_all {
         privileges::drop_privileges(config.user.as_deref())?;
@@ -83,7 +83,7 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     outcome
 }
 
-/// What the keeper says first; none where it is gone before.
+/// The supervisor's first message; `None` where it is gone before.
 fn told(socket: &OwnedFd) -> io::Result<Option<(Begin, Vec<OwnedFd>)>> {
     loop {
         wait(socket, BEGIN_PATIENCE);
@@ -111,7 +111,7 @@ fn parse(text: &str, file: &str) -> io::Result<Config> {
     Config::parse(text, file).map_err(|problems| io::Error::new(io::ErrorKind::InvalidInput, problems.to_string()))
 }
 
-/// What came with the first message, in its order.
+/// The descriptors of the first message, in order.
 struct Handed(VecDeque<OwnedFd>);
 
 impl Handed {
@@ -120,7 +120,7 @@ impl Handed {
         if is_there { self.0.pop_front().ok_or_else(missing).map(Some) } else { Ok(None) }
     }
 
-    /// The ports of each worker; none in the place of one that is to be opened.
+    /// The ports of each worker; `None` in place of a port that is opened here.
     fn ports(&mut self, begin: &Begin) -> io::Result<Vec<[Adopted; 2]>> {
         begin.ports.as_chunks().0.iter().map(|[wide, narrow]| Ok([self.port(wide)?, self.port(narrow)?])).collect()
     }
@@ -136,7 +136,7 @@ impl Handed {
 /// A port, if it was handed over.
 type Adopted = Option<Box<dyn Port>>;
 
-/// Opens what was not handed over.
+/// Opens the ports that were not handed over.
 fn complete(adopted: Vec<[Adopted; 2]>, config: &Config) -> io::Result<Vec<[Box<dyn Port>; 2]>> {
     let mut ports = Vec::new();
     for (number, [wide, narrow]) in adopted.into_iter().enumerate() {
@@ -146,20 +146,20 @@ fn complete(adopted: Vec<[Adopted; 2]>, config: &Config) -> io::Result<Vec<[Box<
     Ok(ports)
 }
 
-/// What another process leaves, once it has left all.
+/// All packets of another process, once it has written them.
 fn inherit(heritage: Option<OwnedFd>, config: &Config) -> Handoff {
     heritage.map(|pipe| handover::read(pipe, config.workers)).unwrap_or_default()
 }
 
-/// Has the keeper know what is lost, if something is.
+/// Reports losses to the supervisor, if there are any.
 fn tell(socket: &OwnedFd, losses: Losses) {
     if losses != Losses::default() {
-        // Where it is gone, nobody wants to know.
+        // If the supervisor is gone, there is no reader.
         let _ = say(socket, &ToKeeper::Lost(losses), &[]);
     }
 }
 
-/// Tells the keeper that all is well, and does what it says.
+/// Sends heartbeats to the supervisor, and obeys its messages.
 fn attend(
     socket: &OwnedFd,
     service: &Mutex<Service>,
@@ -175,7 +175,7 @@ fn attend(
             let beats = locked(service).beats();
             if before.iter().zip(&beats).all(|(before, now)| before != now) {
                 before = beats;
-                // Where the keeper is gone, the next look tells.
+                // If the supervisor is gone, the next check shows it.
                 let _ = say(socket, &ToKeeper::Beat, &[]);
             }
             locked(service).wake();
@@ -189,7 +189,7 @@ fn attend(
             }
             Heard::Said(ToWorker::Finish, _) => {
                 let farewell = locked(service).farewell();
-                // Where the keeper is gone, nobody wants to know.
+                // If the supervisor is gone, there is no reader.
                 let _ = say(socket, &ToKeeper::Farewell(farewell), &[]);
                 locked(service).end();
                 return Ok(());
@@ -219,7 +219,7 @@ fn attend(
     }
 }
 
-/// Ports that were handed over, in their order.
+/// Ports that were handed over, in order.
 fn adopt_all(told: &[HandedPort], descriptors: Vec<OwnedFd>) -> Result<Vec<Box<dyn Port>>, String> {
     let mut handed = Handed(descriptors.into());
     let adopted = told.iter().map(|told| handed.port(told)?.ok_or_else(|| io::ErrorKind::InvalidData.into()));
@@ -229,13 +229,13 @@ fn adopt_all(told: &[HandedPort], descriptors: Vec<OwnedFd>) -> Result<Vec<Box<d
 fn wait(socket: &OwnedFd, patience: Duration) {
     let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
     let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
-    // However it ends, the socket is looked at.
+    // After an error, too, the socket is checked.
     let _ = poll(&mut fds, Some(&patience));
 }
 
-/// Stages that hold packets: left out where something in what is held may be what kills.
+/// Stages that hold packets. They are left out where a held packet may cause the crashes.
 const WIDENING: [Stage; 3] = [Stage::Reassemble, Stage::Join, Stage::Coalesce];
-/// How often the keeper hears that all is well.
+/// Interval of heartbeat messages to the supervisor.
 pub(crate) const BEAT: Duration = Duration::from_millis(100);
-/// How long the keeper may take to say what to begin with.
+/// Time-out of the supervisor's first message.
 const BEGIN_PATIENCE: Duration = Duration::from_secs(5);

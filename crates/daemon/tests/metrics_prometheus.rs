@@ -1,6 +1,6 @@
-//! A live gateway in, what a real Prometheus makes of its metrics out.
+//! A live gateway -> its metrics as a real Prometheus reads them.
 //!
-//! Without Prometheus the tests are ignored, and say so; with `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, they fail.
+//! Without Prometheus the tests are ignored, with a message; with `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, they fail.
 
 #[allow(dead_code, reason = "this test takes what it needs")]
 #[path = "all/live_gateway.rs"]

@@ -1,4 +1,4 @@
-//! A configuration in, the engine's gateway that it asks for out.
+//! Configuration -> the settings of the engine's gateway.
 
 use crate::commands::Replacement;
 use config::{Config, DontFragment, Role, SideConfig, Stage};
@@ -10,10 +10,10 @@ use packet::Pool;
 use port::Offloads;
 use std::sync::mpsc::Sender;
 
-/// What all choices of one process are drawn from: nobody outside can foresee them.
+/// Draws the random seeds of one process. Outsiders cannot predict them.
 ///
 /// # Errors
-/// The kernel gives nothing that is random.
+/// The kernel gives no random bytes.
 pub fn draw_secrets() -> std::io::Result<Secrets> {
     let draw = || {
         let mut bytes = [0; 16];
@@ -24,17 +24,18 @@ pub fn draw_secrets() -> std::io::Result<Secrets> {
     Ok(Secrets { seed: draw()?, table_key: draw()? })
 }
 
-/// The gateway that is configured, between a wide port and a narrow one that take these offloads.
+/// The gateway of this configuration. `offloads` are the offloads of the wide port and of the narrow port.
 pub fn gateway(config: &Config, offloads: [Offloads; 2], secrets: Secrets) -> Gateway {
     Gateway::new(&settings(config, offloads), secrets, || Pool::new(pool_limit(config)))
 }
 
-/// What the pool of each direction may take, in bytes.
+/// Memory limit of the pool of each direction, in bytes.
 pub fn pool_limit(config: &Config) -> usize {
     2 * config.limits.memory + POOL_EXTRA
 }
 
-/// All that changes in a worker that goes on by this configuration, whose ports take these offloads.
+/// The settings that a running worker changes to on a reload. `offloads` are the offloads of the wide port and of
+/// the narrow port.
 pub fn replacement(config: &Config, offloads: [Offloads; 2], secrets: Secrets, done: Sender<()>) -> Replacement {
     Replacement {
         settings: settings(config, offloads),
@@ -46,7 +47,7 @@ pub fn replacement(config: &Config, offloads: [Offloads; 2], secrets: Secrets, d
     }
 }
 
-/// What is configured, for a wide port and a narrow one that take these offloads.
+/// The engine's settings for this configuration, given the offloads of the wide port and of the narrow port.
 pub fn settings(config: &Config, [wide, narrow]: [Offloads; 2]) -> GatewaySettings {
     let sides = [(Toward::Narrow, narrow), (Toward::Wide, wide)];
     GatewaySettings {
@@ -56,13 +57,13 @@ pub fn settings(config: &Config, [wide, narrow]: [Offloads; 2]) -> GatewaySettin
     }
 }
 
-/// What is done to packets that leave by this side, as it is configured.
+/// The configured processing of packets that leave by this side.
 fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
     let side = of(config, toward);
     let stand = config.role.stand();
     let usual = SideSettings::usual(stand, toward, side.mtu);
     let position = match usual.position {
-        // A machine behind a TAP is the host, and there is no kernel that goes on with its packets.
+        // A machine behind a TAP is the host itself. No kernel processes its packets further.
         Position::Kernel if !config.is_beside_kernel() && stand == GatewayRole::WideInterface => Position::Source,
         Position::Kernel if !config.is_beside_kernel() => Position::Transit,
         position => position,
@@ -83,8 +84,8 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
         checksums: if offloads.checksum { Checksums::Defer } else { Checksums::Complete },
         cuts_df: side.df == DontFragment::Fragment,
         id_lifetime: config.limits.datagram_lifetime,
-        // The kernel tells senders itself, but at a border. About what goes to a side, errors leave by the other
-        // one.
+        // Away from a border the kernel answers senders itself. Errors about packets to one side leave by the other
+        // side.
         answer_from: (config.role == Role::Border).then(|| config.answers_at(toward.direction())),
         left_out: config.bypass.iter().filter_map(|stage| side_stage(*stage)).collect(),
         ..usual
@@ -92,7 +93,7 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
     settings.with_segment_size_for(is_own_host)
 }
 
-/// The engine's name of a stage; none where it is about both sides.
+/// The engine's name of a stage; `None` for a stage of both sides.
 pub fn side_stage(stage: Stage) -> Option<SideStage> {
     match stage {
         Stage::Reassemble => Some(SideStage::Reassemble),
@@ -104,13 +105,13 @@ pub fn side_stage(stage: Stage) -> Option<SideStage> {
     }
 }
 
-/// Are ports to be able to lend flows to the kernel, and to write tags? Each has more descriptors then, and no more
-/// go from one process to another at once than those of so many workers.
+/// Whether ports are opened with flow offload and with VLAN tag writing. Each such port has more descriptors, and
+/// the number of descriptors that pass between processes at once limits the worker count.
 pub fn can_offload(config: &Config) -> bool {
     config.role == Role::Border && config.workers <= LENDERS_MAX
 }
 
-/// May flows be lent to the kernel, where ports are able to?
+/// Whether flows may be offloaded to the kernel, on ports that can.
 pub fn offloads_flows(config: &Config) -> bool {
     can_offload(config) && !config.bypass.contains(&Stage::Lease)
 }
@@ -129,7 +130,7 @@ fn border(config: &Config) -> Option<Border> {
     })
 }
 
-/// What leaves by this side.
+/// The configuration of the side by which packets leave.
 fn of(config: &Config, toward: Toward) -> &SideConfig {
     match toward {
         Toward::Wide => &config.wide,
@@ -137,8 +138,7 @@ fn of(config: &Config, toward: Toward) -> &SideConfig {
     }
 }
 
-/// Pool beyond the limit of what is held, in bytes: packets that came, packets that leave, and what ports keep to
-/// receive into.
+/// Pool size beyond the memory limit, in bytes: received packets, leaving packets and the receive buffers of ports.
 const POOL_EXTRA: usize = 32 << 20;
-/// Workers that may lend flows.
+/// Largest worker count with flow offload.
 const LENDERS_MAX: usize = 24;

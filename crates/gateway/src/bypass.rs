@@ -1,7 +1,7 @@
-//! A stage and a switch in, running workers whose directions leave it out, or have it again, out (X7).
+//! A stage and a switch -> running workers whose directions leave the stage out, or use it again (X7).
 //!
-//! A stage that is switched off lets go of what it holds first, through all that follows it; one that is switched
-//! on begins anew. A new configuration says anew which stages work.
+//! A stage that is switched off first releases its held packets through all later stages. One that is switched on
+//! starts empty. A reload sets all stages to the new configuration.
 
 use crate::build;
 use crate::commands::{Command, WorkerHandle};
@@ -13,21 +13,21 @@ use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// In which directions.
+/// The directions of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Directions {
-    /// What leaves by the narrow side.
+    /// Packets that leave by the narrow side.
     ToNarrow,
-    /// What leaves by the wide side.
+    /// Packets that leave by the wide side.
     ToWide,
-    /// Both, as far as they have the stage.
+    /// Both directions, as far as they have the stage.
     Both,
 }
 
-/// Switches a stage in all workers, and says in which directions.
+/// Switches a stage in all workers, and returns the names of the changed directions.
 ///
 /// # Errors
-/// The configuration has no such stage there; or a worker is gone.
+/// The configuration has no such stage there, or a worker has ended.
 pub fn switch(
     config: &Config,
     crew: &[WorkerHandle],
@@ -46,7 +46,7 @@ pub fn switch(
         let (to, chosen) = (to.clone(), chosen.clone());
         let change = move |now: Time, gateway: &mut Gateway| {
             chosen.iter().for_each(|direction| gateway.switch(now, *direction, of_side, switch));
-            // Who asked may be gone.
+            // The caller may have ended.
             let _ = to.send(());
         };
         if !worker.give(Command::Change(Box::new(change))) {
@@ -63,7 +63,7 @@ pub fn switch(
     Ok(chosen.into_iter().filter_map(|direction| NAMES.get(direction).copied()).collect())
 }
 
-/// The directions that have a stage, left out or not, among these ways.
+/// The chosen directions that have this stage, switched on or off.
 fn directions(config: &Config, stage: Stage, directions: Directions) -> Vec<usize> {
     let Some(stage) = build::side_stage(stage) else { return Vec::new() };
     let sides = build::settings(config, [Offloads::default(); 2]).sides;
@@ -74,9 +74,9 @@ fn directions(config: &Config, stage: Stage, directions: Directions) -> Vec<usiz
     directions.filter(|direction| sides.get(*direction).is_some_and(|side| side.has(stage))).collect()
 }
 
-/// The ways, in the order of workers.
+/// Names of the directions, in the order of the workers' directions.
 const NAMES: [&str; 2] = ["to-narrow", "to-wide"];
-/// How long a worker may take.
+/// Time-out of a worker's answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

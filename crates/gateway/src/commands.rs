@@ -1,4 +1,4 @@
-//! What a worker is to do in, and that it lives out: the only things that cross between threads.
+//! Commands -> a worker, and its heartbeat -> all others: the only data that threads share.
 
 use crate::handover::HandoffWriter;
 use crate::queue::Queue;
@@ -17,28 +17,29 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a worker can be told beside to stop.
+/// A command to a worker, other than to stop.
 pub enum Command {
-    /// Say how things are.
+    /// Return a snapshot.
     Tell(Sender<Snapshot>),
-    /// Change something while packets pass.
+    /// Apply a change while packets pass.
     Change(Box<Change>),
-    /// Go on as another configuration says.
+    /// Change to another configuration.
     Replace(Box<Replacement>),
-    /// Write what is held, and end: another goes on.
+    /// Write all held packets, and end: a successor takes them.
     HandOver(HandoffWriter),
-    /// None goes on: tell the hosts that were told to send longer packets, and say how many there were.
+    /// No successor follows. Send ICMP errors to the hosts that were told to send longer packets, and return their
+    /// number.
     Farewell(Sender<Farewell>),
 }
 
-/// How many hosts were told that their packets are too long once a border has ended: a connection each.
+/// Hosts to tell about the end of a border, as their packets are too long from then on. Counted by connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Farewell {
-    /// Those that were told.
+    /// Connections whose hosts were told.
     pub told: u64,
-    /// Those that could not be: nothing of theirs had passed, or time was up.
+    /// Connections whose hosts could not be told: none of their packets had passed, or the time was up.
     pub untold: u64,
-    /// Those of which nothing was known any more.
+    /// Connections whose state was already forgotten.
     pub forgotten: u64,
 }
 
@@ -53,31 +54,31 @@ impl Farewell {
     }
 }
 
-/// All that another configuration changes in a worker.
+/// The changes of a worker on a reload.
 #[derive(Debug)]
 pub struct Replacement {
-    /// What is done to packets: the stages that it describes take over what the old ones hold.
+    /// The engine's settings: its new stages take over the held packets of the old ones.
     pub settings: GatewaySettings,
-    /// What the choices of these are drawn from.
+    /// Random seeds for the new stages.
     pub secrets: Secrets,
-    /// Longest packets of the wide end and the narrow one, in bytes.
+    /// MTU of the wide endpoint and of the narrow one, in bytes.
     pub mtus: [u16; 2],
-    /// What the pool of each way may take, in bytes.
+    /// Memory limit of the pool of each direction, in bytes.
     pub pool_limit: usize,
-    /// May flows be lent to the kernel?
+    /// Whether flows may be offloaded to the kernel.
     pub offloads_flows: bool,
-    /// Hears when all of that is so.
+    /// Receives a message once the change is complete.
     pub done: Sender<()>,
 }
 
-/// A change of what a worker does to packets, at this moment; what it lets go leaves at once.
+/// A change of a worker's processing. Packets that it releases leave at once.
 pub type Change = dyn FnOnce(Time, &mut Gateway) + Send;
 
-/// A worker's end: commands come out.
+/// The worker's end: commands come out.
 #[derive(Debug)]
 pub struct Commands {
     shared: Arc<Shared>,
-    /// Where the worker says that it works, and its number there, where packets pass without it.
+    /// Heartbeat of the worker and its number there, where packets pass by the fail-open program without a worker.
     pulse: Option<(Arc<Heartbeat>, usize)>,
 }
 
@@ -90,11 +91,11 @@ pub struct WorkerHandle {
 #[derive(Debug)]
 struct Shared {
     commands: Queue<Command>,
-    /// Rings while the worker has something to look at.
+    /// Readable while the worker has work to do.
     bell: Arc<EventFd>,
     beats: AtomicU64,
     stops: AtomicBool,
-    /// How things were with the worker when it ended.
+    /// Last snapshot of a worker that ended.
     last: Mutex<Option<Snapshot>>,
 }
 
@@ -110,7 +111,7 @@ impl fmt::Debug for Command {
     }
 }
 
-/// Both ends.
+/// Both ends of a new command queue.
 ///
 /// # Errors
 /// The kernel has no descriptor left.
@@ -128,28 +129,28 @@ pub fn commands() -> io::Result<(WorkerHandle, Commands)> {
 }
 
 impl Commands {
-    /// The same, which says that it works there too, by this number.
+    /// The same end, which also writes this heartbeat under this worker number.
     pub fn with_pulse(mut self, pulse: Option<(Arc<Heartbeat>, usize)>) -> Commands {
         self.pulse = pulse;
         self
     }
 
-    /// How long the worker may take to get around.
+    /// Longest interval between two rounds of the worker.
     pub fn patience(&self) -> Duration {
         if self.pulse.is_some() { QUICK } else { BEAT }
     }
 
-    /// To wait on; see [`Commands::clear`].
+    /// Descriptor to wait on; see [`Commands::clear`].
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.shared.bell.fd()
     }
 
-    /// Was it not told to stop?
+    /// Whether the worker has not been told to stop.
     pub fn go_on(&self) -> bool {
         !self.shared.stops.load(Ordering::Acquire)
     }
 
-    /// Says that the worker got around once more.
+    /// Counts one round of the worker.
     pub fn beat(&self) {
         self.shared.beats.fetch_add(1, Ordering::Relaxed);
         if let Some((pulse, number)) = &self.pulse {
@@ -157,18 +158,17 @@ impl Commands {
         }
     }
 
-    /// Silences what is waited on: before all is looked at that may have rung, for what comes meanwhile rings
-    /// again.
+    /// Clears the event. Call it before reading the commands: a later command sets the event again.
     pub fn clear(&self) {
         self.shared.bell.clear();
     }
 
-    /// The next order, if there is one; see [`Commands::clear`].
+    /// The next command; see [`Commands::clear`].
     pub fn next(&self) -> Option<Command> {
         self.shared.commands.take()
     }
 
-    /// Leaves word how things were in the end.
+    /// Stores the worker's last snapshot.
     pub fn leave(&self, last: Snapshot) {
         *self.shared.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
@@ -176,32 +176,32 @@ impl Commands {
 
 impl Drop for Commands {
     fn drop(&mut self) {
-        // Who waits for what becomes of an order learns that nothing does.
+        // Callers that wait for a command's result learn that none will come.
         drop(self.shared.commands.close());
     }
 }
 
 impl WorkerHandle {
-    /// Tells the worker to let go of what it holds, and to end.
+    /// Tells the worker to release all held packets, and to end.
     pub fn stop(&self) {
         self.shared.stops.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// How often the worker got around; it does at least four times a second.
+    /// Number of rounds so far. A worker makes at least four a second.
     pub fn beats(&self) -> u64 {
         self.shared.beats.load(Ordering::Relaxed)
     }
 
-    /// Gives an order; false where there is no worker any more.
+    /// Queues a command; false where the worker has ended.
     pub fn give(&self, command: Command) -> bool {
         self.shared.commands.put(0, || command)
     }
 
-    /// Asks how things are.
+    /// Asks the worker for a snapshot.
     ///
     /// # Errors
-    /// The worker is gone, or does not answer.
+    /// The worker has ended, or does not answer.
     pub fn ask(&self) -> io::Result<Snapshot> {
         let (to, from) = mpsc::channel();
         if !self.give(Command::Tell(to)) {
@@ -213,13 +213,13 @@ impl WorkerHandle {
         })
     }
 
-    /// How things were with a worker that has ended, as far as it could still say.
+    /// Last snapshot of a worker that ended, if it could still take one.
     pub fn last(&self) -> Option<Snapshot> {
         self.shared.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Tells all of these workers to let go of what they hold, and to end; waits for them, but no longer than this.
-    /// What was lost with those that have ended: what one holds that has not, it does not say.
+    /// Tells all of these workers to release their packets and to end, and waits for at most `patience`. Returns
+    /// the losses of the workers that have ended; packets of a worker that still runs are unknown.
     pub fn stop_all(workers: &[WorkerHandle], patience: Duration) -> Losses {
         workers.iter().for_each(WorkerHandle::stop);
         let until = Instant::now() + patience;
@@ -236,22 +236,22 @@ impl WorkerHandle {
         losses
     }
 
-    /// Has the worker get around, if it is able to.
+    /// Wakes the worker.
     pub fn wake(&self) {
         self.shared.bell.wake();
     }
 
-    /// What wakes the worker, for what else it is to look at.
+    /// The worker's event, for other queues that wake it.
     pub(crate) fn bell(&self) -> Arc<EventFd> {
         Arc::clone(&self.shared.bell)
     }
 }
 
-/// A worker gets around at least as often.
+/// Longest interval between two rounds of a worker.
 const BEAT: Duration = Duration::from_millis(250);
-/// The same where packets pass without it: thrice within the patience of its pulse.
+/// The same with a heartbeat: a third of the time-out of the fail-open program.
 const QUICK: Duration = Duration::from_millis(15);
-/// How often is looked whether workers have ended.
+/// Interval between two checks whether workers have ended.
 const END_LOOK: Duration = Duration::from_millis(1);
-/// How long a worker may take to answer.
+/// Time-out of a worker's answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(1);

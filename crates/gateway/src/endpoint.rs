@@ -1,6 +1,6 @@
-//! A port -> batches for one way of a worker, and what is sent by it, counted.
+//! A port -> batches for one direction of a worker; leaving packets -> the port. Both are counted.
 //!
-//! Where its interface went and came again, the port is opened anew.
+//! A port whose interface was deleted and created again is reopened.
 
 use crate::send::Sender;
 use crate::snapshot::{EndpointSnapshot, RxStats};
@@ -11,47 +11,47 @@ use port::Port;
 use std::io;
 use std::time::Duration;
 
-/// A port and what belongs to it.
+/// A port with its sender and its counters.
 pub struct Endpoint {
     pub(crate) port: Box<dyn Port>,
-    /// Longest packet that its link takes, IP header counted, in bytes.
+    /// MTU of the link, IP header included, in bytes.
     pub(crate) mtu: usize,
     pub(crate) sender: Sender,
     pub(crate) seen: RxStats,
     pub(crate) is_up: bool,
-    /// Opens its port anew: the interface may have been made anew under the same name.
+    /// Reopens the port: the interface may have been created again under the same name.
     reopen: Option<Reopen>,
-    /// When that was tried last.
+    /// Time of the last attempt.
     tried_at: Time,
-    /// Packets that were dropped because it was down, when it was last looked at.
+    /// Number of packets dropped on a port that is down, at the last check.
     down_count: u64,
-    /// What the kernel passed on before the port was opened anew.
+    /// Packets that the kernel passed on before the port was reopened.
     offloaded_before: OffloadStats,
 }
 
-/// Opens a port anew, or says why it cannot be; none where its interface is as it was, and only down.
+/// Reopens a port, or returns the reason for the failure. `None` where the interface is unchanged and only down.
 pub type Reopen = Box<dyn FnMut() -> io::Result<Option<Box<dyn Port>>> + Send>;
 
-/// What became of a port that was down.
+/// Result of an attempt to reopen a port that is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reopened {
-    /// It is as it was.
+    /// The port is unchanged.
     Not,
-    /// It was opened anew.
+    /// The port was reopened.
     Anew,
 }
 
-/// How a worker went on.
+/// Whether a port may have more frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PollState {
-    /// There may be more at once.
+    /// More frames may be available now.
     Busy,
-    /// Nothing is there.
+    /// No frames are available.
     Idle,
 }
 
 impl Endpoint {
-    /// An end with a port, whose link takes packets of this length.
+    /// An endpoint with this port and the MTU of its link, in bytes.
     pub fn new(port: Box<dyn Port>, mtu: u16) -> Endpoint {
         let sender = Sender::new(port.offloads());
         Endpoint {
@@ -67,12 +67,12 @@ impl Endpoint {
         }
     }
 
-    /// The same, whose port is opened anew where its interface went and came again.
+    /// The same endpoint, with a function that reopens its port after the interface was deleted and created again.
     pub fn with_reopen(self, reopen: Reopen) -> Endpoint {
         Endpoint { reopen: Some(reopen), ..self }
     }
 
-    /// Opens the port anew, where it is down and that was not tried a moment ago.
+    /// Reopens the port. Limits attempts to one per [`MEND_EVERY`].
     pub(crate) fn try_reopen(&mut self, now: Time, out: &mut Output) -> Reopened {
         let Some(reopen) = &mut self.reopen else { return Reopened::Not };
         if now.since(self.tried_at) < MEND_EVERY {
@@ -95,20 +95,20 @@ impl Endpoint {
         Reopened::Not
     }
 
-    /// What the kernel passed on by itself, of what came in here.
+    /// Packets of offloaded flows that the kernel passed on from this endpoint's ingress.
     fn offloaded(&mut self) -> OffloadStats {
         self.offloaded_before
             .and(self.port.flow_offload().map(|flow_offload| flow_offload.passed()).unwrap_or_default())
     }
 
-    /// Were packets dropped since it was last asked because the port is down, or does it hold what the kernel has not
-    /// sent? Who only sends would not hear of it.
+    /// Whether the endpoint needs a check: packets were dropped on a port that is down, or the port holds unsent
+    /// packets. A direction that only sends would not notice either.
     pub(crate) fn wants_a_look(&mut self) -> bool {
         let before = std::mem::replace(&mut self.down_count, self.sender.sent().link_down);
         before != self.down_count || self.port.has_unsent()
     }
 
-    /// The longest frame that carries no IP packet and fits.
+    /// Longest frame without an IP packet that the link takes, in bytes.
     pub(crate) fn frame_len_max(&self) -> usize {
         self.mtu + LINK_LEN_MAX
     }
@@ -124,8 +124,8 @@ impl Endpoint {
         }
     }
 
-    /// May flows that come in here, and those that leave, be lent: does the kernel cut their trains and fill in
-    /// their sums, and has it lost none of them?
+    /// Whether flows that enter or leave here may be offloaded. The kernel has to segment GSO packets and complete
+    /// checksums, and must not have dropped packets of offloaded flows.
     pub(crate) fn can_offload(&mut self) -> bool {
         let offloads = self.sender.offloads();
         offloads.checksum
@@ -133,8 +133,8 @@ impl Endpoint {
             && self.port.flow_offload().is_some_and(|flow_offload| !flow_offload.has_dropped())
     }
 
-    /// Takes what the port has for this direction, payloads to their places where there are some; none where it is
-    /// down.
+    /// Receives the port's frames for this direction. Payloads go to their predicted places where the gateway
+    /// offers some. Takes none from a port that is down.
     pub(crate) fn receive(&mut self, direction: usize, gateway: &mut Gateway, batch: &mut Batch) -> PollState {
         let (ingress, Batch { split, frames }) = (Ingress(direction as u32), batch);
         let received = match gateway.places(direction) {
@@ -156,5 +156,5 @@ impl Endpoint {
     }
 }
 
-/// How often a port that is down is opened anew.
+/// Interval between two attempts to reopen a port.
 pub(crate) const MEND_EVERY: Duration = Duration::from_millis(100);

@@ -1,9 +1,9 @@
-//! What one process holds in, a pipe out; and in another process back: nothing changes its order, and what is lost
-//! is counted.
+//! Held packets of one process -> a pipe -> packets of another process, in the same order. Lost packets are
+//! counted.
 //!
-//! Packets are spelled out: what was to become longer goes over in fragments and segments, from which it still may.
-//! Before each stand the worker's number, the way, how long its pieces were and their identification where it came
-//! in some, and the length, in the machine's order of bytes: both ends are of one machine.
+//! Packets are written as on the wire: the successor gets fragments and segments, and can still reassemble or
+//! coalesce them. Each frame has a header: worker number, direction, longest received fragment, their
+//! identification, and the frame's length. Numbers are in native byte order, as both processes run on one machine.
 
 use engine::WirePackets;
 use packet::Packet;
@@ -12,54 +12,54 @@ use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where one worker writes what it holds.
+/// The end of the pipe to which one worker writes its held packets.
 #[derive(Clone, Debug)]
 pub struct HandoffWriter {
     pipe: Arc<Mutex<File>>,
     worker: u16,
 }
 
-/// A frame that somebody else held.
+/// A frame that another process held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandedFrame {
-    /// The way that it was on.
+    /// Its direction.
     pub direction: usize,
-    /// Longest piece that it came in, IP header counted, in bytes; 0 where it came whole.
+    /// Length of its longest received fragment, IP header included, in bytes; 0 if it came unfragmented.
     pub max_fragment_len: u32,
-    /// The identification of those pieces.
+    /// Identification of those fragments.
     pub id: u32,
-    /// The frame, with its link header.
+    /// The frame with its link header.
     pub frame: Vec<u8>,
 }
 
-/// All that another process left.
+/// All packets handed over by another process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handoff {
     /// The frames of each worker.
     pub legacies: Vec<Vec<HandedFrame>>,
-    /// Frames that came cut, and are lost.
+    /// Frames lost because the pipe ended within them.
     pub cut_count: u64,
-    /// Whole frames that are lost: they are for no worker or way that there is, or came behind what is no frame.
+    /// Complete frames that are lost: they name an unknown worker or direction, or follow invalid bytes.
     pub untaken_count: u64,
 }
 
 impl HandoffWriter {
-    /// One for each of `count` workers.
+    /// One writer for each of `count` workers.
     pub fn each(pipe: OwnedFd, count: usize) -> Vec<HandoffWriter> {
         let pipe = Arc::new(Mutex::new(File::from(pipe)));
         (0..count).map(|worker| HandoffWriter { pipe: Arc::clone(&pipe), worker: worker as u16 }).collect()
     }
 
-    /// Writes the packets that stand for this one on the wire.
+    /// Writes a packet as segments or fragments.
     ///
     /// # Errors
-    /// Nobody reads.
+    /// The reading end is closed.
     pub fn write(&self, direction: usize, packet: &mut Packet) -> io::Result<()> {
         packet.finish_len();
         if packet.gso.is_none() {
             packet.complete_checksum();
         }
-        // Of fragments that it leaves in, none came in any.
+        // A packet that leaves in fragments did not come in any.
         let max_fragment_len =
             packet.max_fragment_len().filter(|_| packet.fragmentation.is_none()).unwrap_or_default() as u32;
         let mut bytes = Vec::new();
@@ -77,8 +77,8 @@ impl HandoffWriter {
     }
 }
 
-/// Reads until all who write have ended, for each of `count` workers. Where the pipe breaks off within a frame,
-/// that one is lost, and what came before it is whole.
+/// Reads until all writers have ended, for `count` workers. If the pipe ends within a frame, that frame is lost and
+/// all earlier ones are complete.
 pub fn read(pipe: OwnedFd, count: usize) -> Handoff {
     let mut pipe = BufReader::new(File::from(pipe));
     let mut heritage = Handoff { legacies: vec![Vec::new(); count], ..Handoff::default() };
@@ -94,7 +94,7 @@ pub fn read(pipe: OwnedFd, count: usize) -> Handoff {
     }
 }
 
-/// Reads a frame for the worker that it is for; false where nothing more comes.
+/// Reads one frame for its worker; false at the end of the pipe.
 fn next(pipe: &mut impl BufRead, heritage: &mut Handoff) -> io::Result<bool> {
     let mut bytes = [0; FRONT_LEN];
     let [first, rest @ ..] = &mut bytes;
@@ -118,8 +118,8 @@ fn next(pipe: &mut impl BufRead, heritage: &mut Handoff) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whole frames that can be told among bytes behind what is no frame: those in rows, each of which begins where the
-/// one before it ends.
+/// Counts the complete frames in bytes after an invalid header. Only rows of frames count, each starting at the end
+/// of the one before.
 fn count_behind(bytes: &[u8], worker_count: usize) -> u64 {
     let front = |at: usize| bytes.get(at..)?.first_chunk().map(|front| FrameHeader::of(*front));
     let is_one = |front: &FrameHeader| {
@@ -132,19 +132,19 @@ fn count_behind(bytes: &[u8], worker_count: usize) -> u64 {
             end += FRONT_LEN + front.len;
             row += u64::from(end <= bytes.len());
         }
-        // One alone may be anything.
+        // A single match may be chance.
         (at, count) = if row > 1 { (end, count + row) } else { (at + 1, count) };
     }
     count
 }
 
-/// What stands before a frame.
+/// The header of a frame in the pipe.
 struct FrameHeader {
     worker: usize,
     direction: usize,
     max_fragment_len: u32,
     id: u32,
-    /// Of the frame, in bytes.
+    /// Length of the frame, in bytes.
     len: usize,
 }
 
@@ -158,9 +158,10 @@ impl FrameHeader {
     }
 }
 
-/// What stands before a frame: two bytes of number, one of way, three times four of what it came in and its length.
+/// Header length, in bytes: two of worker, one of direction, and four each of fragment length, identification and
+/// frame length.
 const FRONT_LEN: usize = 15;
-/// Longest frame, in bytes: the longest packet behind any link header.
+/// Longest frame, in bytes: the longest packet with any link header.
 const FRAME_LEN_MAX: usize = 66 << 10;
 /// Shortest frame, in bytes: an IPv4 header.
 const FRAME_LEN_MIN: usize = 20;

@@ -1,7 +1,7 @@
 //! Frames of two ports -> packets of the right sizes to the other port: the data path, one thread for each worker.
 //!
-//! What a worker is, what it is told, and its statistics. Who runs workers, and what the host is asked for, is the
-//! daemon's.
+//! This crate holds the workers, their commands and their statistics. The daemon starts the workers and configures
+//! the host.
 #![forbid(unsafe_code)]
 
 pub mod build;

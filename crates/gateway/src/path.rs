@@ -1,18 +1,18 @@
-//! A way through a worker -> the end by which its packets leave.
+//! A direction of a worker -> the endpoint by which its packets leave.
 
 use engine::Toward;
 
-/// By which end packets leave.
+/// The endpoint by which packets leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// By the other: a bump in the wire.
+    /// By the other endpoint: a bump in the wire.
     Across,
-    /// By the one that they came in by: the kernel goes on with them.
+    /// By the endpoint of their ingress: the kernel processes them further.
     Back,
 }
 
 impl Path {
-    /// The end by which packets of a way leave.
+    /// The endpoint by which packets of a direction leave.
     pub fn exit(self, direction: usize) -> usize {
         match self {
             Path::Across => 1 - direction,
@@ -21,7 +21,7 @@ impl Path {
     }
 }
 
-/// The ways through a worker: each comes in by the end with its own number, and leaves by the other.
+/// The directions of a worker: each enters by the endpoint of its own number, and leaves by the other.
 pub(crate) const TO_NARROW: usize = Toward::Narrow.direction();
 /// See [`TO_NARROW`].
 pub(crate) const TO_WIDE: usize = Toward::Wide.direction();

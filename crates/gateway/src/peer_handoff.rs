@@ -1,9 +1,11 @@
-//! TCP that one worker rebuilt from fragments in, the same at the worker of its flow out.
+//! TCP packets reassembled by one worker -> the worker of their flow.
 //!
-//! Fragments are shared out by addresses, for all but the first have no ports; segments by connection. So what was
-//! rebuilt may stand at another worker than the rest of its connection. It goes there as bytes, for no buffer
-//! changes pools. A sibling that has no room is not waited for: the packet leaves where it stands, and is counted.
-//! A worker that ends closes its box first: what lies in it then is its own to let go, and nothing comes after it.
+//! Fragments are distributed by addresses, as all but the first have no ports; segments are distributed by
+//! five-tuple. So a reassembled packet may be at another worker than the rest of its connection. It moves there as
+//! bytes, as no buffer changes pools.
+//!
+//! If the peer's queue is full, the packet leaves by the worker that reassembled it, and is counted. A worker that
+//! ends first closes its queue: it sends the queued packets itself, and no more arrive.
 
 use crate::commands::WorkerHandle;
 use crate::queue::Queue;
@@ -12,34 +14,34 @@ use crate::sync::Arc;
 use offload::steer;
 use packet::{Checksum, Gso, LinkType, Packet};
 
-/// A worker's ways to its siblings, and theirs to it.
+/// A worker's hand-over queues to its peer workers, and its own.
 #[derive(Debug)]
 pub struct PeerHandoff {
     number: usize,
-    /// The boxes of all workers of the gateway; this one's among them.
+    /// The queues of all workers of the gateway, including this one.
     boxes: Vec<Arc<Queue<HandedPacket>>>,
-    /// This worker ends: it gives nothing, and is given nothing.
+    /// This worker ends: it hands nothing over and takes nothing.
     is_closed: bool,
     moved: HandoffStats,
 }
 
-/// A packet between two workers.
+/// A packet on its way between two workers.
 #[derive(Debug)]
 pub struct HandedPacket {
-    /// The way that it goes, by its number.
+    /// Its direction.
     pub direction: usize,
-    /// What stands in front of it.
+    /// Its link type.
     pub medium: LinkType,
     /// Link header and packet.
     pub frame: Vec<u8>,
     checksum: Checksum,
     gso: Option<Gso>,
-    /// Length of the longest piece that it came in, and their identification.
+    /// Length of its longest received fragment, and their identification.
     fragments: Option<(usize, u32)>,
 }
 
 impl PeerHandoff {
-    /// Those of the workers that these are the reins of, in their order.
+    /// The hand-over queues of these workers, in their order.
     pub fn of(reins: &[WorkerHandle]) -> Vec<PeerHandoff> {
         let boxes: Vec<_> = reins.iter().map(|reins| Arc::new(Queue::new(reins.bell(), WAITING_LEN_MAX))).collect();
         let of = |number| {
@@ -49,9 +51,9 @@ impl PeerHandoff {
         (0..reins.len()).map(of).collect()
     }
 
-    /// Gives a packet that leaves by this way to its flow's worker; false where it is to leave here.
+    /// Hands a packet of this direction to its flow's worker; false if the packet has to leave here.
     ///
-    /// All else of TCP came to its own worker in the first place.
+    /// Only reassembled TCP packets can be at another worker than their flow's.
     pub fn give(&mut self, direction: usize, packet: &Packet) -> bool {
         if self.is_closed || !packet.is_tcp() || packet.fragmentation.is_some() || packet.ip().fragment.is_some() {
             return false;
@@ -79,14 +81,14 @@ impl PeerHandoff {
         true
     }
 
-    /// The next packet from a sibling, if one is there.
+    /// The next packet from a peer worker, if there is one.
     pub fn take(&mut self) -> Option<HandedPacket> {
         let rebuilt = self.boxes.get(self.number)?.take()?;
         self.moved.received += 1;
         Some(rebuilt)
     }
 
-    /// Takes nothing more and gives nothing more: returns what lies there.
+    /// Ends the hand-over in both directions, and returns the packets that are left in the queue.
     pub fn close(&mut self) -> Vec<HandedPacket> {
         self.is_closed = true;
         let rest = self.boxes.get(self.number).map(|own| own.close()).unwrap_or_default();
@@ -94,7 +96,7 @@ impl PeerHandoff {
         rest
     }
 
-    /// What went between them so far.
+    /// Counters of packets handed over so far.
     pub fn moved(&self) -> HandoffStats {
         self.moved
     }
@@ -102,13 +104,13 @@ impl PeerHandoff {
 
 impl Drop for PeerHandoff {
     fn drop(&mut self) {
-        // Whoever would give something to it finds that it is gone.
+        // Peer workers that want to hand over a packet find the queue closed.
         self.close();
     }
 }
 
 impl HandedPacket {
-    /// Says of its packet, which was read from the bytes, what they do not say.
+    /// Sets the fields of a parsed packet that its bytes do not contain.
     pub fn tell(&self, packet: &mut Packet) {
         (packet.checksum, packet.gso) = (self.checksum, self.gso);
         if let Some((longest, id)) = self.fragments {
@@ -117,10 +119,11 @@ impl HandedPacket {
     }
 }
 
-/// What a frame takes that waits, in bytes.
+/// Memory of a queued frame, in bytes.
 fn taken_len(frame: &[u8]) -> usize {
     size_of::<HandedPacket>() + frame.len()
 }
 
-/// What waits for a worker, at most, in bytes: what leaves elsewhere for want of room overtakes it.
+/// Memory limit of a worker's queue, in bytes. Packets that leave elsewhere because it is full overtake the queued
+/// ones.
 const WAITING_LEN_MAX: usize = 16 << 20;

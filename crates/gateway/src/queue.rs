@@ -1,16 +1,16 @@
-//! Things from any thread in, the same in their order out, at one thread that a bell wakes.
+//! Items from any thread -> one thread, in order, woken by an event.
 //!
-//! That thread waits for the bell, silences it, and then takes all there is, in this order: whatever comes
-//! meanwhile rings again.
+//! That thread waits for the event, clears it and then takes all items. In this order, an item that arrives
+//! meanwhile sets the event again.
 
 use crate::sync::{Arc, EventFd, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::PoisonError;
 
-/// What waits for a thread.
+/// A bounded queue to one thread.
 pub struct Queue<T> {
-    /// None once nothing more is taken.
+    /// `None` once the queue is closed.
     waiting: Mutex<Option<Waiting<T>>>,
     bell: Arc<EventFd>,
     len_max: usize,
@@ -22,13 +22,13 @@ struct Waiting<T> {
 }
 
 impl<T> Queue<T> {
-    /// An empty one, which rings this bell and has so much room.
+    /// An empty queue that sets this event. `len_max` limits the sum of the items' lengths.
     pub fn new(bell: Arc<EventFd>, len_max: usize) -> Queue<T> {
         Queue { waiting: Mutex::new(Some(Waiting { things: VecDeque::new(), len: 0 })), bell, len_max }
     }
 
-    /// Puts in a thing that takes so much room; false where there is too little, or nobody takes it any more. It is
-    /// made once it has its room, under the lock: what is refused costs nothing.
+    /// Queues an item of this length; false where the queue is full or closed. `thing` runs under the lock, once
+    /// there is room: a rejected item costs nothing.
     pub fn put(&self, len: usize, thing: impl FnOnce() -> T) -> bool {
         let mut waiting = self.waiting();
         let Some(open) = waiting.as_mut().filter(|open| len <= self.len_max - open.len) else { return false };
@@ -39,7 +39,7 @@ impl<T> Queue<T> {
         true
     }
 
-    /// The first thing, if one is there.
+    /// The first item, if there is one.
     pub fn take(&self) -> Option<T> {
         let mut waiting = self.waiting();
         let open = waiting.as_mut()?;
@@ -48,13 +48,13 @@ impl<T> Queue<T> {
         Some(thing)
     }
 
-    /// Takes nothing more, and returns what is there.
+    /// Closes the queue, and returns the items that are left.
     pub fn close(&self) -> Vec<T> {
         let waiting = self.waiting().take();
         waiting.into_iter().flat_map(|open| open.things).map(|(thing, _)| thing).collect()
     }
 
-    /// Whoever panicked with it: it is whole between two steps.
+    /// Ignores poisoning: the queue is consistent between any two steps.
     fn waiting(&self) -> MutexGuard<'_, Option<Waiting<T>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

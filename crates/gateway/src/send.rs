@@ -1,9 +1,10 @@
-//! Packets that leave in, wires of a port out: whole where the port takes trains, spelled out where it does not.
+//! Leaving packets -> frames for a port: GSO packets where the port takes them, segments and fragments where it
+//! does not.
 //!
-//! What leaves is gathered, never copied but for headers, and goes to the port many at a time. A port that is full
-//! is waited for, but not long; where it stays full in the middle of a datagram, the other fragments of that are
-//! dropped as well, as nobody could join those that would leave (RFC 6274 section 4.2.4). A port that refuses a
-//! train it said it takes is given finished segments from then on.
+//! Packets are collected into a batch and sent many at a time; only headers are copied. The sender waits a short
+//! time for a full port. If the port stays full in the middle of a datagram, the other fragments are dropped too:
+//! the receiver could not reassemble the rest (RFC 6274 section 4.2.4). A port that refuses an offload it had
+//! announced gets complete packets from then on.
 
 use arrayvec::ArrayVec;
 use engine::{Event, FragmentWriter, Output, Tally};
@@ -15,52 +16,53 @@ use std::time::{Duration, Instant};
 /// Sends to one port.
 #[derive(Debug)]
 pub struct Sender {
-    /// What the port has not refused yet.
+    /// The offloads that the port has not refused yet.
     offloads: Offloads,
-    /// Where headers are written that stand in no packet.
+    /// Space for headers that are written apart from their packet.
     rooms: Box<[u8]>,
     batch: Vec<Leaving>,
-    /// Datagrams of which a fragment was dropped not long ago, the latest last.
+    /// Datagrams with a fragment dropped a short time ago, the latest last.
     dropped_datagrams: ArrayVec<DroppedDatagram, DROPPED_MAX>,
     sent: TxStats,
 }
 
-/// What became of what was given to the port.
+/// Counters of packets given to the port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct TxStats {
-    /// Packets that it took, as they stand on the wire.
+    /// Packets that the port took, counted as on the wire.
     pub packets: u64,
-    /// Their bytes, link headers counted once for each that the port was given.
+    /// Their bytes. The link header of a GSO packet counts once.
     pub bytes: u64,
-    /// Calls: what the port was given in one piece.
+    /// Frames given to the port; a GSO packet counts as one.
     pub frames: u64,
-    /// Packets that were dropped because it stayed full.
+    /// Packets dropped because the port stayed full.
     pub queue_full: u64,
-    /// Fragments that were dropped because it stayed full when another one of their datagram was to leave.
+    /// Fragments dropped because the port stayed full at another fragment of their datagram.
     pub datagram_dropped: u64,
-    /// Packets that it does not take: too long for its interface, or malformed to it.
+    /// Packets that the port rejected: too long for its interface, or malformed.
     pub rejected: u64,
-    /// Packets that were dropped because its interface is down or gone.
+    /// Packets dropped because the interface is down or gone.
     pub link_down: u64,
-    /// Trains and half-filled checksums that it said it takes, and did not; they left all the same.
+    /// GSO packets and deferred checksums that the port had announced and then refused. The packets left
+    /// nevertheless.
     pub offloads_rejected: u64,
 }
 
-/// A packet of the batch on its way.
+/// A packet of the batch.
 #[derive(Debug)]
 struct Leaving {
     packet: Packet,
     plan: Plan,
 }
 
-/// A datagram that cannot become whole any more.
+/// A datagram with a dropped fragment: it cannot be complete any more.
 #[derive(Debug)]
 struct DroppedDatagram {
     datagram: Datagram,
     since: Instant,
 }
 
-/// What the fragments of a datagram have in common.
+/// The key of a datagram: equal in all its fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Datagram {
     ends: (Address, Address),
@@ -69,27 +71,27 @@ struct Datagram {
     origin: L2Scope,
 }
 
-/// How a packet is put on the wire.
+/// Form of a packet on its way to the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// As it is, with this left to the port.
+    /// Unchanged, with these offloads left to the port.
     Single(TxOffload),
-    /// In its pieces.
+    /// As segments or fragments.
     Spelled,
 }
 
-/// What stopped a round.
+/// Reason for the end of a round.
 enum Stop {
-    /// Everything was sent, or dropped and counted.
+    /// All packets were sent, or dropped and counted.
     Done,
-    /// The port stayed full: from this wire on, all were dropped and counted.
+    /// The port stayed full: the frames from this index on were dropped and counted.
     Full(usize),
-    /// The port refuses what it was to do for the packet at this place.
+    /// The port refuses the offload of the packet at this index of the batch.
     Unable(usize),
 }
 
 impl Sender {
-    /// A sender to a port that takes these.
+    /// A sender to a port with these offloads.
     pub fn new(offloads: Offloads) -> Sender {
         Sender {
             offloads,
@@ -100,29 +102,29 @@ impl Sender {
         }
     }
 
-    /// What became of everything so far.
+    /// Counters since the start.
     pub fn sent(&self) -> TxStats {
         self.sent
     }
 
-    /// What the port is still trusted with.
+    /// The offloads that the sender still uses.
     pub fn offloads(&self) -> Offloads {
         self.offloads
     }
 
-    /// Trusts a port that was opened anew with what it says it takes.
+    /// Uses the offloads that a reopened port announces.
     pub fn trust(&mut self, offloads: Offloads) {
         self.offloads = offloads;
     }
 
-    /// Takes a packet into the batch; the batch is full where this says so, and is to be [flushed](Sender::flush).
+    /// Adds a packet to the batch. Returns whether the batch is full and has to be [flushed](Sender::flush).
     pub fn put(&mut self, mut packet: Packet) -> bool {
         let plan = plan(&mut packet, self.offloads);
         self.batch.push(Leaving { packet, plan });
         self.batch.len() >= BATCH_COUNT
     }
 
-    /// Sends the batch, and gives its buffers back to `out`.
+    /// Sends the batch, and returns its buffers to `out`.
     pub fn flush(&mut self, port: &mut dyn Port, out: &mut Output) {
         let mut from = 0;
         while from < self.batch.len() {
@@ -137,18 +139,18 @@ impl Sender {
         self.batch.drain(..).for_each(|leaving| out.done(leaving.packet));
     }
 
-    /// Takes back what is in the batch, of which nobody knows any more how much was sent.
+    /// Takes the packets out of the batch, after a panic. An unknown part of them was already sent.
     pub fn abandon(&mut self) -> impl Iterator<Item = Packet> {
         self.batch.drain(..).map(|leaving| leaving.packet)
     }
 
-    /// Sends a frame that is no packet of the engine.
+    /// Sends a frame without an IP packet.
     pub fn pass(&mut self, frame: &[u8], port: &mut dyn Port) {
         let wires = [TxFrame { header: frame, payload: &[], to_do: TxOffload::default() }];
         give(&wires, &[Owner { place: 0, packets: 1 }], port, &mut self.sent);
     }
 
-    /// Sends what stands in the batch from `from` on, until the port is unable to do what it was to.
+    /// Sends the batch from index `from` on, until the port refuses an offload.
     fn round(&mut self, from: usize, port: &mut dyn Port) -> Stop {
         let mut waiting = self.batch.iter().enumerate().skip(from);
         let mut current: Option<(usize, FragmentWriter<'_>)> = None;
@@ -207,7 +209,7 @@ impl Sender {
         }
     }
 
-    /// The port is not asked again for what it refused to do for this packet.
+    /// Stops using the offload that the port refused for the packet at this index.
     fn relieve(&mut self, at: usize, out: &mut Output) {
         let Some(leaving) = self.batch.get(at) else { return };
         self.sent.offloads_rejected += 1;
@@ -228,14 +230,14 @@ impl Sender {
     }
 }
 
-/// Whose wire it is, and how many packets it stands for.
+/// The packet of a frame, and its number of packets on the wire.
 #[derive(Clone, Copy, Debug)]
 struct Owner {
     place: usize,
     packets: u64,
 }
 
-/// Gives wires to the port, and waits a little where it is full.
+/// Gives frames to the port, and waits a short time where it is full.
 fn give(wires: &[TxFrame<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut TxStats) -> Stop {
     let mut done = 0;
     let mut waits = 0;
@@ -276,7 +278,7 @@ fn give(wires: &[TxFrame<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut
     Stop::Done
 }
 
-/// Remembers the datagram of a fragment that is dropped.
+/// Remembers the datagram of a dropped fragment.
 #[cold]
 fn drop_datagram(dropped_datagrams: &mut ArrayVec<DroppedDatagram, DROPPED_MAX>, packet: &Packet) {
     let Some(datagram) = Datagram::of(packet) else { return };
@@ -287,7 +289,7 @@ fn drop_datagram(dropped_datagrams: &mut ArrayVec<DroppedDatagram, DROPPED_MAX>,
     dropped_datagrams.push(DroppedDatagram { datagram, since: Instant::now() });
 }
 
-/// Was a fragment of the same datagram dropped not long ago?
+/// Whether a fragment of the same datagram was dropped a short time ago.
 #[inline]
 fn is_dropped(dropped_datagrams: &mut ArrayVec<DroppedDatagram, DROPPED_MAX>, packet: &Packet) -> bool {
     if dropped_datagrams.is_empty() {
@@ -299,7 +301,7 @@ fn is_dropped(dropped_datagrams: &mut ArrayVec<DroppedDatagram, DROPPED_MAX>, pa
 }
 
 impl Datagram {
-    /// That of a fragment.
+    /// The datagram of a fragment.
     fn of(packet: &Packet) -> Option<Datagram> {
         let id = packet.ip().fragment?.id;
         Some(Datagram {
@@ -317,11 +319,11 @@ fn count(owners: &[Owner]) -> u64 {
 
 fn wait_for_room(port: &dyn Port) {
     let mut fds = [PollFd::from_borrowed_fd(port.fd(), PollFlags::OUT)];
-    // However it ends, the port is asked again.
+    // After an error, too, the port is asked again.
     let _ = poll(&mut fds, Some(&WAIT));
 }
 
-/// How a packet leaves by a port that takes these.
+/// The form in which a packet leaves by a port with these offloads.
 fn plan(packet: &mut Packet, offloads: Offloads) -> Plan {
     if packet.fragmentation.is_some() {
         return Plan::Spelled;
@@ -355,8 +357,7 @@ fn from_frame(link_len: usize, (start, field): (usize, usize)) -> (u16, u16) {
     ((link_len + start) as u16, (link_len + field) as u16)
 }
 
-/// What a train carries, where kernels and cards know how to cut it: no option and no extension header stands in
-/// front.
+/// The kind of a GSO packet that kernels and NICs can segment: one without IP options and extension headers.
 fn gso_kind(packet: &Packet) -> Option<GsoKind> {
     let plain = match packet.ip().version {
         Version::V4 => PLAIN_V4_LEN,
@@ -368,8 +369,8 @@ fn gso_kind(packet: &Packet) -> Option<GsoKind> {
         packet::ip::TCP => {
             let segment = tcp::Segment::parse(packet.upper_bytes(upper))?;
             let cwr = segment.header.flags() & tcp::CWR != 0;
-            // Who cuts trains clears the flag in all segments but the first; here it is part of a counter (RFC 9768
-            // section 3.2.2).
+            // TSO clears the flag in all segments but the first. With accurate ECN it is part of a counter
+            // (RFC 9768 section 3.2.2).
             if cwr && (packet.has_accurate_ecn || segment.header.has_accurate_ecn_bit()) {
                 return None;
             }
@@ -382,21 +383,21 @@ fn gso_kind(packet: &Packet) -> Option<GsoKind> {
     }
 }
 
-/// Packets that are gathered before the port is called: few enough that what was read is still near.
+/// Packets per batch: few enough that data which was read is still cached.
 const BATCH_COUNT: usize = 64;
-/// Wires that a port is given at once.
+/// Frames per call of the port.
 const WIRE_COUNT: usize = 64;
-/// Room for the headers of one wire, in bytes.
+/// Space for the headers of one frame, in bytes.
 const ROOM_LEN: usize = FRAGMENT_HEADER_LEN_MAX;
-/// How often a full port is waited for, each time at most [`WAIT`], before packets are dropped.
+/// Number of waits for a full port, each at most [`WAIT`], before packets are dropped.
 const WAITS_MAX: u32 = 4;
 const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000 };
-/// Datagrams of which a fragment was dropped that are remembered at once: as many as a port may drop at once.
+/// Number of remembered datagrams: as many as a port may drop at once.
 const DROPPED_MAX: usize = WIRE_COUNT;
-/// How long they are remembered: the fragments of a datagram follow one another closely, and its identification may
-/// soon be another's.
+/// How long a datagram is remembered. Its fragments leave close together, and its identification may soon be
+/// reused.
 const DROPPED_TIMEOUT: Duration = Duration::from_millis(50);
-/// IP headers without options or extension headers, in bytes.
+/// IP header length without options or extension headers, in bytes.
 const PLAIN_V4_LEN: u16 = 20;
 /// See [`PLAIN_V4_LEN`].
 const PLAIN_V6_LEN: u16 = 40;

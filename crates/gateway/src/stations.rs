@@ -1,14 +1,15 @@
-//! Frames of both sides of a border in, the side that a station was last heard on out: as a bridge learns it.
+//! Frames of both sides of a border -> the side of each station, learned as by a bridge.
 //!
-//! Where a link gives a border what one of its stations sends to another (a hub, or a switch that does not know the
-//! other yet), the receiver has it already, and an ICMP error about it would have its sender send less for nothing.
-//! The table is shared by all workers, as each sees some frames of a station. It is bounded: stations share places,
-//! and the last one heard has its place. Who is not in it counts as one of the other side, as before anything was
-//! learned.
+//! A hub, or a switch that has not learned a station yet, also gives a border the frames between two stations of
+//! one side. The receiver has such a frame already. An ICMP error about it would make its sender reduce its packets
+//! for nothing.
+//!
+//! All workers share the table, as each sees only some frames of a station. The table is bounded: stations share
+//! entries, and the station heard last owns its entry. An unknown station counts as one of the other side.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Which stations are on which side.
+/// The side of each known station.
 #[derive(Debug)]
 pub struct Stations(Box<[AtomicU64]>);
 
@@ -19,8 +20,8 @@ impl Default for Stations {
 }
 
 impl Stations {
-    /// Learns from a frame with this link header that came in by the wide end (0) or the narrow one (1), so many
-    /// seconds after any moment. Is the station that it is for at the same end?
+    /// Learns from a link header. `end` is the ingress: wide endpoint (0) or narrow endpoint (1). `seconds` counts
+    /// from any moment. Returns whether the destination station is on the same side.
     #[inline]
     pub fn pass(&self, link: &[u8], end: usize, seconds: u64) -> bool {
         let Some((to, rest)) = link.split_first_chunk() else { return false };
@@ -29,11 +30,11 @@ impl Stations {
         self.is_at(*to, end, seconds)
     }
 
-    /// A station sent a frame that came in by the wide end (0) or the narrow one (1), so many seconds after any
-    /// moment.
+    /// Records the ingress of a station's frame: wide endpoint (0) or narrow endpoint (1). `seconds` counts from
+    /// any moment.
     #[inline]
     fn learn(&self, mac: [u8; 6], end: usize, seconds: u64) {
-        // Groups send nothing.
+        // Group addresses are never a source.
         if mac[0] & 1 == 0 {
             let word = number(mac) << 16 | (end as u64 & 1) << AGE_BITS | seconds & AGE_MASK;
             let place = self.place(mac);
@@ -43,12 +44,12 @@ impl Stations {
         }
     }
 
-    /// Was a station heard by this end within five minutes?
+    /// Whether a frame of the station came in by this endpoint within five minutes.
     #[inline]
     fn is_at(&self, mac: [u8; 6], end: usize, seconds: u64) -> bool {
         let word = self.place(mac).load(Ordering::Relaxed);
         let age = seconds.wrapping_sub(word) & AGE_MASK;
-        // Workers began a moment after each other.
+        // The clocks of workers started a moment apart.
         let is_fresh = age <= AGE_MAX || AGE_MASK - age < 2;
         word >> 16 == number(mac) && (word >> AGE_BITS & 1) as usize == end && word != 0 && is_fresh
     }
@@ -64,13 +65,13 @@ fn number(mac: [u8; 6]) -> u64 {
     mac.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Stations that are known at once, at most.
+/// Number of stations in the table, at most.
 const PLACE_COUNT: usize = 1 << PLACE_BITS;
 const PLACE_BITS: u32 = 12;
-/// Seconds are counted so far.
+/// Width of the time field, in bits of seconds.
 const AGE_BITS: u32 = 15;
 const AGE_MASK: u64 = (1 << AGE_BITS) - 1;
-/// How long a silent station is known, in seconds: as long as Linux's bridge knows it.
+/// Age limit of an entry, in seconds: that of Linux's bridge.
 const AGE_MAX: u64 = 300;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What threads meet by: the standard's lock, and a bell. `tests/interleavings.rs` puts others in their place.
+//! Synchronisation of threads: the standard library's lock, and an eventfd. `tests/interleavings.rs` replaces both.
 
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
@@ -6,12 +6,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Others ring it; one thread waits on it.
+/// An event that any thread sets and one thread waits on.
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);
 
 impl EventFd {
-    /// One that is silent.
+    /// A cleared event.
     ///
     /// # Errors
     /// The kernel has no descriptor left.
@@ -21,21 +21,21 @@ impl EventFd {
             .map_err(|error| io::Error::new(error.kind(), format!("eventfd: cannot make one: {error}")))
     }
 
-    /// Readable while it rings.
+    /// Readable while the event is set.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// Rings until it is silenced.
+    /// Sets the event.
     pub fn wake(&self) {
-        // A full counter rings as well.
+        // A full counter is readable as well.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Silences it.
+    /// Clears the event.
     pub fn clear(&self) {
         let mut count = [0; 8];
-        // It may not ring.
+        // The event may not be set.
         let _ = rustix::io::read(&self.0, &mut count);
     }
 }

@@ -1,4 +1,4 @@
-//! ICMP errors of a border: where they come from, and about what there are none.
+//! ICMP errors of a border: their source addresses, and the packets without an error.
 
 use linux::addresses::Prefix;
 use linux::frames::FrameSocket;

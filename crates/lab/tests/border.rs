@@ -1,4 +1,4 @@
-//! A border gateway between two real hosts: what arrives, in which sizes, and what is counted.
+//! A border gateway between two real hosts: delivered data, packet sizes and counters.
 
 use linux::features::{self, Switch};
 use linux::namespace::Namespace;

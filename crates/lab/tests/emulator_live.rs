@@ -1,4 +1,4 @@
-//! Frames in at one end of a pair of sockets, out of the emulator at the end of another.
+//! Frames at one end of a pair of sockets -> frames from the emulator at the end of another pair.
 
 use packet::{Checksum, Frame, HEADROOM, Ingress, LinkType, Pool, Time};
 use port::{Offloads, Port, Received, TxFrame, TxOffload};

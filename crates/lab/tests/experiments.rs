@@ -1,4 +1,4 @@
-//! Tiny experiments: is what they say true, and all there?
+//! Short experiments: their statements are true and complete.
 
 use linux::features::Features;
 use linux::netlink::Netlink;

@@ -1,4 +1,4 @@
-//! Faults of links, hosts and the gateway itself in, traffic that goes on out; what was lost is counted.
+//! Faults of links, hosts and the gateway itself -> traffic continues, and all losses are counted.
 
 use engine::{
     Batch, Egress, Event, FragmentPolicy, Gateway, GatewaySettings, Holding, Mode, Position, Prefixes, Secret,

@@ -1,4 +1,4 @@
-//! A host or router with more than one way out: each packet goes the way that the kernel chooses, in its order.
+//! A host or router with several next hops: each packet takes the kernel's choice of route, in the kernel's order.
 
 use config::Config;
 use daemon::service::Service;

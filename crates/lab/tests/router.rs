@@ -1,4 +1,4 @@
-//! A router of ours between two real hosts, on a host whose kernel routes too.
+//! A Wideload router between two real hosts, on a host whose kernel routes too.
 
 use linux::addresses::Prefix;
 use linux::routes::Route;

@@ -1,4 +1,4 @@
-//! Two workers between two real hosts: what belongs together meets at one of them.
+//! Two workers between two real hosts: all packets of a datagram or flow meet at one worker.
 
 use offload::steer;
 use packet::{Buffer, Frame, Ingress, Pool};

@@ -1,4 +1,4 @@
-//! Swarms in, what they say out: the same with any number of threads.
+//! Swarms -> their output: the same with any number of threads.
 
 use wideload_lab::experiments::{Case, SwarmSettings, replay, swarm};
 

@@ -1,4 +1,4 @@
-//! The same frames through the kernel alone and through a gateway: nothing differs but what is listed.
+//! The same frames through the kernel alone and through a gateway: only listed properties differ.
 
 use wideload_lab::experiments::{TransparencySettings, Verdict, transparency};
 

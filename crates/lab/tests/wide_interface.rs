@@ -1,4 +1,4 @@
-//! A wide interface over a host's narrow one: what crosses, and what the host looks like before, during and after.
+//! A wide interface over a host's narrow one: packets that cross it, and the host's state before, during and after.
 
 use linux::addresses::AddressState;
 use std::net::{SocketAddr, UdpSocket};

@@ -1,4 +1,4 @@
-//! Commands whose output nobody reads in, a quiet end out.
+//! Commands whose output has no reader -> a quiet end.
 
 use std::process::{Command, Output, Stdio};
 

@@ -1,4 +1,4 @@
-//! The command as a stranger meets it: its statuses, its words, its files.
+//! The command as a new user sees it: exit statuses, messages, files.
 
 use crate::scratch::{
     COOKED2, DONT_FRAGMENT, MORE_FRAGMENTS, RAW, Scratch, cut, fate, frames, json, said, seal_ip, udp,

@@ -1,4 +1,4 @@
-//! The tests of the command that need neither root nor a process of their own, in one program.
+//! The tests of the command in one program, except those that need root or a process of their own.
 
 mod closed_output;
 mod command;

@@ -1,4 +1,4 @@
-//! A thousand captures with flipped bytes, cut ends and swapped blocks: no panic, no hang, clear messages.
+//! A thousand captures with flipped bytes, truncated ends and swapped blocks -> no panic, no hang, clear messages.
 
 use capture::{Item, Reader};
 use std::fs;

@@ -1,4 +1,4 @@
-//! `wideload lab network` with the networks that the project brings, and with files that are wrong.
+//! `wideload lab network` with the project's networks, and with invalid files.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

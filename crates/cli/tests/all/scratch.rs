@@ -1,4 +1,4 @@
-//! What the tests of the command share: captures to make and to read, and the command to run.
+//! Shared parts of the command's tests: captures to write and to read, and the command to run.
 
 use capture::{Compression, Item, Reader, Resolution, Writer, pcap_header};
 use packet::Time;

@@ -1,4 +1,4 @@
-//! The stages of `wideload rewrite` from outside: what each does alone, what they do together, and what they say.
+//! The stages of `wideload rewrite` as a user sees them: each one alone, all together, and their messages.
 
 use crate::scratch::{DONT_FRAGMENT, RAW, Scratch, cut, documented, fate, frames, json, said, seal_ip, udp};
 use capture::{Compression, Item, Reader, Resolution, Writer, pcap_header};

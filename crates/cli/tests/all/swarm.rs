@@ -1,4 +1,4 @@
-//! `wideload lab swarm` with one case: what it says, and its exit status.
+//! `wideload lab swarm` with one case -> its output and exit status.
 
 use serde_json::Value;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Two pictures of a gateway's counters in, what `wideload top` shows out.
+//! Two snapshots of a gateway's counters -> the output of `wideload top`.
 
 use gateway::stats::{Count, DirectionFigures, EndpointFigures, StageFigures, Stats};
 use ratatui::Terminal;

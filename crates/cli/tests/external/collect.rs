@@ -1,4 +1,4 @@
-//! A capture in, the datagrams that a rewrite rejoins from it out.
+//! A capture -> the datagrams that a rewrite reassembles from it.
 
 use capture::{Item, Reader, Record};
 use engine::{Holding, LIFETIME, Limits, Secret, Toggle};

@@ -1,6 +1,6 @@
-//! A capture in, what tshark says of each of its packets out.
+//! A capture -> tshark's fields of each packet.
 //!
-//! Nothing here knows how we parse: a second opinion on what we wrote.
+//! Nothing here uses Wideload's parser: this is a second opinion on its output.
 
 use libtest_mimic::Failed;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Captures of what Linux's receive offload was given, and of what it made of it; ours beside it.
+//! Captures of the input and output of Linux's GRO, compared with Wideload's output.
 
 use crate::collect::frames;
 use crate::{rewrite, shared_captures};

@@ -1,7 +1,7 @@
-//! What the command makes of traffic and what other programs make of its output.
+//! The command's output for traffic of other programs, and the results of other programs for its output.
 //!
-//! Each test names what it needs. Where that is missing, the test is ignored with that name; with
-//! `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, a missing program is a failure.
+//! Each test names the programs and files that it needs. If one is missing, the test is ignored with that name.
+//! With `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, a missing program is a failure.
 
 mod collect;
 mod dissect;

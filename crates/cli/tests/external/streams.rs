@@ -1,4 +1,4 @@
-//! Captures of TCP in, at every size; the same streams out, as tshark sees them.
+//! Captures of TCP at every packet size -> the same streams, as tshark sees them.
 
 use crate::dissect::{Seen, Verdict, dissect};
 use crate::{indexed, own_captures, rewrite, shared_captures};

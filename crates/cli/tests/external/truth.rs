@@ -1,4 +1,4 @@
-//! Captures that others made, against what others rejoin from them.
+//! Captures by other programs -> datagrams, compared with those that other programs reassemble.
 
 use crate::collect::{Datagram, Datagrams, rejoined};
 use crate::{captures_in, shared_captures};

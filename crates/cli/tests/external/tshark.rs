@@ -1,4 +1,4 @@
-//! Rewritten captures in, what tshark thinks of them out.
+//! Rewritten captures -> tshark's verdict.
 
 use crate::{own_captures, shared_captures};
 use libtest_mimic::Failed;

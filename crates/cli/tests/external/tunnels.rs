@@ -1,4 +1,4 @@
-//! Captures with tunnels in, our count of each kind beside tshark's out.
+//! Captures with tunnels -> Wideload's count of each kind, compared with tshark's.
 
 use crate::dissect::{Seen, carried, dissect};
 use crate::{Indexed, fate, indexed, rewrite, shared_captures};

@@ -1,4 +1,4 @@
-//! A request -> what a running gateway answers.
+//! A request -> the answer of a running gateway.
 
 use super::request::Request;
 use gateway::stats::Stats;
@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Asks a running gateway.
+/// A client of a running gateway.
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
@@ -16,10 +16,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins to speak with the gateway whose socket is there.
+    /// Connects to the gateway of this socket.
     ///
     /// # Errors
-    /// Nobody answers there, or not us.
+    /// Nobody listens there, or this user has no access.
     pub fn connect(path: &Path) -> io::Result<Client> {
         let stream = UnixStream::connect(path).map_err(|error| {
             let advice = match error.kind() {
@@ -35,10 +35,10 @@ impl Client {
         Ok(Client { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
-    /// Asks, and gives what is answered beside `"ok":true`.
+    /// Sends a request, and returns the fields of the answer other than `"ok":true`.
     ///
     /// # Errors
-    /// What the gateway says against it, or that it says nothing.
+    /// The gateway's rejection, or a missing answer.
     pub fn ask(&mut self, request: &Request) -> io::Result<Map<String, Value>> {
         let said = |error: io::Error| {
             let what = match error.kind() {
@@ -52,7 +52,7 @@ impl Client {
         let mut answer = String::new();
         let stream = &mut self.stream;
         let sent = stream.get_mut().write_all(line.as_bytes());
-        // One that was turned away may have been told why.
+        // A rejected client may have an answer with the reason.
         let read = stream.read_line(&mut answer);
         if read.as_ref().is_ok_and(|len| *len > 0) {
             return told(&answer).map_err(said);
@@ -61,17 +61,17 @@ impl Client {
         Err(said(io::Error::new(io::ErrorKind::UnexpectedEof, "it has ended")))
     }
 
-    /// Has it start anew, and waits until it has.
+    /// Restarts the gateway, and waits for the end of the restart.
     ///
     /// # Errors
-    /// What is there is no gateway, or it goes on as it was, and why.
+    /// The process at the socket is no gateway, or the restart failed, with the reason.
     pub fn restart(&mut self) -> io::Result<()> {
         let path = self.path.clone();
         let no_gateway = || {
             let path = path.display();
             io::Error::other(format!("{path}: what answers there is no gateway; nothing was restarted"))
         };
-        // What is no gateway is asked nothing else.
+        // A process that is no gateway gets no further request.
         let who = self.ask(&Request::Version {}).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => no_gateway(),
             _ => error,
@@ -79,8 +79,8 @@ impl Client {
         let before = who.get("process").cloned().filter(|_| who.contains_key("version")).ok_or_else(no_gateway)?;
         self.stream.get_ref().set_read_timeout(Some(RESTART_PATIENCE))?;
         let told = self.ask(&Request::Restart {})?;
-        // It has written what it holds for another process, which answers from here on, by the path that it is
-        // configured to.
+        // The old process has written its held packets to its successor. The successor answers from here on, at its
+        // configured path.
         let path = told.get("control").and_then(Value::as_str).map_or(path, PathBuf::from);
         let until = Instant::now() + RESTART_PATIENCE;
         loop {
@@ -96,17 +96,17 @@ impl Client {
         }
     }
 
-    /// Asks how things are.
+    /// Asks for the statistics.
     ///
     /// # Errors
-    /// The gateway does not answer, or is another one than this program knows.
+    /// The gateway does not answer, or is of a version that this program does not know.
     pub fn status(&mut self) -> io::Result<Stats> {
         let mut answer = self.ask(&Request::Status {})?;
         Ok(serde_json::from_value(answer.remove("status").unwrap_or_default())?)
     }
 }
 
-/// What an answer says.
+/// The fields of an answer.
 fn told(answer: &str) -> io::Result<Map<String, Value>> {
     let mut fields: Map<String, Value> = serde_json::from_str(answer)?;
     match fields.remove("ok") {
@@ -118,9 +118,9 @@ fn told(answer: &str) -> io::Result<Map<String, Value>> {
     }
 }
 
-/// How long a gateway may take to answer: longer than its workers may.
+/// Time-out of an answer: longer than that of the workers.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a restart may take: longer than a program may to say that it takes over, and a worker process to come
-/// up.
+/// Time-out of a restart: longer than the sum of those for the program to take over and for a worker process to
+/// start.
 const RESTART_PATIENCE: Duration = Duration::from_secs(15);
 const RESTART_LOOK: Duration = Duration::from_millis(10);

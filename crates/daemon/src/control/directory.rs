@@ -1,4 +1,4 @@
-//! The directory of control sockets -> the one that is meant; those that killed gateways have left are removed.
+//! The directory of control sockets -> the requested one. Removes those of killed gateways.
 
 use super::socket::Identity;
 use rustix::io::Errno;
@@ -9,11 +9,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where the control socket of a gateway is: a path that has a slash in it, or the gateway's name; without either,
-/// that of the only one that is there.
+/// Path of a gateway's control socket. `wanted` is a path with a slash or the gateway's name; `None` stands for the
+/// only socket in the directory.
 ///
 /// # Errors
-/// None is there, or several.
+/// The directory has no socket, or several.
 pub fn find(wanted: Option<&str>) -> io::Result<PathBuf> {
     match wanted {
         Some(path) if path.contains('/') => Ok(path.into()),
@@ -22,8 +22,7 @@ pub fn find(wanted: Option<&str>) -> io::Result<PathBuf> {
     }
 }
 
-/// Removes control sockets from the directory where they usually are that killed gateways have left: the paths of
-/// those.
+/// Removes the control sockets of killed gateways from the default directory, and returns their paths.
 ///
 /// # Errors
 /// One cannot be removed.
@@ -34,7 +33,7 @@ pub fn undo() -> io::Result<Vec<PathBuf>> {
 fn undo_in(directory: &Path, patience: Duration) -> io::Result<Vec<PathBuf>> {
     let left: Vec<_> = paths_in(directory).into_iter().filter_map(|path| Some((left_at(&path)?, path))).collect();
     if !left.is_empty() {
-        // One that is being opened has its file before it listens.
+        // A new socket has its file before it listens.
         std::thread::sleep(patience);
     }
     let mut removed = Vec::new();
@@ -44,7 +43,7 @@ fn undo_in(directory: &Path, patience: Duration) -> io::Result<Vec<PathBuf>> {
         }
         match fs::remove_file(&path) {
             Ok(()) => removed.push(path),
-            // Another one was faster.
+            // Another process was faster.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 let text = format!("{}: cannot remove it: {error}", path.display());
@@ -55,17 +54,17 @@ fn undo_in(directory: &Path, patience: Duration) -> io::Result<Vec<PathBuf>> {
     Ok(removed)
 }
 
-/// The socket at a path, where nobody listens at it.
+/// The socket at a path, where nobody listens.
 fn left_at(path: &Path) -> Option<Identity> {
     let it = fs::symlink_metadata(path).ok().filter(|it| it.file_type().is_socket())?;
-    // One whose queue is full would have us wait.
+    // Connecting to a socket with a full queue would block.
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
     let answer = connect(&socket, &SocketAddrUnix::new(path).ok()?);
     (answer == Err(Errno::CONNREFUSED)).then(|| (it.dev(), it.ino()))
 }
 
-/// What may be control sockets in a directory, in order.
+/// Possible control sockets in a directory, sorted.
 fn paths_in(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut paths: Vec<PathBuf> =
@@ -88,9 +87,9 @@ fn only_one(directory: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Where control sockets are that a configuration does not put elsewhere.
+/// Default directory of control sockets.
 const DIRECTORY: &str = "/run/wideload";
-/// How long it may take until a socket that has a file is listened at.
+/// Time between the creation of a socket's file and the start of listening, at most.
 const OPEN_PATIENCE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! One line of JSON in, one line of JSON out: how a running gateway is spoken to, by a Unix socket.
+//! One line of JSON -> one line of JSON: requests to a running gateway, on a Unix socket.
 //!
-//! | request | what it does |
+//! | request | effect |
 //! |---|---|
-//! | `{"do":"status"}` | tells the [`Stats`](gateway::figures::Stats) under `status` |
-//! | `{"do":"bypass","stage":"coalesce","way":"to-wide","switch":"off"}` | switches a stage off, or `on`; on one way, or on `both` |
-//! | `{"do":"reload","config":"/path"}` | goes on as the configuration says that it runs by, or tells all that is wrong with it; a gateway of `wideload run` refuses any other file |
-//! | `{"do":"restart"}` | starts the program and the configuration anew, without losing a packet, or tells why not; only where `wideload run` runs it. Tells under `control` where it is asked from then on |
-//! | `{"do":"stop"}` | ends the gateway, once what is held has left |
-//! | `{"do":"version"}` | tells version, name and process |
+//! | `{"do":"status"}` | returns the [`Stats`](gateway::stats::Stats) under `status` |
+//! | `{"do":"bypass","stage":"coalesce","direction":"to-wide","switch":"off"}` | switches a stage `off` or `on`, in one direction or in `both` |
+//! | `{"do":"reload","config":"/path"}` | changes to the configuration in its file, or returns all mistakes in it; a gateway of `wideload run` refuses any other file |
+//! | `{"do":"restart"}` | restarts the program with its configuration file, without packet loss, or returns the reason of a failure; only with `wideload run`. `control` is the socket's path from then on |
+//! | `{"do":"stop"}` | ends the gateway, once all held packets have left |
+//! | `{"do":"version"}` | returns version, name and process |
 //!
-//! What a stage is called is what configurations call it. A stage that is switched off lets go of what it holds
-//! first; the next configuration says anew which stages work. Every answer has `"ok":true`, or `"ok":false` and the
-//! reason under `error`.
+//! Stages have the names of the configuration. A stage that is switched off first releases its held packets. A
+//! reload sets all stages to the new configuration. Every answer has `"ok":true`, or `"ok":false` and the reason
+//! under `error`.
 
 mod client;
 mod directory;
@@ -38,19 +38,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Answers whoever asks, until it is dropped.
+/// Answers requests, until it is dropped.
 #[derive(Debug)]
 pub struct Control {
     _door: Listener,
-    /// None where another process made it, and removes it.
+    /// `None` where another process created the file, and removes it.
     file: Option<OwnFile>,
 }
 
 impl Control {
-    /// Answers on a thread of its own. Who asks to stop has been told that it is done when `on_stop` is called.
+    /// Answers on a thread of its own. The client of a stop request has its answer when `on_stop` is called.
     ///
     /// # Errors
-    /// There can be no further thread or descriptor.
+    /// The kernel has no further thread or descriptor.
     pub fn serve(
         socket: Socket,
         service: Arc<Mutex<Service>>,
@@ -63,11 +63,11 @@ impl Control {
         Ok(Control { _door: Listener::open("control", listener, desk)?, file: Some(file) })
     }
 
-    /// Answers in a process whose keeper made the socket, and does what takes rights; it goes by the configuration
-    /// in `file`.
+    /// Answers in a worker process. The supervisor created the socket, and fulfils the privileged requests. `file`
+    /// is the configuration file.
     ///
     /// # Errors
-    /// There can be no further thread or descriptor.
+    /// The kernel has no further thread or descriptor.
     pub fn serve_for(
         keeper: KeeperDesk,
         file: &Path,
@@ -78,7 +78,7 @@ impl Control {
         listener.set_nonblocking(true)?;
         let asked = keeper.clone();
         let on_stop = move || {
-            // Where it is gone, this process ends by itself.
+            // If the supervisor is gone, this process ends by itself.
             let _ = asked.ask(Wish::Stop);
         };
         let keeper = Some((keeper, file.to_owned()));
@@ -86,22 +86,22 @@ impl Control {
         Ok(Control { _door: Listener::open("control", listener, desk)?, file: None })
     }
 
-    /// Where its socket is, if it is this process's.
+    /// Path of the socket, if this process created it.
     pub fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(|file| file.path.as_path())
     }
 }
 
-/// Where requests are answered.
+/// Handler of requests.
 struct Handler {
     service: Arc<Mutex<Service>>,
     watch: Watch,
     on_stop: Box<dyn Fn() + Send + Sync>,
-    /// Who has the rights that this process gave up, and the file that it goes by.
+    /// The supervisor, and the configuration file.
     keeper: Option<(KeeperDesk, PathBuf)>,
 }
 
-/// Why a request is refused.
+/// Reason for the rejection of a request.
 struct RequestError {
     error: String,
     problems: Option<Problems>,
@@ -119,7 +119,7 @@ impl Serve for Handler {
 
     fn serve(&self, mut guest: Connection<'_, UnixStream>) {
         let mut bytes = Vec::new();
-        // Whoever is gone, or says nothing for long, is not waited for.
+        // A client that is gone, or silent for long, is disconnected.
         while let Ok(Some(line)) = line(&mut guest, &mut bytes) {
             let (answer, stops) = match line {
                 RequestLine::Whole(line) => self.answer(&line),
@@ -137,13 +137,13 @@ impl Serve for Handler {
 
     fn turn_away(&self, mut stream: UnixStream) {
         let busy = spell(Err("sixteen others are asking; come again later".into()));
-        // One write, and whoever does not hear it finds the connection closed.
+        // One write: a client that misses it finds the connection closed.
         let _ = stream.write(busy.as_bytes());
     }
 }
 
 impl Handler {
-    /// The answer to a line, and whether the gateway is to stop after it.
+    /// The answer to a line, and whether the gateway has to stop after it.
     fn answer(&self, line: &[u8]) -> (String, bool) {
         let request = match Request::parse(line) {
             Ok(request) => request,
@@ -219,13 +219,13 @@ impl Handler {
     }
 }
 
-/// A line that was read.
+/// A line of a request.
 enum RequestLine {
     Whole(Vec<u8>),
     TooLong,
 }
 
-/// The next line, without its end; none where nothing more comes. What came behind it stays in `bytes`.
+/// The next line, without its end; `None` at the end of the stream. Bytes after the line stay in `bytes`.
 fn line(guest: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Result<Option<RequestLine>> {
     let deadline = Instant::now() + READ_PATIENCE;
     let mut is_too_long = false;
@@ -242,7 +242,7 @@ fn line(guest: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Resu
             bytes.clear();
         }
         match guest.read(&mut fragment, deadline)? {
-            // A last line needs no end.
+            // The last line needs no line end.
             0 if bytes.is_empty() => return Ok(None),
             0 => {
                 return Ok(Some(if is_too_long {
@@ -298,7 +298,7 @@ impl From<Problems> for RequestError {
 
 /// Longest request, in bytes.
 const LINE_LEN_MAX: usize = 64 << 10;
-/// How long a connection may say nothing.
+/// Time-out of a silent connection.
 const READ_PATIENCE: Duration = Duration::from_secs(60);
-/// How long an answer may take to be taken.
+/// Time-out of a client that does not read its answer.
 const WRITE_PATIENCE: Duration = Duration::from_secs(2);

@@ -1,66 +1,66 @@
-//! A line of JSON -> what a gateway is asked to do.
+//! A line of JSON -> a request to a gateway.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// What a gateway can be asked.
+/// A request to a gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// How are things?
+    /// Return the statistics.
     Status {},
-    /// Leave a stage out, or have it again.
+    /// Switch a stage off, or on again.
     Bypass {
-        /// The stage, as configurations name it.
+        /// The stage, by its name in configurations.
         stage: String,
-        /// On which way.
+        /// The direction.
         #[serde(default, alias = "way")]
         direction: Direction,
-        /// Is it to work?
+        /// The new state.
         switch: Toggle,
     },
-    /// Go on as another configuration says.
+    /// Change to another configuration.
     Reload {
-        /// Its file, by its whole path.
+        /// Absolute path of its file.
         config: PathBuf,
     },
-    /// Start anew, without losing a packet.
+    /// Restart without packet loss.
     Restart {},
     /// End.
     Stop {},
-    /// Who are you?
+    /// Return version, name and process.
     Version {},
 }
 
-/// Which way.
+/// A direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// What leaves by the narrow side.
+    /// Packets that leave by the narrow side.
     ToNarrow,
-    /// What leaves by the wide side.
+    /// Packets that leave by the wide side.
     ToWide,
-    /// Both, as far as they have the stage.
+    /// Both directions, as far as they have the stage.
     #[default]
     Both,
 }
 
-/// Whether a stage is to work.
+/// State of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Toggle {
-    /// It is.
+    /// The stage works.
     On,
-    /// It is not.
+    /// The stage is left out.
     Off,
 }
 
 impl Request {
-    /// A request that stands in a line.
+    /// Parses the request in a line.
     ///
     /// # Errors
-    /// What is wrong with it, and what to do.
+    /// The mistake, and the remedy.
     pub fn parse(line: &[u8]) -> Result<Request, String> {
         let value: Value = serde_json::from_slice(line)
             .map_err(|error| format!("this is no JSON: {error}; give one object a line, such as {EXAMPLE}"))?;

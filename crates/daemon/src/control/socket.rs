@@ -1,4 +1,4 @@
-//! A path -> a Unix socket that listens there, whose file goes with it.
+//! A path -> a listening Unix socket, whose file is removed with it.
 
 use rustix::fs::{Mode, fchmod};
 use rustix::net::sockopt::socket_peercred;
@@ -9,14 +9,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// A socket that listens, and its file, which goes with it.
+/// A listening socket, and its file, which is removed with it.
 #[derive(Debug)]
 pub struct Socket {
     pub(super) listener: UnixListener,
     pub(super) file: OwnFile,
 }
 
-/// A file that is removed when this is dropped, if it is still the same.
+/// A file that is removed when this is dropped, if it is still the same file.
 #[derive(Debug)]
 pub(super) struct OwnFile {
     pub(super) path: PathBuf,
@@ -27,13 +27,14 @@ pub(super) struct OwnFile {
 pub(crate) type Identity = (u64, u64);
 
 impl Socket {
-    /// A socket at this path for its owner and group. What a gateway left that is gone is replaced.
+    /// A socket at this path for its owner and group. Replaces the socket of a gateway that has ended.
     ///
     /// # Errors
-    /// Somebody answers there, which process it is; something else lies there; or the kernel refuses it.
+    /// Another process answers there (the error names it); another kind of file is there; or the kernel refuses the
+    /// operation.
     pub fn bind(path: &Path) -> io::Result<Socket> {
         clear(path)?;
-        // Nobody else can have it between the two: what is bound has no more rights than the socket had.
+        // The bound file has the mode of the socket, so no other user has access in between.
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         fchmod(&socket, Mode::from_raw_mode(FILE_MODE))?;
         let refused = |error: io::Error, advice: &str| {
@@ -51,34 +52,34 @@ impl Socket {
         Ok(Socket { listener: socket.into(), file })
     }
 
-    /// One that the program before this one listened at; without the identity of its file, whatever socket is at
-    /// the path.
+    /// The listening socket of the predecessor program. Without the identity of its file, any socket at the path
+    /// counts as its own.
     pub(crate) fn adopt(path: PathBuf, listener: UnixListener, identity: Option<Identity>) -> Socket {
         let there = || fs::symlink_metadata(&path).ok().filter(|it| it.file_type().is_socket());
         let identity = identity.or_else(|| there().map(|it| (it.dev(), it.ino()))).unwrap_or_default();
         Socket { listener, file: OwnFile { path, identity } }
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.file.path
     }
 
-    /// Which file it is.
+    /// Identity of its file.
     pub(crate) fn identity(&self) -> Identity {
         self.file.identity
     }
 
-    /// What is listened at.
+    /// The listening socket.
     pub(crate) fn listener(&self) -> &UnixListener {
         &self.listener
     }
 }
 
-/// Is this a path that a control socket may have: nothing is there, or a socket?
+/// Whether a control socket may have this path: it is free, or has a socket.
 ///
 /// # Errors
-/// Something else is there, or it cannot be looked at.
+/// Another kind of file is there, or the path cannot be checked.
 pub fn may_lie_at(path: &Path) -> io::Result<()> {
     let kind = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -97,7 +98,7 @@ pub fn may_lie_at(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, said))
 }
 
-/// Takes away a socket that nobody answers at.
+/// Removes a socket where nobody answers.
 fn clear(path: &Path) -> io::Result<()> {
     may_lie_at(path)?;
     match UnixStream::connect(path) {
@@ -132,13 +133,13 @@ impl Drop for OwnFile {
     fn drop(&mut self) {
         let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|it| (it.dev(), it.ino()) == self.identity);
         if is_ours {
-            // Where it cannot be removed, the next one finds that nobody answers.
+            // If it cannot be removed, the next gateway finds that nobody answers.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// For the owner and the group.
+/// Access for the owner and the group.
 const FILE_MODE: u32 = 0o660;
-/// Connections that wait to be let in.
+/// Connections that wait to be accepted.
 pub(super) const BACKLOG: i32 = 16;

@@ -1,4 +1,4 @@
-//! What to begin with -> a worker process; whether it lives, and how it ended.
+//! The first message -> a worker process; its state, and how it ended.
 
 use crate::fd_store;
 use crate::messages::{Begin, ToWorker, say};
@@ -20,24 +20,24 @@ pub(super) struct Child {
     pub(super) pid: Pid,
     pub(super) process: OwnedFd,
     pub(super) socket: OwnedFd,
-    /// It has prepared all.
+    /// It is prepared.
     pub(super) is_ready: bool,
     /// It works.
     pub(super) beats: bool,
-    /// When it last spoke, or began.
+    /// Time of its last message, or of its start.
     pub(super) heard_at: Instant,
 }
 
-/// How a look at a worker process ended.
+/// State of a worker process.
 #[derive(Debug)]
 pub(super) enum State {
     Lives,
-    /// In this manner.
+    /// The manner of its end.
     Died(String),
 }
 
 impl Child {
-    /// Starts one of this program, and tells it what to begin with.
+    /// Starts a worker process of this program, and sends the first message.
     pub(super) fn spawn(begin: Begin, descriptors: &[BorrowedFd<'_>]) -> io::Result<Child> {
         let [ours, theirs] = descriptors::pair()?;
         let said =
@@ -47,11 +47,11 @@ impl Child {
             .arg(WORK)
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
-            // What a terminal sends to all of a group is for the keeper.
+            // A terminal's signals to a process group are meant for the supervisor.
             .process_group(0)
             .env_remove(notify::SOCKET)
             .env_remove(fd_store::VARIABLE)
-            // It may open no file to read one from.
+            // It may not open files, so it cannot read its symbols for a backtrace.
             .env("RUST_BACKTRACE", "0")
             .spawn()
             .map_err(said)?;
@@ -71,7 +71,7 @@ impl Child {
         Ok(Child { pid, process, socket, is_ready: false, beats: false, heard_at: Instant::now() })
     }
 
-    /// One that the program before this one started.
+    /// A worker process of the predecessor program.
     pub(super) fn adopt(pid: i32, process: OwnedFd, socket: OwnedFd) -> io::Result<Child> {
         let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
         Ok(Child { pid, process, socket, is_ready: true, beats: true, heard_at: Instant::now() })
@@ -86,9 +86,9 @@ impl Child {
         }
     }
 
-    /// Ends it at once, whatever it does.
+    /// Kills the process at once.
     pub(super) fn kill(&self) {
-        // One that has ended needs no end.
+        // The process may have ended already.
         let _ = pidfd_send_signal(&self.process, Signal::KILL);
         let _ = waitid(WaitId::PidFd(self.process.as_fd()), WaitIdOptions::EXITED);
     }
@@ -103,9 +103,9 @@ fn manner(status: &WaitIdStatus) -> String {
     }
 }
 
-/// How a worker process ends by itself.
+/// The end of a worker process by itself.
 pub(super) const ENDED: &str = "ended";
 /// The argument that makes this program a worker process.
 pub const WORK: &str = "work";
-/// The program of this process, also where its file was replaced.
+/// The program of this process, even if its file was replaced.
 const OWN_PROGRAM: &str = "/proc/self/exe";

@@ -1,4 +1,5 @@
-//! What was changed -> as it was: worker processes let go of what they hold, and hosts are told.
+//! The end of a gateway: worker processes release their packets, hosts are told, and changes to the host are
+//! reverted.
 
 use super::child::{Child, State};
 use super::{LOOK, Supervisor};
@@ -10,7 +11,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 impl Supervisor {
-    /// Has the worker process let go of what it holds; with what is dropped here goes what was changed.
+    /// Makes the worker process release its packets. Dropping `self` reverts the changes to the host.
     pub(super) fn end(mut self) {
         self.notify.stopping();
         if let Some(seized) = &self.seized {
@@ -27,7 +28,7 @@ impl Supervisor {
     }
 
     pub(super) fn release(&mut self, mut child: Child) {
-        // One that does not listen is ended when its patience is.
+        // A process that does not react is killed after the time-out.
         let _ = say(&child.socket, &ToWorker::Finish, &[]);
         let until = Instant::now() + FAREWELL_PATIENCE + DRAIN_PATIENCE;
         while let State::Lives = self.attend(&mut child) {
@@ -59,5 +60,5 @@ impl Supervisor {
     }
 }
 
-/// How long one may take to let go of what it holds.
+/// Time-out of the release of held packets.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(2);

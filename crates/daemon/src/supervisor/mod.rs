@@ -1,12 +1,14 @@
-//! A configuration's file in, a gateway that keeps running out: the process with rights, which touches no packet.
+//! A configuration file -> a gateway that keeps running: the privileged process, which processes no packet.
 //!
-//! The keeper opens what takes rights (ports, listeners, what the host gives up meanwhile), and keeps it. A worker
-//! process, which has no rights, works on it; when that dies or hangs, another goes on with the same sockets, in
-//! which packets have waited. A restart is the keeper becoming another program in the same process: the old worker
-//! process works on until its successor stands, and leaves it what it holds.
+//! The supervisor opens and keeps all resources that need privileges: ports, listeners and changes to the host. A
+//! worker process without privileges works on them. When it dies or hangs, the next one continues with the same
+//! sockets, in which packets have waited.
 //!
-//! An AF_XDP port cannot be kept, as its memory is one process's own: each worker process opens it, so what comes
-//! between two of them is lost there.
+//! A restart replaces the supervisor's program within the same process. The old worker process works until its
+//! successor is ready, and then hands over its held packets.
+//!
+//! An AF_XDP port cannot be kept, as its memory belongs to one process. Each worker process opens its own, and
+//! packets that arrive between two of them are lost.
 
 mod child;
 mod end;
@@ -42,11 +44,11 @@ use std::time::{Duration, Instant};
 /// The process that keeps a gateway running.
 #[derive(Debug)]
 pub struct Supervisor {
-    /// The configuration's file, and what stood in it.
+    /// The configuration file, and its text.
     path: PathBuf,
     text: String,
     config: Config,
-    /// The program that a restart becomes.
+    /// The program to restart into.
     program: PathBuf,
     signals: Signals,
     notify: Notify,
@@ -56,48 +58,47 @@ pub struct Supervisor {
     ports: Vec<StoredPort>,
     doors: Doors,
     seized: Option<HostChanges>,
-    /// The interfaces at which GRO was switched on.
+    /// The interfaces whose GRO was switched on.
     gro: Gro,
-    /// Where workers say that they work, and what has packets pass without them: where the configuration says so.
+    /// The workers' heartbeat and the fail-open programs that depend on it, where configured.
     pulse: Option<Arc<Heartbeat>>,
     watched: Vec<FailOpen>,
-    /// What the program before this one had seized, where it could not be seized again.
+    /// Programs of the predecessor, where attaching the same programs again failed.
     left: Option<InheritedFds>,
     worker: Option<Child>,
     heir: Option<Successor>,
-    /// When worker processes died.
+    /// Times at which worker processes died.
     deaths: VecDeque<Instant>,
-    /// No other is started before.
+    /// No other worker process starts before.
     pauses_until: Instant,
     is_careful: bool,
-    /// What a worker process is trying to go on with, and the number under which one that it serves waits for the
-    /// outcome.
+    /// The configuration that the worker process is changing to, and the number of the wish for the reload.
     reload: Option<(String, Config, Waiter)>,
-    /// Who waits for the outcome of a restart.
+    /// The client that waits for the outcome of a restart.
     awaited: Waiter,
-    /// What is to be done, and who waits for the outcome.
+    /// Wishes to fulfil, and the clients that wait for their outcomes.
     wanted: VecDeque<(Wish, Waiter)>,
     interfaces: InterfaceWatch,
-    /// What worker processes lost so far.
+    /// Packets lost by worker processes so far.
     losses: Losses,
 }
 
-/// The number of a wish whose outcome somebody waits for whom the worker process serves.
+/// The number of a wish of a worker process's client that waits for the outcome.
 type Waiter = Option<u64>;
 
-/// A worker process that comes up while another works, and the pipe by which it inherits.
+/// A worker process that starts while another works, and the pipe of the hand-over.
 #[derive(Debug)]
 struct Successor {
     child: Child,
     pipe: Option<OwnedFd>,
 }
 
-/// What is wrong before a gateway runs.
+/// The reason why a gateway cannot start.
 #[derive(Debug)]
 pub enum Failure {
     /// The configuration.
     Config(Problems),
-    /// Its surroundings.
+    /// Its environment.
     Surroundings(io::Error),
 }
 
@@ -107,10 +108,10 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Keeps a gateway running as the file says, until it is told to end.
+/// Keeps a gateway running as the file says, until told to end.
 ///
 /// # Errors
-/// What is wrong with the file, or missing; what was changed is put back.
+/// A mistake in the file, or a missing resource. All changes to the host are reverted.
 pub fn run(path: &Path) -> Result<(), Failure> {
     let estate = RestartState::find()?;
     let signals = Signals::take(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR2])?;
@@ -123,10 +124,10 @@ pub fn run(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a file says, and its configuration, without anything being opened.
+/// The text of a file and its configuration. Opens nothing else.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistakes in the file.
 pub fn read(path: &Path) -> Result<(String, Config), Problems> {
     let text = Config::text(path)?;
     let config = Config::parse(&text, &path.to_string_lossy())?;
@@ -134,7 +135,7 @@ pub fn read(path: &Path) -> Result<(String, Config), Problems> {
 }
 
 impl Supervisor {
-    /// Until it is told to end.
+    /// Runs until told to end.
     fn keep(&mut self) {
         let mut looked_at = Instant::now();
         loop {
@@ -143,7 +144,7 @@ impl Supervisor {
             let fds: Vec<_> = children.flat_map(|child| [child.process.as_fd(), child.socket.as_fd()]).collect();
             self.wait(&fds);
             if looked_at.elapsed() > LATE {
-                // It was this process that stood still.
+                // It was this process that did not run.
                 self.excuse();
             }
             looked_at = Instant::now();
@@ -166,7 +167,7 @@ impl Supervisor {
         }
     }
 
-    /// Fulfils the wish that has waited longest, once nothing else is under way.
+    /// Fulfils the oldest wish, once no reload or restart is under way.
     fn fulfil(&mut self) -> Go {
         let is_settled = self.heir.is_none() && self.reload.is_none();
         if !is_settled || !self.worker.as_ref().is_some_and(|worker| worker.beats) {
@@ -188,7 +189,7 @@ impl Supervisor {
         let own = [self.signals.as_fd()];
         let mut fds: Vec<_> =
             own.iter().chain(others).map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-        // However it ends, everything is looked at.
+        // After an error, too, everything is checked.
         let _ = poll(&mut fds, Some(&LOOK));
     }
 
@@ -212,8 +213,8 @@ impl Supervisor {
         }
     }
 
-    /// Hears what a worker process says, and looks whether it lives: first, so that of one that died the last word
-    /// is heard.
+    /// Receives the messages of a worker process, and returns its state. The state is read first: the last messages
+    /// of a dead process still arrive.
     fn attend(&mut self, child: &mut Child) -> State {
         let state = child.state();
         loop {
@@ -251,7 +252,7 @@ impl Supervisor {
         child.heard_at = Instant::now();
     }
 
-    /// Keeps count of what is lost with a worker process, for those after it to tell.
+    /// Counts the losses of a worker process, for its successors to report.
     fn lose(&mut self, losses: Losses) {
         self.losses += losses;
         let Losses { not_received: untaken, truncated: cut, panicked } = losses;
@@ -266,9 +267,9 @@ impl Supervisor {
         }
     }
 
-    /// A worker process is gone, which had begun to work, or not.
+    /// Handles the end of a worker process, whether it had begun to work or not.
     fn mourn(&mut self, how: &str, had_begun: bool) {
-        // Whom it served is gone with it; once it has handed over, who waits is served by its successor.
+        // Its clients are gone with it. After a hand-over, its successor serves the clients that wait.
         if self.heir.as_ref().is_none_or(|heir| heir.pipe.is_some()) {
             self.awaited = None;
             self.wanted.iter_mut().for_each(|(_, waiter)| *waiter = None);
@@ -278,7 +279,7 @@ impl Supervisor {
             self.notify.ready();
         }
         if let Some(heir) = &mut self.heir {
-            // Where nothing was left to it yet, it begins with nothing.
+            // Before the hand-over, the successor starts without packets.
             let had_left = heir.pipe.take().is_none();
             if !had_left || how != ENDED {
                 self.say(&format!("the worker process {how}; its successor goes on without what it held"));
@@ -302,7 +303,7 @@ impl Supervisor {
         self.replace();
     }
 
-    /// Starts a worker process, which inherits by this pipe.
+    /// Starts a worker process that receives handed-over packets by this pipe.
     fn spawn(&self, pipe: Option<&OwnedFd>) -> io::Result<Child> {
         let begin = Begin {
             file: self.path.to_string_lossy().into_owned(),
@@ -335,7 +336,7 @@ impl Supervisor {
         }
     }
 
-    /// Says what is right and hardly meant in the configuration.
+    /// Prints the warnings about valid but probably unintended settings.
     fn warn(&self) {
         self.config.warnings.iter().for_each(|warning| self.say(&warning.to_string()));
         own_addresses::doubts(&self.config).iter().for_each(|doubt| self.say(doubt));
@@ -347,40 +348,40 @@ impl Supervisor {
         }
     }
 
-    /// Tells who waits, by the worker process that serves them.
+    /// Answers a waiting client, through the worker process that serves it.
     fn answer_by(&self, child: &Child, waiter: Waiter, said: Result<String, String>) {
         let Some(number) = waiter else { return };
         let outcome = said.map(|said| Done { said, control: self.doors.control.path().to_owned() });
-        // Who asked waits no longer than its patience.
+        // The client has its own time-out.
         let _ = say(&child.socket, &ToWorker::Said { number, outcome }, &[]);
     }
 
-    /// Says a sentence to whoever reads what this process writes.
+    /// Prints a sentence to standard error.
     fn say(&self, sentence: &str) {
-        // Where nobody reads it, or the disk is full, packets pass all the same.
+        // Packets pass even without a reader, or with a full disk.
         self.voice.say(&format!("wideload {}: {sentence}", self.config.name));
     }
 }
 
-/// Whether to go on.
+/// Whether to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Go {
     On,
     End,
 }
 
-/// How often everything is looked at, at least.
+/// Longest interval between two checks of everything.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// A look that comes later says that this process stood still.
+/// A check this late shows that this process did not run.
 const LATE: Duration = Duration::from_millis(500);
-/// How long a worker process may say nothing: ten of its beats.
+/// Time-out of a worker process's messages: ten of its heartbeats.
 const HANG_PATIENCE: Duration = Duration::from_secs(1);
-/// How long one may take to begin, or a program to say that it takes over.
+/// Time-out for a worker process to begin, or for a program to report that it takes over.
 const START_PATIENCE: Duration = Duration::from_secs(2);
-/// After so many deaths, within so long, the next one joins nothing.
+/// After this many deaths within this time, the next worker process starts without the stages that hold packets.
 const DEATHS_MAX: usize = 3;
 const DEATHS_WITHIN: Duration = Duration::from_secs(10);
-/// How long to wait after one that did not begin to work.
+/// Pause after a worker process that did not begin to work.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Wishes that are heard at once.
+/// Longest queue of wishes.
 const WISHES_MAX: usize = 16;

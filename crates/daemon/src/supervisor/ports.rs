@@ -1,4 +1,4 @@
-//! Interfaces that went and came again -> their ports, opened anew and handed over.
+//! Interfaces that were deleted and created again -> their ports, reopened and handed over.
 
 use super::Supervisor;
 use super::child::Child;
@@ -10,8 +10,8 @@ use std::io;
 use std::os::fd::AsFd;
 
 impl Supervisor {
-    /// Opens the ports of an end anew where their interface is another one than it was, and hands them over. Who
-    /// asks by the number of an older interface has not been handed what is open already.
+    /// Reopens the ports of an endpoint whose interface was created again, and hands them over. A request that
+    /// names an older interface comes from a process without the ports that are already open.
     pub(super) fn reopen(&mut self, end: usize, index: Option<u32>, child: &Child) {
         let Some(first) = self.ports.get(end).filter(|_| end < SIDE_COUNT) else { return };
         let is_kept = !first.descriptors.is_empty();
@@ -22,7 +22,7 @@ impl Supervisor {
             Err(error) => Err(error),
         };
         if !is_kept && ports.is_ok() {
-            // Its ports are opened by who works on them, with rights that this one has given up.
+            // The worker process opens such ports itself, with privileges that this one has dropped.
             if self.heir.is_none() {
                 self.bring_up_heir();
             }
@@ -33,13 +33,13 @@ impl Supervisor {
         let ports = ports.map(|()| of_end().map(|port| port.told.clone()).collect());
         let handed = if ports.is_ok() { &descriptors[..] } else { &[] };
         let said = ToWorker::Reopened { end, ports: ports.map_err(|error| error.to_string()) };
-        // Who does not listen asks again.
+        // A process that missed the message asks again.
         let _ = say(&child.socket, &said, handed);
     }
 
-    /// Keeps these ports of an end, and has the host give up for them what it gave up for those before.
+    /// Stores these ports of an endpoint, and repeats the changes to the host for them.
     pub(super) fn take_up(&mut self, end: usize, ports: Vec<StoredPort>) -> io::Result<()> {
-        // First, so that it is tried again with the ports where it fails.
+        // The claim comes first: if it fails, it is tried again with the ports.
         self.claim()?;
         match &mut self.seized {
             Some(seized) => seized.refresh(&self.config)?,
@@ -57,8 +57,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Has flows that the kernel passes on leave by the interfaces that the ports are on; [`Supervisor::watch`] does so
-    /// where packets are to pass without workers.
+    /// Sets the redirect targets of offloaded flows to the interfaces of the ports. With fail-open,
+    /// [`Supervisor::watch`] does so.
     pub(super) fn set_targets(&self) {
         if self.pulse.is_some() || self.config.role != Role::Border {
             return;
@@ -68,8 +68,7 @@ impl Supervisor {
         }
     }
 
-    /// Has packets pass without workers where they are silent, if it is to be so: in front of what keeps them from
-    /// the host.
+    /// Attaches the fail-open programs, if configured: before the programs that keep packets from the host.
     pub(super) fn watch(&mut self) -> io::Result<()> {
         if let Some(pulse) = self.pulse.as_ref().filter(|_| self.config.role == Role::Border) {
             self.watched = fd_store::watch(&self.ports, pulse)?;
@@ -78,5 +77,5 @@ impl Supervisor {
     }
 }
 
-/// Ends of a worker, whose ports are kept one after the other.
+/// Endpoints of a worker. Their ports are stored one after the other.
 const SIDE_COUNT: usize = 2;

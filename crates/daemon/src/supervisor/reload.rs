@@ -1,4 +1,4 @@
-//! The file, read anew -> a worker process that goes on by it; where it is wrong, all goes on as it was.
+//! The changed configuration file -> a worker process that uses it. A file with mistakes changes nothing.
 
 use super::child::Child;
 use super::{Supervisor, Waiter, read};
@@ -7,7 +7,7 @@ use crate::own_addresses;
 use crate::service::may_reload;
 
 impl Supervisor {
-    /// Reads the file anew and has the worker process go on by it. Where it is wrong, all goes on as it was.
+    /// Reads the file again, and makes the worker process use it. A file with mistakes changes nothing.
     pub(super) fn reload(&mut self, waiter: Waiter) {
         self.notify.reloading();
         if let Err(error) = self.begin_reload(waiter) {

@@ -1,6 +1,6 @@
-//! Another program at the same path -> this process as that program, which takes over all that is open.
+//! A new program at the same path -> this process runs it, with all open descriptors.
 //!
-//! The worker process of the program before works on until its successor stands, and leaves it what it holds.
+//! The old worker process works until its successor is ready, and then hands over its held packets.
 
 use super::child::{Child, State};
 use super::{START_PATIENCE, Successor, Supervisor, Waiter, read};
@@ -17,8 +17,8 @@ use std::process::{self, Command, Stdio};
 use std::time::{Duration, Instant};
 
 impl Supervisor {
-    /// Becomes the program that stands at the same path, which takes over all that is open. Where that program or
-    /// the configuration is no good, all goes on as it was.
+    /// Replaces this process's program by the one at the same path, which takes over all open descriptors. If that
+    /// program or the configuration is unusable, nothing changes.
     pub(super) fn restart(&mut self, waiter: Waiter) {
         self.awaited = waiter;
         if let Err(error) = self.check_restart().and_then(|()| self.become_successor()) {
@@ -34,7 +34,7 @@ impl Supervisor {
         self.try_program()
     }
 
-    /// Has the program say that it knows what it would be left, and the configuration.
+    /// Checks that the program knows the format of the restart state, and accepts the configuration.
     pub(super) fn try_program(&self) -> Result<(), String> {
         let program = self.program.display();
         let mut trial = Command::new(&self.program)
@@ -62,7 +62,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns only where it cannot be.
+    /// Returns only on failure.
     pub(super) fn become_successor(&self) -> Result<(), String> {
         let open = |worker: &Child| {
             (
@@ -100,7 +100,7 @@ impl Supervisor {
         Err(error.to_string())
     }
 
-    /// Starts another worker process beside the one that works, which goes on until the other stands.
+    /// Starts a successor of the worker process, which works until the successor is ready.
     pub(super) fn bring_up_heir(&mut self) {
         let heir = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(io::Error::from)
@@ -115,7 +115,8 @@ impl Supervisor {
         }
     }
 
-    /// An heir that stands gets what the other holds, and works; one that does not come up is given up.
+    /// Makes a ready successor receive the packets of its predecessor and work. Gives up one that does not start in
+    /// time.
     pub(super) fn look_at_heir(&mut self) {
         let Some(mut heir) = self.heir.take() else { return };
         let state = self.attend(&mut heir.child);
@@ -132,16 +133,16 @@ impl Supervisor {
         if heir.child.is_ready
             && let Some(pipe) = heir.pipe.take()
         {
-            // Before it hands over, for then it answers no more.
+            // The answer comes before the hand-over: the old worker process answers no more after it.
             self.answer_restart(Ok("it hands over to the next".to_owned()));
             self.wanted.iter_mut().for_each(|(_, waiter)| *waiter = None);
             if let Some(pulse) = &self.pulse {
-                // What comes meanwhile waits: pieces of one datagram meet.
+                // New packets wait meanwhile, so that the fragments of a datagram meet in one worker.
                 pulse.excuse(HAND_OVER_PATIENCE);
             }
             if let Some(worker) = &mut self.worker {
                 worker.heard_at = Instant::now();
-                // One that does not listen is ended when its patience is.
+                // A process that does not react is killed after the time-out.
                 let _ = say(&worker.socket, &ToWorker::HandOver, &[pipe.as_fd()]);
             }
         } else if heir.child.heard_at.elapsed() > START_PATIENCE {
@@ -159,13 +160,13 @@ impl Supervisor {
         self.notify.ready();
     }
 
-    /// Tells who waits for the outcome of a restart.
+    /// Answers the client that waits for the outcome of a restart.
     pub(super) fn answer_restart(&mut self, said: Result<String, String>) {
         let waiter = self.awaited.take();
         self.answer(waiter, said);
     }
 }
 
-/// How long packets wait between two workers where one hands over.
+/// How long packets wait during a hand-over between two workers.
 const HAND_OVER_PATIENCE: Duration = Duration::from_millis(500);
 const TRIAL_LOOK: Duration = Duration::from_millis(2);

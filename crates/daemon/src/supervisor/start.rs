@@ -1,5 +1,4 @@
-//! A configuration's file -> a keeper whose first worker process works; or one in the place of the program before
-//! it.
+//! A configuration file -> a supervisor with a working worker process; or the successor of the program before.
 
 use super::child::{Child, State};
 use super::{Failure, START_PATIENCE, Supervisor, read};
@@ -62,7 +61,7 @@ impl Supervisor {
         }
     }
 
-    /// Takes the place of the program before this one.
+    /// Takes over from the program before this one.
     pub(super) fn succeed(
         path: &Path,
         estate: RestartState,
@@ -73,7 +72,7 @@ impl Supervisor {
         let (text, config) = match (read(path), before) {
             (Ok(fresh), Ok(before)) if stays(&before, &fresh.1).is_ok() => fresh,
             (_, Ok(before)) => (estate.text.clone(), before),
-            // What was right to the program before may be wrong to this one.
+            // A configuration that the predecessor accepted may be invalid for this program.
             (fresh, Err(_)) => fresh.map_err(Failure::Config)?,
         };
         let ports = inherited.ports(&estate.ports)?;
@@ -86,7 +85,7 @@ impl Supervisor {
         (keeper.awaited, keeper.wanted) = (estate.awaited, estate.wanted);
         keeper.losses = estate.losses;
         keeper.claims = inherited.claims(&estate.claims);
-        // A program that claimed nothing is not ended by who does.
+        // A predecessor without claims must not be ended by another gateway that has them.
         if let Err(error) = keeper.claim() {
             keeper.say(&error.to_string());
         }
@@ -97,7 +96,8 @@ impl Supervisor {
             keeper.pulse = Some(Arc::new(Heartbeat::adopt(inherited.take(number)?, keeper.config.workers)?));
         }
         keeper.suit_gro();
-        // What the program before had seized goes with the rest of what it left, once the same is seized here.
+        // The predecessor's programs are detached with its other descriptors, once this program has attached the
+        // same ones.
         let before = inherited.links(&estate.links);
         match HostChanges::start(&keeper.config, keeper.pulse.clone(), before) {
             Ok(seized) => keeper.seized = Some(seized),
@@ -115,7 +115,7 @@ impl Supervisor {
         Ok(keeper)
     }
 
-    /// Listens where the configuration says. Where that cannot be any more, goes on by the configuration before.
+    /// Listens at the configured addresses. If that fails, continues with the previous configuration.
     pub(super) fn suit_doors(&mut self, text_before: &str) {
         let Err(error) = self.doors.suit(&self.config) else { return };
         match Config::parse(text_before, &self.path.to_string_lossy()) {
@@ -168,20 +168,20 @@ impl Supervisor {
         })
     }
 
-    /// Has no other gateway serve the interfaces that are there.
+    /// Claims the present interfaces, so that no other gateway serves them.
     pub(super) fn claim(&mut self) -> io::Result<()> {
         let (doubts, claimed) = self.claims.refresh(&self.config);
         doubts.iter().for_each(|doubt| self.say(doubt));
         claimed
     }
 
-    /// Says why flows that come in by these ports are not offloaded.
+    /// Prints why flows that come in by these ports are not offloaded.
     pub(super) fn say_offload_doubt(&self, ports: &[StoredPort]) {
         let reasons = ports.iter().map(|port| port.why_no_offload.as_deref());
         reopen::offload_doubt(reasons).iter().for_each(|doubt| self.say(doubt));
     }
 
-    /// Has GRO on at the interfaces where the configuration says so.
+    /// Switches GRO on at the interfaces that the configuration names.
     pub(super) fn suit_gro(&mut self) {
         self.gro.suit(&self.config).iter().for_each(|doubt| self.say(doubt));
     }

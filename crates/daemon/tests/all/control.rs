@@ -1,4 +1,4 @@
-//! Requests to a live gateway in, what it answers and does out.
+//! Requests to a live gateway -> its answers and actions.
 
 use crate::live_gateway::{Live, config, datagram, first_fragment, put, segment, syn};
 use gateway::stats::{DirectionFigures, PortOut, Stats};

@@ -1,4 +1,4 @@
-//! The daemon's tests, in one program, but for those that need one of their own.
+//! The daemon's tests in one program, except those that need their own.
 
 mod control;
 mod live_gateway;

@@ -1,4 +1,4 @@
-//! A live gateway in, what it tells Prometheus out.
+//! A live gateway -> its Prometheus metrics.
 
 use crate::live_gateway::{Live, datagram, put, segment};
 use gateway::stats::{HandoverCounter, PeerCounter, PlacementCounter, PortIn, PortOut, Stats};

@@ -1,4 +1,5 @@
-//! The end of a border -> ICMP errors to hosts that were told to send longer packets than pass without it.
+//! The end of a border -> ICMP errors to hosts that were told to send packets longer than the path takes without
+//! it.
 
 use super::Worker;
 use crate::commands::Farewell;
@@ -8,11 +9,11 @@ use packet::{Ingress, Time};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// The end of a border, while those are told who were told to send longer packets.
+/// The state of a border's end, while hosts are told about it.
 pub(super) struct Leaving {
-    /// Whom to tell yet, the last first.
+    /// The connections left to tell, the last first.
     connections: Vec<Connection>,
-    /// When the next is told, and when no more are.
+    /// Time of the next ICMP error, and time-out of all.
     pub(super) due: Time,
     until: Time,
     farewell: Farewell,
@@ -20,15 +21,15 @@ pub(super) struct Leaving {
 }
 
 impl Worker {
-    /// Passes on by itself all that comes from here on, raises nothing, and begins to tell those who were told to
-    /// send longer packets.
+    /// Stops flow offload and the raising of MSS values. Starts to tell the hosts that were told to send longer
+    /// packets.
     pub(super) fn take_leave(&mut self, done: mpsc::Sender<Farewell>) {
         self.offloads_flows = false;
         self.withdraw();
         self.set_redirect();
         let now = self.clock.now();
         let Some(connections) = self.gateway.connections_mut() else {
-            // Nobody was told to send longer packets. Who asked may be gone.
+            // No host was told to send longer packets. The caller may have ended.
             let _ = done.send(Farewell::default());
             return;
         };
@@ -47,11 +48,11 @@ impl Worker {
         self.leaving = Some(Leaving { connections, due: now, until, farewell, done });
     }
 
-    /// Tells the next of them, once it is time: what comes at once may be too much for a host or a link.
+    /// Tells the next hosts, once it is time. Sending all errors at once could overload a host or a link.
     pub(super) fn tell_raised(&mut self, now: Time) {
         let Some(Leaving { connections, due, until, farewell, done }) = &mut self.leaving else { return };
         if self.gateway.connections().is_none() {
-            // A reload took what can tell them.
+            // A reload removed the border's role: no host can be told.
             *until = now;
         }
         for _ in 0..TOLD_AT_ONCE {
@@ -70,7 +71,7 @@ impl Worker {
             farewell.untold += connections.drain(..).count() as u64;
         }
         if connections.is_empty() {
-            // Who asked may be gone.
+            // The caller may have ended.
             let _ = done.send(*farewell);
             self.leaving = None;
         }
@@ -78,10 +79,10 @@ impl Worker {
     }
 }
 
-/// Between two hosts that are told before the end: 20,000 a second.
+/// Interval between two hosts: 20,000 hosts a second.
 const FAREWELL_PACE: Duration = Duration::from_micros(50);
-/// Hosts that are told before anything else is looked at.
+/// Hosts that are told in one round of the worker.
 const TOLD_AT_ONCE: usize = 32;
-/// How long telling them may take, and how many are told at that pace.
+/// Time limit; it also limits the number of told hosts at that pace.
 pub const FAREWELL_PATIENCE: Duration = Duration::from_secs(4);
 const TOLD_MAX: usize = (FAREWELL_PATIENCE.as_micros() / FAREWELL_PACE.as_micros()) as usize;

@@ -1,6 +1,6 @@
-//! Flows of a border that need nothing but segments of another length -> leases of the kernel on them.
+//! Flows of a border that only need another segment size -> flow offload by the kernel.
 //!
-//! The kernel passes on by itself what it is lent, and numbers what it leaves to the worker.
+//! The kernel passes packets of offloaded flows on by itself, and numbers those that it leaves to the worker.
 
 use super::Worker;
 use crate::endpoint::Endpoint;
@@ -10,7 +10,7 @@ use packet::{Packet, Tags, Time, may_be_segmented, may_be_segmented_hence};
 use std::time::Duration;
 
 impl Worker {
-    /// Has the kernel pass on what is lent to it, or leave all to us while a port is down.
+    /// Gives the kernel the redirect targets of offloaded flows, or removes them while a port is down.
     pub(super) fn set_redirect(&mut self) {
         let [wide, narrow] = &mut self.ends;
         let wanted = self.offloads_flows && wide.is_up && narrow.is_up;
@@ -29,8 +29,8 @@ impl Worker {
         self.redirects = wanted && is_both;
     }
 
-    /// Notes a packet whose flow the kernel may be able to pass on: one by which its hosts agree to it, or a train.
-    /// What opens or ends a connection ends what was lent.
+    /// Notes a packet whose flow may be offloaded: a GSO packet, or a SYN-ACK. A packet that opens or ends a
+    /// connection ends the offload of its flow.
     pub(super) fn note_candidate(&mut self, direction: usize, packet: &Packet) {
         let ip = &packet.frame()[packet.link_len()..];
         let Some(flow) = Flow::of(ip).filter(|_| packet.tags() == Tags::default()) else { return };
@@ -39,7 +39,7 @@ impl Worker {
             return;
         }
         if turn != flow_offload::SegmentRole::GoesOn {
-            // What came of it before, in the same batch, is of a connection that is over.
+            // Earlier packets of the same batch belong to a connection that has ended.
             self.candidates.retain(|noted| *noted != flow && *noted != flow.reversed());
         }
         let mut is_expected = true;
@@ -55,7 +55,7 @@ impl Worker {
         }
         let may_offload = match turn {
             flow_offload::SegmentRole::GoesOn => may_be_segmented(packet),
-            // One that nobody asked for tells nothing.
+            // A SYN-ACK that answers no seen SYN proves nothing.
             flow_offload::SegmentRole::SynAck => is_expected && may_be_segmented_hence(packet),
             flow_offload::SegmentRole::Opens | flow_offload::SegmentRole::Closing => false,
         };
@@ -64,8 +64,7 @@ impl Worker {
         }
     }
 
-    /// Lends the kernel both directions of the flows that were noted, where all that is done to their packets is
-    /// that their trains get segments of another length.
+    /// Offloads both directions of the noted flows, if a new segment size is all that their packets need.
     pub(super) fn offload(&mut self, direction: usize, now: Time) {
         if self.candidates.is_empty() {
             return;
@@ -87,7 +86,7 @@ impl Worker {
         }
     }
 
-    /// Lends for longer what is in use and known; what is not comes by here, and is looked at.
+    /// Extends the offload of flows that are in use and known. Packets of all other flows return to the worker.
     pub(super) fn refresh(&mut self, now: Time) {
         self.renewal = None;
         if !self.redirects
@@ -114,7 +113,7 @@ impl Worker {
         }
     }
 
-    /// Takes back what the kernel was lent: it was lent as things were.
+    /// Withdraws all offloaded flows: they were offloaded under the old settings.
     pub(super) fn withdraw(&mut self) {
         for end in &mut self.ends {
             if let Some(flow_offload) = end.port.flow_offload() {
@@ -123,7 +122,7 @@ impl Worker {
         }
     }
 
-    /// Where nothing that came in for a way is left, its flows may go on without us.
+    /// Lets offloaded flows of this direction pass, once no earlier packet of it is left here.
     pub(super) fn settle(&mut self, direction: usize) {
         if self.redirects && self.gateway.is_idle(direction) {
             self.ends[direction].port.settle();
@@ -131,5 +130,5 @@ impl Worker {
     }
 }
 
-/// How often leases that are in use are lengthened: more than once while one runs.
+/// Interval of refreshes: more than one within the term of an offloaded flow.
 const REFRESH: Duration = Duration::from_millis(flow_offload::TERM.as_millis() as u64 * 2 / 5);

@@ -1,8 +1,8 @@
-//! Frames of two ports in, packets of the right sizes to the other port out: one thread, nothing shared.
+//! Frames of two ports -> packets of the right sizes to the other port: one thread, no shared state.
 //!
-//! What is done to packets is the engine's [`Gateway`], whose two directions lead to the narrow side and to the
-//! wide one; no buffer ever changes directions. A bump in the wire sends by the other end what came in by one.
-//! Beside a kernel that forwards and delivers, all goes back to where it was taken.
+//! The engine's [`Gateway`] processes the packets. Its two directions lead to the narrow side and to the wide side,
+//! and no buffer changes directions. A bump in the wire sends each packet by the other endpoint. Beside a kernel
+//! that forwards and delivers, packets return to their ingress.
 
 mod farewell;
 mod flow_offload;
@@ -27,44 +27,44 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One thread's work: two ends, and what is done to packets between them.
+/// One thread's work: two endpoints, and the processing of packets between them.
 pub struct Worker {
     clock: Clock,
-    /// The wide end, the narrow end.
+    /// The wide endpoint, the narrow endpoint.
     ends: [Endpoint; 2],
-    /// All that is done to packets: to the narrow end, to the wide end.
+    /// The processing of packets: to the narrow endpoint, to the wide endpoint.
     gateway: Gateway,
-    /// What a port gave last.
+    /// The port's last batch.
     batch: Batch,
-    /// Flows of the batch that the kernel may be able to pass on.
+    /// Flows of the batch that may be offloaded to the kernel.
     candidates: Vec<Flow>,
     commands: Commands,
-    /// Another goes on with what was held here.
+    /// Whether a successor takes the held packets.
     has_heir: bool,
-    /// Packets that were left to it, by way; those that it did not take too.
+    /// Packets handed to the successor, by direction; also those that it did not take.
     handed_over: [u64; 2],
     losses: Losses,
-    /// Frames that were left to it and that it has not looked at yet.
+    /// Frames handed over to this worker that it has not processed yet.
     legacy_count: usize,
-    /// Buffers that ended in a panic, by way.
+    /// Buffers lost in a panic, by direction.
     gone_counts: [usize; 2],
-    /// Who else works here, where flows are steered.
+    /// The hand-over to peer workers, where flows are steered.
     peers: Option<PeerHandoff>,
-    /// Which stations are on which side of a border.
+    /// The side of each station, at a border.
     stations: Option<Arc<Stations>>,
-    /// May flows be lent to the kernel?
+    /// Whether flows may be offloaded to the kernel.
     offloads_flows: bool,
-    /// Does the kernel know where packets of flows that are lent to it go?
+    /// Whether the kernel has the redirect targets of offloaded flows.
     redirects: bool,
-    /// When leases that are in use are lengthened.
+    /// Time of the next refresh of offloaded flows.
     renewal: Option<Time>,
     path: Path,
-    /// Hosts that are told before the end.
+    /// Hosts that are told about the end of the border.
     leaving: Option<Leaving>,
 }
 
 impl Worker {
-    /// A worker between a wide and a narrow end, which does this to packets.
+    /// A worker between a wide and a narrow endpoint, with this gateway and these commands.
     pub fn new(clock: Clock, ends: [Endpoint; 2], gateway: Gateway, commands: Commands) -> Worker {
         Worker {
             clock,
@@ -88,36 +88,36 @@ impl Worker {
         }
     }
 
-    /// The same, whose packets leave by this end.
+    /// The same worker, whose packets leave by this path.
     pub fn on(self, path: Path) -> Worker {
         Worker { path, ..self }
     }
 
-    /// The same, which lends flows to the kernel or does not.
+    /// The same worker, with flow offload on or off.
     pub fn offloading(self, offloads_flows: bool) -> Worker {
         Worker { offloads_flows, ..self }
     }
 
-    /// The same, which gives its siblings what is of their flows.
+    /// The same worker, which hands packets to the workers of their flows.
     pub fn with_peers(self, siblings: Option<PeerHandoff>) -> Worker {
         Worker { peers: siblings, ..self }
     }
 
-    /// The same, at a border: no station is told of what it sent to another one of its side.
+    /// The same worker, at a border. It sends no ICMP errors about packets between two stations of one side.
     pub fn with_stations(self, stations: Option<Arc<Stations>>) -> Worker {
         Worker { stations, ..self }
     }
 
-    /// Works until it is told to stop; what is held leaves then.
+    /// Works until told to stop; then releases all held packets.
     pub fn run(&mut self) {
-        // Whoever worked on these ports before may have lent otherwise.
+        // An earlier worker on these ports may have offloaded flows under other settings.
         self.withdraw();
         let mut turns = [PollState::Busy; 2];
         while self.commands.go_on() && !self.has_heir {
             let ready = self.wait(turns);
             let now = self.clock.now();
             self.commands.beat();
-            // What is late leaves before what comes.
+            // Overdue packets leave before new ones.
             self.gateway.expire(now);
             for direction in [TO_NARROW, TO_WIDE] {
                 if self.gateway.output(direction).queued_count() > 0 {
@@ -128,7 +128,7 @@ impl Worker {
                 self.refresh(now);
             }
             for direction in [TO_NARROW, TO_WIDE] {
-                // One that was busy is asked once more: it says that nothing is left.
+                // A busy port is asked once more, until it has nothing left.
                 let looks =
                     ready[direction] || turns[direction] == PollState::Busy || self.ends[direction].wants_a_look();
                 turns[direction] = if looks { self.receive(direction, now) } else { PollState::Idle };
@@ -145,7 +145,7 @@ impl Worker {
             self.set_redirect();
             self.tell_raised(now);
             if ready[ORDERS] {
-                // First: what comes from here on rings again.
+                // Clear first: later commands set the event again.
                 self.commands.clear();
                 self.take_from_siblings(now);
                 self.obey();
@@ -157,14 +157,15 @@ impl Worker {
         }
     }
 
-    /// Lets go of everything that is held.
+    /// Releases all held packets.
     pub fn flush(&mut self) {
         let now = self.clock.now();
         self.gateway.flush(now);
         [TO_NARROW, TO_WIDE].into_iter().for_each(|direction| self.drain(direction));
     }
 
-    /// Which ends, and whether commands, want a look; at the latest when something that is held becomes late.
+    /// Waits, at most until the next time-out of a held packet. Returns which endpoints, and whether commands, need
+    /// a check.
     fn wait(&mut self, turns: [PollState; 2]) -> [bool; 3] {
         let now = self.clock.now();
         let timeout = if turns.contains(&PollState::Busy) {
@@ -175,7 +176,7 @@ impl Worker {
             let patience = self.commands.patience();
             deadline.map_or(patience, |deadline| deadline.since(now).min(patience))
         };
-        // A port that is down would wake us for ever; it is looked at now and then.
+        // The descriptor of a port that is down is always readable; such a port is checked at intervals.
         let timeout = if self.ends.iter().all(|end| end.is_up) { timeout } else { timeout.min(MEND_EVERY) };
         let has_unsent = self.ends.iter_mut().any(|end| end.port.has_unsent());
         let timeout = if has_unsent { timeout.min(UNSENT_EVERY) } else { timeout };
@@ -185,7 +186,7 @@ impl Worker {
         fds.extend(up.map(|end| PollFd::from_borrowed_fd(end.port.fd(), PollFlags::IN)));
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
         if poll(&mut fds, Some(&timeout)).is_err() {
-            // A signal: look at everything.
+            // A signal: check everything.
             return [true; 3];
         }
         let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
@@ -195,7 +196,7 @@ impl Worker {
         [wide, narrow, has_orders]
     }
 
-    /// Takes a batch that came in for this way, and sends what leaves.
+    /// Receives and processes a batch of this direction, and sends the results.
     fn receive(&mut self, direction: usize, now: Time) -> PollState {
         let turn = self.ends[direction].receive(direction, &mut self.gateway, &mut self.batch);
         self.poll_ports(direction, now);
@@ -208,7 +209,8 @@ impl Worker {
         turn
     }
 
-    /// Counts what came, and looks at whatever is to be known of it before something is done to it.
+    /// Counts the received frames, and reads ICMP errors, stations and flow-offload candidates before any packet
+    /// changes.
     fn poll_ports(&mut self, direction: usize, now: Time) {
         let mut batch = std::mem::take(&mut self.batch);
         let seen = &mut self.ends[direction].seen;
@@ -250,7 +252,7 @@ impl Worker {
         }
     }
 
-    /// A frame that carries no packet for us goes on as it is, behind what came before it.
+    /// Sends a frame without an IP packet unchanged, after all earlier packets.
     fn pass(&mut self, direction: usize, raw: OpaqueFrame, unfit: ParseError) {
         let (exit, len) = (self.path.exit(direction), raw.frame().len());
         let fits = self.path == Path::Back || len <= self.ends[exit].frame_len_max();
@@ -268,7 +270,7 @@ impl Worker {
         out.pool.give(raw.into_buffer());
     }
 
-    /// Sends all that waits for the ports.
+    /// Sends all packets that are ready for the ports.
     fn drain(&mut self, direction: usize) {
         while let Some(leaving) = self.gateway.next(direction) {
             match leaving {
@@ -286,7 +288,7 @@ impl Worker {
         for end in &mut self.ends {
             end.sender.flush(end.port.as_mut(), self.gateway.output_mut(direction));
         }
-        // What a port has refused to finish is finished, and counted, before it comes there.
+        // A checksum that the port refuses to complete is completed and counted before it reaches the port.
         let is_left = self.ends[self.path.exit(direction)].sender.offloads().checksum;
         self.gateway.set_checksums(direction, if is_left { Checksums::Defer } else { Checksums::Complete });
     }
@@ -302,7 +304,7 @@ impl Worker {
         while let Some(command) = self.commands.next() {
             match command {
                 Command::Tell(to) => {
-                    // Who asked may be gone.
+                    // The caller may have ended.
                     let _ = to.send(self.snapshot());
                 }
                 Command::Change(change) => {
@@ -321,7 +323,7 @@ impl Worker {
         }
     }
 
-    /// How things are.
+    /// Counters and state of the worker.
     pub fn snapshot(&mut self) -> Snapshot {
         let [wide, narrow] = &mut self.ends;
         let kept = [wide.port.kept_count(), narrow.port.kept_count()];
@@ -359,15 +361,15 @@ fn seconds(now: Time) -> u64 {
     now.nanos() / 1_000_000_000
 }
 
-/// Processor time of this thread so far.
+/// Processor time of this thread.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Where commands stand among what is waited for.
+/// Index of the commands among the waited-for descriptors.
 const ORDERS: usize = 2;
-/// How often a port sends again what the kernel has left to it.
+/// Interval at which a port sends its unsent packets again.
 const UNSENT_EVERY: Duration = Duration::from_millis(1);
-/// Frames that a port gives at once.
+/// Frames per batch of a port.
 const FRAME_COUNT: usize = 64;

@@ -1,7 +1,6 @@
-//! What another worker held, or rebuilt -> this one; what this one holds -> another: on a reload, a restart, a
-//! panic.
+//! Packets of another worker -> this one; packets of this one -> its successor: on a reload, a restart or a panic.
 //!
-//! What is lost by that is counted, and told by the worker that comes next.
+//! Lost packets are counted, and the successor reports them.
 
 use super::Worker;
 use crate::commands::Replacement;
@@ -13,19 +12,19 @@ use engine::{Batch, Egress};
 use packet::{Frame, Ingress, Packet, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// What a worker had in hand when it panicked.
+/// Packets that a worker was processing when it panicked.
 #[derive(Clone, Copy, Debug, Default)]
 struct InHand {
-    /// Packets on the wire that came and that the engine has not seen.
+    /// Packets on the wire that were received and not given to the engine yet.
     received_count: usize,
-    /// The buffers that they lay in.
+    /// Their buffers.
     buffer_count: usize,
 }
 
 impl Worker {
-    /// [Inherits](Worker::inherit) this, and works as [`Worker::run`] does. Where that panics, what is held leaves
-    /// first, as far as it still can. How things were in the end, [`WorkerHandle::last`](crate::commands::Reins::last)
-    /// tells.
+    /// [Takes](Worker::inherit) handed-over frames, then works as [`Worker::run`] does. After a panic, held packets
+    /// leave first, as far as possible. [`WorkerHandle::last`](crate::commands::WorkerHandle::last) has the last
+    /// snapshot.
     pub fn run_guarded(&mut self, legacies: &[HandedFrame]) {
         let ran = catch_unwind(AssertUnwindSafe(|| {
             self.inherit(legacies);
@@ -33,7 +32,7 @@ impl Worker {
         }));
         let mut in_hand = InHand::default();
         if ran.is_err() {
-            // What was amiss once may be so again: then what is held is lost.
+            // A second panic is possible: then all held packets are lost.
             let _ = catch_unwind(AssertUnwindSafe(|| {
                 in_hand = self.drop_what_is_in_hand();
                 [TO_NARROW, TO_WIDE].into_iter().for_each(|direction| {
@@ -43,7 +42,7 @@ impl Worker {
                 self.flush();
             }));
         }
-        // The same.
+        // A further panic is possible here as well.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             if ran.is_err() {
                 self.count_gone(in_hand);
@@ -56,7 +55,8 @@ impl Worker {
         }
     }
 
-    /// Drops what was being received, for which nothing waits, and what was being sent, for some of it may have left.
+    /// Drops the batch that was being received, as its packets are not held yet. Drops the batch that was being
+    /// sent too: part of it may have left.
     fn drop_what_is_in_hand(&mut self) -> InHand {
         let Batch { split, frames } = std::mem::take(&mut self.batch);
         let packet_count = |frame: &Frame| match frame {
@@ -66,7 +66,7 @@ impl Worker {
         let received_count = split.len() + frames.iter().map(packet_count).sum::<usize>();
         for end in &mut self.ends {
             for packet in end.sender.abandon() {
-                // Each way has a pool of its own.
+                // Each direction has its own pool.
                 match packet.ingress().0 as usize {
                     direction @ (TO_NARROW | TO_WIDE) => self.gateway.done(direction, packet),
                     _ => drop(packet),
@@ -76,9 +76,9 @@ impl Worker {
         InHand { buffer_count: split.len() + frames.len(), received_count }
     }
 
-    /// Counts what a panic ended, once all has left that could: what was received and not looked at, what is still
-    /// held, and what the laws miss between them and the ports. Where that is less than the buffers that nobody has
-    /// any more, each of these had at least one.
+    /// Counts the packets that a panic lost, once all others have left. These are: received and unprocessed
+    /// packets, held packets, and packets missing between the counters and the ports. The missing packets are at
+    /// least as many as the missing buffers.
     fn count_gone(&mut self, in_hand: InHand) {
         let mut held_count = 0;
         for direction in [TO_NARROW, TO_WIDE] {
@@ -99,8 +99,8 @@ impl Worker {
         self.losses.panicked = unseen_count + held_count + missed_count.max(buffer_count);
     }
 
-    /// Takes what another process held, before anything is received. What that one knew of its connections is not
-    /// known here: packets count as those of connections whose beginning did not pass.
+    /// Takes frames that another process held, before anything is received. That process's connection state is
+    /// lost: packets count as those of connections without a seen start.
     pub fn inherit(&mut self, legacies: &[HandedFrame]) {
         let now = self.clock.now();
         self.legacy_count = legacies.len();
@@ -128,13 +128,13 @@ impl Worker {
         [TO_NARROW, TO_WIDE].into_iter().for_each(|direction| self.drain(direction));
         self.gateway.replace(now, &settings, secrets);
         for direction in [TO_NARROW, TO_WIDE] {
-            // What is held may be more than the new limit: it goes over first.
+            // Held packets may exceed the new limit: the new stages take them over before it is set.
             self.gateway.output_mut(direction).pool.set_limit(pool_limit);
             self.drain(direction);
         }
         self.ends.iter_mut().zip(mtus).for_each(|(end, mtu)| end.mtu = mtu.into());
         self.offloads_flows = offloads_flows;
-        // Who asked may be gone.
+        // The caller may have ended.
         let _ = done.send(());
     }
 
@@ -156,18 +156,18 @@ impl Worker {
         self.has_heir = true;
     }
 
-    /// Writes a packet for who goes on, and gives its buffer back.
+    /// Writes a packet for the successor, and returns its buffer.
     fn hand_over_packet(&mut self, will: &HandoffWriter, direction: usize, mut packet: Packet) {
         let count = packet.wire_count() as u64;
         self.handed_over[direction] += count;
-        // Where nobody reads, another begins with nothing.
+        // Without a reader, the successor starts without these packets.
         if will.write(direction, &mut packet).is_err() {
             self.losses.not_received += count;
         }
         self.gateway.done(direction, packet);
     }
 
-    /// Takes what siblings rebuilt of flows that are ours.
+    /// Takes the packets that peer workers reassembled for flows of this worker.
     pub(super) fn take_from_siblings(&mut self, now: Time) {
         while let Some(rebuilt) = self.peers.as_mut().and_then(PeerHandoff::take) {
             self.push_rebuilt(now, &rebuilt);
@@ -188,7 +188,7 @@ impl Worker {
         }
     }
 
-    /// Holds what siblings gave as well, and ends what goes between them: from here on all leaves where it stands.
+    /// Takes the packets that are left in the queue, and ends the hand-over. From then on all packets leave here.
     pub(super) fn close_to_siblings(&mut self) {
         let now = self.clock.now();
         let rest = self.peers.as_mut().map(PeerHandoff::close).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! The same datagrams through a host with and without Wideload: what its kernel would do with them is done.
+//! The same datagrams through a host with and without Wideload: the kernel's own processing still happens.
 //!
-//! Each test runs beside the same host without a gateway, and expects the same. Those that need `nft` are ignored without it, and
-//! say so; with `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, they fail.
+//! Each test also runs on the same host without a gateway, and expects the same result. Tests that need `nft` are
+//! ignored without it, with a message; with `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, they fail.
 
 mod net;
 

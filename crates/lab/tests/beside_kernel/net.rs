@@ -1,11 +1,11 @@
-//! What stands in the middle in, three hosts in a row out, and what datagrams between them come to.
+//! A configuration of the middle host -> three hosts in a row, and the outcome of datagrams between them.
 //!
 //! ```text
 //! narrow ──── 1,500 ──── to-narrow  middle  to-wide ──── 9,000 ──── wide
 //!                                           to-other ─── 9,000 ─── other
 //! ```
 //!
-//! `wide` and `other` are interfaces of one host, which has all addresses of a third network, too.
+//! `wide` and `other` are interfaces of one host, which also has all addresses of a third network.
 
 use config::Config;
 use daemon::service::Service;

@@ -1,4 +1,4 @@
-//! A kind of device in, two of them over a cable or between two hosts out.
+//! A kind of device -> two such devices, connected by a cable or between two hosts.
 
 use crate::net::{Net, ip, lay, run};
 use packet::Version;

@@ -1,7 +1,7 @@
-//! Devices that not every kernel has in, the same from hosts with and without Wideload out: VRFs, VLANs, tunnels, bonds.
+//! VRFs, VLANs, tunnels and bonds -> the same results from hosts with and without Wideload.
 //!
-//! Each test is ignored where the kernel lacks what it needs, and says so; with `WIDELOAD_REQUIRE_DEVICES=1`, as in the
-//! guest that `crates/lab/guest/run.py` makes, it fails.
+//! Not every kernel has these devices. A test whose device is missing is ignored, with a message. With
+//! `WIDELOAD_REQUIRE_DEVICES=1`, as in the guest that `crates/lab/guest/run.py` makes, it fails.
 
 mod devices;
 #[path = "../beside_kernel/net.rs"]

@@ -1,7 +1,7 @@
-//! Two hosts with a tunnel between them in, what comes through it past a kernel alone and past a gateway out.
+//! Two hosts with a tunnel between them -> packets delivered through it, by a kernel alone and by a gateway.
 //!
-//! GSO packets of TCP and UDP travel inside of the tunnel, and GRO is on at all interfaces. A tunnel's packets fit the narrow
-//! link, or they are longer and cross it in fragments.
+//! GSO packets of TCP and UDP travel inside of the tunnel, and GRO is on at all interfaces. A tunnel's packets fit
+//! the narrow link, or they are longer and cross it in fragments.
 
 use crate::devices::{Below, Device, Path};
 use crate::net::{

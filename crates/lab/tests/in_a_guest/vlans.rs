@@ -1,4 +1,4 @@
-//! VLAN devices in, what a gateway below them and a border between them do to their packets out.
+//! Packets of VLAN devices -> the results of a gateway below them, and of a border between them.
 
 use crate::devices::{Below, Device, Path, QINQ, VLAN};
 use crate::needing;

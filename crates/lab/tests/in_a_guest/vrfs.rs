@@ -1,4 +1,4 @@
-//! VRFs with interfaces of the middle in, what sockets inside and outside of them receive out.
+//! VRFs with interfaces of the middle host -> packets received by sockets inside and outside of them.
 
 use crate::devices::VRF;
 use crate::needing;
