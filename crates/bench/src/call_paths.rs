@@ -26,9 +26,9 @@ pub struct CallPath {
 ///
 /// # Errors
 /// Why it could not be followed.
-pub fn of_packet(harness: &Command, packets: usize, folder: &Path, patience: Duration) -> Result<CallPath, String> {
-    let few = instructions::profile(harness, FEW, folder, patience)?;
-    let many = instructions::profile(harness, MANY, folder, patience)?;
+pub fn of_packet(harness: &Command, packets: usize, folder: &Path, timeout: Duration) -> Result<CallPath, String> {
+    let few = instructions::profile(harness, FEW, folder, timeout)?;
+    let many = instructions::profile(harness, MANY, folder, timeout)?;
     let (few, many) = (Calls::parse(&few), Calls::parse(&many));
     Ok(many.way_beyond(&few, (MANY - FEW) as f64 * packets as f64))
 }

@@ -82,16 +82,16 @@ impl Harness {
         if line.starts_with("done") { Ok(()) } else { Err(format!("answers verify with: {line}")) }
     }
 
-    fn ask(&mut self, command: &str, patience: Duration) -> Result<String, String> {
+    fn ask(&mut self, command: &str, timeout: Duration) -> Result<String, String> {
         // One that has died cannot read; why, is what its answer would have been.
         let _ = writeln!(self.stdin, "{command}").and_then(|()| self.stdin.flush());
-        self.answer(patience)
+        self.answer(timeout)
     }
 
-    fn answer(&mut self, patience: Duration) -> Result<String, String> {
-        match self.lines.recv_timeout(patience) {
+    fn answer(&mut self, timeout: Duration) -> Result<String, String> {
+        match self.lines.recv_timeout(timeout) {
             Ok(line) => Ok(line),
-            Err(RecvTimeoutError::Timeout) => Err(format!("no answer in {} s", patience.as_secs())),
+            Err(RecvTimeoutError::Timeout) => Err(format!("no answer in {} s", timeout.as_secs())),
             Err(RecvTimeoutError::Disconnected) => {
                 let status = self.child.wait().map_err(|error| error.to_string())?;
                 Err(match last_line(&self.complaints) {

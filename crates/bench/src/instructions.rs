@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// Why they could not be counted.
-pub fn per_packet(harness: &Command, packets: usize, folder: &Path, patience: Duration) -> Result<f64, String> {
+pub fn per_packet(harness: &Command, packets: usize, folder: &Path, timeout: Duration) -> Result<f64, String> {
     let (few, many) = std::thread::scope(|scope| {
-        let few = scope.spawn(|| count(harness, FEW, folder, patience));
-        let many = count(harness, MANY, folder, patience);
+        let few = scope.spawn(|| count(harness, FEW, folder, timeout));
+        let many = count(harness, MANY, folder, timeout);
         (few.join().expect("counting does not panic"), many)
     });
     let more = many?.checked_sub(few?).ok_or("more sections took fewer instructions")?;
@@ -25,8 +25,8 @@ pub fn is_possible() -> bool {
     silent.is_ok_and(|status| status.success())
 }
 
-fn count(harness: &Command, sections: usize, folder: &Path, patience: Duration) -> Result<u64, String> {
-    let (text, _) = collect(harness, sections, folder, patience)?;
+fn count(harness: &Command, sections: usize, folder: &Path, timeout: Duration) -> Result<u64, String> {
+    let (text, _) = collect(harness, sections, folder, timeout)?;
     collected(&text).ok_or_else(|| "callgrind says no count".to_string())
 }
 
@@ -34,8 +34,8 @@ fn count(harness: &Command, sections: usize, folder: &Path, patience: Duration) 
 ///
 /// # Errors
 /// Why it wrote nothing.
-pub fn profile(harness: &Command, sections: usize, folder: &Path, patience: Duration) -> Result<String, String> {
-    collect(harness, sections, folder, patience).map(|(_, profile)| profile)
+pub fn profile(harness: &Command, sections: usize, folder: &Path, timeout: Duration) -> Result<String, String> {
+    collect(harness, sections, folder, timeout).map(|(_, profile)| profile)
 }
 
 /// What callgrind says and writes.
@@ -43,7 +43,7 @@ fn collect(
     harness: &Command,
     sections: usize,
     folder: &Path,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(String, String), String> {
     let said = folder.join(format!("callgrind-{sections}"));
     let profile = folder.join(format!("callgrind-{sections}.out"));
@@ -62,14 +62,14 @@ fn collect(
         .stderr(file)
         .spawn()
         .map_err(|error| format!("valgrind: {error}"))?;
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     let status = loop {
         match child.try_wait().map_err(|error| error.to_string())? {
             Some(status) => break status,
             None if Instant::now() > end => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("not counted in {} s", patience.as_secs()));
+                return Err(format!("not counted in {} s", timeout.as_secs()));
             }
             None => std::thread::sleep(Duration::from_millis(20)),
         }

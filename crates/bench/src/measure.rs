@@ -324,7 +324,7 @@ impl Contender {
     fn instructions(&self, workload: &Workload, folder: &Path) -> Option<f64> {
         let command = self.command(workload, 1, Path::new("/dev/null"));
         let units = self.input.units(workload.function);
-        instructions::per_packet(&command, units, folder, PATIENCE).ok()
+        instructions::per_packet(&command, units, folder, TIMEOUT).ok()
     }
 
     fn row(&self, workload: &Workload, base: Option<&Figures>) -> Row {
@@ -359,7 +359,7 @@ impl Contender {
 /// # Errors
 /// Why they could not be counted.
 pub fn own_instructions(workload: &Workload, folder: &Path) -> Result<f64, String> {
-    of_own(workload, folder, |command, packets| instructions::per_packet(command, packets, folder, PATIENCE))
+    of_own(workload, folder, |command, packets| instructions::per_packet(command, packets, folder, TIMEOUT))
 }
 
 /// The functions that a packet of this workload goes through.
@@ -367,7 +367,7 @@ pub fn own_instructions(workload: &Workload, folder: &Path) -> Result<f64, Strin
 /// # Errors
 /// Why they cannot be followed.
 pub fn own_way(workload: &Workload, folder: &Path) -> Result<call_paths::CallPath, String> {
-    of_own(workload, folder, |command, packets| call_paths::of_packet(command, packets, folder, PATIENCE))
+    of_own(workload, folder, |command, packets| call_paths::of_packet(command, packets, folder, TIMEOUT))
 }
 
 fn of_own<T>(
@@ -432,4 +432,4 @@ const MEMORY_A_PACKET: usize = 2_560;
 /// Cold packets are so many times as long as the largest cache.
 const CACHES_PASSED: usize = 2;
 /// How long counting one system's instructions may take.
-const PATIENCE: Duration = Duration::from_secs(100);
+const TIMEOUT: Duration = Duration::from_secs(100);

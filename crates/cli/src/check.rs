@@ -37,7 +37,7 @@ pub fn check(args: &Check) -> Status {
     let surroundings = read.as_ref().ok().and_then(unsuited);
     let mut interfaces = read.as_ref().map(disagreements).unwrap_or_default();
     interfaces.extend(read.as_ref().map(own_addresses::doubts).unwrap_or_default());
-    let changes = read.as_ref().map(gro::foresee).unwrap_or_default();
+    let changes = read.as_ref().map(gro::preview).unwrap_or_default();
     let status = match (problems, &surroundings) {
         (Some(_), _) => Status::Usage,
         (None, Some(_)) => Status::Failed,

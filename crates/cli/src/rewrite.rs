@@ -8,9 +8,9 @@ use capture::{Item, Reader, Record};
 use core::net::IpAddr;
 use core::time::Duration;
 use engine::{
-    Batch, Egress, Exempt, FragmentPolicy, Gateway, GatewaySettings, Holding, JOIN_PATIENCE, Ledger, Limits, Mode,
-    PlacementMode, Position, Prefix, Prefixes, Reason, Secret, Secrets, SegmentSize, SideSettings,
-    TRANSIT_PATIENCE, Tally, Toggle,
+    Batch, Egress, Exempt, FragmentPolicy, Gateway, GatewaySettings, Holding, JOIN_TIMEOUT, Ledger, Limits, Mode,
+    PlacementMode, Position, Prefix, Prefixes, Reason, Secret, Secrets, SegmentSize, SideSettings, TRANSIT_TIMEOUT,
+    Tally, Toggle,
 };
 use packet::{CopyError, Frame, Ingress, Packet, ParseError, Pool, Split, Time};
 use std::collections::VecDeque;
@@ -372,12 +372,12 @@ fn side(settings: &Settings) -> SideSettings {
         As::Host => (Position::Source, None),
         As::Transit { answer_from } => (Position::Transit, Some(answer_from)),
     };
-    let patience = settings.limits.patience;
+    let timeout = settings.limits.timeout;
     SideSettings {
         memory: settings.limits.bytes,
         joins,
-        fragment_patience: patience.or((position == Position::Transit).then_some(TRANSIT_PATIENCE)),
-        join_patience: patience.unwrap_or(JOIN_PATIENCE),
+        fragment_timeout: timeout.or((position == Position::Transit).then_some(TRANSIT_TIMEOUT)),
+        join_timeout: timeout.unwrap_or(JOIN_TIMEOUT),
         // Nothing is received anywhere but in the order of the file.
         placement: PlacementMode::Never,
         coalesce,

@@ -153,7 +153,7 @@ fn look(terminal: &mut DefaultTerminal, path: &Path, client: &mut Client, mut be
 /// # Errors
 /// Nobody answered at that path for five seconds.
 pub fn status(path: &Path, client: &mut Client) -> io::Result<Stats> {
-    let until = Instant::now() + SUCCESSOR_PATIENCE;
+    let until = Instant::now() + SUCCESSOR_TIMEOUT;
     let mut outcome = client.status();
     while outcome.is_err() && Instant::now() < until {
         sleep(SUCCESSOR_LOOK);
@@ -591,7 +591,7 @@ const NONE: &str = "-";
 /// Time between two pictures.
 const BETWEEN: Duration = Duration::from_secs(1);
 /// How long a gateway's next process is waited for.
-const SUCCESSOR_PATIENCE: Duration = Duration::from_secs(5);
+const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 const SUCCESSOR_LOOK: Duration = Duration::from_millis(50);
 /// Time to the first rates on a terminal.
 const FIRST: Duration = Duration::from_millis(250);

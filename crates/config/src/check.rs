@@ -200,15 +200,15 @@ fn check_joining(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
         let what = "what is joined by \"hop\" must be cut again, and nothing is";
         notes.error(at, name("fragment"), what, "write true, or join otherwise");
     }
-    if let Some(patience) = side.patience.here()
-        && patience.value > GRACEFUL_PATIENCE_MAX
+    if let Some(timeout) = side.timeout.here()
+        && timeout.value > GRACEFUL_TIMEOUT_MAX
         && side.joins_as(FragmentPolicy::Merge, role)
     {
-        let most = shown_stretch(GRACEFUL_PATIENCE_MAX);
-        let stretch = shown_stretch(patience.value);
+        let most = shown_stretch(GRACEFUL_TIMEOUT_MAX);
+        let stretch = shown_stretch(timeout.value);
         let what =
             format!("{stretch} is long enough for identifiers to come round while fragments are joined gracefully");
-        notes.error(patience.at, name("patience"), what, format!("give at most \"{most}\""));
+        notes.error(timeout.at, name("patience"), what, format!("give at most \"{most}\""));
     }
 }
 
@@ -227,17 +227,12 @@ fn check_idle(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     let joins = [FragmentPolicy::Reassemble, FragmentPolicy::ReassembleHop, FragmentPolicy::Merge]
         .iter()
         .any(|join| side.joins_as(*join, role));
-    if let Some(patience) = side.patience.here()
+    if let Some(timeout) = side.timeout.here()
         && side.join(role).is_some()
         && !joins
     {
         let what = "no fragments are held on this side, so this has no effect";
-        notes.warning(
-            patience.at,
-            name("patience"),
-            what,
-            "write reassemble = true or join too, or leave this out",
-        );
+        notes.warning(timeout.at, name("patience"), what, "write reassemble = true or join too, or leave this out");
     }
 }
 
@@ -280,4 +275,4 @@ const SAFE_LEN_MIN: u16 = 576;
 /// Longest hold that transports hardly feel (a run is older only where it is asked for).
 const HOLD_UNFELT: Duration = Duration::from_millis(20);
 /// Longest patience of graceful joining: no fast pair's identifications come round sooner (X2).
-const GRACEFUL_PATIENCE_MAX: Duration = Duration::from_millis(500);
+const GRACEFUL_TIMEOUT_MAX: Duration = Duration::from_millis(500);

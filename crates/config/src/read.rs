@@ -55,7 +55,7 @@ pub(crate) struct SideSaid<'a> {
     pub fragment: Given<Toggle>,
     pub df: Given<DontFragment>,
     pub hold: Given<Holding>,
-    pub patience: Given<Duration>,
+    pub timeout: Given<Duration>,
     pub even: Given<Toggle>,
     pub offloads: Given<Offloads>,
     pub exempt: Given<Vec<At<Exempt>>>,
@@ -248,7 +248,7 @@ impl<'a> SideSaid<'a> {
             fragment,
             df: table.take("df", notes, &|value| value::word(value, &DFS)),
             hold: table.take("hold", notes, &hold),
-            patience: table.take("patience", notes, &|value| value::stretch(value, PATIENCES, "500ms")),
+            timeout: table.take("patience", notes, &|value| value::stretch(value, TIMEOUTS, "500ms")),
             even,
             offloads: table.take("offloads", notes, &offloads),
             exempt: table.list("exempt", flow, notes, &value::exempt),
@@ -303,7 +303,7 @@ impl<'a> SideSaid<'a> {
             fragment: self.fragment.or(Toggle::On)?,
             df: self.df.or(DontFragment::Refuse)?,
             hold: self.hold.or(self.usual(role).hold)?,
-            patience: self.patience.here().map(|at| at.value),
+            timeout: self.timeout.here().map(|at| at.value),
             fill: if self.even.or(Toggle::Off)? == Toggle::On { Split::Balanced } else { Split::Max },
             offloads: if offloads == Offloads::None { Toggle::Off } else { Toggle::On },
             gro: if role == Role::Border && offloads == Offloads::All { Toggle::On } else { Toggle::Off },
@@ -529,7 +529,7 @@ const WORKERS: RangeInclusive<u32> = 1..=64;
 /// From the smallest MTU that every link of IPv4 has (RFC 791 section 3.2) to the longest packet, in bytes.
 const MTUS: RangeInclusive<u16> = 68..=u16::MAX;
 const HOLDS: RangeInclusive<Duration> = Duration::from_micros(10)..=Duration::from_secs(10);
-const PATIENCES: RangeInclusive<Duration> = Duration::from_micros(10)..=Duration::from_hours(1);
+const TIMEOUTS: RangeInclusive<Duration> = Duration::from_micros(10)..=Duration::from_hours(1);
 const LIFETIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(1);
 /// Bytes.
 const MEMORIES: RangeInclusive<u64> = 1 << 20..=4 << 30;

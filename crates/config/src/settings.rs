@@ -132,7 +132,7 @@ pub struct SideConfig {
     /// How long segments are held for the next of their flow.
     pub hold: Holding,
     /// How long a datagram's other fragments are waited for; none: as is usual in its role.
-    pub patience: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// How a cut shares a payload out.
     pub fill: Split,
     /// Is what the kernel or the card can do left to it?

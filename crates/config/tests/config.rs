@@ -74,7 +74,7 @@ fn every_key_has_its_effect() {
         (FragmentPolicy::Off, Toggle::On, Toggle::On, Split::Max)
     );
     assert_eq!(
-        (wide.hold, wide.patience),
+        (wide.hold, wide.timeout),
         (Holding::Fixed(Duration::from_micros(200)), Some(Duration::from_millis(500)))
     );
     assert_eq!(shown(&wide.exempt), "[(None, Some(22)), (Some(192.0.2.0/24), Some(53))]");
@@ -125,7 +125,7 @@ fn what_a_file_leaves_out_is_as_its_role_has_it() {
         assert!(config.wide_interface.prefixes.is_empty());
         for side in [&config.wide, &config.narrow] {
             let hold = if config.role == Role::Border { Holding::Adaptive } else { Holding::Burst };
-            assert_eq!((side.hold, side.patience, side.fill), (hold, None, Split::Max));
+            assert_eq!((side.hold, side.timeout, side.fill), (hold, None, Split::Max));
             assert_eq!((side.offloads, side.fragment), (Toggle::On, Toggle::On));
             assert!(side.exempt.is_empty() && side.join_for.is_empty());
         }

@@ -53,7 +53,7 @@ impl Claims {
                 Ok(Claim::Ours(socket)) => {
                     self.0.insert(index, socket);
                 }
-                Ok(Claim::Theirs(who)) => failures.push(io::Error::new(
+                Ok(Claim::OtherGateway(who)) => failures.push(io::Error::new(
                     io::ErrorKind::AddrInUse,
                     format!(
                         "{name}: another wideload gateway (process {}) serves it; stop it, or name another interface",
@@ -86,7 +86,7 @@ impl Claims {
 pub(crate) fn if_unserved(index: u32) -> io::Result<Option<OwnedFd>> {
     match claim(index)? {
         Claim::Ours(socket) => Ok(Some(socket)),
-        Claim::Theirs(_) | Claim::Unseen(_) => Ok(None),
+        Claim::OtherGateway(_) | Claim::Unseen(_) => Ok(None),
     }
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn if_unserved(index: u32) -> io::Result<Option<OwnedFd>> {
 enum Claim {
     Ours(OwnedFd),
     /// Held by this process, which may run a gateway here.
-    Theirs(UCred),
+    OtherGateway(UCred),
     /// The name is taken, but apparently not by a gateway: its process may not run one here, or cannot be
     /// identified. Any user can take a name, and must not prevent a gateway from running.
     Unseen(Option<UCred>),
@@ -109,7 +109,7 @@ fn claim(index: u32) -> io::Result<Claim> {
             Err(error) => return Err(error),
         }
         match who(&name) {
-            Ok(who) if may_serve(who.uid, geteuid()) => return Ok(Claim::Theirs(who)),
+            Ok(who) if may_serve(who.uid, geteuid()) => return Ok(Claim::OtherGateway(who)),
             Ok(who) => return Ok(Claim::Unseen(Some(who))),
             // The owner has just ended, or does not listen yet. A gateway listens at once.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => thread::sleep(PAUSE),
@@ -156,7 +156,7 @@ mod tests {
     fn an_interface_is_claimed_once_and_can_be_claimed_again() {
         let index = index();
         let Ok(Claim::Ours(first)) = claim(index) else { panic!("nobody has it") };
-        let Ok(Claim::Theirs(who)) = claim(index) else { panic!("it is taken") };
+        let Ok(Claim::OtherGateway(who)) = claim(index) else { panic!("it is taken") };
         assert_eq!(who.pid, rustix::process::getpid());
         drop(first);
         assert!(matches!(claim(index), Ok(Claim::Ours(_))));

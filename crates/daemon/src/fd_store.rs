@@ -4,7 +4,7 @@
 
 use crate::claims::Claims;
 use crate::control::{Identity, Socket};
-use crate::messages::{HandedPort, Wish};
+use crate::messages::{HandedPort, SupervisorRequest};
 use crate::offload_probe;
 use crate::ports;
 use crate::redirects::Spot;
@@ -39,7 +39,7 @@ pub struct StoredPort {
 
 /// The listening sockets.
 #[derive(Debug)]
-pub struct Doors {
+pub struct ListeningSockets {
     /// The control socket.
     pub control: Socket,
     /// The metrics socket.
@@ -72,7 +72,7 @@ pub struct RestartState {
     /// The metrics socket.
     pub metrics: Option<(SocketAddr, RawFd)>,
     /// The heartbeat.
-    pub pulse: Option<RawFd>,
+    pub heartbeat: Option<RawFd>,
     /// The worker process: its number, its descriptor, the socket to it.
     pub worker: Option<(i32, RawFd, RawFd)>,
     /// The claimed interfaces, by their indices.
@@ -89,7 +89,7 @@ pub struct RestartState {
     pub losses: Losses,
     /// Wishes to fulfil after the restart, with the numbers of those for which a client waits.
     #[serde(default)]
-    pub wanted: VecDeque<(Wish, Option<u64>)>,
+    pub wanted: VecDeque<(SupervisorRequest, Option<u64>)>,
 }
 
 /// Descriptors of the predecessor program, by their numbers.
@@ -183,17 +183,17 @@ fn target(ports: &[StoredPort], place: usize) -> Option<u32> {
 ///
 /// # Errors
 /// The privilege is missing.
-pub fn watch(ports: &[StoredPort], pulse: &Heartbeat) -> io::Result<Vec<FailOpen>> {
+pub fn watch(ports: &[StoredPort], heartbeat: &Heartbeat) -> io::Result<Vec<FailOpen>> {
     let [Some(wide), Some(narrow)] = [0, 1].map(|end| ports.get(end).and_then(|port| port.told.index)) else {
         return Ok(Vec::new());
     };
     for (place, port) in ports.iter().enumerate() {
         if let [socket, others @ ..] = &port.descriptors[..] {
             let flows = others.first().map(|flows| (flows.as_fd(), target(ports, place)));
-            pulse.clear(socket.as_fd(), flows)?;
+            heartbeat.clear(socket.as_fd(), flows)?;
         }
     }
-    Ok(vec![pulse.watch(wide, narrow)?, pulse.watch(narrow, wide)?])
+    Ok(vec![heartbeat.watch(wide, narrow)?, heartbeat.watch(narrow, wide)?])
 }
 
 /// Whether the memory of such a port belongs to one process, so that it cannot be handed over.
@@ -201,14 +201,14 @@ fn is_of_one_process(address: &str) -> bool {
     address.starts_with("xdp:")
 }
 
-impl Doors {
+impl ListeningSockets {
     /// Opens the configured sockets.
     ///
     /// # Errors
     /// Another process listens there, or the kernel refuses the operation.
-    pub fn open(config: &Config) -> io::Result<Doors> {
+    pub fn open(config: &Config) -> io::Result<ListeningSockets> {
         let metrics = config.metrics.map(|address| Ok::<_, io::Error>((address, listen_tcp(address)?)));
-        Ok(Doors { control: listen_unix(&config.control)?, metrics: metrics.transpose()? })
+        Ok(ListeningSockets { control: listen_unix(&config.control)?, metrics: metrics.transpose()? })
     }
 
     /// Changes to the configured sockets; those that are equal stay open. Changes nothing on an error.
@@ -290,9 +290,9 @@ impl RestartState {
         );
         let mut text = Vec::new();
         File::from(inherited.take(number)?).read_to_end(&mut text)?;
-        let estate: RestartState = serde_json::from_slice(&text).map_err(io::Error::other)?;
-        let is_ours = estate.process == process::id() && estate.version == VERSION;
-        Ok(is_ours.then_some((estate, inherited)))
+        let restart_state: RestartState = serde_json::from_slice(&text).map_err(io::Error::other)?;
+        let is_ours = restart_state.process == process::id() && restart_state.version == VERSION;
+        Ok(is_ours.then_some((restart_state, inherited)))
     }
 }
 
@@ -337,12 +337,12 @@ impl InheritedFds {
     ///
     /// # Errors
     /// A descriptor is missing.
-    pub fn doors(&mut self, estate: &RestartState) -> io::Result<Doors> {
-        let (path, number) = &estate.control;
-        let control = Socket::adopt(path.clone(), self.take(*number)?.into(), estate.control_file);
+    pub fn sockets(&mut self, restart_state: &RestartState) -> io::Result<ListeningSockets> {
+        let (path, number) = &restart_state.control;
+        let control = Socket::adopt(path.clone(), self.take(*number)?.into(), restart_state.control_file);
         let metrics =
-            estate.metrics.map(|(address, number)| Ok::<_, io::Error>((address, self.take(number)?.into())));
-        Ok(Doors { control, metrics: metrics.transpose()? })
+            restart_state.metrics.map(|(address, number)| Ok::<_, io::Error>((address, self.take(number)?.into())));
+        Ok(ListeningSockets { control, metrics: metrics.transpose()? })
     }
 }
 
@@ -353,10 +353,14 @@ pub fn numbers(ports: &[StoredPort]) -> Vec<(HandedPort, Vec<RawFd>)> {
 }
 
 /// All descriptors for a worker process, in the order of the first message.
-pub fn handed<'a>(ports: &'a [StoredPort], doors: &'a Doors, pulse: Option<&'a Heartbeat>) -> Vec<BorrowedFd<'a>> {
+pub fn handed<'a>(
+    ports: &'a [StoredPort],
+    sockets: &'a ListeningSockets,
+    heartbeat: Option<&'a Heartbeat>,
+) -> Vec<BorrowedFd<'a>> {
     let ports = ports.iter().flat_map(|port| &port.descriptors).map(AsFd::as_fd);
-    let metrics = doors.metrics.as_ref().map(|(_, listener)| listener.as_fd());
-    ports.chain([doors.control.listener().as_fd()]).chain(metrics).chain(pulse.map(Heartbeat::fd)).collect()
+    let metrics = sockets.metrics.as_ref().map(|(_, listener)| listener.as_fd());
+    ports.chain([sockets.control.listener().as_fd()]).chain(metrics).chain(heartbeat.map(Heartbeat::fd)).collect()
 }
 
 /// Version of the restart state and of the messages to worker processes.

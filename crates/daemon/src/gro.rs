@@ -207,7 +207,7 @@ pub fn undo() -> io::Result<Vec<String>> {
 }
 
 /// One sentence for each interface whose GRO a border of this configuration will, or cannot, switch on.
-pub fn foresee(config: &Config) -> Vec<String> {
+pub fn preview(config: &Config) -> Vec<String> {
     let of = |side: &SideConfig| {
         let name = packet_interface(side).filter(|_| side.gro == Toggle::On)?;
         let features = Features::of(&name).ok().filter(|features| !features.is_on(GRO))?;

@@ -33,7 +33,7 @@ pub(crate) trait Serve: Send + Sync + 'static {
     fn accept(&self, listener: &Self::Listener) -> io::Result<Self::Stream>;
 
     /// Serves a connection until it ends.
-    fn serve(&self, guest: Connection<'_, Self::Stream>);
+    fn serve(&self, connection: Connection<'_, Self::Stream>);
 
     /// Rejects a connection over the limit, in one write.
     fn turn_away(&self, stream: Self::Stream);
@@ -52,8 +52,8 @@ impl Listener {
     /// The kernel has no further thread or descriptor.
     pub fn open<H: Serve>(name: &str, listener: H::Listener, host: H) -> io::Result<Listener> {
         let end = Arc::new(EventFd::new()?);
-        let bell = Arc::clone(&end);
-        let thread = Builder::new().name(name.to_owned()).spawn(move || keep(&listener, &host, &bell))?;
+        let eventfd = Arc::clone(&end);
+        let thread = Builder::new().name(name.to_owned()).spawn(move || keep(&listener, &host, &eventfd))?;
         Ok(Listener { end, thread: Some(thread) })
     }
 }
@@ -81,7 +81,7 @@ fn keep<H: Serve>(listener: &H::Listener, host: &H, end: &EventFd) {
                     continue;
                 }
             };
-            if count.load(Ordering::Relaxed) >= GUESTS_MAX {
+            if count.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
                 host.turn_away(stream);
                 continue;
             }
@@ -167,6 +167,6 @@ fn is_nothing(error: &io::Error) -> bool {
 }
 
 /// Connections at once.
-pub(crate) const GUESTS_MAX: usize = 16;
+pub(crate) const CONNECTIONS_MAX: usize = 16;
 /// Pause after the kernel had no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -43,7 +43,7 @@ pub enum ToWorker {
 
 /// Messages of a worker process to the supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum ToKeeper {
+pub enum ToSupervisor {
     /// The worker process is prepared. It has not processed a packet yet.
     Ready,
     /// All of its workers have made another round.
@@ -58,11 +58,11 @@ pub enum ToKeeper {
         index: Option<u32>,
     },
     /// A client of the control socket asks for this, and is answered under this number.
-    Wish {
+    SupervisorRequest {
         /// Unique in this process.
         number: u64,
         /// The wish.
-        wish: Wish,
+        wish: SupervisorRequest,
     },
     /// The process ends, and told this many hosts that their packets are too long from then on.
     Farewell(Farewell),
@@ -81,7 +81,7 @@ pub struct Done {
 
 /// Wishes that clients of a worker process may send to the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Wish {
+pub enum SupervisorRequest {
     /// Reload the configuration.
     Reload,
     /// Restart without packet loss.

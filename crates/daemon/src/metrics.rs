@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// Answers whoever fetches the counters, until it is dropped.
 #[derive(Debug)]
 pub struct Metrics {
-    _door: Listener,
+    _listener: Listener,
 }
 
 impl Metrics {
@@ -33,7 +33,7 @@ impl Metrics {
     /// There can be no further thread or descriptor.
     pub fn serve(listener: TcpListener, watch: Watch) -> io::Result<Metrics> {
         listener.set_nonblocking(true)?;
-        Ok(Metrics { _door: Listener::open("metrics", listener, Fetched { watch })? })
+        Ok(Metrics { _listener: Listener::open("metrics", listener, Fetched { watch })? })
     }
 }
 
@@ -64,9 +64,9 @@ impl Serve for Fetched {
         Ok(stream)
     }
 
-    fn serve(&self, mut guest: Connection<'_, TcpStream>) {
-        let deadline = Instant::now() + PATIENCE;
-        let answer = match request(&mut guest, deadline) {
+    fn serve(&self, mut connection: Connection<'_, TcpStream>) {
+        let deadline = Instant::now() + TIMEOUT;
+        let answer = match request(&mut connection, deadline) {
             Ok(Some(head)) => self.answer(&head),
             Ok(None) => Answer::new(
                 "431 Request Header Fields Too Large",
@@ -75,8 +75,8 @@ impl Serve for Fetched {
             // Whoever is so slow, or gone, hears nothing.
             Err(_) => return,
         };
-        if guest.write_all(answer.spelled().as_bytes(), deadline).is_ok() {
-            part(guest, deadline);
+        if connection.write_all(answer.spelled().as_bytes(), deadline).is_ok() {
+            part(connection, deadline);
         }
     }
 
@@ -141,11 +141,11 @@ impl Answer {
 }
 
 /// All up to the empty line; none where it is too long.
-fn request(guest: &mut Connection<'_, TcpStream>, deadline: Instant) -> io::Result<Option<String>> {
+fn request(connection: &mut Connection<'_, TcpStream>, deadline: Instant) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 1024];
     while bytes.len() < REQUEST_LEN_MAX {
-        let count = guest.read(&mut chunk, deadline)?;
+        let count = connection.read(&mut chunk, deadline)?;
         bytes.extend_from_slice(&chunk[..count]);
         if count == 0 || bytes.windows(END.len()).any(|window| window == END) {
             return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
@@ -156,14 +156,14 @@ fn request(guest: &mut Connection<'_, TcpStream>, deadline: Instant) -> io::Resu
 
 /// Closes such that what was said arrives, whatever the other still sends: a socket that is closed with something
 /// unread in it takes back what it said.
-fn part(mut guest: Connection<'_, TcpStream>, deadline: Instant) {
-    if guest.stream.shutdown(Shutdown::Write).is_err() {
+fn part(mut connection: Connection<'_, TcpStream>, deadline: Instant) {
+    if connection.stream.shutdown(Shutdown::Write).is_err() {
         return;
     }
     let mut unread = 0;
     let mut chunk = [0; 1024];
     while unread < UNREAD_LEN_MAX {
-        match guest.read(&mut chunk, deadline) {
+        match connection.read(&mut chunk, deadline) {
             Ok(count) if count > 0 => unread += count,
             _ => return,
         }
@@ -194,12 +194,12 @@ struct MetricsText<'e, 'w> {
 
 impl Collector for Page {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut sheet = MetricsText { encoder: &mut encoder };
-        sheet.about(&self.0)?;
-        sheet.directions(&self.0)?;
-        sheet.events(&self.0)?;
-        sheet.ends(&self.0)?;
-        sheet.laws(&self.0)
+        let mut text = MetricsText { encoder: &mut encoder };
+        text.about(&self.0)?;
+        text.directions(&self.0)?;
+        text.events(&self.0)?;
+        text.ends(&self.0)?;
+        text.laws(&self.0)
     }
 }
 
@@ -563,7 +563,7 @@ const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// What ends the head of a request.
 const END: &[u8] = b"\r\n\r\n";
 /// How long a connection may take in all.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest head of a request, in bytes.
 const REQUEST_LEN_MAX: usize = 8 << 10;
 /// What is read and thrown away, at most, of a request that was answered, in bytes.

@@ -52,18 +52,18 @@ pub fn drop_privileges(user: Option<&str>) -> io::Result<()> {
 
 /// A higher priority of this thread and the threads that it starts, until this is dropped.
 #[derive(Debug)]
-pub struct Above {
+pub struct PriorityGuard {
     before: i32,
 }
 
 /// Raises the priority of this thread and of threads that it starts meanwhile, if configured. Without the privilege
 /// nothing changes: packets pass nevertheless.
-pub fn above_others(priority: Priority) -> Option<Above> {
+pub fn above_others(priority: Priority) -> Option<PriorityGuard> {
     let before = getpriority_process(None).ok().filter(|_| priority == Priority::High)?;
-    setpriority_process(None, FIRST).ok().map(|()| Above { before })
+    setpriority_process(None, FIRST).ok().map(|()| PriorityGuard { before })
 }
 
-impl Drop for Above {
+impl Drop for PriorityGuard {
     fn drop(&mut self) {
         // Lowering the priority needs no privilege.
         let _ = setpriority_process(None, self.before);

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Redirects {
     orders: Sender<Command>,
-    bell: Arc<OwnedFd>,
+    eventfd: Arc<OwnedFd>,
     trouble: Arc<Mutex<Option<String>>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -57,17 +57,17 @@ impl Redirects {
     /// An operation refused by the kernel. Nothing stays changed.
     pub fn start(
         config: &Config,
-        pulse: Option<Arc<Heartbeat>>,
+        heartbeat: Option<Arc<Heartbeat>>,
         before: Vec<(Spot, RedirectLinks)>,
     ) -> io::Result<Redirects> {
-        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let eventfd = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (orders, taken) = mpsc::channel();
         let (tell, told) = mpsc::channel();
         let trouble = Arc::new(Mutex::new(None));
-        let follower = Follower {
-            standing: Standing::new(config.clone(), pulse, before),
+        let follower = RedirectThread {
+            standing: Attached::new(config.clone(), heartbeat, before),
             orders: taken,
-            bell: Arc::clone(&bell),
+            eventfd: Arc::clone(&eventfd),
             trouble: Arc::clone(&trouble),
         };
         let thread = thread::Builder::new().name(format!("{}-kernel", config.name)).spawn(move || {
@@ -80,7 +80,7 @@ impl Redirects {
                 Err(error) => drop(tell.send(Err(error))),
             }
         })?;
-        let beside = Redirects { orders, bell, trouble, thread: Some(thread) };
+        let beside = Redirects { orders, eventfd, trouble, thread: Some(thread) };
         told.recv().map_err(|_| ended())??;
         Ok(beside)
     }
@@ -118,7 +118,7 @@ impl Redirects {
     fn give(&self, order: Command) {
         // A thread that has ended obeys no command, and the caller sees that.
         let _ = self.orders.send(order);
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
     }
 }
 
@@ -137,24 +137,24 @@ fn ended() -> io::Error {
 }
 
 /// State of the thread.
-struct Follower {
-    standing: Standing,
+struct RedirectThread {
+    standing: Attached,
     orders: Receiver<Command>,
-    bell: Arc<OwnedFd>,
+    eventfd: Arc<OwnedFd>,
     trouble: Arc<Mutex<Option<String>>>,
 }
 
-impl Follower {
+impl RedirectThread {
     /// Runs until told to end.
     fn follow(&mut self, mut monitor: Monitor) {
         let (mut said, mut has_changed, mut has_failed) = (None, false, false);
         let mut looked_at = Instant::now();
         loop {
             let mut fds =
-                [&self.bell.as_fd(), &monitor.as_fd()].map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
+                [&self.eventfd.as_fd(), &monitor.as_fd()].map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
             // After an error, too, everything is checked.
             let _ = poll(&mut fds, Some(if has_changed { &REST } else { &EVERY }));
-            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+            let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
             while let Some(change) = monitor.next() {
                 has_changed |= !self.standing.made(&change);
             }
@@ -203,9 +203,9 @@ impl Follower {
 }
 
 /// The attached programs and set routes.
-struct Standing {
+struct Attached {
     config: Config,
-    pulse: Option<Arc<Heartbeat>>,
+    heartbeat: Option<Arc<Heartbeat>>,
     /// The first to end: without the redirects, longer packets would be lost.
     routes: Option<WideRoutes>,
     redirects: Vec<(Wanted, Redirect)>,
@@ -239,9 +239,9 @@ enum What {
     Leaves(u16),
 }
 
-impl Standing {
-    fn new(config: Config, pulse: Option<Arc<Heartbeat>>, before: Vec<(Spot, RedirectLinks)>) -> Standing {
-        Standing { config, pulse, routes: None, redirects: Vec::new(), is_ending: false, doubt: None, before }
+impl Attached {
+    fn new(config: Config, heartbeat: Option<Arc<Heartbeat>>, before: Vec<(Spot, RedirectLinks)>) -> Attached {
+        Attached { config, heartbeat, routes: None, redirects: Vec::new(), is_ending: false, doubt: None, before }
     }
 
     fn links(&self) -> Vec<(Spot, [RawFd; 3])> {
@@ -288,7 +288,7 @@ impl Standing {
             let before = place.map(|place| self.before.swap_remove(place).1);
             let pair = Pair { interface: want.interface, helper: want.helper, medium: want.medium };
             let redirect = match want.what {
-                What::ComesIn(taking) => Redirect::ingress(pair, taking, self.pulse.as_deref(), before)?,
+                What::ComesIn(taking) => Redirect::ingress(pair, taking, self.heartbeat.as_deref(), before)?,
                 What::Leaves(mtu) => Redirect::egress(pair, mtu, before)?,
             };
             self.redirects.push((want, redirect));

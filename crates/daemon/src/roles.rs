@@ -32,12 +32,12 @@ impl HostChanges {
     /// An operation refused by the kernel. Nothing stays changed.
     pub(crate) fn start(
         config: &Config,
-        pulse: Option<Arc<Heartbeat>>,
+        heartbeat: Option<Arc<Heartbeat>>,
         before: Vec<(Spot, RedirectLinks)>,
     ) -> io::Result<HostChanges> {
         let mut seized = HostChanges::default();
         if config.is_beside_kernel() {
-            seized.beside = Some(Redirects::start(config, pulse, before)?);
+            seized.beside = Some(Redirects::start(config, heartbeat, before)?);
         } else {
             seized.intercept(config)?;
         }

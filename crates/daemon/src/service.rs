@@ -15,7 +15,7 @@ use gateway::peer_handoff::PeerHandoff;
 use gateway::snapshot::{Losses, Snapshot};
 use gateway::stations::Stations;
 use gateway::stats::Watch;
-use gateway::worker::{FAREWELL_PATIENCE, Worker};
+use gateway::worker::{FAREWELL_TIMEOUT, Worker};
 use linux::clock::Clock;
 use offload::heartbeat::Heartbeat;
 use port::{Offloads, Port};
@@ -46,7 +46,7 @@ pub struct Service {
 /// A worker on its thread.
 #[derive(Debug)]
 struct Member {
-    reins: WorkerHandle,
+    handles: WorkerHandle,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -54,11 +54,11 @@ struct Member {
 pub type Tell = Arc<dyn Fn(Losses) + Send + Sync>;
 
 /// Connections of a service to the privileged process.
-pub struct Ties {
+pub struct SupervisorLinks {
     /// Reopen the ports of the wide endpoint and of the narrow one.
     pub openers: [Opener; 2],
     /// Heartbeat of the workers, where packets pass by the fail-open program without them.
-    pub pulse: Option<Arc<Heartbeat>>,
+    pub heartbeat: Option<Arc<Heartbeat>>,
     /// Packets lost before the start.
     pub losses: Losses,
     /// Reports the losses of a worker that panics.
@@ -76,8 +76,8 @@ pub struct Waiting {
 
 impl Waiting {
     /// All of these frames.
-    pub fn new(legacies: &[Vec<HandedFrame>], tell: Tell) -> Waiting {
-        Waiting { count: legacies.iter().map(Vec::len).sum(), tell }
+    pub fn new(handed_frames: &[Vec<HandedFrame>], tell: Tell) -> Waiting {
+        Waiting { count: handed_frames.iter().map(Vec::len).sum(), tell }
     }
 
     /// A worker has taken `count` frames.
@@ -94,9 +94,9 @@ impl Drop for Waiting {
     }
 }
 
-impl fmt::Debug for Ties {
+impl fmt::Debug for SupervisorLinks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ties").field("pulse", &self.pulse).finish_non_exhaustive()
+        f.debug_struct("Ties").field("pulse", &self.heartbeat).finish_non_exhaustive()
     }
 }
 
@@ -112,7 +112,7 @@ impl Ending {
     /// meanwhile waits here; it has already reported its own losses.
     fn end(&self) {
         self.once.call_once(|| {
-            (self.tell)(WorkerHandle::stop_all(&self.crew, SIBLINGS_PATIENCE));
+            (self.tell)(WorkerHandle::stop_all(&self.crew, SIBLINGS_TIMEOUT));
             process::exit(PANICKED);
         });
     }
@@ -122,7 +122,7 @@ impl Ending {
 struct Start {
     ports: [Box<dyn Port>; 2],
     place: Place,
-    legacies: Vec<HandedFrame>,
+    handed_frames: Vec<HandedFrame>,
     /// The end of the process after a panic. `None`: the thread ends alone.
     ending: Option<Arc<Ending>>,
     openers: [Opener; 2],
@@ -167,11 +167,11 @@ impl Service {
     pub fn start_on(
         config: Config,
         ports: Vec<[Box<dyn Port>; 2]>,
-        legacies: Vec<Vec<HandedFrame>>,
-        Ties { openers, pulse, losses, tell, mut waiting }: Ties,
+        handed_frames: Vec<Vec<HandedFrame>>,
+        SupervisorLinks { openers, heartbeat, losses, tell, mut waiting }: SupervisorLinks,
     ) -> io::Result<Service> {
         let told = Some((tell, &mut waiting));
-        let mut service = Service::assemble(config, ports, legacies, openers, pulse, told)?;
+        let mut service = Service::assemble(config, ports, handed_frames, openers, heartbeat, told)?;
         service.losses = losses;
         Ok(service)
     }
@@ -179,9 +179,9 @@ impl Service {
     fn assemble(
         config: Config,
         ports: Vec<[Box<dyn Port>; 2]>,
-        mut legacies: Vec<Vec<HandedFrame>>,
+        mut handed_frames: Vec<Vec<HandedFrame>>,
         openers: [Opener; 2],
-        pulse: Option<Arc<Heartbeat>>,
+        heartbeat: Option<Arc<Heartbeat>>,
         told: Option<(Tell, &mut Waiting)>,
     ) -> io::Result<Service> {
         let (tell, mut waiting) = told.unzip();
@@ -189,22 +189,24 @@ impl Service {
         let offloads =
             ports.last().map_or([Offloads::default(); 2], |ports| ports.each_ref().map(|it| it.offloads()));
         let stations = (config.role == Role::Border).then(Arc::<Stations>::default);
-        let places = places(&config, note.is_none(), pulse.as_ref())?;
-        let crew = places.iter().map(|(reins, ..)| reins.clone()).collect();
+        let places = places(&config, note.is_none(), heartbeat.as_ref())?;
+        let crew = places.iter().map(|(handles, ..)| handles.clone()).collect();
         let ending = tell.map(|tell| Arc::new(Ending { tell, crew, once: Once::new() }));
-        legacies.resize(ports.len(), Vec::new());
+        handed_frames.resize(ports.len(), Vec::new());
         let (crew, seized, losses) = (Vec::new(), Arc::default(), Losses::default());
         let mut service = Service { config, offloads, crew, note, seized, gro: None, losses };
-        for (number, ((ports, place), legacies)) in ports.into_iter().zip(places).zip(legacies).enumerate() {
+        for (number, ((ports, place), handed_frames)) in
+            ports.into_iter().zip(places).zip(handed_frames).enumerate()
+        {
             let start = Start {
                 ports,
                 place,
-                legacies,
+                handed_frames,
                 ending: ending.clone(),
                 openers: openers.clone(),
                 stations: stations.clone(),
             };
-            let count = start.legacies.len();
+            let count = start.handed_frames.len();
             service.crew.push(hire(&service.config, number, start)?);
             if let Some(waiting) = &mut waiting {
                 waiting.are_taken(count);
@@ -220,22 +222,22 @@ impl Service {
 
     /// Number of rounds of each worker.
     pub fn beats(&self) -> Vec<u64> {
-        self.crew.iter().map(|member| member.reins.beats()).collect()
+        self.crew.iter().map(|member| member.handles.beats()).collect()
     }
 
     /// Wakes all workers.
     pub fn wake(&self) {
-        self.crew.iter().for_each(|member| member.reins.wake());
+        self.crew.iter().for_each(|member| member.handles.wake());
     }
 
     /// Ends the workers, and writes their held packets to a pipe. Returns the losses.
     pub fn hand_over(&mut self, pipe: OwnedFd) -> Losses {
         for (member, will) in self.crew.iter().zip(HandoffWriter::each(pipe, self.crew.len())) {
-            member.reins.give(Command::HandOver(will));
+            member.handles.give(Command::HandOver(will));
         }
         self.join();
         let mut losses = Losses::default();
-        self.crew.iter().filter_map(|member| member.reins.last()).for_each(|last| losses += last.losses);
+        self.crew.iter().filter_map(|member| member.handles.last()).for_each(|last| losses += last.losses);
         losses
     }
 
@@ -249,17 +251,17 @@ impl Service {
     /// # Errors
     /// A worker does not answer.
     pub fn snapshots(&self) -> io::Result<Vec<Snapshot>> {
-        self.crew.iter().map(|member| member.reins.ask()).collect()
+        self.crew.iter().map(|member| member.handles.ask()).collect()
     }
 
     /// A handle that reads the statistics from any thread.
     pub fn watch(&self) -> Watch {
-        Watch::new(&self.config, self.reins(), self.losses)
+        Watch::new(&self.config, self.handles(), self.losses)
     }
 
     /// Handles of the workers.
-    pub fn reins(&self) -> Vec<WorkerHandle> {
-        self.crew.iter().map(|member| member.reins.clone()).collect()
+    pub fn handles(&self) -> Vec<WorkerHandle> {
+        self.crew.iter().map(|member| member.handles.clone()).collect()
     }
 
     /// Changes to another configuration with the same ports, without packet loss.
@@ -274,7 +276,7 @@ impl Service {
         let (done, all_done) = mpsc::channel();
         for member in &self.crew {
             let replacement = replacement(&config, self.offloads, draw_secrets()?, done.clone());
-            if !member.reins.give(Command::Replace(Box::new(replacement))) {
+            if !member.handles.give(Command::Replace(Box::new(replacement))) {
                 return Err(io::Error::new(io::ErrorKind::BrokenPipe, "a worker has ended"));
             }
         }
@@ -285,7 +287,7 @@ impl Service {
         }
         let suited = reopen::locked(&self.seized).suit(&self.config);
         // A busy worker obeys later. One that hangs is replaced by one with the new configuration.
-        let _ = self.crew.iter().try_for_each(|_| all_done.recv_timeout(PATIENCE));
+        let _ = self.crew.iter().try_for_each(|_| all_done.recv_timeout(TIMEOUT));
         suited
     }
 
@@ -294,10 +296,10 @@ impl Service {
     pub fn farewell(&self) -> Farewell {
         let (done, all_done) = mpsc::channel();
         for member in &self.crew {
-            member.reins.give(Command::Farewell(done.clone()));
+            member.handles.give(Command::Farewell(done.clone()));
         }
         drop(done);
-        let until = Instant::now() + FAREWELL_PATIENCE + PATIENCE;
+        let until = Instant::now() + FAREWELL_TIMEOUT + TIMEOUT;
         let told = self
             .crew
             .iter()
@@ -313,7 +315,7 @@ impl Service {
     /// The same, for a shared service.
     pub fn end(&mut self) {
         reopen::locked(&self.seized).stop_taking();
-        self.crew.iter().for_each(|member| member.reins.stop());
+        self.crew.iter().for_each(|member| member.handles.stop());
         self.join();
     }
 
@@ -379,24 +381,24 @@ pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
 /// A worker's handle, its commands and its hand-over to peer workers.
 type Place = (WorkerHandle, Commands, Option<PeerHandoff>);
 
-fn places(config: &Config, is_steered: bool, pulse: Option<&Arc<Heartbeat>>) -> io::Result<Vec<Place>> {
+fn places(config: &Config, is_steered: bool, heartbeat: Option<&Arc<Heartbeat>>) -> io::Result<Vec<Place>> {
     let commands = |number| {
-        let (reins, commands) = commands()?;
-        Ok((reins, commands.with_pulse(pulse.map(|pulse| (Arc::clone(pulse), number)))))
+        let (handles, commands) = commands()?;
+        Ok((handles, commands.with_heartbeat(heartbeat.map(|heartbeat| (Arc::clone(heartbeat), number)))))
     };
-    let (reins, commands): (Vec<_>, Vec<_>) =
+    let (handles, commands): (Vec<_>, Vec<_>) =
         (0..config.workers).map(commands).collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
-    let mut siblings = Vec::new();
+    let mut peers = Vec::new();
     if config.workers > 1 && is_steered {
-        siblings = PeerHandoff::of(&reins);
+        peers = PeerHandoff::of(&handles);
     }
-    let mut siblings = siblings.into_iter();
-    Ok(reins.into_iter().zip(commands).map(|(reins, commands)| (reins, commands, siblings.next())).collect())
+    let mut peers = peers.into_iter();
+    Ok(handles.into_iter().zip(commands).map(|(handles, commands)| (handles, commands, peers.next())).collect())
 }
 
 fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
-    let Start { ports: [wide, narrow], place, legacies, ending, openers, stations } = start;
-    let (reins, commands, siblings) = place;
+    let Start { ports: [wide, narrow], place, handed_frames, ending, openers, stations } = start;
+    let (handles, commands, peers) = place;
     let gateway = build::gateway(config, [wide.offloads(), narrow.offloads()], draw_secrets()?);
     let [wide_again, narrow_again] = openers.map(|opener| -> Reopen { Box::new(move || opener(number)) });
     let ends = [
@@ -405,13 +407,13 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
     ];
     let worker = Worker::new(Clock::start(), ends, gateway, commands);
     let path = if config.is_beside_kernel() { Path::Back } else { Path::Across };
-    let worker = worker.with_peers(siblings).with_stations(stations).offloading(offloads_flows(config));
+    let worker = worker.with_peers(peers).with_stations(stations).offloading(offloads_flows(config));
     let mut worker = worker.on(path);
     let _above = privileges::above_others(config.priority);
     let thread = std::thread::Builder::new()
         .name(format!("{}-{number}", config.name))
         .spawn(move || {
-            let ended = catch_unwind(AssertUnwindSafe(|| worker.run_guarded(&legacies)));
+            let ended = catch_unwind(AssertUnwindSafe(|| worker.run_guarded(&handed_frames)));
             match (ended, ending) {
                 (Ok(()), _) => {}
                 (Err(cause), None) => resume_unwind(cause),
@@ -419,14 +421,14 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
             }
         })
         .map_err(|error| io::Error::new(error.kind(), format!("cannot start a thread: {error}")))?;
-    Ok(Member { reins, thread: Some(thread) })
+    Ok(Member { handles, thread: Some(thread) })
 }
 
 /// Time-out of a reload in the workers.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Time-out of the other workers' release of packets after a panic: half of the supervisor's time-out for a
 /// message.
-const SIBLINGS_PATIENCE: Duration = Duration::from_millis(500);
+const SIBLINGS_TIMEOUT: Duration = Duration::from_millis(500);
 /// Exit status of a process whose worker panicked: the one of Rust's own runtime.
 const PANICKED: i32 = 101;
 
@@ -436,13 +438,13 @@ mod tests {
 
     #[test]
     fn frames_that_no_worker_has_when_a_process_ends_are_told_as_lost() {
-        let legacies = [2, 0, 3]
+        let handed_frames = [2, 0, 3]
             .map(|count| vec![HandedFrame { direction: 0, max_fragment_len: 0, id: 0, frame: Vec::new() }; count]);
         let told = Arc::new(Mutex::new(Losses::default()));
         for (taken, not_received) in [(0, 5), (2, 3), (5, 0)] {
             let losses = Arc::clone(&told);
             let tell: Tell = Arc::new(move |more| *reopen::locked(&losses) += more);
-            let mut waiting = Waiting::new(&legacies, tell);
+            let mut waiting = Waiting::new(&handed_frames, tell);
             waiting.are_taken(taken);
             drop(waiting);
             assert_eq!(std::mem::take(&mut *reopen::locked(&told)), Losses { not_received, ..Losses::default() });

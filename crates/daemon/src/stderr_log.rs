@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The log of a process.
 #[derive(Debug)]
-pub(crate) struct Voice {
+pub(crate) struct StderrLog {
     direction: LogTarget,
     /// Number of lines dropped since the last written one.
     dropped_count: Cell<u64>,
@@ -38,15 +38,15 @@ enum LogTarget {
     Nowhere,
 }
 
-impl Voice {
+impl StderrLog {
     /// The log on standard error.
-    pub fn standard_error() -> Voice {
-        Voice::of(io::stderr())
+    pub fn standard_error() -> StderrLog {
+        StderrLog::of(io::stderr())
     }
 
-    fn of(to: impl AsFd) -> Voice {
+    fn of(to: impl AsFd) -> StderrLog {
         let direction = LogTarget::of(to.as_fd()).unwrap_or(LogTarget::Nowhere);
-        Voice { direction, dropped_count: Cell::new(0), is_torn: Cell::new(false) }
+        StderrLog { direction, dropped_count: Cell::new(0), is_torn: Cell::new(false) }
     }
 
     /// Writes a line, or drops it for lack of space.
@@ -129,10 +129,10 @@ mod tests {
         let (read, write) = pipe();
         let (shared_read, shared_write) = pipe();
         let directions = [
-            (Voice::of(&write), read, "a pipe"),
-            (Voice::of(&ours), theirs, "a socket"),
+            (StderrLog::of(&write), read, "a pipe"),
+            (StderrLog::of(&ours), theirs, "a socket"),
             (
-                Voice {
+                StderrLog {
                     direction: LogTarget::Shared(shared_write),
                     dropped_count: Cell::new(0),
                     is_torn: Cell::new(false),
@@ -177,7 +177,7 @@ mod tests {
         let mut file = tempfile::tempfile().expect("there is room");
         let write = |text: &str| std::io::Write::write_all(&mut &file, text.as_bytes()).expect("there is room");
         write("before\n");
-        let voice = Voice::of(&file);
+        let voice = StderrLog::of(&file);
         voice.say("one");
         write("between\n");
         voice.say("two");

@@ -1,6 +1,6 @@
 //! Wishes of a worker process -> their outcomes from the supervisor.
 
-use crate::messages::{Done, ToKeeper, Wish, say};
+use crate::messages::{Done, SupervisorRequest, ToSupervisor, say};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -35,20 +35,20 @@ impl SupervisorClient {
     ///
     /// # Errors
     /// The wish was not fulfilled; the error has the reason.
-    pub fn ask(&self, wish: Wish) -> io::Result<Done> {
-        let patience = if wish == Wish::Restart { RESTART_PATIENCE } else { WISH_PATIENCE };
-        self.ask_within(patience, wish)
+    pub fn ask(&self, wish: SupervisorRequest) -> io::Result<Done> {
+        let timeout = if wish == SupervisorRequest::Restart { RESTART_TIMEOUT } else { WISH_TIMEOUT };
+        self.ask_within(timeout, wish)
     }
 
-    fn ask_within(&self, patience: Duration, wish: Wish) -> io::Result<Done> {
+    fn ask_within(&self, timeout: Duration, wish: SupervisorRequest) -> io::Result<Done> {
         let (to, from) = mpsc::channel();
         let mut waiting = self.waiting();
         waiting.last_number += 1;
         let number = waiting.last_number;
-        say(&self.socket, &ToKeeper::Wish { number, wish }, &[])?;
+        say(&self.socket, &ToSupervisor::SupervisorRequest { number, wish }, &[])?;
         waiting.answers.insert(number, to);
         drop(waiting);
-        let heard = from.recv_timeout(patience);
+        let heard = from.recv_timeout(timeout);
         self.waiting().answers.remove(&number);
         match heard {
             Ok(said) => said.map_err(io::Error::other),
@@ -70,9 +70,9 @@ impl SupervisorClient {
 }
 
 /// Time-out of a wish.
-const WISH_PATIENCE: Duration = Duration::from_secs(5);
+const WISH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time-out of a restart: another program reports that it takes over, and another worker process starts.
-const RESTART_PATIENCE: Duration = Duration::from_secs(12);
+const RESTART_TIMEOUT: Duration = Duration::from_secs(12);
 
 #[cfg(test)]
 mod tests {
@@ -87,7 +87,7 @@ mod tests {
         let desk = SupervisorClient::new(Arc::new(ours));
         let asked = || loop {
             match receive(&theirs).expect("it is understood") {
-                Heard::Said(ToKeeper::Wish { number, wish }, _) => break (number, wish),
+                Heard::Said(ToSupervisor::SupervisorRequest { number, wish }, _) => break (number, wish),
                 Heard::Said(other, _) => panic!("{other:?} is no wish"),
                 Heard::Nothing => thread::sleep(Duration::from_millis(1)),
                 Heard::Gone => panic!("it is there"),
@@ -95,7 +95,7 @@ mod tests {
         };
         let done = |said: &str| Ok(Done { said: said.to_owned(), control: PathBuf::new() });
         // Nobody answers in time: what is said afterwards is for nobody.
-        assert!(desk.ask_within(Duration::from_millis(1), Wish::Reload).is_err());
+        assert!(desk.ask_within(Duration::from_millis(1), SupervisorRequest::Reload).is_err());
         let (late, _) = asked();
         thread::scope(|scope| {
             let ask = |wish| {
@@ -104,7 +104,8 @@ mod tests {
                     scope.spawn(move || desk.ask(wish).map(|done| done.said).map_err(|error| error.to_string()));
                 (asks, asked().0)
             };
-            let [(restart, first), (reload, second)] = [Wish::Restart, Wish::Reload].map(ask);
+            let [(restart, first), (reload, second)] =
+                [SupervisorRequest::Restart, SupervisorRequest::Reload].map(ask);
             desk.answer(late, done("late"));
             desk.answer(second, done("reloaded"));
             desk.answer(first, Err("not restarted".to_owned()));

@@ -5,11 +5,11 @@
 //! and ends.
 
 use crate::control::Control;
-use crate::messages::{Begin, HandedPort, Heard, ToKeeper, ToWorker, receive, say};
+use crate::messages::{Begin, HandedPort, Heard, ToSupervisor, ToWorker, receive, say};
 use crate::metrics::Metrics;
 use crate::privileges;
 use crate::reopen::{self, Asking, Opener, locked, open};
-use crate::service::{Service, Tell, Ties, Waiting};
+use crate::service::{Service, SupervisorLinks, Tell, Waiting};
 use crate::supervisor_client::SupervisorClient;
 use config::{Config, Stage};
 use gateway::handover::{self, Handoff};
@@ -40,20 +40,21 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     let above = privileges::above_others(config.priority);
     let control = handed.next(begin.has_control)?.map(UnixListener::from);
     let metrics = handed.next(begin.has_metrics)?.map(TcpListener::from);
-    let pulse = handed.next(begin.has_pulse)?.map(|memory| Heartbeat::adopt(memory, config.workers)).transpose()?;
-    let heritage = handed.next(begin.has_heritage)?;
-    let ready = || say(&socket, &ToKeeper::Ready, &[]);
+    let heartbeat =
+        handed.next(begin.has_pulse)?.map(|memory| Heartbeat::adopt(memory, config.workers)).transpose()?;
+    let handoff = handed.next(begin.has_heritage)?;
+    let ready = || say(&socket, &ToSupervisor::Ready, &[]);
     let has_all = adopted.iter().flatten().all(Option::is_some);
     if has_all {
         privileges::drop_privileges(config.user.as_deref())?;
     }
     ready()?;
-    let Handoff { legacies, cut_count, untaken_count } = inherit(heritage, &config);
+    let Handoff { handed_frames, cut_count, untaken_count } = inherit(handoff, &config);
     let told = Arc::clone(&socket);
     let tell: Tell = Arc::new(move |losses| tell(&told, losses));
     let lost = Losses { truncated: cut_count, not_received: untaken_count, ..Losses::default() };
     tell(lost);
-    let waiting = Waiting::new(&legacies, Arc::clone(&tell));
+    let waiting = Waiting::new(&handed_frames, Arc::clone(&tell));
     // Opening a port needs privileges, and the previous process on it must have ended.
     let ports = complete(adopted, &config)?;
     if !has_all {
@@ -61,14 +62,14 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     }
     let asking = [0, 1].map(|end| {
         let asked = Arc::clone(&socket);
-        let ask = move |end, index| say(&asked, &ToKeeper::Reopen { end, index }, &[]);
+        let ask = move |end, index| say(&asked, &ToSupervisor::Reopen { end, index }, &[]);
         Arc::new(Asking::new(end, begin.ports.get(end).and_then(|port| port.index), Box::new(ask)))
     });
     let openers = asking.clone().map(|asking| -> Opener { Arc::new(move |number| asking.port(number)) });
     let mut losses = begin.losses;
     losses += lost;
-    let ties = Ties { openers, pulse: pulse.map(Arc::new), losses, tell, waiting };
-    let service = Service::start_on(config, ports, legacies, ties)?;
+    let ties = SupervisorLinks { openers, heartbeat: heartbeat.map(Arc::new), losses, tell, waiting };
+    let service = Service::start_on(config, ports, handed_frames, ties)?;
     drop(above);
     let desk = SupervisorClient::new(Arc::clone(&socket));
     let watch = service.watch();
@@ -86,7 +87,7 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
 /// The supervisor's first message; `None` where it is gone before.
 fn told(socket: &OwnedFd) -> io::Result<Option<(Begin, Vec<OwnedFd>)>> {
     loop {
-        wait(socket, BEGIN_PATIENCE);
+        wait(socket, BEGIN_TIMEOUT);
         match receive(socket)? {
             Heard::Said(ToWorker::Begin(begin), descriptors) => return Ok(Some((begin, descriptors))),
             Heard::Said(..) => {}
@@ -147,15 +148,15 @@ fn complete(adopted: Vec<[Adopted; 2]>, config: &Config) -> io::Result<Vec<[Box<
 }
 
 /// All packets of another process, once it has written them.
-fn inherit(heritage: Option<OwnedFd>, config: &Config) -> Handoff {
-    heritage.map(|pipe| handover::read(pipe, config.workers)).unwrap_or_default()
+fn inherit(handoff: Option<OwnedFd>, config: &Config) -> Handoff {
+    handoff.map(|pipe| handover::read(pipe, config.workers)).unwrap_or_default()
 }
 
 /// Reports losses to the supervisor, if there are any.
 fn tell(socket: &OwnedFd, losses: Losses) {
     if losses != Losses::default() {
         // If the supervisor is gone, there is no reader.
-        let _ = say(socket, &ToKeeper::Lost(losses), &[]);
+        let _ = say(socket, &ToSupervisor::Lost(losses), &[]);
     }
 }
 
@@ -176,7 +177,7 @@ fn attend(
             if before.iter().zip(&beats).all(|(before, now)| before != now) {
                 before = beats;
                 // If the supervisor is gone, the next check shows it.
-                let _ = say(socket, &ToKeeper::Beat, &[]);
+                let _ = say(socket, &ToSupervisor::Beat, &[]);
             }
             locked(service).wake();
             due = Instant::now() + BEAT;
@@ -190,7 +191,7 @@ fn attend(
             Heard::Said(ToWorker::Finish, _) => {
                 let farewell = locked(service).farewell();
                 // If the supervisor is gone, there is no reader.
-                let _ = say(socket, &ToKeeper::Farewell(farewell), &[]);
+                let _ = say(socket, &ToSupervisor::Farewell(farewell), &[]);
                 locked(service).end();
                 return Ok(());
             }
@@ -204,7 +205,7 @@ fn attend(
             Heard::Said(ToWorker::Reload(text, own_addresses), _) => {
                 let done = parse(&text, file)
                     .and_then(|config| locked(service).reload(Config { own_addresses, ..config }));
-                say(socket, &ToKeeper::Reloaded(done.map_err(|error| error.to_string())), &[])?;
+                say(socket, &ToSupervisor::Reloaded(done.map_err(|error| error.to_string())), &[])?;
             }
             Heard::Said(ToWorker::Said { number, outcome }, _) => desk.answer(number, outcome),
             Heard::Said(ToWorker::Reopened { end, ports }, descriptors) => {
@@ -226,11 +227,11 @@ fn adopt_all(told: &[HandedPort], descriptors: Vec<OwnedFd>) -> Result<Vec<Box<d
     adopted.collect::<io::Result<_>>().map_err(|error| error.to_string())
 }
 
-fn wait(socket: &OwnedFd, patience: Duration) {
-    let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
+fn wait(socket: &OwnedFd, timeout: Duration) {
+    let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
     let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
     // After an error, too, the socket is checked.
-    let _ = poll(&mut fds, Some(&patience));
+    let _ = poll(&mut fds, Some(&timeout));
 }
 
 /// Stages that hold packets. They are left out where a held packet may cause the crashes.
@@ -238,4 +239,4 @@ const WIDENING: [Stage; 3] = [Stage::Reassemble, Stage::Join, Stage::Coalesce];
 /// Interval of heartbeat messages to the supervisor.
 pub(crate) const BEAT: Duration = Duration::from_millis(100);
 /// Time-out of the supervisor's first message.
-const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(5);

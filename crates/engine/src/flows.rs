@@ -86,7 +86,7 @@ impl FlowTable {
     /// A table with a memory limit of `limit` bytes.
     pub(crate) fn new(limit: usize, tells_ports_apart: bool, secret: Secret) -> FlowTable {
         FlowTable {
-            flows: FairTable::new(limit, &[PATIENCE, SHORT_PATIENCE], secret),
+            flows: FairTable::new(limit, &[TIMEOUT, SHORT_TIMEOUT], secret),
             hints: no_hints(HINT_COUNT_MIN),
             tells_ports_apart,
             handshake_count: 0,
@@ -173,7 +173,7 @@ impl FlowTable {
 
     fn insert(&mut self, now: Time, key: FlowKey) -> Handle {
         // Without a handshake a connection lives as long as its streams, which have their own charge.
-        let at = self.flows.insert(now, key, Flow::default(), 0, SHORT_PATIENCE);
+        let at = self.flows.insert(now, key, Flow::default(), 0, SHORT_TIMEOUT);
         if 8 * self.flows.count() > self.hints.len() && self.hints.len() < HINT_COUNT_MAX {
             self.hints = no_hints(2 * self.hints.len());
         }
@@ -250,8 +250,8 @@ impl FlowTable {
     }
 
     /// Restarts the time-out of a connection.
-    pub(crate) fn refresh(&mut self, now: Time, at: Handle, patience: Duration) {
-        self.flows.refresh(now, at, patience);
+    pub(crate) fn refresh(&mut self, now: Time, at: Handle, timeout: Duration) {
+        self.flows.refresh(now, at, timeout);
     }
 
     /// Moves a connection that has opened to the reserve, so that others are evicted before it.
@@ -268,7 +268,7 @@ impl FlowTable {
                 forgotten(&handshake);
             }
             if self.flows.get_mut(at).is_some_and(|(_, flow)| !flow.is_nothing()) {
-                self.flows.refresh(now, at, SHORT_PATIENCE);
+                self.flows.refresh(now, at, SHORT_TIMEOUT);
             }
         }
     }
@@ -427,7 +427,7 @@ impl FlowKey {
             }
         };
         let (source, destination) = packet.addresses();
-        let [tags, port] = packet.origin().words();
+        let [tags, port] = packet.l2_scope().words();
         let port = if tells_ports_apart { port } else { 0 };
         let (narrow, wide, ports) = match Toward::of_direction(direction) {
             Toward::Wide => (source, destination, [from, to]),
@@ -484,9 +484,9 @@ fn no_hints(count: usize) -> Box<[Hint]> {
 }
 
 /// Time-out of an idle connection: two hours and four minutes (RFC 5382 section 5, REQ-5).
-pub(crate) const PATIENCE: Duration = Duration::from_secs(7_440);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(7_440);
 /// Time-out of a connection that has not opened, or is closing: four minutes (RFC 5382 section 5, REQ-5).
-pub(crate) const SHORT_PATIENCE: Duration = Duration::from_secs(240);
+pub(crate) const SHORT_TIMEOUT: Duration = Duration::from_secs(240);
 /// Charge of a connection with a handshake, in bytes: its slot, its source and their places in tables.
 pub const FLOW_CHARGE: usize = 512;
 /// Minimum and maximum number of hints; powers of two.

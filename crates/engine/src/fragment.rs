@@ -32,7 +32,7 @@ enum State<'a> {
 /// The fragments of a packet.
 #[derive(Debug)]
 struct Cutting<'a> {
-    shares: FragmentRanges<'a>,
+    fragment_ranges: FragmentRanges<'a>,
     template: Template<'a>,
     base: Fragment,
     payload: &'a [u8],
@@ -58,8 +58,8 @@ impl<'a> FragmentWriter<'a> {
     /// The wire packets of `packet`, by its `fragmentation`.
     #[inline]
     pub fn of(packet: &'a Packet) -> FragmentWriter<'a> {
-        let state = match (packet.shares(), packet.fragmentation) {
-            (Some(shares), Some(cut)) => State::Cutting(Cutting::new(packet, shares, cut)),
+        let state = match (packet.fragment_ranges(), packet.fragmentation) {
+            (Some(fragment_ranges), Some(cut)) => State::Cutting(Cutting::new(packet, fragment_ranges, cut)),
             _ => Segments::of(packet).map_or(State::Uncut { sent: false }, State::Segmenting),
         };
         FragmentWriter { packet, state }
@@ -90,11 +90,11 @@ impl<'a> FragmentWriter<'a> {
 
 impl<'a> Cutting<'a> {
     #[inline]
-    fn new(packet: &'a Packet, shares: FragmentRanges<'a>, cut: Fragmentation) -> Cutting<'a> {
+    fn new(packet: &'a Packet, fragment_ranges: FragmentRanges<'a>, cut: Fragmentation) -> Cutting<'a> {
         // A fragment of a fragment keeps its offset and its datagram's end (RFC 791 section 3.2, R003).
         let (offset, more) = packet.ip().fragment.map_or((0, false), |fragment| (fragment.offset, fragment.more));
         let base = Fragment { id: cut.id, offset, more };
-        Cutting { shares, template: Template::new(packet), base, payload: packet.payload() }
+        Cutting { fragment_ranges, template: Template::new(packet), base, payload: packet.payload() }
     }
 
     #[inline]
@@ -102,7 +102,7 @@ impl<'a> Cutting<'a> {
     where
         'a: 'r,
     {
-        let share = self.shares.next()?;
+        let share = self.fragment_ranges.next()?;
         let more = self.base.more || share.end < self.payload.len();
         let offset = usize::from(self.base.offset) + share.start;
         assert!(offset <= OFFSET_MAX, "no piece starts behind the last offset that a header can say");

@@ -400,9 +400,9 @@ impl Direction {
             connections,
             out,
         );
-        let Aggregation { reassembler, joiner, coalescer, .. } = &mut side.aggregation;
+        let Aggregation { reassembler, merger, coalescer, .. } = &mut side.aggregation;
         *reassembler = reassembler.take().or_else(|| settings.reassembler(secrets));
-        *joiner = joiner.take().or_else(|| settings.joiner(secrets));
+        *merger = merger.take().or_else(|| settings.merger(secrets));
         *coalescer = coalescer.take().or_else(|| settings.coalescer(direction, secrets));
         if let Some(coalescer) = coalescer {
             coalescer.set_longer(settings.switch(SideStage::Segment));

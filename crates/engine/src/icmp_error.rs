@@ -51,11 +51,11 @@ impl IcmpResponder {
     pub(crate) fn about(
         &mut self,
         now: Time,
-        complaint: IcmpError,
+        icmp_error: IcmpError,
         packet: &Packet,
         pool: &mut Pool,
     ) -> (Event, Option<Packet>) {
-        if !icmp::may_be_answered(complaint, packet) {
+        if !icmp::may_be_answered(icmp_error, packet) {
             return (Event::IcmpForbidden, None);
         }
         // The limit comes before the work, so that a flood costs little.
@@ -65,17 +65,17 @@ impl IcmpResponder {
         }
         let wanted = packet.ip().version;
         let source = self.sources.iter().find(|source| source.is_ipv4() == (wanted == Version::V4));
-        match source.and_then(|source| icmp::error(complaint, packet, *source, pool)) {
+        match source.and_then(|source| icmp::error(icmp_error, packet, *source, pool)) {
             Some(error) => (Event::IcmpSent, Some(error)),
             None => (Event::IcmpForbidden, None),
         }
     }
 
     /// The same without the rate limit, for callers that limit the number in another way.
-    pub(crate) fn about_all(&self, complaint: IcmpError, packet: &Packet, pool: &mut Pool) -> Option<Packet> {
+    pub(crate) fn about_all(&self, icmp_error: IcmpError, packet: &Packet, pool: &mut Pool) -> Option<Packet> {
         let wanted = packet.ip().version;
         let source = self.sources.iter().find(|source| source.is_ipv4() == (wanted == Version::V4));
-        icmp::error(complaint, packet, *source?, pool)
+        icmp::error(icmp_error, packet, *source?, pool)
     }
 
     fn take_tokens(&mut self, now: Time, told: Address) -> bool {

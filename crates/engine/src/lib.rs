@@ -51,8 +51,8 @@ pub use reassembly::{Late, Limits, PlacementMode, PlacementStats, Reassembler};
 pub use rules::{Exempt, Hold, Mode, Rules, Toggle};
 pub use segment::WirePacket;
 pub use settings::{
-    BURST_MAX, FLOW_COUNT, GatewayRole, GatewaySettings, Holding, JOIN_PATIENCE, MEMORY, Position, Secrets,
-    SideSettings, SideStage, TRANSIT_PATIENCE,
+    BURST_MAX, FLOW_COUNT, GatewayRole, GatewaySettings, Holding, JOIN_TIMEOUT, MEMORY, Position, Secrets,
+    SideSettings, SideStage, TRANSIT_TIMEOUT,
 };
 pub use side::{Aggregation, Side};
 pub use sink::{CopyPayload, PayloadSink};

@@ -43,7 +43,7 @@ pub struct MergeLimits {
     /// Bytes of buffers. An open run is charged as much as its longest possible packet would pin.
     pub bytes: usize,
     /// How long a run may wait, counted from its first fragment (rel:G18).
-    pub patience: Duration,
+    pub timeout: Duration,
     /// The policy for fragments where memory is full.
     pub full: Full,
     /// The fragments that share a run.
@@ -159,7 +159,7 @@ impl FragmentMerger {
     /// own limit: a run that has left keeps its buffer until the port has sent it.
     pub fn new(limits: MergeLimits, mtu: u16, secret: Secret) -> FragmentMerger {
         FragmentMerger {
-            runs: FairTable::new(limits.bytes, &[limits.patience], secret),
+            runs: FairTable::new(limits.bytes, &[limits.timeout], secret),
             passed: FairTable::new(PASSED_COUNT, &[REPEATED_WITHIN], secret),
             limits,
             mtu,
@@ -183,15 +183,15 @@ impl FragmentMerger {
         while let Some(at) = self.passed.overdue(now) {
             self.passed.remove(at);
         }
-        let newcomer = Arrival::of(packet, fragment);
-        let key = self.limits.runs.key(newcomer.datagram);
+        let arrival = Arrival::of(packet, fragment);
+        let key = self.limits.runs.key(arrival.datagram);
         if let Err(at) = self.run_hints.find(&self.runs, &key, fragment.id) {
-            match self.refuses(now, at, &newcomer, out) {
-                None => return self.append(now, at, newcomer, out),
+            match self.refuses(now, at, &arrival, out) {
+                None => return self.append(now, at, arrival, out),
                 Some(event) => self.flush_run(now, at, event, out),
             }
         }
-        self.open(now, key, newcomer, out);
+        self.open(now, key, arrival, out);
     }
 
     /// Sends out the runs whose deadline has passed.
@@ -228,16 +228,16 @@ impl FragmentMerger {
 
     /// The reason why a fragment cannot be appended to the run; none where it can. Grows the run's buffer where
     /// needed.
-    fn refuses(&mut self, now: Time, at: Handle, newcomer: &Arrival, out: &mut impl Next) -> Option<Event> {
+    fn refuses(&mut self, now: Time, at: Handle, arrival: &Arrival, out: &mut impl Next) -> Option<Event> {
         let run = self.runs.slot_mut(at);
-        let payload_len = newcomer.payload_len();
-        if run.datagram != newcomer.datagram {
+        let payload_len = arrival.payload_len();
+        if run.datagram != arrival.datagram {
             Some(Event::MergedEvicted)
-        } else if newcomer.start != run.passed.top {
+        } else if arrival.start != run.passed.top {
             Some(Event::MergedGap)
-        } else if !run.packet.shares_fragment_header(&newcomer.packet) {
+        } else if !run.packet.shares_fragment_header(&arrival.packet) {
             Some(Event::MergedChanged)
-        } else if !newcomer.is_sound {
+        } else if !arrival.is_sound {
             Some(Event::MergedGap)
         } else if run.packet.len() + payload_len > usize::from(self.mtu) {
             Some(Event::MergedFull)
@@ -248,10 +248,10 @@ impl FragmentMerger {
         }
     }
 
-    fn append(&mut self, now: Time, at: Handle, newcomer: Arrival, out: &mut impl Next) {
+    fn append(&mut self, now: Time, at: Handle, arrival: Arrival, out: &mut impl Next) {
         let run = self.runs.slot_mut(at);
-        run.append(&newcomer);
-        out.recycle(newcomer.packet);
+        run.append(&arrival);
+        out.recycle(arrival.packet);
         let event = match (run.more, run.packet.ip().starts()) {
             (false, true) => Event::MergedComplete,
             (false, false) => Event::MergedLast,
@@ -263,26 +263,26 @@ impl FragmentMerger {
 
     /// Handles a fragment without an open run. It starts a run where three conditions hold: it lies beyond all
     /// passed bytes of its datagram, there is a next fragment to wait for, and there is room. Otherwise it passes.
-    fn open(&mut self, now: Time, key: RunKey, newcomer: Arrival, out: &mut impl Next) {
-        let charge = self.charge_of(newcomer.packet.pinned_len());
+    fn open(&mut self, now: Time, key: RunKey, arrival: Arrival, out: &mut impl Next) {
+        let charge = self.charge_of(arrival.packet.pinned_len());
         let has_room = self.make_room(now, charge, None, out);
-        let id = newcomer.packet.ip().id;
-        let before = match self.passed_hints.find(&self.passed, &newcomer.datagram, id) {
+        let id = arrival.packet.ip().id;
+        let before = match self.passed_hints.find(&self.passed, &arrival.datagram, id) {
             Ok(_) => DeliveredUpTo::NOTHING,
             Err(at) => *self.passed.slot_mut(at),
         };
-        let joins = newcomer.start >= before.top && newcomer.waits(self.mtu);
-        let passed = before.and(&newcomer);
+        let joins = arrival.start >= before.top && arrival.waits(self.mtu);
+        let passed = before.and(&arrival);
         if joins && has_room {
-            let at = self.runs.insert(now, key, Run::new(newcomer, passed), charge, self.limits.patience);
+            let at = self.runs.insert(now, key, Run::new(arrival, passed), charge, self.limits.timeout);
             self.run_hints.set(id, at);
             return;
         }
         if joins {
-            out.ledger().note(Event::MergeRefused, Tally::of(&newcomer.packet));
+            out.ledger().note(Event::MergeRefused, Tally::of(&arrival.packet));
         }
-        self.remember(now, &newcomer.datagram, id, passed);
-        out.forward(newcomer.packet);
+        self.remember(now, &arrival.datagram, id, passed);
+        out.forward(arrival.packet);
     }
 
     /// Ends a run for this reason.
@@ -299,8 +299,8 @@ impl FragmentMerger {
             Err(at) if passed.is_over => drop(self.passed.remove(at)),
             Err(at) => *self.passed.slot_mut(at) = passed,
             Ok(_) if passed.is_over => {}
-            Ok(vacancy) => {
-                let at = self.passed.insert_vacant(now, vacancy, *datagram, passed, 1, REPEATED_WITHIN);
+            Ok(vacant) => {
+                let at = self.passed.insert_vacant(now, vacant, *datagram, passed, 1, REPEATED_WITHIN);
                 self.passed_hints.set(id, at);
             }
         }
@@ -350,12 +350,12 @@ impl Run {
         Run { datagram, more, passed, came: Tally::of(&packet), longest: packet.ip().len, packet }
     }
 
-    fn append(&mut self, newcomer: &Arrival) {
-        self.packet.append(newcomer.packet.payload());
-        self.more = newcomer.more;
-        self.passed = self.passed.and(newcomer);
-        self.came += Tally::of(&newcomer.packet);
-        self.longest = self.longest.max(newcomer.packet.ip().len);
+    fn append(&mut self, arrival: &Arrival) {
+        self.packet.append(arrival.packet.payload());
+        self.more = arrival.more;
+        self.passed = self.passed.and(arrival);
+        self.came += Tally::of(&arrival.packet);
+        self.longest = self.longest.max(arrival.packet.ip().len);
     }
 
     /// Forwards the run as one fragment, or as the complete datagram. A run of one fragment leaves unchanged.
@@ -374,9 +374,9 @@ impl DeliveredUpTo {
     const NOTHING: DeliveredUpTo = DeliveredUpTo { top: 0, in_order: true, is_over: false };
 
     /// The state with this fragment added, merged or not.
-    fn and(self, newcomer: &Arrival) -> DeliveredUpTo {
-        let in_order = self.in_order && newcomer.is_sound && newcomer.start == self.top;
-        DeliveredUpTo { top: self.top.max(newcomer.end), in_order, is_over: in_order && !newcomer.more }
+    fn and(self, arrival: &Arrival) -> DeliveredUpTo {
+        let in_order = self.in_order && arrival.is_sound && arrival.start == self.top;
+        DeliveredUpTo { top: self.top.max(arrival.end), in_order, is_over: in_order && !arrival.more }
     }
 }
 

@@ -20,7 +20,7 @@
 //! SYNs that are damaged, signed (RFC 2385, RFC 5925, RFC 4302), in fragments or without one clear MSS pass
 //! unchanged.
 
-use crate::flows::{FlowKey, FlowTable, Found, PATIENCE, SHORT_PATIENCE};
+use crate::flows::{FlowKey, FlowTable, Found, SHORT_TIMEOUT, TIMEOUT};
 use crate::handshake::{Handshake, headers_len};
 use crate::keyed_hash::{Secret, TableKey};
 use crate::ledger::{Event, Ledger, Tally};
@@ -109,7 +109,7 @@ struct Pair {
 impl Mss {
     /// A new one that remembers host pairs within `limit` bytes.
     pub(crate) fn new(limit: usize, border: Border, secret: Secret) -> Mss {
-        Mss { border, pairs: FairTable::new(limit, &[BYPASS_PATIENCE], secret), forgotten_count: 0 }
+        Mss { border, pairs: FairTable::new(limit, &[BYPASS_TIMEOUT], secret), forgotten_count: 0 }
     }
 
     /// Sets the key of the pair table, before the first entry.
@@ -251,7 +251,7 @@ impl Mss {
         let at = flows.open(now, packet, found)?;
         let raised = Raised::of_sender(packet, len);
         flows.set_handshake(at, Handshake { raised: Some(raised), ..Handshake::new(now) });
-        flows.refresh(now, at, SHORT_PATIENCE);
+        flows.refresh(now, at, SHORT_TIMEOUT);
         Some(at)
     }
 
@@ -396,7 +396,7 @@ impl Mss {
         handshake.is_open |= opens;
         handshake.touched = now;
         let lasts = handshake.is_open && !handshake.is_closing;
-        flows.refresh(now, at, if lasts { PATIENCE } else { SHORT_PATIENCE });
+        flows.refresh(now, at, if lasts { TIMEOUT } else { SHORT_TIMEOUT });
         if opens {
             flows.move_to_reserve(at);
         }
@@ -421,9 +421,9 @@ impl Mss {
     /// Whether this wide host's packets to this network pass here, as far as is known.
     fn both_pass(&mut self, now: Time, key: FlowKey) -> bool {
         let Some(at) = self.pairs.find(&PairKey::of(&key)) else { return false };
-        let within = |moment: Option<Time>, patience| moment.is_some_and(|moment| now.since(moment) < patience);
+        let within = |moment: Option<Time>, timeout| moment.is_some_and(|moment| now.since(moment) < timeout);
         let pair = *self.pairs.slot_mut(at);
-        within(pair.passed, PASS_PATIENCE) && !within(pair.bypassed, BYPASS_PATIENCE)
+        within(pair.passed, PASS_TIMEOUT) && !within(pair.bypassed, BYPASS_TIMEOUT)
     }
 
     /// The entry of a connection's host pair, created if it is new.
@@ -431,9 +431,9 @@ impl Mss {
         let key = PairKey::of(&key);
         let at = match self.pairs.find(&key) {
             Some(at) => at,
-            None => self.pairs.insert(now, key, Pair::default(), PAIR_CHARGE, BYPASS_PATIENCE),
+            None => self.pairs.insert(now, key, Pair::default(), PAIR_CHARGE, BYPASS_TIMEOUT),
         };
-        self.pairs.refresh(now, at, BYPASS_PATIENCE);
+        self.pairs.refresh(now, at, BYPASS_TIMEOUT);
         self.pairs.slot_mut(at)
     }
 
@@ -470,7 +470,7 @@ fn remember(
     // A SYN that changed nothing does not change the time-out either.
     if is_new || begins || !before.is_agreed {
         handshake.touched = now;
-        flows.refresh(now, at, SHORT_PATIENCE);
+        flows.refresh(now, at, SHORT_TIMEOUT);
     }
     before
 }
@@ -501,9 +501,9 @@ const SEGMENTS_IN_WINDOW: u32 = 4;
 /// A first window from here on is expected to grow: half the maximum of a SYN, in bytes.
 const WINDOW_SMALL: u16 = 1 << 15;
 /// How long a packet that passed proves its route. Routes change, but seldom within minutes.
-const PASS_PATIENCE: Duration = Duration::from_secs(600);
+const PASS_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long nothing is raised between a host and a network whose packets took another route.
-const BYPASS_PATIENCE: Duration = Duration::from_secs(3_600);
+const BYPASS_TIMEOUT: Duration = Duration::from_secs(3_600);
 /// Shortest interval between restarts of a connection's time-out.
 const MOMENT: Duration = Duration::from_secs(1);
 /// Charge of a pair, in bytes: its slot, its source and their places in tables.

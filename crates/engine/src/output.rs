@@ -135,9 +135,9 @@ impl Output {
     }
 
     fn count_gone_in_parts(&mut self, packet: &Packet) {
-        match packet.shares() {
-            Some(shares) => {
-                let (count, bytes) = shares.totals();
+        match packet.fragment_ranges() {
+            Some(fragment_ranges) => {
+                let (count, bytes) = fragment_ranges.totals();
                 let fragments = Tally::new(count, bytes);
                 self.ledger.note(Event::Fragmented, Tally::new(1, bytes));
                 self.ledger.note(Event::Fragments, fragments);
@@ -170,9 +170,9 @@ impl Output {
     }
 
     /// Reports an error to a packet's sender, within the limits of the standards and the rate limit.
-    pub(crate) fn answer(&mut self, now: Time, complaint: IcmpError, about: &Packet) {
+    pub(crate) fn answer(&mut self, now: Time, icmp_error: IcmpError, about: &Packet) {
         let Some(answers) = &mut self.answers else { return };
-        let (event, answer) = answers.about(now, complaint, about, &mut self.pool);
+        let (event, answer) = answers.about(now, icmp_error, about, &mut self.pool);
         self.ledger.note(event, answer.as_ref().map_or(Tally::new(1, 0), Tally::of));
         if let Some(answer) = answer {
             self.queue.push_back(Egress::IcmpReply(answer));
@@ -180,9 +180,9 @@ impl Output {
     }
 
     /// Reports an error to a packet's sender outside of the rate limit. Returns whether an ICMP error was sent.
-    pub(crate) fn tell(&mut self, complaint: IcmpError, about: &Packet) -> bool {
+    pub(crate) fn tell(&mut self, icmp_error: IcmpError, about: &Packet) -> bool {
         let answers = self.answers.as_ref();
-        let Some(answer) = answers.and_then(|answers| answers.about_all(complaint, about, &mut self.pool)) else {
+        let Some(answer) = answers.and_then(|answers| answers.about_all(icmp_error, about, &mut self.pool)) else {
             return false;
         };
         self.ledger.note(Event::IcmpSent, Tally::of(&answer));

@@ -47,11 +47,11 @@ pub struct SideSettings {
     /// Fragment policy, by destination.
     pub joins: Prefixes<FragmentPolicy>,
     /// Reassembly time-out. `None`: 30 s for IPv4, 60 s for IPv6.
-    pub fragment_patience: Option<Duration>,
+    pub fragment_timeout: Option<Duration>,
     /// Treatment of incomplete datagrams at their time-out.
     pub late: Late,
     /// How long a fragment waits for the next one where fragments are merged in order.
-    pub join_patience: Duration,
+    pub join_timeout: Duration,
     /// Treatment of a fragment that finds no memory there.
     pub join_full: Full,
     /// When payloads are received directly at their predicted place (header split).
@@ -209,7 +209,7 @@ impl SideSettings {
         let coalesce = (stand == GatewayRole::Border && is_wide).then_some(Mode::Resize);
         SideSettings {
             joins: Prefixes::new(if is_for_host { FragmentPolicy::Reassemble } else { FragmentPolicy::Off }),
-            fragment_patience: (stand != GatewayRole::WideInterface).then_some(TRANSIT_PATIENCE),
+            fragment_timeout: (stand != GatewayRole::WideInterface).then_some(TRANSIT_TIMEOUT),
             coalesce,
             // Between two networks segments arrive one by one, as the slower link sends them. The other roles
             // coalesce the segments of a burst.
@@ -227,9 +227,9 @@ impl SideSettings {
             position,
             memory: MEMORY,
             joins: Prefixes::new(FragmentPolicy::Off),
-            fragment_patience: None,
+            fragment_timeout: None,
             late: Late::Release { mtu },
-            join_patience: JOIN_PATIENCE,
+            join_timeout: JOIN_TIMEOUT,
             join_full: Full::Pass,
             placement: PlacementMode::default(),
             coalesce: None,
@@ -300,17 +300,17 @@ impl SideSettings {
     pub(crate) fn reassembler(&self, secrets: Secrets) -> Option<Reassembler> {
         let Secrets { seed, table_key } = secrets;
         self.rejoins().then(|| {
-            let limits = Limits { bytes: self.memory, patience: self.fragment_patience };
+            let limits = Limits { bytes: self.memory, timeout: self.fragment_timeout };
             Reassembler::new(limits, self.late, seed).with_table_key(table_key).placement_mode(self.placement)
         })
     }
 
     /// The stage that merges fragments in order, if configured.
-    pub(crate) fn joiner(&self, secrets: Secrets) -> Option<FragmentMerger> {
+    pub(crate) fn merger(&self, secrets: Secrets) -> Option<FragmentMerger> {
         let Secrets { seed, table_key } = secrets;
         self.joins_gracefully().then(|| {
-            let (bytes, patience) = (self.memory, self.join_patience);
-            let limits = MergeLimits { bytes, patience, full: self.join_full, runs: RunsBy::Datagram };
+            let (bytes, timeout) = (self.memory, self.join_timeout);
+            let limits = MergeLimits { bytes, timeout, full: self.join_full, runs: RunsBy::Datagram };
             FragmentMerger::new(limits, self.mtu, seed).with_table_key(table_key)
         })
     }
@@ -368,7 +368,7 @@ impl Side {
             aggregation: Aggregation {
                 joins: settings.joins.clone(),
                 reassembler: settings.reassembler(secrets),
-                joiner: settings.joiner(secrets),
+                merger: settings.merger(secrets),
                 coalescer: settings.coalescer(direction, secrets),
             },
             sizing: Sizing {
@@ -391,9 +391,9 @@ pub const MEMORY: usize = 64 << 20;
 /// Default maximum number of connections that a border remembers.
 pub const FLOW_COUNT: usize = 1 << 16;
 /// Default reassembly time-out on the way.
-pub const TRANSIT_PATIENCE: Duration = Duration::from_millis(500);
+pub const TRANSIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Default time-out of merging: how long a fragment waits for the next one (rel:G18).
-pub const JOIN_PATIENCE: Duration = Duration::from_millis(10);
+pub const JOIN_TIMEOUT: Duration = Duration::from_millis(10);
 /// Longest wait of a run that is otherwise released when its port has no more packets. It is for ports that always
 /// have more.
 pub const BURST_MAX: Duration = Duration::from_millis(1);

@@ -32,7 +32,7 @@ pub struct Aggregation {
     /// Reassembles datagrams.
     pub reassembler: Option<Reassembler>,
     /// Merges fragments in order into longer fragments.
-    pub joiner: Option<FragmentMerger>,
+    pub merger: Option<FragmentMerger>,
     /// Coalesces the segments of a flow, including those that were reassembled.
     pub coalescer: Option<Coalescer>,
 }
@@ -85,12 +85,12 @@ impl Side {
         connections: &mut Connections,
         out: &mut Output,
     ) {
-        let Side { aggregation: widening, sizing: narrowing } = self;
-        if packet.ip().fragment.is_some() && !narrowing.is_below_every_link(&packet) {
-            return widening.push_fragment(now, packet, connections, ToSizing { now, narrowing, out });
+        let Side { aggregation, sizing } = self;
+        if packet.ip().fragment.is_some() && !sizing.is_below_every_link(&packet) {
+            return aggregation.push_fragment(now, packet, connections, ToSizing { now, sizing, out });
         }
-        let mut next = ToSizing { now, narrowing, out };
-        match &mut widening.coalescer {
+        let mut next = ToSizing { now, sizing, out };
+        match &mut aggregation.coalescer {
             Some(coalescer) => coalescer.push_found(now, packet, found, connections, &mut next, &mut CopyPayload),
             None => next.forward(packet),
         }
@@ -140,10 +140,10 @@ impl Side {
         connections: &'a mut Connections,
         out: &'a mut Output,
     ) -> Option<(&'a mut Reassembler, ToCoalescer<'a, ToSizing<'a>>)> {
-        let Side { aggregation: Aggregation { reassembler, coalescer, .. }, sizing: narrowing } = self;
+        let Side { aggregation: Aggregation { reassembler, coalescer, .. }, sizing } = self;
         Some((
             reassembler.as_mut()?,
-            ToCoalescer { now, coalescer, connections, next: ToSizing { now, narrowing, out } },
+            ToCoalescer { now, coalescer, connections, next: ToSizing { now, sizing, out } },
         ))
     }
 
@@ -159,20 +159,20 @@ impl Side {
 
     /// Removes entries that timed out.
     pub fn expire(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
-        let Side { aggregation: widening, sizing: narrowing } = self;
-        widening.expire(now, connections, ToSizing { now, narrowing, out });
+        let Side { aggregation, sizing } = self;
+        aggregation.expire(now, connections, ToSizing { now, sizing, out });
     }
 
     /// Releases the segments that are held: the port has no more packets.
     pub fn release(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
-        let Side { aggregation: widening, sizing: narrowing } = self;
-        widening.release(now, connections, ToSizing { now, narrowing, out });
+        let Side { aggregation, sizing } = self;
+        aggregation.release(now, connections, ToSizing { now, sizing, out });
     }
 
     /// Releases everything that is held: the input has ended.
     pub fn flush(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
-        let Side { aggregation: widening, sizing: narrowing } = self;
-        widening.flush(now, connections, ToSizing { now, narrowing, out });
+        let Side { aggregation, sizing } = self;
+        aggregation.flush(now, connections, ToSizing { now, sizing, out });
     }
 
     /// When [`expire`](Side::expire) next has work. `None` while nothing is held or remembered.
@@ -188,8 +188,8 @@ impl Side {
     pub fn check(&self, out: &Output) -> Result<(), String> {
         let (held, buffers) = self.aggregation.held();
         let expected = buffers + out.queued_count();
-        if out.pool.lent_count() != expected {
-            let lent = out.pool.lent_count();
+        if out.pool.in_use_count() != expected {
+            let lent = out.pool.in_use_count();
             return Err(format!("{lent} buffers are lent, {expected} are held or queued"));
         }
         if out.queued_count() > 0 {
@@ -208,11 +208,11 @@ impl Side {
         out: &mut Output,
     ) {
         let [reassembler_stays, joiner_stays, coalescer_stays] = stays;
-        let Aggregation { reassembler, joiner, coalescer, .. } = &mut self.aggregation;
-        if reassembler.is_some() && !reassembler_stays || joiner.is_some() && !joiner_stays {
-            let staying = (reassembler.take_if(|_| reassembler_stays), joiner.take_if(|_| joiner_stays));
+        let Aggregation { reassembler, merger, coalescer, .. } = &mut self.aggregation;
+        if reassembler.is_some() && !reassembler_stays || merger.is_some() && !joiner_stays {
+            let staying = (reassembler.take_if(|_| reassembler_stays), merger.take_if(|_| joiner_stays));
             self.flush(now, connections, out);
-            (self.aggregation.reassembler, self.aggregation.joiner) = staying;
+            (self.aggregation.reassembler, self.aggregation.merger) = staying;
         } else if coalescer.is_some() && !coalescer_stays {
             self.release(now, connections, out);
         }
@@ -258,7 +258,7 @@ impl Side {
         if packet.is_single() {
             return take(packet, out);
         }
-        if let Some((count, bytes)) = packet.shares().map(FragmentRanges::totals) {
+        if let Some((count, bytes)) = packet.fragment_ranges().map(FragmentRanges::totals) {
             out.ledger.note(Event::Fragmented, Tally::new(1, bytes));
             out.ledger.note(Event::Fragments, Tally::new(count, bytes));
         }
@@ -298,25 +298,25 @@ impl Side {
     }
 
     /// Takes the split frames that landed at the right place, as [`push`](Side::push) would. The payloads of the
-    /// others are copied out of their slots, and their frames put in front of `frames`. `landed` holds the first
+    /// others are copied out of their slots, and their frames put in front of `frames`. `split_frame` holds the first
     /// received frames, one for each slot, in slot order.
     pub fn settle(
         &mut self,
         now: Time,
-        landed: &mut Vec<SplitFrame>,
+        split_frame: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
         connections: &mut Connections,
         out: &mut Output,
     ) {
-        let came_count = landed.len() + frames.len();
+        let came_count = split_frame.len() + frames.len();
         let mut right_count = 0;
-        let mut fragments = landed.drain(..);
+        let mut fragments = split_frame.drain(..);
         while let Some(it) = fragments.next() {
             let place = self.placing().next_place();
             let fragment = match it.read() {
                 Ok(fragment) => fragment,
                 Err(it) => {
-                    self.placing().rescue(place, it);
+                    self.placing().copy_out(place, it);
                     break;
                 }
             };
@@ -327,7 +327,7 @@ impl Side {
                 Outcome::Not
             };
             if taken == Outcome::Not {
-                self.placing().rescue(place, fragment.into_landed());
+                self.placing().copy_out(place, fragment.into_split_frame());
                 break;
             }
             receive(fragment.packet(), out);
@@ -336,7 +336,7 @@ impl Side {
                 Outcome::Last => {
                     // The datagram leaves with its memory, so payloads of other frames in its slots are copied out.
                     if self.placing().goes_on() {
-                        fragments.by_ref().for_each(|it| self.placing().rescue_next(it));
+                        fragments.by_ref().for_each(|it| self.placing().copy_out_next(it));
                     }
                     if let Some((reassembler, mut next)) = self.reassembling(now, connections, out) {
                         reassembler.placing().send_complete(&mut next);
@@ -348,7 +348,7 @@ impl Side {
             out.pool.give(fragment.into_buffer());
             right_count += count;
         }
-        fragments.for_each(|it| self.placing().rescue_next(it));
+        fragments.for_each(|it| self.placing().copy_out_next(it));
         if let Some(reassembler) = &mut self.aggregation.reassembler {
             reassembler.placing().end(came_count, right_count, frames, &mut out.pool);
         }
@@ -397,14 +397,14 @@ impl<N: Next> Next for ToCoalescer<'_, N> {
 /// Behind all stages of aggregation.
 pub(crate) struct ToSizing<'a> {
     now: Time,
-    narrowing: &'a mut Sizing,
+    sizing: &'a mut Sizing,
     out: &'a mut Output,
 }
 
 impl Next for ToSizing<'_> {
     #[inline]
     fn forward(&mut self, packet: Packet) {
-        self.narrowing.push(self.now, packet, self.out);
+        self.sizing.push(self.now, packet, self.out);
     }
 
     #[inline(always)]
@@ -435,7 +435,7 @@ impl Default for Aggregation {
         Aggregation {
             joins: Prefixes::new(FragmentPolicy::Reassemble),
             reassembler: None,
-            joiner: None,
+            merger: None,
             coalescer: None,
         }
     }
@@ -454,28 +454,28 @@ impl Aggregation {
     /// Fragments -> datagrams, or longer fragments. Reassembled segments -> GSO packets.
     fn push_fragment(&mut self, now: Time, packet: Packet, connections: &mut Connections, next: impl Next) {
         let joins = self.joins_of(&packet);
-        let Aggregation { reassembler, joiner, coalescer, .. } = self;
+        let Aggregation { reassembler, merger, coalescer, .. } = self;
         let mut next = ToCoalescer { now, coalescer, connections, next };
-        match (joins, reassembler, joiner) {
+        match (joins, reassembler, merger) {
             (FragmentPolicy::Reassemble, Some(reassembler), _) => {
                 reassembler.push_unlike(now, packet, &mut next, &mut CopyPayload);
             }
             (FragmentPolicy::ReassembleHop, Some(reassembler), _) => {
                 reassembler.push_hop_by_hop(now, packet, &mut next)
             }
-            (FragmentPolicy::Merge, _, Some(joiner)) => joiner.push(now, packet, &mut next),
+            (FragmentPolicy::Merge, _, Some(merger)) => merger.push(now, packet, &mut next),
             _ => next.forward(packet),
         }
     }
 
     fn expire(&mut self, now: Time, connections: &mut Connections, next: impl Next) {
-        let Aggregation { reassembler, joiner, coalescer, .. } = self;
+        let Aggregation { reassembler, merger, coalescer, .. } = self;
         let mut next = ToCoalescer { now, coalescer, connections, next };
         if let Some(reassembler) = reassembler {
             reassembler.expire(now, &mut next);
         }
-        if let Some(joiner) = joiner {
-            joiner.expire(now, &mut next);
+        if let Some(merger) = merger {
+            merger.expire(now, &mut next);
         }
         if let Some(coalescer) = next.coalescer {
             coalescer.expire(now, next.connections, &mut next.next);
@@ -489,13 +489,13 @@ impl Aggregation {
     }
 
     fn flush(&mut self, now: Time, connections: &mut Connections, next: impl Next) {
-        let Aggregation { reassembler, joiner, coalescer, .. } = self;
+        let Aggregation { reassembler, merger, coalescer, .. } = self;
         let mut next = ToCoalescer { now, coalescer, connections, next };
         if let Some(reassembler) = reassembler {
             reassembler.flush(now, &mut next);
         }
-        if let Some(joiner) = joiner {
-            joiner.flush(now, &mut next);
+        if let Some(merger) = merger {
+            merger.flush(now, &mut next);
         }
         if let Some(coalescer) = next.coalescer {
             coalescer.release(now, next.connections, &mut next.next);
@@ -504,7 +504,7 @@ impl Aggregation {
 
     fn next_deadline(&self) -> Option<Time> {
         let fragments = self.reassembler.as_ref().and_then(Reassembler::next_deadline);
-        let joined = self.joiner.as_ref().and_then(FragmentMerger::next_deadline);
+        let joined = self.merger.as_ref().and_then(FragmentMerger::next_deadline);
         let segments = self.coalescer.as_ref().and_then(Coalescer::next_deadline);
         fragments.into_iter().chain(joined).chain(segments).min()
     }
@@ -516,10 +516,10 @@ impl Aggregation {
 
     /// Bytes charged against the limit of each stage: reassembler, fragment merger, coalescer.
     pub fn charges(&self) -> [usize; 3] {
-        let Aggregation { reassembler, joiner, coalescer, .. } = self;
+        let Aggregation { reassembler, merger, coalescer, .. } = self;
         [
             reassembler.as_ref().map_or(0, Reassembler::charged),
-            joiner.as_ref().map_or(0, FragmentMerger::charged),
+            merger.as_ref().map_or(0, FragmentMerger::charged),
             coalescer.as_ref().map_or(0, Coalescer::charged),
         ]
     }
@@ -527,7 +527,7 @@ impl Aggregation {
     /// The packets and payload bytes that are held, counted anew, and the number of their buffers.
     pub fn held(&self) -> (Tally, usize) {
         let fragments = self.reassembler.as_ref().map(Reassembler::held);
-        let joined = self.joiner.as_ref().map(FragmentMerger::held);
+        let joined = self.merger.as_ref().map(FragmentMerger::held);
         let segments = self.coalescer.as_ref().map(Coalescer::held);
         fragments.into_iter().chain(joined).chain(segments).fold(
             (Tally::NONE, 0),

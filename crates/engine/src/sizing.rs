@@ -390,7 +390,7 @@ fn finish_len(packet: &mut Packet, out: &mut Output) {
 /// Counts a partial checksum that is completed, if there is one: here, or on the way out, in each packet of a GSO
 /// packet.
 fn note_finished(packet: &Packet, out: &mut Output) {
-    if packet.is_half_filled() {
+    if packet.is_partial() {
         out.ledger.note(Event::ChecksumCompleted, Tally::of(packet));
     }
 }

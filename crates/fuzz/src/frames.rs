@@ -24,7 +24,7 @@ pub fn run(bytes: &[u8]) {
     if let Some(in_place) = read_in_place(frame, medium, &mut pool) {
         assert_eq!(judged, in_place, "copied and in place it is the same");
     }
-    assert_eq!(pool.lent_count(), 0, "every buffer came back");
+    assert_eq!(pool.in_use_count(), 0, "every buffer came back");
 }
 
 fn look(mut packet: Packet, frame: &[u8], medium: LinkType, pool: &mut Pool) {
@@ -36,7 +36,7 @@ fn look(mut packet: Packet, frame: &[u8], medium: LinkType, pool: &mut Pool) {
         assert_eq!(seen.end, packet.bytes().len(), "both say how long it is");
         assert_eq!(usize::from(ip.ecn as u8), usize::from(seen.ecn), "both say how it is marked");
     }
-    let _ = (Tunnel::of(&packet), Segment::parse(packet.payload()), packet.is_half_filled());
+    let _ = (Tunnel::of(&packet), Segment::parse(packet.payload()), packet.is_partial());
     let again = Frame::copy(packet.frame(), medium, Ingress(1), pool).expect("what was read is read again");
     assert_eq!(format!("{ip:?}"), format!("{:?}", again.ip()));
     assert_eq!((packet.addresses(), packet.ends()), (again.addresses(), again.ends()));

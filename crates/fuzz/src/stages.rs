@@ -40,7 +40,7 @@ struct StageShape {
     /// Frames that come at once, at most.
     batch_len: usize,
     room: usize,
-    patience: Duration,
+    timeout: Duration,
     late: Late,
 }
 
@@ -77,7 +77,7 @@ pub fn run(bytes: &[u8]) {
     scene.give();
     scene.gateway.flush(scene.now);
     scene.drain();
-    assert_eq!(scene.gateway.output(ONLY).pool.lent_count(), 0, "every buffer comes back");
+    assert_eq!(scene.gateway.output(ONLY).pool.in_use_count(), 0, "every buffer comes back");
     for flow in &scene.flows {
         assert!(
             flow.late[1] <= flow.late[0],
@@ -112,7 +112,7 @@ impl StageShape {
             guessing: if how & 2 > 0 { PlacementMode::Never } else { PlacementMode::Always },
             batch_len: usize::from(how >> 2) % 8 + 1,
             room: input.one_of(&[256 << 10, 16 << 10, 1 << 20]),
-            patience: millis,
+            timeout: millis,
             late: if input.bit() { Late::Retire } else { Late::Release { mtu } },
         }
     }
@@ -122,9 +122,9 @@ impl StageShape {
         GatewaySettings::one(SideSettings {
             memory: self.room,
             joins: Prefixes::new(self.joins),
-            fragment_patience: Some(self.patience),
+            fragment_timeout: Some(self.timeout),
             late: self.late,
-            join_patience: self.patience,
+            join_timeout: self.timeout,
             placement: self.guessing,
             coalesce: self.coalesces,
             hold: self.hold,

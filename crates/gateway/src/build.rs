@@ -73,8 +73,8 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
         position,
         memory: config.limits.memory,
         joins: side.joins(),
-        fragment_patience: side.patience.or(usual.fragment_patience),
-        join_patience: side.patience.unwrap_or(usual.join_patience),
+        fragment_timeout: side.timeout.or(usual.fragment_timeout),
+        join_timeout: side.timeout.unwrap_or(usual.join_timeout),
         coalesce: side.coalesce,
         hold: side.hold,
         exempt: side.exempt.clone(),
@@ -108,7 +108,7 @@ pub fn side_stage(stage: Stage) -> Option<SideStage> {
 /// Whether ports are opened with flow offload and with VLAN tag writing. Each such port has more descriptors, and
 /// the number of descriptors that pass between processes at once limits the worker count.
 pub fn can_offload(config: &Config) -> bool {
-    config.role == Role::Border && config.workers <= LENDERS_MAX
+    config.role == Role::Border && config.workers <= OFFLOAD_WORKERS_MAX
 }
 
 /// Whether flows may be offloaded to the kernel, on ports that can.
@@ -141,4 +141,4 @@ fn of(config: &Config, toward: Toward) -> &SideConfig {
 /// Pool size beyond the memory limit, in bytes: received packets, leaving packets and the receive buffers of ports.
 const POOL_EXTRA: usize = 32 << 20;
 /// Largest worker count with flow offload.
-const LENDERS_MAX: usize = 24;
+const OFFLOAD_WORKERS_MAX: usize = 24;

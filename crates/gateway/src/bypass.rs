@@ -55,7 +55,7 @@ pub fn switch(
     }
     drop(to);
     for _ in crew {
-        done.recv_timeout(PATIENCE).map_err(|error| match error {
+        done.recv_timeout(TIMEOUT).map_err(|error| match error {
             RecvTimeoutError::Timeout => io::Error::new(io::ErrorKind::TimedOut, "a worker does not answer"),
             RecvTimeoutError::Disconnected => io::Error::new(io::ErrorKind::BrokenPipe, "a worker has ended"),
         })?;
@@ -77,7 +77,7 @@ fn directions(config: &Config, stage: Stage, directions: Directions) -> Vec<usiz
 /// Names of the directions, in the order of the workers' directions.
 const NAMES: [&str; 2] = ["to-narrow", "to-wide"];
 /// Time-out of a worker's answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

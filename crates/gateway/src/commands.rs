@@ -79,7 +79,7 @@ pub type Change = dyn FnOnce(Time, &mut Gateway) + Send;
 pub struct Commands {
     shared: Arc<Shared>,
     /// Heartbeat of the worker and its number there, where packets pass by the fail-open program without a worker.
-    pulse: Option<(Arc<Heartbeat>, usize)>,
+    heartbeat: Option<(Arc<Heartbeat>, usize)>,
 }
 
 /// The other end: commands go in.
@@ -92,7 +92,7 @@ pub struct WorkerHandle {
 struct Shared {
     commands: Queue<Command>,
     /// Readable while the worker has work to do.
-    bell: Arc<EventFd>,
+    eventfd: Arc<EventFd>,
     beats: AtomicU64,
     stops: AtomicBool,
     /// Last snapshot of a worker that ended.
@@ -116,33 +116,33 @@ impl fmt::Debug for Command {
 /// # Errors
 /// The kernel has no descriptor left.
 pub fn commands() -> io::Result<(WorkerHandle, Commands)> {
-    let bell = Arc::new(EventFd::new()?);
-    let commands = Queue::new(Arc::clone(&bell), usize::MAX);
+    let eventfd = Arc::new(EventFd::new()?);
+    let commands = Queue::new(Arc::clone(&eventfd), usize::MAX);
     let shared = Arc::new(Shared {
         commands,
-        bell,
+        eventfd,
         beats: AtomicU64::new(0),
         stops: AtomicBool::new(false),
         last: Mutex::default(),
     });
-    Ok((WorkerHandle { shared: Arc::clone(&shared) }, Commands { shared, pulse: None }))
+    Ok((WorkerHandle { shared: Arc::clone(&shared) }, Commands { shared, heartbeat: None }))
 }
 
 impl Commands {
     /// The same end, which also writes this heartbeat under this worker number.
-    pub fn with_pulse(mut self, pulse: Option<(Arc<Heartbeat>, usize)>) -> Commands {
-        self.pulse = pulse;
+    pub fn with_heartbeat(mut self, heartbeat: Option<(Arc<Heartbeat>, usize)>) -> Commands {
+        self.heartbeat = heartbeat;
         self
     }
 
     /// Longest interval between two rounds of the worker.
-    pub fn patience(&self) -> Duration {
-        if self.pulse.is_some() { QUICK } else { BEAT }
+    pub fn timeout(&self) -> Duration {
+        if self.heartbeat.is_some() { QUICK } else { BEAT }
     }
 
     /// Descriptor to wait on; see [`Commands::clear`].
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.shared.bell.fd()
+        self.shared.eventfd.fd()
     }
 
     /// Whether the worker has not been told to stop.
@@ -153,14 +153,14 @@ impl Commands {
     /// Counts one round of the worker.
     pub fn beat(&self) {
         self.shared.beats.fetch_add(1, Ordering::Relaxed);
-        if let Some((pulse, number)) = &self.pulse {
-            pulse.beat(*number);
+        if let Some((heartbeat, number)) = &self.heartbeat {
+            heartbeat.beat(*number);
         }
     }
 
     /// Clears the event. Call it before reading the commands: a later command sets the event again.
     pub fn clear(&self) {
-        self.shared.bell.clear();
+        self.shared.eventfd.clear();
     }
 
     /// The next command; see [`Commands::clear`].
@@ -207,7 +207,7 @@ impl WorkerHandle {
         if !self.give(Command::Tell(to)) {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the worker has ended"));
         }
-        from.recv_timeout(ANSWER_PATIENCE).map_err(|error| match error {
+        from.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
             RecvTimeoutError::Timeout => io::Error::new(io::ErrorKind::TimedOut, "the worker does not answer"),
             RecvTimeoutError::Disconnected => io::Error::new(io::ErrorKind::BrokenPipe, "the worker has ended"),
         })
@@ -218,11 +218,11 @@ impl WorkerHandle {
         self.shared.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Tells all of these workers to release their packets and to end, and waits for at most `patience`. Returns
+    /// Tells all of these workers to release their packets and to end, and waits for at most `timeout`. Returns
     /// the losses of the workers that have ended; packets of a worker that still runs are unknown.
-    pub fn stop_all(workers: &[WorkerHandle], patience: Duration) -> Losses {
+    pub fn stop_all(workers: &[WorkerHandle], timeout: Duration) -> Losses {
         workers.iter().for_each(WorkerHandle::stop);
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         let mut losses = Losses::default();
         for worker in workers {
             let last = loop {
@@ -238,12 +238,12 @@ impl WorkerHandle {
 
     /// Wakes the worker.
     pub fn wake(&self) {
-        self.shared.bell.wake();
+        self.shared.eventfd.wake();
     }
 
     /// The worker's event, for other queues that wake it.
-    pub(crate) fn bell(&self) -> Arc<EventFd> {
-        Arc::clone(&self.shared.bell)
+    pub(crate) fn eventfd(&self) -> Arc<EventFd> {
+        Arc::clone(&self.shared.eventfd)
     }
 }
 
@@ -254,4 +254,4 @@ const QUICK: Duration = Duration::from_millis(15);
 /// Interval between two checks whether workers have ended.
 const END_LOOK: Duration = Duration::from_millis(1);
 /// Time-out of a worker's answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);

@@ -72,10 +72,10 @@ impl Endpoint {
         Endpoint { reopen: Some(reopen), ..self }
     }
 
-    /// Reopens the port. Limits attempts to one per [`MEND_EVERY`].
+    /// Reopens the port. Limits attempts to one per [`REOPEN_INTERVAL`].
     pub(crate) fn try_reopen(&mut self, now: Time, out: &mut Output) -> Reopened {
         let Some(reopen) = &mut self.reopen else { return Reopened::Not };
-        if now.since(self.tried_at) < MEND_EVERY {
+        if now.since(self.tried_at) < REOPEN_INTERVAL {
             return Reopened::Not;
         }
         self.tried_at = now;
@@ -157,4 +157,4 @@ impl Endpoint {
 }
 
 /// Interval between two attempts to reopen a port.
-pub(crate) const MEND_EVERY: Duration = Duration::from_millis(100);
+pub(crate) const REOPEN_INTERVAL: Duration = Duration::from_millis(100);

@@ -36,7 +36,7 @@ pub struct HandedFrame {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handoff {
     /// The frames of each worker.
-    pub legacies: Vec<Vec<HandedFrame>>,
+    pub handed_frames: Vec<Vec<HandedFrame>>,
     /// Frames lost because the pipe ended within them.
     pub cut_count: u64,
     /// Complete frames that are lost: they name an unknown worker or direction, or follow invalid bytes.
@@ -81,21 +81,21 @@ impl HandoffWriter {
 /// all earlier ones are complete.
 pub fn read(pipe: OwnedFd, count: usize) -> Handoff {
     let mut pipe = BufReader::new(File::from(pipe));
-    let mut heritage = Handoff { legacies: vec![Vec::new(); count], ..Handoff::default() };
+    let mut handoff = Handoff { handed_frames: vec![Vec::new(); count], ..Handoff::default() };
     loop {
-        match next(&mut pipe, &mut heritage) {
+        match next(&mut pipe, &mut handoff) {
             Ok(true) => {}
-            Ok(false) => return heritage,
+            Ok(false) => return handoff,
             Err(_) => {
-                heritage.cut_count += 1;
-                return heritage;
+                handoff.cut_count += 1;
+                return handoff;
             }
         }
     }
 }
 
 /// Reads one frame for its worker; false at the end of the pipe.
-fn next(pipe: &mut impl BufRead, heritage: &mut Handoff) -> io::Result<bool> {
+fn next(pipe: &mut impl BufRead, handoff: &mut Handoff) -> io::Result<bool> {
     let mut bytes = [0; FRONT_LEN];
     let [first, rest @ ..] = &mut bytes;
     let Some(begins) = pipe.by_ref().bytes().next() else { return Ok(false) };
@@ -105,15 +105,15 @@ fn next(pipe: &mut impl BufRead, heritage: &mut Handoff) -> io::Result<bool> {
     if front.len > FRAME_LEN_MAX {
         let mut behind = Vec::new();
         pipe.read_to_end(&mut behind)?;
-        heritage.untaken_count += count_behind(&behind, heritage.legacies.len());
+        handoff.untaken_count += count_behind(&behind, handoff.handed_frames.len());
         return Err(io::Error::new(io::ErrorKind::InvalidData, "what another process held is no frame"));
     }
     let mut frame = vec![0; front.len];
     pipe.read_exact(&mut frame)?;
     let FrameHeader { worker, direction, max_fragment_len, id, .. } = front;
-    match heritage.legacies.get_mut(worker).filter(|_| direction < 2) {
+    match handoff.handed_frames.get_mut(worker).filter(|_| direction < 2) {
         Some(to) => to.push(HandedFrame { direction, max_fragment_len: max_fragment_len, id, frame }),
-        None => heritage.untaken_count += 1,
+        None => handoff.untaken_count += 1,
     }
     Ok(true)
 }

@@ -42,13 +42,14 @@ pub struct HandedPacket {
 
 impl PeerHandoff {
     /// The hand-over queues of these workers, in their order.
-    pub fn of(reins: &[WorkerHandle]) -> Vec<PeerHandoff> {
-        let boxes: Vec<_> = reins.iter().map(|reins| Arc::new(Queue::new(reins.bell(), WAITING_LEN_MAX))).collect();
+    pub fn of(handles: &[WorkerHandle]) -> Vec<PeerHandoff> {
+        let boxes: Vec<_> =
+            handles.iter().map(|handles| Arc::new(Queue::new(handles.eventfd(), WAITING_LEN_MAX))).collect();
         let of = |number| {
             let moved = HandoffStats::default();
             PeerHandoff { number, boxes: boxes.clone(), is_closed: false, moved }
         };
-        (0..reins.len()).map(of).collect()
+        (0..handles.len()).map(of).collect()
     }
 
     /// Hands a packet of this direction to its flow's worker; false if the packet has to leave here.

@@ -12,7 +12,7 @@ use std::sync::PoisonError;
 pub struct Queue<T> {
     /// `None` once the queue is closed.
     waiting: Mutex<Option<Waiting<T>>>,
-    bell: Arc<EventFd>,
+    eventfd: Arc<EventFd>,
     len_max: usize,
 }
 
@@ -23,8 +23,8 @@ struct Waiting<T> {
 
 impl<T> Queue<T> {
     /// An empty queue that sets this event. `len_max` limits the sum of the items' lengths.
-    pub fn new(bell: Arc<EventFd>, len_max: usize) -> Queue<T> {
-        Queue { waiting: Mutex::new(Some(Waiting { things: VecDeque::new(), len: 0 })), bell, len_max }
+    pub fn new(eventfd: Arc<EventFd>, len_max: usize) -> Queue<T> {
+        Queue { waiting: Mutex::new(Some(Waiting { things: VecDeque::new(), len: 0 })), eventfd, len_max }
     }
 
     /// Queues an item of this length; false where the queue is full or closed. `thing` runs under the lock, once
@@ -35,7 +35,7 @@ impl<T> Queue<T> {
         open.things.push_back((thing(), len));
         open.len += len;
         drop(waiting);
-        self.bell.wake();
+        self.eventfd.wake();
         true
     }
 

@@ -68,7 +68,7 @@ struct Datagram {
     ends: (Address, Address),
     protocol: u8,
     id: u32,
-    origin: L2Scope,
+    l2_scope: L2Scope,
 }
 
 /// Form of a packet on its way to the port.
@@ -221,7 +221,7 @@ impl Sender {
             _ => self.offloads = Offloads::default(),
         }
         for leaving in self.batch.iter_mut().skip(at) {
-            let was_left = leaving.packet.is_half_filled();
+            let was_left = leaving.packet.is_partial();
             leaving.plan = plan(&mut leaving.packet, self.offloads);
             if was_left && !matches!(leaving.plan, Plan::Single(TxOffload { checksum: Some(_), .. })) {
                 out.ledger.note(Event::ChecksumCompleted, Tally::of(&leaving.packet));
@@ -308,7 +308,7 @@ impl Datagram {
             ends: packet.addresses(),
             protocol: packet.ip().key_protocol(),
             id,
-            origin: packet.origin(),
+            l2_scope: packet.l2_scope(),
         })
     }
 }

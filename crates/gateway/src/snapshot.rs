@@ -49,7 +49,7 @@ pub struct DirectionSnapshot {
     /// Heap memory of its pool, lent and free, in bytes.
     pub pool_len: u64,
     /// Buffers on loan.
-    pub lent_count: u64,
+    pub in_use_count: u64,
     /// The law that is broken, if one is.
     pub broken: Option<String>,
 }
@@ -147,7 +147,7 @@ impl AddAssign for Losses {
 impl StageSnapshot {
     /// The stages of a side.
     pub(crate) fn all(side: &Side) -> Vec<StageSnapshot> {
-        let Aggregation { reassembler, joiner, coalescer, .. } = &side.aggregation;
+        let Aggregation { reassembler, merger, coalescer, .. } = &side.aggregation;
         let holding = |stage, held: Option<(Tally, usize)>| {
             let switch = if held.is_some() { Toggle::On } else { Toggle::Off };
             StageSnapshot { stage, switch, held: held.map_or(Tally::NONE, |(held, _)| held) }
@@ -155,7 +155,7 @@ impl StageSnapshot {
         let cutting = |stage, switch| StageSnapshot { stage, switch, held: Tally::NONE };
         vec![
             holding(Stage::Reassemble, reassembler.as_ref().map(Reassembler::held)),
-            holding(Stage::Join, joiner.as_ref().map(FragmentMerger::held)),
+            holding(Stage::Join, merger.as_ref().map(FragmentMerger::held)),
             holding(Stage::Coalesce, coalescer.as_ref().map(Coalescer::held)),
             cutting(Stage::Segment, side.sizing.segment),
             cutting(Stage::Fragment, side.sizing.fragment),
@@ -169,10 +169,10 @@ impl DirectionSnapshot {
     pub(crate) fn of(gateway: &Gateway, direction: usize, kept_count: usize) -> DirectionSnapshot {
         let (held, buffers) = gateway.held(direction);
         let out = gateway.output(direction);
-        let lent_count = out.pool.lent_count();
+        let in_use_count = out.pool.in_use_count();
         let accounted = buffers + out.queued_count() + kept_count;
-        let broken = if lent_count != accounted {
-            Some(format!("{lent_count} buffers are lent, {accounted} are held, kept or waiting"))
+        let broken = if in_use_count != accounted {
+            Some(format!("{in_use_count} buffers are lent, {accounted} are held, kept or waiting"))
         } else {
             out.ledger.check(held).err()
         };
@@ -182,7 +182,7 @@ impl DirectionSnapshot {
             stages: StageSnapshot::all(gateway.side(direction)),
             guesses: gateway.placement_stats(direction),
             pool_len: out.pool.heap_len() as u64,
-            lent_count: lent_count as u64,
+            in_use_count: in_use_count as u64,
             broken,
         }
     }

@@ -445,7 +445,7 @@ impl DirectionFigures {
             stages: direction.stages.iter().map(StageFigures::of).collect(),
             placement: direction.guesses.into(),
             pool_bytes: direction.pool_len,
-            lent_buffers: direction.lent_count,
+            lent_buffers: direction.in_use_count,
             unexplained: Gap {
                 packets: came.packets.wrapping_sub(left.packets) as i64,
                 bytes: came.bytes.wrapping_sub(left.bytes) as i64,

@@ -168,7 +168,7 @@ fn send_tcp(
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
     // What a connection was opened with may go on to pace it.
     sockopt::set_tcp_congestion(&socket, CONGESTION)?;
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(TIMEOUT))?;
     connect(&socket, &target)?;
     let mut stream = TcpStream::from(socket);
     let (began, before) = (Instant::now(), thread_time());
@@ -216,9 +216,9 @@ fn write_paced(stream: &mut TcpStream, content: &[u8], pace: Pace) -> io::Result
 fn receive_tcp(listener: &TcpListener, mut received: Vec<u8>) -> io::Result<(Instant, Duration, Vec<u8>)> {
     set_name(c"lab-receives")?;
     let len = received.len();
-    sockopt::set_socket_timeout(listener, sockopt::Timeout::Recv, Some(PATIENCE))?;
+    sockopt::set_socket_timeout(listener, sockopt::Timeout::Recv, Some(TIMEOUT))?;
     let (mut stream, _) = listener.accept()?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let before = thread_time();
     let mut done = 0;
     while done < len {
@@ -353,7 +353,7 @@ pub fn digest(bytes: &[u8]) -> String {
 /// The usual one: the machine's own may pace.
 pub const CONGESTION: &str = "cubic";
 /// How long a transfer may stand still.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long after the last message no more is waited for: longer than any reassembly of ours waits on the way.
 const QUIET: Duration = Duration::from_millis(800);
 /// Mean of the lengths that are drawn.

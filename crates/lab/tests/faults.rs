@@ -439,13 +439,13 @@ fn paced(from: &Host, to: &Host, address: IpAddr, len: usize, stretch: Duration,
     thread::scope(|scope| {
         let receiver = scope.spawn(move || -> io::Result<String> {
             let (mut stream, _) = listener.accept()?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
             let mut came = Vec::new();
             stream.read_to_end(&mut came)?;
             Ok(traffic::digest(&came))
         });
-        let mut stream = from.space().enter(|| TcpStream::connect_timeout(&target, PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut stream = from.space().enter(|| TcpStream::connect_timeout(&target, TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         let parts = sent.chunks(len.div_ceil(50));
         for part in parts {
             stream.write_all(part)?;
@@ -484,13 +484,13 @@ fn ask_again_soon(host: &Host, name: &str) {
     host.space().set_sysctl(&format!("ipv4/neigh/{name}/retrans_time_ms"), "100").unwrap();
 }
 
-fn until<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+fn until<T>(timeout: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(began.elapsed() < patience, "it did not come to that within {patience:?}");
+        assert!(began.elapsed() < timeout, "it did not come to that within {timeout:?}");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -602,4 +602,4 @@ fn check_books(middle: &Middle) {
 /// Of a sender and a receiver that are none of the network's.
 const STATIONS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 8], [2, 0, 0, 0, 0, 9]];
 /// How long a connection may stand still.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);

@@ -64,7 +64,7 @@ fn a_datagram_for_all_on_the_link_reaches_them_over_the_wide_interface() {
     let sender = net.centre.space().enter(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
     sender.set_broadcast(true).unwrap();
     let all = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 80, 1, 255)), 4321);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let mut room = [0; 3_000];
     loop {
         sender.send_to(&[9; 2_500], all).unwrap();
@@ -90,7 +90,7 @@ fn packets_that_waited_for_their_next_hop_leave_in_their_order_before_those_behi
     // The left host's own neighbour is known; the right host is nobody's so far.
     net.await_direction(&net.left, LEFT);
     let receiver = net.right.space().enter(|| UdpSocket::bind(SocketAddr::new(RIGHT, 0))).unwrap();
-    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    receiver.set_read_timeout(Some(TIMEOUT)).unwrap();
     let target = receiver.local_addr().unwrap();
     let sender = net.left.space().enter(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
     for number in 0..100_u32 {
@@ -145,7 +145,7 @@ impl Star {
 
     /// Waits until a host answers the one in the middle.
     fn await_direction(&self, host: &Host, address: IpAddr) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !traffic::tcp(self.centre.space(), host.space(), address, 1_000, 9).is_ok_and(|it| it.intact) {
             assert!(Instant::now() < until, "{address} is not reached");
         }
@@ -161,4 +161,4 @@ const LEFT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 80, 1, 1));
 const CENTRE_LEFT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 80, 1, 2));
 const CENTRE_RIGHT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 80, 2, 2));
 const RIGHT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 80, 2, 1));
-const PATIENCE: Duration = Duration::from_secs(8);
+const TIMEOUT: Duration = Duration::from_secs(8);

@@ -14,7 +14,7 @@ fn packets_go_where_the_kernels_routes_say_with_one_hop_less() {
     let transfer = traffic::tcp(net.narrow.space(), net.wide.space(), WIDE, 4 << 20, 1).unwrap();
     assert!(transfer.intact);
     let receiver = net.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(WIDE, 0)).unwrap());
-    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    receiver.set_read_timeout(Some(TIMEOUT)).unwrap();
     let sender = net.narrow.space().enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
     sender.set_ttl(2).unwrap();
     sender.send_to(b"two hops", receiver.local_addr().unwrap()).unwrap();
@@ -33,7 +33,7 @@ fn the_routers_own_addresses_are_its_kernels() {
         let refused = net
             .narrow
             .space()
-            .enter(|| TcpStream::connect_timeout(&SocketAddr::new(address, 9), PATIENCE).unwrap_err());
+            .enter(|| TcpStream::connect_timeout(&SocketAddr::new(address, 9), TIMEOUT).unwrap_err());
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{address}");
     }
 }
@@ -134,7 +134,7 @@ impl Net {
 /// Knocks at a closed port until it is refused: interfaces that are just up drop what they are given for a moment.
 fn settle(from: &Host, to: IpAddr) {
     let refused = |_| {
-        let knocked = from.space().enter(|| TcpStream::connect_timeout(&SocketAddr::new(to, 9), PATIENCE / 20));
+        let knocked = from.space().enter(|| TcpStream::connect_timeout(&SocketAddr::new(to, 9), TIMEOUT / 20));
         matches!(knocked, Err(error) if error.kind() == ErrorKind::ConnectionRefused)
     };
     assert!((0..20).any(refused), "no packet comes to {to}");
@@ -144,4 +144,4 @@ const WIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 1, 1));
 const MIDDLE_WIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 1, 2));
 const MIDDLE_NARROW: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 2, 2));
 const NARROW: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 2, 1));
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);

@@ -174,7 +174,7 @@ fn flood(
                 let stuck = Instant::now();
                 while sent > arrived.load(Ordering::Relaxed) + ahead {
                     std::thread::sleep(Duration::from_micros(100));
-                    if stuck.elapsed() > PATIENCE {
+                    if stuck.elapsed() > TIMEOUT {
                         return;
                     }
                 }
@@ -183,7 +183,7 @@ fn flood(
         let mut pool = Pool::new(64 << 20);
         let mut batch = Vec::new();
         let mut quiet = Instant::now();
-        while arrived.load(Ordering::Relaxed) < total && quiet.elapsed() < PATIENCE {
+        while arrived.load(Ordering::Relaxed) < total && quiet.elapsed() < TIMEOUT {
             wait(to.as_ref());
             to.receive(Ingress(0), &mut pool, &mut batch).unwrap();
             for frame in batch.drain(..) {
@@ -314,4 +314,4 @@ const FLOWS: u16 = 32;
 const SEGMENT_LEN: u32 = 1_000;
 /// Arrivals that may be outstanding.
 const AHEAD: u64 = 400;
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);

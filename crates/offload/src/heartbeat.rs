@@ -124,7 +124,7 @@ impl Heartbeat {
 
     /// For a program that watches them by itself.
     pub(crate) fn beats(&self) -> Beats<'_> {
-        Beats { map: self.map.as_fd(), worker_count: self.count, patience: PATIENCE }
+        Beats { map: self.map.as_fd(), worker_count: self.count, timeout: TIMEOUT }
     }
 
     /// Goes on at this place where a beat is older than its patience.
@@ -136,7 +136,7 @@ impl Heartbeat {
                 load_long(R2, R1, 0),
                 copy(R3, R7),
                 subtract(R3, R2),
-                jump_if_later(R3, PATIENCE.as_nanos() as i32, place),
+                jump_if_later(R3, TIMEOUT.as_nanos() as i32, place),
             ]);
         }
         steps
@@ -168,7 +168,7 @@ fn len(count: usize) -> usize {
 }
 
 /// A worker that has not written for so long is taken for one that hangs.
-pub const PATIENCE: Duration = Duration::from_millis(50);
+pub const TIMEOUT: Duration = Duration::from_millis(50);
 const SECOND: u64 = 1_000_000_000;
 /// Bytes of a beat.
 const WORD_LEN: usize = 8;
@@ -183,9 +183,9 @@ mod tests {
 
     #[test]
     fn the_beats_of_several_workers_are_watched() {
-        let pulse = Heartbeat::new(3).expect("the test runs as root");
+        let heartbeat = Heartbeat::new(3).expect("the test runs as root");
         let socket = linux::device::socket(libc::AF_PACKET, libc::SOCK_RAW).expect("the test runs as root");
-        pulse.clear(socket.as_fd(), None).expect("the kernel takes it");
+        heartbeat.clear(socket.as_fd(), None).expect("the kernel takes it");
     }
 
     #[test]
@@ -202,9 +202,9 @@ mod tests {
             let few = CapabilitySets { effective: few, permitted: few, inheritable: CapabilitySet::empty() };
             set_capabilities(None, few).expect("a thread may give up rights");
             for (count, map) in maps {
-                let pulse = Heartbeat::adopt(map, count).expect("it is such a map");
-                (0..count).for_each(|number| pulse.beat(number));
-                pulse.clear(socket.as_fd(), Some((flows.as_fd(), Some(1)))).expect("the kernel takes it");
+                let heartbeat = Heartbeat::adopt(map, count).expect("it is such a map");
+                (0..count).for_each(|number| heartbeat.beat(number));
+                heartbeat.clear(socket.as_fd(), Some((flows.as_fd(), Some(1)))).expect("the kernel takes it");
             }
         });
         with_few.join().expect("the kernel takes them");
@@ -212,10 +212,10 @@ mod tests {
 
     #[test]
     fn programs_at_sockets_say_whose_they_are() {
-        let pulse = Heartbeat::new(1).expect("the test runs as root");
+        let heartbeat = Heartbeat::new(1).expect("the test runs as root");
         let flows = bpf::shared_block(names::FLOWS, 1 << 20).expect("the test runs as root");
         let said = |flows| {
-            let program = pulse.filter(flows).expect("the test runs as root");
+            let program = heartbeat.filter(flows).expect("the test runs as root");
             bpf::names_of(program.as_fd()).expect("the kernel tells")
         };
         assert_eq!(said(None), ["wl_fail_socket", "wl_heartbeat"]);

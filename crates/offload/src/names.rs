@@ -88,7 +88,7 @@ mod tests {
                     .flat_map(|program| names_of(program.as_fd()).expect("the kernel tells"))
                     .collect::<Vec<_>>()
             };
-            let pulse = Heartbeat::new(2).expect("the test runs as root");
+            let heartbeat = Heartbeat::new(2).expect("the test runs as root");
             let flow_offload = FlowOffload::open(one, Some(other)).expect("the test runs as root");
             assert_eq!(at(one, Hook::Ingress), ["wl_flow_ingress", "wl_flow_room", "wl_flows"]);
             assert_eq!(at(one, Hook::Egress), ["wl_flow_egress", "wl_flow_rodata", "wl_flows"]);
@@ -102,13 +102,13 @@ mod tests {
             assert_eq!(at(one, Hook::Ingress), ["wl_intercept"]);
             drop(intercept);
 
-            let watched = pulse.watch(one, other).expect("the test runs as root");
+            let watched = heartbeat.watch(one, other).expect("the test runs as root");
             assert_eq!(at(one, Hook::Ingress), ["wl_fail_open", "wl_heartbeat"]);
             drop(watched);
 
             let pair = Pair { interface: one, helper: other, medium: LinkType::Ethernet };
             let taking = Taking { target: Target::Host, tcp: false };
-            let ingress = Redirect::ingress(pair, taking, Some(&pulse), None).expect("the test runs as root");
+            let ingress = Redirect::ingress(pair, taking, Some(&heartbeat), None).expect("the test runs as root");
             assert_eq!(at(one, Hook::Ingress), ["wl_take_ingress", "wl_heartbeat", "wl_recent"]);
             assert_eq!(
                 [Hook::Ingress, Hook::Egress].map(|hook| at(other, hook)),

@@ -82,11 +82,11 @@ impl Redirect {
     pub fn ingress(
         pair: Pair,
         taking: Taking,
-        pulse: Option<&Heartbeat>,
+        heartbeat: Option<&Heartbeat>,
         before: Option<RedirectLinks>,
     ) -> io::Result<Redirect> {
         Redirect::attach(pair, (names::TAKE_INGRESS, Hook::Ingress), COMES_IN, before, |lately| {
-            ingress(pair, taking, pulse, lately)
+            ingress(pair, taking, heartbeat, lately)
         })
     }
 
@@ -205,7 +205,7 @@ fn take(helper: u32) -> [Step; 7] {
 }
 
 /// Register 7 gets the addresses' number, 8 becomes 1 where the packet is one to be taken.
-fn ingress(pair: Pair, taking: Taking, pulse: Option<&Heartbeat>, lately: &RecentFragments) -> Vec<Step> {
+fn ingress(pair: Pair, taking: Taking, heartbeat: Option<&Heartbeat>, lately: &RecentFragments) -> Vec<Step> {
     let mut steps = unless_back();
     let base = if pair.medium == LinkType::Ethernet {
         steps.extend([load_word(R0, R6, STATION_AT), jump(IF_OTHER, R0, THIS_STATION, "pass")]);
@@ -215,8 +215,8 @@ fn ingress(pair: Pair, taking: Taking, pulse: Option<&Heartbeat>, lately: &Recen
         Base::Ip
     };
     steps.extend([load_word(R0, R6, HAS_TAG_AT), jump(IF_OTHER, R0, 0, "pass")]);
-    if let Some(pulse) = pulse {
-        steps.extend(pulse.silent("pass"));
+    if let Some(heartbeat) = heartbeat {
+        steps.extend(heartbeat.silent("pass"));
     }
     steps.extend((0..QUESTION_LEN / 4).map(|word| put_word(R10, QUESTION + 4 * word, 0)));
     if let Target::Forwarded { len, .. } = taking.target {

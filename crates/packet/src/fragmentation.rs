@@ -142,11 +142,11 @@ mod tests {
             {
                 let cut = Fragmentation { mtu, id: 0, fill, content: Content::Whole };
                 for payload_len in (1..2_000).chain(60_000..60_100) {
-                    let shares: Vec<_> = FragmentRanges::new(&cut, payload_len, headers, None).collect();
-                    check(&shares, payload_len, usize::from(mtu), headers);
+                    let fragment_ranges: Vec<_> = FragmentRanges::new(&cut, payload_len, headers, None).collect();
+                    check(&fragment_ranges, payload_len, usize::from(mtu), headers);
                     let full = Fragmentation { fill: Split::Max, ..cut };
                     let fewest = FragmentRanges::new(&full, payload_len, headers, None).count();
-                    assert_eq!(shares.len(), fewest, "{fill:?}: {payload_len} bytes at {mtu}");
+                    assert_eq!(fragment_ranges.len(), fewest, "{fill:?}: {payload_len} bytes at {mtu}");
                     assert_eq!(fewest, fewest_possible(payload_len, usize::from(mtu), headers));
                     let totals = FragmentRanges::new(&cut, payload_len, headers, None).totals();
                     assert_eq!(totals, (fewest, payload_len));
@@ -173,14 +173,14 @@ mod tests {
         bitmap::set(&mut bitmap, 2..4);
         bitmap::set(&mut bitmap, 10..13);
         let cut = Fragmentation { mtu: 36, id: 0, fill: Split::Max, content: Content::Sparse };
-        let shares: Vec<_> = FragmentRanges::new(&cut, 101, [20, 20], Some(&bitmap)).collect();
-        assert_eq!(shares, [16..32, 80..96, 96..101]);
+        let fragment_ranges: Vec<_> = FragmentRanges::new(&cut, 101, [20, 20], Some(&bitmap)).collect();
+        assert_eq!(fragment_ranges, [16..32, 80..96, 96..101]);
         assert_eq!(FragmentRanges::new(&cut, 101, [20, 20], Some(&bitmap)).totals(), (3, 37));
     }
 
-    fn check(shares: &[Range<usize>], payload_len: usize, mtu: usize, headers: [usize; 2]) {
+    fn check(fragment_ranges: &[Range<usize>], payload_len: usize, mtu: usize, headers: [usize; 2]) {
         let mut at = 0;
-        for (index, share) in shares.iter().enumerate() {
+        for (index, share) in fragment_ranges.iter().enumerate() {
             assert_eq!(share.start, at);
             assert!(!share.is_empty() && share.len() + headers[usize::from(index > 0)] <= mtu);
             assert!(share.len() % UNIT == 0 || share.end == payload_len);

@@ -75,7 +75,7 @@ struct FrameSpan {
     checksum: Checksum,
     /// See the fields of [`Packet`] with these names.
     tag: u64,
-    stays_on_its_side: bool,
+    is_for_ingress_side: bool,
 }
 
 impl<'a> PayloadSlots<'a> {
@@ -189,7 +189,7 @@ impl SplitFrame {
                 put(&mut buffer, payload_at, place, peek_len.min(behind_len));
             }
             let checksum = Checksum::Unverified;
-            let laid = FrameSpan { at, len, front, medium, ingress, checksum, tag: 0, stays_on_its_side: false };
+            let laid = FrameSpan { at, len, front, medium, ingress, checksum, tag: 0, is_for_ingress_side: false };
             return Ok(SplitFrame { buffer, laid });
         }
         put(&mut buffer, payload_at, place, behind_len);
@@ -203,8 +203,8 @@ impl SplitFrame {
     }
 
     /// Marks the packet in it, which is not read yet.
-    pub fn mark(&mut self, tag: u64, stays_on_its_side: bool) {
-        (self.laid.tag, self.laid.stays_on_its_side) = (tag, stays_on_its_side);
+    pub fn mark(&mut self, tag: u64, is_for_ingress_side: bool) {
+        (self.laid.tag, self.laid.is_for_ingress_side) = (tag, is_for_ingress_side);
     }
 
     /// What stands in front of its IP header.
@@ -282,7 +282,7 @@ impl SplitPacket {
     }
 
     /// As it was before it was read.
-    pub fn into_landed(self) -> SplitFrame {
+    pub fn into_split_frame(self) -> SplitFrame {
         SplitFrame { buffer: self.packet.into_buffer(), laid: self.laid }
     }
 
@@ -299,7 +299,7 @@ impl FrameSpan {
         let mut frame = Frame::read(buffer, self.at, self.len, self.medium, self.ingress);
         if let Frame::Ip(packet) = &mut frame {
             packet.checksum = self.checksum;
-            (packet.tag, packet.stays_on_its_side) = (self.tag, self.stays_on_its_side);
+            (packet.tag, packet.is_for_ingress_side) = (self.tag, self.is_for_ingress_side);
         }
         frame
     }
@@ -417,7 +417,7 @@ mod tests {
         for version in [Version::V4, Version::V6] {
             let mut pool = Pool::new(1 << 20);
             let fragments: Vec<SplitFrame> =
-                (0..44).map(|index| landed(version, index, |_| {}, &mut pool)).collect();
+                (0..44).map(|index| split_frame(version, index, |_| {}, &mut pool)).collect();
             let mut fragments = fragments.into_iter();
             let first = fragments.next().and_then(|it| it.read().ok()).expect("it is a fragment");
             // The last one says that nothing follows it.
@@ -434,15 +434,15 @@ mod tests {
     fn any_other_byte_in_front_of_a_fragment_asks_for_a_look() {
         for (version, front_len) in [(Version::V4, 34), (Version::V6, 62)] {
             let mut pool = Pool::new(1 << 20);
-            let first = landed(version, 0, |_| {}, &mut pool).read().expect("it is a fragment");
+            let first = split_frame(version, 0, |_| {}, &mut pool).read().expect("it is a fragment");
             let mut seen = 0;
             for at in 0..front_len {
-                let frame = landed(version, 1, |frame| frame[at] ^= 1, &mut pool);
+                let frame = split_frame(version, 1, |frame| frame[at] ^= 1, &mut pool);
                 seen += first.followed_by(core::slice::from_ref(&frame));
                 pool.give(frame.into_buffer());
             }
             assert_eq!(seen, 0, "{version:?}");
-            let longer = landed(version, 1, |frame| frame.push(0), &mut pool);
+            let longer = split_frame(version, 1, |frame| frame.push(0), &mut pool);
             assert_eq!(first.followed_by(&[longer]), 0, "{version:?}");
         }
     }
@@ -452,7 +452,7 @@ mod tests {
         let mut pool = Pool::new(1 << 20);
         let mut count = |[first, second]: [(u16, u16); 2], ingress| {
             let [first, mut second] = [first, second]
-                .map(|(word, len)| landed(Version::V4, 0, |frame| reseal(frame, word, len), &mut pool));
+                .map(|(word, len)| split_frame(Version::V4, 0, |frame| reseal(frame, word, len), &mut pool));
             second.laid.ingress = Ingress(ingress);
             first.read().expect("it is a fragment").followed_by(&[second])
         };
@@ -474,7 +474,7 @@ mod tests {
             reseal(frame, V4_MORE, 12 + STEP as u16);
             frame.splice(12..12, [0x81, 0, 0x45, 0]);
         };
-        let mut it = landed(Version::V4, 0, tag, &mut pool);
+        let mut it = split_frame(Version::V4, 0, tag, &mut pool);
         // What was in the buffer before may be just what is missing there.
         it.buffer.put(HEADROOM + 20, &[10, 0, 0, 2]);
         assert!(it.read().is_err());
@@ -484,7 +484,8 @@ mod tests {
     fn what_is_not_read_is_whole_when_it_is_copied_out() {
         let mut pool = Pool::new(1 << 20);
         for index in [0, 7, 43] {
-            let Frame::Ip(packet) = landed(Version::V4, index, |_| {}, &mut pool).copy_out(&[index as u8; STEP])
+            let Frame::Ip(packet) =
+                split_frame(Version::V4, index, |_| {}, &mut pool).copy_out(&[index as u8; STEP])
             else {
                 panic!("it is a packet")
             };
@@ -494,7 +495,12 @@ mod tests {
     }
 
     /// A piece of a datagram of 44, received to a place; `change` is done to its frame before.
-    fn landed(version: Version, index: usize, change: impl FnOnce(&mut Vec<u8>), pool: &mut Pool) -> SplitFrame {
+    fn split_frame(
+        version: Version,
+        index: usize,
+        change: impl FnOnce(&mut Vec<u8>),
+        pool: &mut Pool,
+    ) -> SplitFrame {
         let more = index < 43;
         let header = match version {
             Version::V4 => v4(index, more),
@@ -517,7 +523,7 @@ mod tests {
             ingress: Ingress(0),
             checksum: Checksum::Unverified,
             tag: 0,
-            stays_on_its_side: false,
+            is_for_ingress_side: false,
         };
         match SplitFrame::of(buffer, laid.at, laid.len, front, &place, laid.medium, laid.ingress) {
             Ok(it) => it,

@@ -35,8 +35,8 @@ pub enum IcmpError {
 ///
 /// None where no error [may be sent](may_be_answered), where the version has none for this, where `source` is of the
 /// other version, or where no buffer is left.
-pub fn error(complaint: IcmpError, packet: &Packet, source: IpAddr, pool: &mut Pool) -> Option<Packet> {
-    if !may_be_answered(complaint, packet) {
+pub fn error(icmp_error: IcmpError, packet: &Packet, source: IpAddr, pool: &mut Pool) -> Option<Packet> {
+    if !may_be_answered(icmp_error, packet) {
         return None;
     }
     let (sender, _) = packet.addresses();
@@ -44,7 +44,7 @@ pub fn error(complaint: IcmpError, packet: &Packet, source: IpAddr, pool: &mut P
     match (source, IpAddr::from(sender)) {
         (IpAddr::V4(source), IpAddr::V4(receiver)) => {
             let quote = quote(packet, QUOTING_LEN_MAX_V4);
-            let icmp = header_v4(complaint)?;
+            let icmp = header_v4(icmp_error)?;
             let len = IPV4_HEADER_LEN + ERROR_HEADER_LEN + quote.len();
             let checksum = (Sum::of(icmp.as_bytes()) + Sum::of(quote)).checksum();
             let ip = Ipv4Header::for_error(source.octets(), receiver.octets(), len);
@@ -52,7 +52,7 @@ pub fn error(complaint: IcmpError, packet: &Packet, source: IpAddr, pool: &mut P
         }
         (IpAddr::V6(source), IpAddr::V6(receiver)) => {
             let quote = quote(packet, QUOTING_LEN_MAX_V6);
-            let icmp = header_v6(complaint);
+            let icmp = header_v6(icmp_error);
             let len = ERROR_HEADER_LEN + quote.len();
             let pseudo = pseudo_sum((from, sender), ICMPV6, len);
             let checksum = (pseudo + Sum::of(icmp.as_bytes()) + Sum::of(quote)).checksum();
@@ -84,16 +84,16 @@ impl ErrorHeader {
     }
 }
 
-fn header_v4(complaint: IcmpError) -> Option<ErrorHeader> {
-    match complaint {
+fn header_v4(icmp_error: IcmpError) -> Option<ErrorHeader> {
+    match icmp_error {
         IcmpError::TooBig { mtu } => Some(ErrorHeader::new(UNREACHABLE, FRAGMENTATION_NEEDED, u32::from(mtu))),
         IcmpError::ReassemblyTime => Some(ErrorHeader::new(TIME_EXCEEDED, REASSEMBLY, 0)),
         IcmpError::BadField { .. } | IcmpError::HeadersCut => None,
     }
 }
 
-fn header_v6(complaint: IcmpError) -> ErrorHeader {
-    match complaint {
+fn header_v6(icmp_error: IcmpError) -> ErrorHeader {
+    match icmp_error {
         IcmpError::TooBig { mtu } => ErrorHeader::new(PACKET_TOO_BIG, 0, u32::from(mtu)),
         IcmpError::ReassemblyTime => ErrorHeader::new(TIME_EXCEEDED_V6, REASSEMBLY, 0),
         IcmpError::BadField { pointer } => ErrorHeader::new(PARAMETER_PROBLEM, ERRONEOUS_FIELD, pointer),
@@ -103,15 +103,15 @@ fn header_v6(complaint: IcmpError) -> ErrorHeader {
 
 /// May an error about this packet be sent at all (RFC 1122 section 3.2.2, RFC 1812 section 4.3.2.7, RFC 4443 section
 /// 2.4(e); R020, R047)?
-pub fn may_be_answered(complaint: IcmpError, packet: &Packet) -> bool {
+pub fn may_be_answered(icmp_error: IcmpError, packet: &Packet) -> bool {
     let (sender, receiver) = packet.addresses();
     let ip = packet.ip();
     // Multicast may be too big (RFC 4443 section 2.4(e.3)), so that path MTU discovery works for it.
-    let exempt = ip.version == Version::V6 && matches!(complaint, IcmpError::TooBig { .. });
+    let exempt = ip.version == Version::V6 && matches!(icmp_error, IcmpError::TooBig { .. });
     // Only IPv4 forbids errors about later fragments.
     let initial = ip.version == Version::V6 || ip.starts();
     let for_one = receiver.is_one_host() && !packet.medium().is_for_many(packet.link());
-    sender.is_one_host() && (exempt || for_one) && initial && !packet.stays_on_its_side && !is_error(packet)
+    sender.is_one_host() && (exempt || for_one) && initial && !packet.is_for_ingress_side && !is_error(packet)
 }
 
 /// Is this packet itself an ICMP error, or may it be one? A redirect counts as one in version 6.

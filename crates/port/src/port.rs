@@ -26,7 +26,7 @@ pub trait Port: Send {
     fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received>;
 
     /// Does the same where somebody guesses what comes: receives the payloads of the first frames to `places`, as
-    /// long as they may be what was expected, and appends those to `landed`, one for each place in their order. All
+    /// long as they may be what was expected, and appends those to `split_frame`, one for each place in their order. All
     /// that comes behind the first that is something else is whole, and appended to `frames`. A port that cannot
     /// receive so lands nothing.
     ///

@@ -177,7 +177,7 @@ impl RxBuffer {
             return Some(RxOutcome::Whole(small));
         }
         Some(match SplitFrame::of(small, at, len, front, place, medium, ingress) {
-            Ok(landed) => RxOutcome::Split(landed.with_checksum(header.checksum())),
+            Ok(split_frame) => RxOutcome::Split(split_frame.with_checksum(header.checksum())),
             Err(buffer) => RxOutcome::Whole(buffer),
         })
     }
@@ -230,7 +230,7 @@ mod tests {
                 assert_eq!(landing.kept_count(), 1);
                 pool.give(buffer);
                 landing.give_back(&mut pool);
-                assert_eq!(pool.lent_count(), 0);
+                assert_eq!(pool.in_use_count(), 0);
             }
         }
     }
@@ -252,7 +252,7 @@ mod tests {
             assert_eq!(buffer.capacity() == 65_536, layout.is_long(len), "{len}");
             pool.give(buffer);
             landing.give_back(&mut pool);
-            assert_eq!(pool.lent_count(), 0);
+            assert_eq!(pool.in_use_count(), 0);
         }
     }
 
@@ -308,7 +308,7 @@ mod tests {
                 assert_eq!(buffer.bytes(layout.at..layout.at + len), frame, "{len} behind {place_len}");
                 pool.give(buffer);
                 landing.give_back(&mut pool);
-                assert_eq!(pool.lent_count(), 0);
+                assert_eq!(pool.in_use_count(), 0);
             }
         }
     }

@@ -122,7 +122,7 @@ impl OffloadProbe {
 
     /// Takes what comes, until all has come or time is over.
     fn collect(self, port: &mut dyn Port, pool: &mut Pool) -> io::Result<Result<(), String>> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut came = ProbeResult { bytes: vec![0; self.len], len: 0 };
         let mut frames = Vec::new();
         let mut verdict = Ok(());
@@ -311,7 +311,7 @@ const TRIALS: [OffloadProbe; 5] = [
 /// Payload of a segment, in bytes: it passes every IPv6 link.
 const SEGMENT_LEN: usize = 1_000;
 /// How long a trial waits for what it sent: 200 ms in all.
-const PATIENCE: Duration = Duration::from_millis(40);
+const TIMEOUT: Duration = Duration::from_millis(40);
 /// The first segment's sequence number: it wraps within the train.
 const SEQ: u32 = 0xFFFF_F900;
 /// Both bytes of the destination port, and the first of the source port.
@@ -380,7 +380,7 @@ mod tests {
         });
         let mut pool = Pool::new(1 << 20);
         let proof = self_test(&mut one, &mut other, &mut pool).expect("both are up");
-        assert_eq!(pool.lent_count(), 0);
+        assert_eq!(pool.in_use_count(), 0);
         proof
     }
 

@@ -172,7 +172,7 @@ impl Tap {
         ingress: Ingress,
         pool: &mut Pool,
         mut places: Option<PayloadSlots<'_>>,
-        landed: &mut Vec<SplitFrame>,
+        split_frame: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
     ) -> io::Result<Received> {
         let mut received = Received::default();
@@ -204,7 +204,7 @@ impl Tap {
             };
             match came {
                 Some(RxOutcome::Split(it)) => {
-                    landed.push(it);
+                    split_frame.push(it);
                     continue;
                 }
                 Some(RxOutcome::Whole(buffer)) => {
@@ -269,11 +269,11 @@ impl Port for Tap {
         ingress: Ingress,
         pool: &mut Pool,
         places: PayloadSlots<'_>,
-        landed: &mut Vec<SplitFrame>,
+        split_frame: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
     ) -> io::Result<Received> {
         let places = Some(places).filter(|places| self.layout.takes(places, None));
-        self.receive_batch(ingress, pool, places, landed, frames)
+        self.receive_batch(ingress, pool, places, split_frame, frames)
     }
 
     /// Sends in order. The kernel takes frames that are longer than the device's MTU: it is the sender who keeps it.

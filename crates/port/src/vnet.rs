@@ -122,7 +122,7 @@ impl VnetHeader {
             None => frames.push(self.read_frame(buffer, laid)),
             Some(segments) if segments.count() > INNER_COUNT_MAX => {
                 let raw = match self.read_frame(buffer, laid) {
-                    Frame::Ip(packet) => packet.into_raw(),
+                    Frame::Ip(packet) => packet.into_opaque_frame(),
                     Frame::Other(raw, _) => raw,
                 };
                 frames.push(Frame::Other(raw, ParseError::TooManySegments));
@@ -145,7 +145,7 @@ impl VnetHeader {
         match Frame::read(buffer, laid.at, laid.len, laid.medium, laid.ingress) {
             // Hosts leave lengths to their cards; no card leaves them to the wire (RFC 1812 section 5.2.2).
             Frame::Ip(packet) if packet.ip().length_missing && !self.is_offloaded() => {
-                Frame::Other(packet.into_raw(), ParseError::BadTotalLen)
+                Frame::Other(packet.into_opaque_frame(), ParseError::BadTotalLen)
             }
             Frame::Ip(mut packet) => {
                 if self.flags & NEEDS_CHECKSUM != 0 {
@@ -419,7 +419,7 @@ mod tests {
             .collect();
         let single = |len| (len, None, Checksum::Unverified);
         assert_eq!((lost_count, lens), (0, vec![single(160), single(160), single(110)]));
-        assert_eq!(pool.lent_count(), 3, "its own buffer is back");
+        assert_eq!(pool.in_use_count(), 3, "its own buffer is back");
     }
 
     #[test]
@@ -435,7 +435,7 @@ mod tests {
                 Split { at: HEADROOM - 14, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };
             let mut frames = Vec::new();
             assert_eq!(said.read_into(buffer, laid, &mut pool, &mut frames), 0);
-            assert_eq!(pool.lent_count(), frames.len());
+            assert_eq!(pool.in_use_count(), frames.len());
             frames
         };
         assert_eq!(read(65_000, 36).len(), 1_806);

@@ -65,7 +65,7 @@ fn what_cannot_be_handed_over_says_so() {
     let why = adopt("xdp:lo", vec![one], Offloads::default()).err().expect("its memory is one process's own");
     assert!(why.to_string().contains("open it anew"), "{why}");
     // A program that another test starts has it too, until it runs.
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while let Err(why) = descriptors::receive(&other, 16).map(|came| assert!(came.is_none())) {
         assert!(why.kind() == io::ErrorKind::WouldBlock && Instant::now() < until, "{why}");
         thread::sleep(Duration::from_millis(1));
@@ -92,7 +92,7 @@ fn hand_over(port: Box<dyn Port>) -> Box<dyn Port> {
 /// The next packets of ours are these.
 fn takes(port: &mut dyn Port, expected: &[Vec<u8>]) {
     let mut came = Vec::new();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while came.len() < expected.len() {
         assert!(Instant::now() < until, "{} of {} came", came.len(), expected.len());
         came.extend(ours(port).into_iter().filter(|came| *came != frame(KNOCK)));
@@ -103,7 +103,7 @@ fn takes(port: &mut dyn Port, expected: &[Vec<u8>]) {
 
 /// Sends until something comes: an interface that is just up takes frames for a moment and drops them.
 fn settle(one: &mut dyn Port, other: &mut dyn Port) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while ours(other).is_empty() {
         assert!(Instant::now() < until, "a frame comes through");
         assert_eq!(one.transmit(&[wire(&frame(KNOCK))]).expect("it is up"), 1);
@@ -134,4 +134,4 @@ fn frame(number: u8) -> Vec<u8> {
 
 /// The number of a frame that only asks whether frames come.
 const KNOCK: u8 = 77;
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);

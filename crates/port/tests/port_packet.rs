@@ -212,7 +212,7 @@ fn what_nobody_takes_in_time_is_counted() {
         let missed = loop {
             taken += drain(other);
             let missed = other.missed();
-            if missed + taken >= 5_000 || began.elapsed() > PATIENCE {
+            if missed + taken >= 5_000 || began.elapsed() > TIMEOUT {
                 break missed;
             }
         };
@@ -270,7 +270,7 @@ fn a_group_shares_what_comes_in_and_keeps_a_flow_together() {
             frames
         });
         let began = Instant::now();
-        while flows.iter().map(Vec::len).sum::<usize>() < 90 && began.elapsed() < PATIENCE {
+        while flows.iter().map(Vec::len).sum::<usize>() < 90 && began.elapsed() < TIMEOUT {
             for (port, frames) in group.iter_mut().zip(&mut flows) {
                 port.receive(Ingress(0), &mut pool, frames).expect("it is up");
             }
@@ -327,7 +327,7 @@ fn the_kernel_cuts_right_what_is_left_to_a_packet_socket() {
             let mut pool = Pool::new(4 << 20);
             let proof = self_test(one, other, &mut pool).expect("both are up");
             assert_eq!(proof, Proof { offloads: one.offloads(), doubts: Vec::new() }, "cut: {does_cut}");
-            assert_eq!(pool.lent_count(), 0);
+            assert_eq!(pool.in_use_count(), 0);
         });
     }
 }
@@ -413,4 +413,4 @@ fn report(what: &str, told: Told, spent: Duration, elapsed: Duration) {
     );
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);

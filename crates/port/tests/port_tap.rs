@@ -28,9 +28,9 @@ fn a_datagram_of_60_000_bytes_arrives_whole_on_a_wide_tun() {
             _ => None,
         });
         assert!(came == sent, "{} bytes came", came.len());
-        assert_eq!(pool.lent_count(), tap.kept_count());
+        assert_eq!(pool.in_use_count(), tap.kept_count());
         tap.give_back(&mut pool);
-        assert_eq!((pool.lent_count(), tap.kept_count()), (0, 0));
+        assert_eq!((pool.in_use_count(), tap.kept_count()), (0, 0));
     });
 }
 

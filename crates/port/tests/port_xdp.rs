@@ -46,7 +46,7 @@ fn datagrams_and_echoes_cross_with_right_checksums() {
         for (from, to) in [("10.7.0.1", "10.7.0.2"), ("fd07::1", "fd07::2")] {
             let near = left.run(|| UdpSocket::bind((from, 0)).expect("it has the address"));
             let far = right.run(|| UdpSocket::bind((to, 7000)).expect("it has the address"));
-            far.set_read_timeout(Some(PATIENCE)).expect("it is a time");
+            far.set_read_timeout(Some(TIMEOUT)).expect("it is a time");
             for len in [1, 2, 700, 1_401] {
                 let payload = port_support::noise(len);
                 near.send_to(&payload, (to, 7000)).expect("there is a route");
@@ -424,7 +424,7 @@ fn comes(port: &mut dyn Port, frame: &[u8]) -> bool {
     let is_it =
         receive_one(port, &mut pool, |came| Some(port_support::wire(came, TxOffload::default()).header == frame));
     port.give_back(&mut pool);
-    assert_eq!(pool.lent_count(), 0);
+    assert_eq!(pool.in_use_count(), 0);
     is_it
 }
 
@@ -434,7 +434,7 @@ fn drain_all(port: &mut dyn Port, count: u64) -> (u64, u64) {
     loop {
         taken += drain(port);
         let missed = port.missed();
-        if taken + missed >= count || began.elapsed() > PATIENCE {
+        if taken + missed >= count || began.elapsed() > TIMEOUT {
             return (taken, missed);
         }
     }
@@ -451,7 +451,7 @@ impl Pinger {
         assert!(fd >= 0, "{}", std::io::Error::last_os_error());
         // SAFETY: the descriptor is fresh.
         let socket = UdpSocket::from(unsafe { OwnedFd::from_raw_fd(fd) });
-        socket.set_read_timeout(Some(PATIENCE)).expect("it is a time");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("it is a time");
         Pinger(socket)
     }
 
@@ -467,4 +467,4 @@ impl Pinger {
 }
 
 /// A group of nobody (RFC 5771 section 9).
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);

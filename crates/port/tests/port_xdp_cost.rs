@@ -71,7 +71,7 @@ fn rounds(kind: &str, len: usize) -> Told {
     }
     (told.missed, told.unsent) = (one.missed(), other.unsent());
     one.give_back(&mut pool);
-    assert_eq!(pool.lent_count(), 0);
+    assert_eq!(pool.in_use_count(), 0);
     told
 }
 

@@ -163,7 +163,7 @@ impl Helper {
             match frame {
                 Frame::Ip(packet) => {
                     bytes.push(packet.frame().to_vec());
-                    self.pool.give(packet.into_raw().into_buffer());
+                    self.pool.give(packet.into_opaque_frame().into_buffer());
                 }
                 Frame::Other(raw, _) => {
                     bytes.push(raw.frame().to_vec());

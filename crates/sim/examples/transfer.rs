@@ -18,7 +18,7 @@ fn main() {
                     let mut times = Vec::new();
                     for seed in 0..seeds {
                         let outcome =
-                            run(&transfer(algorithm, mtu, trip, len, loss, seed), PATIENCE, |_: Time, _| {});
+                            run(&transfer(algorithm, mtu, trip, len, loss, seed), TIMEOUT, |_: Time, _| {});
                         packets += outcome.packets;
                         times.extend(outcome.complete.map(|time| time.as_secs_f64() * 1e3));
                     }
@@ -48,4 +48,4 @@ fn transfer(algorithm: Algorithm, mtu: u32, trip: u64, len: u64, loss: f64, seed
     Transfer { sender: end.clone(), receiver: end, there: direction, back: direction, lens: [len, 0], seed }
 }
 
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);

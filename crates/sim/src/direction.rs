@@ -36,7 +36,7 @@ pub struct Direction {
     /// Has the link's MTU changed? What is held may have been joined for the old one.
     is_replaced: bool,
     /// How long something may be held.
-    patience: Duration,
+    timeout: Duration,
     /// What each stage may hold, in bytes.
     limit: usize,
     watch: Watch,
@@ -157,7 +157,7 @@ impl Ways {
         for (direction, held) in self.all.iter_mut().zip(held) {
             if held {
                 // What the old side held begins to wait anew, and may have been joined for another link.
-                direction.patience *= 2;
+                direction.timeout *= 2;
                 direction.is_replaced = true;
             }
             direction.drain(&mut self.engine, net, back);
@@ -206,7 +206,7 @@ impl Ways {
 
 impl Direction {
     /// The direction `at` of an engine, which may hold things so long, and so much of them.
-    pub fn new(at: usize, role: Role, wire: usize, patience: Duration, limit: usize) -> Direction {
+    pub fn new(at: usize, role: Role, wire: usize, timeout: Duration, limit: usize) -> Direction {
         Direction {
             at,
             role,
@@ -214,7 +214,7 @@ impl Direction {
             tells: true,
             bend: None,
             is_replaced: false,
-            patience,
+            timeout,
             limit,
             watch: Watch::default(),
             kept: None,
@@ -367,9 +367,9 @@ impl Direction {
     fn emit(&mut self, engine: &Engine, net: &mut Net, packet: &Packet, bend: Option<InjectedBug>) {
         net.looked(Law::Holding);
         let age = Duration::from_nanos((net.now.nanos() + 1).saturating_sub(packet.tag));
-        if packet.tag > 0 && age > self.patience {
-            let (role, patience) = (self.role.name(), self.patience);
-            net.breaks(Law::Holding, || format!("a {role} held a packet for {age:?}, not {patience:?} at most"));
+        if packet.tag > 0 && age > self.timeout {
+            let (role, timeout) = (self.role.name(), self.timeout);
+            net.breaks(Law::Holding, || format!("a {role} held a packet for {age:?}, not {timeout:?} at most"));
         }
         if packet.max_fragment_len().is_some() || !is_whole(packet) {
             self.check_joined(engine.side(self.at), net, packet);
@@ -395,8 +395,8 @@ impl Direction {
 
     /// What only a joiner could have made fits the link that it was made for.
     fn check_joined(&self, side: &Side, net: &mut Net, packet: &Packet) {
-        let widening = &side.aggregation;
-        let is_of_joiner = widening.joiner.is_some() && widening.reassembler.is_none() && !self.is_replaced;
+        let aggregation = &side.aggregation;
+        let is_of_joiner = aggregation.merger.is_some() && aggregation.reassembler.is_none() && !self.is_replaced;
         let mtu = usize::from(side.sizing.mtu);
         let fitted = packet.max_fragment_len().is_some_and(|len| len <= mtu);
         if is_of_joiner && fitted && packet.fragmentation.is_some() {
@@ -496,7 +496,7 @@ impl Direction {
         watch.since_walk += 1;
         if net.is_thorough || watch.since_walk >= watch.walk_len {
             watch.since_walk = 0;
-            watch.walk_len = out.pool.lent_count();
+            watch.walk_len = out.pool.in_use_count();
             if let Err(what) = engine.check(*at) {
                 return net.breaks(Law::Conservation, || what);
             }
@@ -543,13 +543,13 @@ impl Direction {
 
     /// Is this a packet that must not be cut, cannot leave whole, and meets nothing that would join or cut it?
     fn must_refuse(&self, side: &Side, packet: &Packet) -> bool {
-        let (ip, narrowing) = (packet.ip(), &side.sizing);
-        let mtu = usize::from(narrowing.mtu);
+        let (ip, sizing) = (packet.ip(), &side.sizing);
+        let mtu = usize::from(sizing.mtu);
         let is_long = packet.len() > mtu && mtu >= ip.mtu_min();
-        let is_transit = matches!(narrowing.role, EngineRole::Transit);
+        let is_transit = matches!(sizing.role, EngineRole::Transit);
         let may_be_segmented =
-            packet.is_tcp() && (narrowing.segment == Toggle::On || side.aggregation.coalescer.is_some());
-        let must_stay = ip.dont_fragment || narrowing.fragment == Toggle::Off;
+            packet.is_tcp() && (sizing.segment == Toggle::On || side.aggregation.coalescer.is_some());
+        let must_stay = ip.dont_fragment || sizing.fragment == Toggle::Off;
         is_long && is_transit && must_stay && ip.fragment.is_none() && !may_be_segmented
     }
 

@@ -11,7 +11,7 @@ use crate::topology::{self, GatewayRole};
 use crate::wire;
 use core::time::Duration;
 use engine::{
-    Border, FLOW_CHARGE, FragmentPolicy, GatewaySettings, Hold, Holding, JOIN_PATIENCE, Position, Prefixes, Secret,
+    Border, FLOW_CHARGE, FragmentPolicy, GatewaySettings, Hold, Holding, JOIN_TIMEOUT, Position, Prefixes, Secret,
     Secrets, SideSettings, Toward,
 };
 
@@ -43,13 +43,8 @@ impl Gateway {
         let settings = settings(config, mtus, Some(node), bend);
         let directions = [Toward::Narrow, Toward::Wide].map(|toward| {
             let wire = wires[end(toward)];
-            let mut direction = Direction::new(
-                toward.direction(),
-                config.role.into(),
-                wire,
-                patience(config, toward),
-                config.limit,
-            );
+            let mut direction =
+                Direction::new(toward.direction(), config.role.into(), wire, timeout(config, toward), config.limit);
             direction.tells = config.role != GatewayRole::WideInterface;
             direction.bend = bend;
             direction
@@ -110,7 +105,7 @@ fn end(toward: Toward) -> usize {
 }
 
 /// How long a way of this gateway may hold anything.
-pub fn patience(config: &topology::Gateway, toward: Toward) -> Duration {
+pub fn timeout(config: &topology::Gateway, toward: Toward) -> Duration {
     if toward == Toward::Narrow {
         return Duration::ZERO;
     }
@@ -119,8 +114,8 @@ pub fn patience(config: &topology::Gateway, toward: Toward) -> Duration {
         (_, Some(Hold::Fixed(hold))) if hold >= RUN_AGE_MAX => 2 * hold,
         _ => RUN_AGE_MAX,
     };
-    let fragments = if config.reassemble { config.patience.unwrap_or(PATIENCE_MAX) } else { Duration::ZERO };
-    let joined = if config.join { JOIN_PATIENCE } else { Duration::ZERO };
+    let fragments = if config.reassemble { config.timeout.unwrap_or(TIMEOUT_MAX) } else { Duration::ZERO };
+    let joined = if config.join { JOIN_TIMEOUT } else { Duration::ZERO };
     hold + fragments.max(joined)
 }
 
@@ -150,7 +145,7 @@ pub fn settings(
             answer_from: node.filter(|_| tells).map(address::answering),
             ..SideSettings::new(mtu, position)
         };
-        let side = if toward == Toward::Wide { widening(config, side) } else { side };
+        let side = if toward == Toward::Wide { aggregation(config, side) } else { side };
         side.with_segment_size_for(!is_border)
     });
     GatewaySettings {
@@ -161,7 +156,7 @@ pub fn settings(
     }
 }
 
-fn widening(config: &topology::Gateway, side: SideSettings) -> SideSettings {
+fn aggregation(config: &topology::Gateway, side: SideSettings) -> SideSettings {
     let join = match (config.reassemble, config.join) {
         (true, _) => FragmentPolicy::Reassemble,
         (false, true) => FragmentPolicy::Merge,
@@ -169,7 +164,7 @@ fn widening(config: &topology::Gateway, side: SideSettings) -> SideSettings {
     };
     SideSettings {
         joins: Prefixes::new(join),
-        fragment_patience: config.patience,
+        fragment_timeout: config.timeout,
         late: config.late.toward(side.mtu),
         coalesce: config.coalesce,
         coalesces_udp: config.datagrams,
@@ -182,4 +177,4 @@ pub const FLOW_COUNT: usize = 4_096;
 /// Age that a run reaches at most, where none is told to wait longer.
 const RUN_AGE_MAX: Duration = Duration::from_millis(20);
 /// How long the standards let a datagram wait for its pieces, at most (RFC 8200 section 4.5).
-pub const PATIENCE_MAX: Duration = Duration::from_secs(60);
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(60);

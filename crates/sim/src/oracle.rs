@@ -42,7 +42,7 @@ impl Datagrams {
     /// Takes a piece, and hands on what is behind the IP header of the datagram that it makes whole.
     pub fn push(&mut self, now: Time, seen: &WireFacts, payload: &[u8], whole: impl FnOnce(&[u8])) {
         let Some((offset, more)) = seen.fragment else { return };
-        while self.open.front().is_some_and(|datagram| now.since(datagram.since) > PATIENCE) {
+        while self.open.front().is_some_and(|datagram| now.since(datagram.since) > TIMEOUT) {
             self.give_up(0);
         }
         let key = Key { is_v6: seen.is_v6, from: seen.from, protocol: seen.protocol, id: seen.id };
@@ -129,7 +129,7 @@ impl Datagram {
 }
 
 /// How long a host waits for the rest of a datagram (Linux: net.ipv4.ipfrag_time).
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Datagrams that a host has open at once.
 const OPEN_MAX: usize = 256;
 /// Octets of the longest datagram, and room to the next word.

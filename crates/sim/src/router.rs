@@ -2,14 +2,14 @@
 
 use crate::address;
 use crate::direction::{Direction, Ways};
-use crate::gateway::PATIENCE_MAX;
+use crate::gateway::TIMEOUT_MAX;
 use crate::link::Departure;
 use crate::net::Net;
 use crate::topology;
 use crate::wire;
 use core::time::Duration;
 use engine::{
-    FragmentPolicy, GatewaySettings, JOIN_PATIENCE, Position, Prefixes, Secret, Secrets, SideSettings, Toggle,
+    FragmentPolicy, GatewaySettings, JOIN_TIMEOUT, Position, Prefixes, Secret, Secrets, SideSettings, Toggle,
 };
 use packet::Packet;
 
@@ -43,7 +43,7 @@ impl Router {
         let secret = Secret::new(u128::from(seed) << 64 | u128::from(node) << 1 | 1);
         let settings = settings(kind, node, &wires, net);
         let directions = wires.iter().enumerate().map(|(at, wire)| {
-            let mut direction = Direction::new(at, kind.into(), *wire, patience(kind), LIMIT);
+            let mut direction = Direction::new(at, kind.into(), *wire, timeout(kind), LIMIT);
             direction.tells = kind != topology::Router::Silent;
             direction
         });
@@ -98,10 +98,10 @@ fn leads(answer: &Packet, routes: &[Option<u16>], wires: &[usize]) -> Option<usi
     wires.get(usize::from(port)).copied()
 }
 
-fn patience(kind: topology::Router) -> Duration {
+fn timeout(kind: topology::Router) -> Duration {
     match kind {
-        topology::Router::JoinsByHop => PATIENCE_MAX,
-        topology::Router::JoinsGracefully => JOIN_PATIENCE,
+        topology::Router::JoinsByHop => TIMEOUT_MAX,
+        topology::Router::JoinsGracefully => JOIN_TIMEOUT,
         _ => Duration::ZERO,
     }
 }

@@ -349,7 +349,7 @@ impl Drawing {
             Some(Hold::Fixed(Duration::from_micros(200))),
             Some(Hold::Fixed(Duration::from_millis(5))),
         ]);
-        config.patience =
+        config.timeout =
             dice.one_of(&[None, None, Some(Duration::from_millis(50)), Some(Duration::from_millis(500))]);
         config.late = dice.one_of(&[Lateness::Release, Lateness::Release, Lateness::Retire]);
         config.guessing = dice.one_of(&[PlacementMode::Always, PlacementMode::WherePays]);
@@ -359,7 +359,7 @@ impl Drawing {
             [config.limit, config.pool] = small;
         }
         if matches!(self.stop, EVICTING | RETIRING) {
-            (config.late, config.patience) = (Lateness::Retire, Some(Duration::from_millis(50)));
+            (config.late, config.timeout) = (Lateness::Retire, Some(Duration::from_millis(50)));
         }
         if self.stop == EVICTING {
             config.limit = 20_000;

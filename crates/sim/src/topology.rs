@@ -72,7 +72,7 @@ pub struct Gateway {
     /// How long segments wait for others; none: as long as the port has more.
     pub hold: Option<Hold>,
     /// How long fragments wait for others; none: as the standards say.
-    pub patience: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// What becomes of datagrams whose fragments did not all come.
     pub late: Lateness,
     /// When payloads are received where they are predicted to belong.
@@ -199,7 +199,7 @@ impl Gateway {
             datagrams: false,
             fill: Split::Max,
             hold: None,
-            patience: None,
+            timeout: None,
             late: Lateness::Release,
             guessing: PlacementMode::default(),
             limit: 4 << 20,

@@ -27,7 +27,7 @@ pub struct Key {
 /// Everything that is waited for.
 pub struct Model {
     /// How long to wait; none: 30 s in version 4, 60 s in version 6.
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
     waiting: BTreeMap<Key, Waiting>,
 }
 
@@ -99,16 +99,16 @@ impl Key {
 
 impl Model {
     /// One that waits so long.
-    pub fn new(patience: Option<Duration>) -> Model {
-        Model { patience, waiting: BTreeMap::new() }
+    pub fn new(timeout: Option<Duration>) -> Model {
+        Model { timeout, waiting: BTreeMap::new() }
     }
 
     /// What becomes of a piece with this header, place and payload.
     pub fn push(&mut self, now: Duration, header: &Spec, place: &Place, payload: &[u8]) -> Verdict {
         let usual = if header.version() == 4 { 30 } else { 60 };
-        let patience = self.patience.unwrap_or(Duration::from_secs(usual));
+        let timeout = self.timeout.unwrap_or(Duration::from_secs(usual));
         let key = Key::of(header);
-        let waiting = self.waiting.entry(key.clone()).or_insert_with(|| Waiting::from(now + patience));
+        let waiting = self.waiting.entry(key.clone()).or_insert_with(|| Waiting::from(now + timeout));
         let verdict = waiting.take(header, place, payload);
         if matches!(verdict, Verdict::Whole(_) | Verdict::MixedMarks) {
             self.waiting.remove(&key);

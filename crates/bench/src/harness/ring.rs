@@ -70,7 +70,7 @@ pub fn burst(frames: &mut Drain<'_, Delivery>, batch: &mut Vec<Frame>) -> bool {
             buffer.prefetch();
         }
         if let Some((buffer, _)) = frames.as_slice().get(FORESIGHT) {
-            buffer.foresee_content();
+            buffer.prefetch_content();
         }
         let Some(delivery) = frames.next() else { break };
         batch.push(frame(delivery));

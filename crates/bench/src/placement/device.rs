@@ -80,7 +80,7 @@ impl Device {
         count: usize,
         places: Option<PayloadSlots<'_>>,
         pool: &mut Pool,
-        Batch { split: landed, frames }: &mut Batch,
+        Batch { split: split_frame, frames }: &mut Batch,
     ) {
         let front = places.as_ref().map(PayloadSlots::front);
         let mut places = places;
@@ -94,7 +94,7 @@ impl Device {
             copy(&self.memory[range.clone()], at, &mut buffer, front, place.as_deref_mut());
             self.smalls.push(buffer);
         }
-        let before_count = landed.len();
+        let before_count = split_frame.len();
         let came = self.smalls.drain(..).zip(&self.frames[start..start + count]).zip(&places);
         for (index, ((buffer, range), place)) in came.enumerate() {
             let len = range.len();
@@ -103,8 +103,8 @@ impl Device {
                 None => buffer,
                 Some((place, front)) => {
                     match SplitFrame::of(buffer, at, len, front, place, self.medium, Ingress(0)) {
-                        Ok(it) if landed.len() == before_count + index => {
-                            landed.push(it);
+                        Ok(it) if split_frame.len() == before_count + index => {
+                            split_frame.push(it);
                             continue;
                         }
                         // What landed lies in one row, without anything between.

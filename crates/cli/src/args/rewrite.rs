@@ -74,7 +74,7 @@ pub struct Rewrite {
     /// How long to wait for a datagram's other fragments, in seconds [default: as a host 30 for IPv4, 60 for IPv6; on the
     /// way 0.5; 0.01 to join gracefully]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true)]
-    pub patience: Option<Duration>,
+    pub timeout: Option<Duration>,
 
     /// Memory for what is held, in MiB: as much for fragments, and as much for segments
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=96))]
@@ -172,7 +172,7 @@ impl Rewrite {
             exempt: self.exempt.clone(),
             hold: self.hold.map_or(Holding::Adaptive, Holding::Fixed),
             fill: if self.even { Split::Balanced } else { Split::Max },
-            limits: Limits { bytes: self.memory as usize * MIB, patience: self.patience },
+            limits: Limits { bytes: self.memory as usize * MIB, timeout: self.timeout },
             lifetime: self.lifetime,
             seed: Secret::new(u128::from(self.seed)),
             table_key: Secret::new(drawn),
@@ -213,8 +213,7 @@ impl Rewrite {
                 if self.reassemble { "give one of them" } else { "a host reassembles: add --off reassemble" };
             return Err(format!("--reassemble and --join: a fragment is joined in one way; {mend}"));
         }
-        if stages.join == Some(FragmentPolicy::Merge)
-            && self.patience.is_some_and(|patience| patience > GRACEFUL_MAX)
+        if stages.join == Some(FragmentPolicy::Merge) && self.timeout.is_some_and(|timeout| timeout > GRACEFUL_MAX)
         {
             return Err(
                 "--patience: graceful joining waits at most 0.5 s, before identifications come round".to_owned()

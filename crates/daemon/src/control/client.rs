@@ -30,8 +30,8 @@ impl Client {
             };
             io::Error::new(error.kind(), format!("{}: cannot speak with it: {error}; {advice}", path.display()))
         })?;
-        stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
-        stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Client { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
@@ -77,12 +77,12 @@ impl Client {
             _ => error,
         })?;
         let before = who.get("process").cloned().filter(|_| who.contains_key("version")).ok_or_else(no_gateway)?;
-        self.stream.get_ref().set_read_timeout(Some(RESTART_PATIENCE))?;
+        self.stream.get_ref().set_read_timeout(Some(RESTART_TIMEOUT))?;
         let told = self.ask(&Request::Restart {})?;
         // The old process has written its held packets to its successor. The successor answers from here on, at its
         // configured path.
         let path = told.get("control").and_then(Value::as_str).map_or(path, PathBuf::from);
-        let until = Instant::now() + RESTART_PATIENCE;
+        let until = Instant::now() + RESTART_TIMEOUT;
         loop {
             let now = Client::connect(&path).and_then(|mut next| next.ask(&Request::Version {}));
             if now.is_ok_and(|now| now.get("process").is_some_and(|process| *process != before)) {
@@ -119,8 +119,8 @@ fn told(answer: &str) -> io::Result<Map<String, Value>> {
 }
 
 /// Time-out of an answer: longer than that of the workers.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time-out of a restart: longer than the sum of those for the program to take over and for a worker process to
 /// start.
-const RESTART_PATIENCE: Duration = Duration::from_secs(15);
+const RESTART_TIMEOUT: Duration = Duration::from_secs(15);
 const RESTART_LOOK: Duration = Duration::from_millis(10);

@@ -27,14 +27,14 @@ pub fn find(wanted: Option<&str>) -> io::Result<PathBuf> {
 /// # Errors
 /// One cannot be removed.
 pub fn undo() -> io::Result<Vec<PathBuf>> {
-    undo_in(Path::new(DIRECTORY), OPEN_PATIENCE)
+    undo_in(Path::new(DIRECTORY), OPEN_TIMEOUT)
 }
 
-fn undo_in(directory: &Path, patience: Duration) -> io::Result<Vec<PathBuf>> {
+fn undo_in(directory: &Path, timeout: Duration) -> io::Result<Vec<PathBuf>> {
     let left: Vec<_> = paths_in(directory).into_iter().filter_map(|path| Some((left_at(&path)?, path))).collect();
     if !left.is_empty() {
         // A new socket has its file before it listens.
-        std::thread::sleep(patience);
+        std::thread::sleep(timeout);
     }
     let mut removed = Vec::new();
     for (identity, path) in left {
@@ -90,7 +90,7 @@ fn only_one(directory: &Path) -> io::Result<PathBuf> {
 /// Default directory of control sockets.
 const DIRECTORY: &str = "/run/wideload";
 /// Time between the creation of a socket's file and the start of listening, at most.
-const OPEN_PATIENCE: Duration = Duration::from_millis(100);
+const OPEN_TIMEOUT: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -116,9 +116,9 @@ mod tests {
         bind(&socket, &address).expect("the path is free");
         let folder = &folder;
         let removed = std::thread::scope(|scope| {
-            let patience = Duration::from_secs(1);
-            let undoing = scope.spawn(move || undo_in(folder.path(), patience));
-            std::thread::sleep(patience / 4);
+            let timeout = Duration::from_secs(1);
+            let undoing = scope.spawn(move || undo_in(folder.path(), timeout));
+            std::thread::sleep(timeout / 4);
             listen(&socket, BACKLOG).expect("any socket can listen");
             undoing.join().expect("it does not panic")
         });

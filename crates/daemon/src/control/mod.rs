@@ -19,7 +19,7 @@ mod request;
 mod socket;
 
 use crate::listeners::{Connection, Listener, Serve};
-use crate::messages::{Done, Wish};
+use crate::messages::{Done, SupervisorRequest};
 use crate::service::Service;
 use crate::supervisor_client::SupervisorClient as KeeperDesk;
 pub use client::Client;
@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 /// Answers requests, until it is dropped.
 #[derive(Debug)]
 pub struct Control {
-    _door: Listener,
+    _listener: Listener,
     /// `None` where another process created the file, and removes it.
     file: Option<OwnFile>,
 }
@@ -59,8 +59,8 @@ impl Control {
     ) -> io::Result<Control> {
         let Socket { listener, file } = socket;
         listener.set_nonblocking(true)?;
-        let desk = Handler { service, watch, on_stop: Box::new(on_stop), keeper: None };
-        Ok(Control { _door: Listener::open("control", listener, desk)?, file: Some(file) })
+        let desk = Handler { service, watch, on_stop: Box::new(on_stop), supervisor: None };
+        Ok(Control { _listener: Listener::open("control", listener, desk)?, file: Some(file) })
     }
 
     /// Answers in a worker process. The supervisor created the socket, and fulfils the privileged requests. `file`
@@ -69,21 +69,21 @@ impl Control {
     /// # Errors
     /// The kernel has no further thread or descriptor.
     pub fn serve_for(
-        keeper: KeeperDesk,
+        supervisor: KeeperDesk,
         file: &Path,
         listener: UnixListener,
         service: Arc<Mutex<Service>>,
         watch: Watch,
     ) -> io::Result<Control> {
         listener.set_nonblocking(true)?;
-        let asked = keeper.clone();
+        let asked = supervisor.clone();
         let on_stop = move || {
             // If the supervisor is gone, this process ends by itself.
-            let _ = asked.ask(Wish::Stop);
+            let _ = asked.ask(SupervisorRequest::Stop);
         };
-        let keeper = Some((keeper, file.to_owned()));
-        let desk = Handler { service, watch, on_stop: Box::new(on_stop), keeper };
-        Ok(Control { _door: Listener::open("control", listener, desk)?, file: None })
+        let supervisor = Some((supervisor, file.to_owned()));
+        let desk = Handler { service, watch, on_stop: Box::new(on_stop), supervisor };
+        Ok(Control { _listener: Listener::open("control", listener, desk)?, file: None })
     }
 
     /// Path of the socket, if this process created it.
@@ -98,7 +98,7 @@ struct Handler {
     watch: Watch,
     on_stop: Box<dyn Fn() + Send + Sync>,
     /// The supervisor, and the configuration file.
-    keeper: Option<(KeeperDesk, PathBuf)>,
+    supervisor: Option<(KeeperDesk, PathBuf)>,
 }
 
 /// Reason for the rejection of a request.
@@ -117,16 +117,16 @@ impl Serve for Handler {
         Ok(stream)
     }
 
-    fn serve(&self, mut guest: Connection<'_, UnixStream>) {
+    fn serve(&self, mut connection: Connection<'_, UnixStream>) {
         let mut bytes = Vec::new();
         // A client that is gone, or silent for long, is disconnected.
-        while let Ok(Some(line)) = line(&mut guest, &mut bytes) {
+        while let Ok(Some(line)) = line(&mut connection, &mut bytes) {
             let (answer, stops) = match line {
                 RequestLine::Whole(line) => self.answer(&line),
                 RequestLine::TooLong => (spell(Err("a request is at most 64 KiB long".into())), false),
             };
-            let deadline = Instant::now() + WRITE_PATIENCE;
-            if guest.write_all(answer.as_bytes(), deadline).is_err() {
+            let deadline = Instant::now() + WRITE_TIMEOUT;
+            if connection.write_all(answer.as_bytes(), deadline).is_err() {
                 return;
             }
             if stops {
@@ -185,7 +185,7 @@ impl Handler {
             Toggle::Off => engine::Toggle::Off,
         };
         let service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = bypass::switch(service.config(), &service.reins(), *stage, directions, engine_switch)?;
+        let changed = bypass::switch(service.config(), &service.handles(), *stage, directions, engine_switch)?;
         Ok(json!({ "stage": name, "switch": switch, "ways": changed }))
     }
 
@@ -193,7 +193,7 @@ impl Handler {
         if !path.is_absolute() {
             return Err(format!("{}: give the whole path of the file, from /", path.display()).into());
         }
-        if let Some((keeper, file)) = &self.keeper {
+        if let Some((supervisor, file)) = &self.supervisor {
             if path != file {
                 let (path, file) = (path.display(), file.display());
                 return Err(format!(
@@ -201,7 +201,7 @@ impl Handler {
                 )
                 .into());
             }
-            return Ok(json!({ "config": path, "said": keeper.ask(Wish::Reload)?.said }));
+            return Ok(json!({ "config": path, "said": supervisor.ask(SupervisorRequest::Reload)?.said }));
         }
         let config = Config::read(path)?;
         let warnings = config.warnings.clone();
@@ -211,10 +211,10 @@ impl Handler {
     }
 
     fn restart(&self) -> Result<Value, RequestError> {
-        let Some((keeper, _)) = &self.keeper else {
+        let Some((supervisor, _)) = &self.supervisor else {
             return Err("only a gateway that `wideload run` runs can be restarted".into());
         };
-        let Done { said, control } = keeper.ask(Wish::Restart)?;
+        let Done { said, control } = supervisor.ask(SupervisorRequest::Restart)?;
         Ok(json!({ "said": said, "control": control, "process": std::process::id() }))
     }
 }
@@ -226,8 +226,8 @@ enum RequestLine {
 }
 
 /// The next line, without its end; `None` at the end of the stream. Bytes after the line stay in `bytes`.
-fn line(guest: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Result<Option<RequestLine>> {
-    let deadline = Instant::now() + READ_PATIENCE;
+fn line(connection: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Result<Option<RequestLine>> {
+    let deadline = Instant::now() + READ_TIMEOUT;
     let mut is_too_long = false;
     let mut fragment = [0; 4096];
     loop {
@@ -241,7 +241,7 @@ fn line(guest: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Resu
             is_too_long = true;
             bytes.clear();
         }
-        match guest.read(&mut fragment, deadline)? {
+        match connection.read(&mut fragment, deadline)? {
             // The last line needs no line end.
             0 if bytes.is_empty() => return Ok(None),
             0 => {
@@ -299,6 +299,6 @@ impl From<Problems> for RequestError {
 /// Longest request, in bytes.
 const LINE_LEN_MAX: usize = 64 << 10;
 /// Time-out of a silent connection.
-const READ_PATIENCE: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time-out of a client that does not read its answer.
-const WRITE_PATIENCE: Duration = Duration::from_secs(2);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);

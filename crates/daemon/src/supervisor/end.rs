@@ -5,7 +5,7 @@ use super::child::{Child, State};
 use super::{LOOK, Supervisor};
 use crate::messages::{ToWorker, say};
 use gateway::commands::Farewell;
-use gateway::worker::FAREWELL_PATIENCE;
+use gateway::worker::FAREWELL_TIMEOUT;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ impl Supervisor {
         if let Some(seized) = &self.seized {
             seized.stop_taking();
         }
-        match self.heir.take() {
-            Some(heir) if heir.pipe.is_some() => heir.child.kill(),
-            Some(heir) => self.release(heir.child),
+        match self.successor.take() {
+            Some(successor) if successor.pipe.is_some() => successor.child.kill(),
+            Some(successor) => self.release(successor.child),
             None => {}
         }
         if let Some(worker) = self.worker.take() {
@@ -30,7 +30,7 @@ impl Supervisor {
     pub(super) fn release(&mut self, mut child: Child) {
         // A process that does not react is killed after the time-out.
         let _ = say(&child.socket, &ToWorker::Finish, &[]);
-        let until = Instant::now() + FAREWELL_PATIENCE + DRAIN_PATIENCE;
+        let until = Instant::now() + FAREWELL_TIMEOUT + DRAIN_TIMEOUT;
         while let State::Lives = self.attend(&mut child) {
             if Instant::now() > until {
                 child.kill();
@@ -61,4 +61,4 @@ impl Supervisor {
 }
 
 /// Time-out of the release of held packets.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);

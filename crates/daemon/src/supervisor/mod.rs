@@ -19,14 +19,14 @@ mod start;
 
 use crate::claims::Claims;
 pub use crate::fd_store::VERSION;
-use crate::fd_store::{self, Doors, InheritedFds, RestartState, StoredPort};
+use crate::fd_store::{self, InheritedFds, ListeningSockets, RestartState, StoredPort};
 use crate::gro::Gro;
 use crate::interface_watch::InterfaceWatch;
-use crate::messages::{Begin, Done, Heard, ToKeeper, ToWorker, Wish, receive, say};
+use crate::messages::{Begin, Done, Heard, SupervisorRequest, ToSupervisor, ToWorker, receive, say};
 use crate::notify::Notify;
 use crate::own_addresses;
 use crate::roles::HostChanges;
-use crate::stderr_log::Voice;
+use crate::stderr_log::StderrLog;
 pub use child::WORK;
 use child::{Child, ENDED, State};
 use config::{Config, Problems};
@@ -52,21 +52,21 @@ pub struct Supervisor {
     program: PathBuf,
     signals: Signals,
     notify: Notify,
-    voice: Voice,
+    voice: StderrLog,
     /// The interfaces that no other gateway may serve.
     claims: Claims,
     ports: Vec<StoredPort>,
-    doors: Doors,
+    sockets: ListeningSockets,
     seized: Option<HostChanges>,
     /// The interfaces whose GRO was switched on.
     gro: Gro,
     /// The workers' heartbeat and the fail-open programs that depend on it, where configured.
-    pulse: Option<Arc<Heartbeat>>,
+    heartbeat: Option<Arc<Heartbeat>>,
     watched: Vec<FailOpen>,
     /// Programs of the predecessor, where attaching the same programs again failed.
     left: Option<InheritedFds>,
     worker: Option<Child>,
-    heir: Option<Successor>,
+    successor: Option<Successor>,
     /// Times at which worker processes died.
     deaths: VecDeque<Instant>,
     /// No other worker process starts before.
@@ -77,7 +77,7 @@ pub struct Supervisor {
     /// The client that waits for the outcome of a restart.
     awaited: Waiter,
     /// Wishes to fulfil, and the clients that wait for their outcomes.
-    wanted: VecDeque<(Wish, Waiter)>,
+    wanted: VecDeque<(SupervisorRequest, Waiter)>,
     interfaces: InterfaceWatch,
     /// Packets lost by worker processes so far.
     losses: Losses,
@@ -113,14 +113,14 @@ impl From<io::Error> for Failure {
 /// # Errors
 /// A mistake in the file, or a missing resource. All changes to the host are reverted.
 pub fn run(path: &Path) -> Result<(), Failure> {
-    let estate = RestartState::find()?;
+    let restart_state = RestartState::find()?;
     let signals = Signals::take(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR2])?;
-    let mut keeper = match estate {
-        Some((estate, inherited)) => Supervisor::succeed(path, estate, inherited, signals)?,
+    let mut supervisor = match restart_state {
+        Some((restart_state, inherited)) => Supervisor::succeed(path, restart_state, inherited, signals)?,
         None => Supervisor::start(path, signals)?,
     };
-    keeper.keep();
-    keeper.end();
+    supervisor.keep();
+    supervisor.end();
     Ok(())
 }
 
@@ -139,7 +139,7 @@ impl Supervisor {
     fn keep(&mut self) {
         let mut looked_at = Instant::now();
         loop {
-            let children = [self.worker.as_ref(), self.heir.as_ref().map(|heir| &heir.child)];
+            let children = [self.worker.as_ref(), self.successor.as_ref().map(|successor| &successor.child)];
             let children = children.into_iter().flatten();
             let fds: Vec<_> = children.flat_map(|child| [child.process.as_fd(), child.socket.as_fd()]).collect();
             self.wait(&fds);
@@ -150,8 +150,8 @@ impl Supervisor {
             looked_at = Instant::now();
             while let Some(signal) = self.signals.next() {
                 match signal {
-                    libc::SIGHUP => self.wanted.push_back((Wish::Reload, None)),
-                    libc::SIGUSR2 => self.wanted.push_back((Wish::Restart, None)),
+                    libc::SIGHUP => self.wanted.push_back((SupervisorRequest::Reload, None)),
+                    libc::SIGUSR2 => self.wanted.push_back((SupervisorRequest::Restart, None)),
                     _ => return,
                 }
             }
@@ -169,15 +169,15 @@ impl Supervisor {
 
     /// Fulfils the oldest wish, once no reload or restart is under way.
     fn fulfil(&mut self) -> Go {
-        let is_settled = self.heir.is_none() && self.reload.is_none();
+        let is_settled = self.successor.is_none() && self.reload.is_none();
         if !is_settled || !self.worker.as_ref().is_some_and(|worker| worker.beats) {
             return Go::On;
         }
         match self.wanted.pop_front() {
             None => {}
-            Some((Wish::Reload, waiter)) => self.reload(waiter),
-            Some((Wish::Restart, waiter)) => self.restart(waiter),
-            Some((Wish::Stop, waiter)) => {
+            Some((SupervisorRequest::Reload, waiter)) => self.reload(waiter),
+            Some((SupervisorRequest::Restart, waiter)) => self.restart(waiter),
+            Some((SupervisorRequest::Stop, waiter)) => {
                 self.answer(waiter, Ok("it ends".to_owned()));
                 return Go::End;
             }
@@ -194,22 +194,22 @@ impl Supervisor {
     }
 
     fn excuse(&mut self) {
-        let children = [self.worker.as_mut(), self.heir.as_mut().map(|heir| &mut heir.child)];
+        let children = [self.worker.as_mut(), self.successor.as_mut().map(|successor| &mut successor.child)];
         children.into_iter().flatten().for_each(|child| child.heard_at = Instant::now());
     }
 
     fn look_at_worker(&mut self) {
         let Some(mut child) = self.worker.take() else { return self.replace() };
         let state = self.attend(&mut child);
-        let patience = if child.beats { HANG_PATIENCE } else { START_PATIENCE };
+        let timeout = if child.beats { HANG_TIMEOUT } else { START_TIMEOUT };
         match state {
-            State::Lives if child.heard_at.elapsed() > patience => {
+            State::Lives if child.heard_at.elapsed() > timeout => {
                 child.kill();
                 let ms = child.heard_at.elapsed().as_millis();
-                self.mourn(&format!("hung, {ms} ms without a word, and was ended"), child.beats);
+                self.on_worker_death(&format!("hung, {ms} ms without a word, and was ended"), child.beats);
             }
             State::Lives => self.worker = Some(child),
-            State::Died(how) => self.mourn(&how, child.beats),
+            State::Died(how) => self.on_worker_death(&how, child.beats),
         }
     }
 
@@ -231,23 +231,23 @@ impl Supervisor {
         state
     }
 
-    fn receive(&mut self, child: &mut Child, said: ToKeeper) {
+    fn receive(&mut self, child: &mut Child, said: ToSupervisor) {
         match said {
-            ToKeeper::Ready => child.is_ready = true,
-            ToKeeper::Beat => {
+            ToSupervisor::Ready => child.is_ready = true,
+            ToSupervisor::Beat => {
                 child.beats = true;
                 self.notify.lives();
             }
-            ToKeeper::Reloaded(outcome) => self.reloaded(outcome, child),
-            ToKeeper::Reopen { end, index } => self.reopen(end, index, child),
-            ToKeeper::Wish { number, wish } if self.wanted.len() < WISHES_MAX => {
+            ToSupervisor::Reloaded(outcome) => self.reloaded(outcome, child),
+            ToSupervisor::Reopen { end, index } => self.reopen(end, index, child),
+            ToSupervisor::SupervisorRequest { number, wish } if self.wanted.len() < WISHES_MAX => {
                 self.wanted.push_back((wish, Some(number)));
             }
-            ToKeeper::Wish { number, .. } => {
+            ToSupervisor::SupervisorRequest { number, .. } => {
                 self.answer_by(child, Some(number), Err("too much is asked for at once; try again".to_owned()));
             }
-            ToKeeper::Farewell(farewell) => self.say_farewell(farewell),
-            ToKeeper::Lost(losses) => self.lose(losses),
+            ToSupervisor::Farewell(farewell) => self.say_farewell(farewell),
+            ToSupervisor::Lost(losses) => self.lose(losses),
         }
         child.heard_at = Instant::now();
     }
@@ -268,9 +268,9 @@ impl Supervisor {
     }
 
     /// Handles the end of a worker process, whether it had begun to work or not.
-    fn mourn(&mut self, how: &str, had_begun: bool) {
+    fn on_worker_death(&mut self, how: &str, had_begun: bool) {
         // Its clients are gone with it. After a hand-over, its successor serves the clients that wait.
-        if self.heir.as_ref().is_none_or(|heir| heir.pipe.is_some()) {
+        if self.successor.as_ref().is_none_or(|successor| successor.pipe.is_some()) {
             self.awaited = None;
             self.wanted.iter_mut().for_each(|(_, waiter)| *waiter = None);
         }
@@ -278,9 +278,9 @@ impl Supervisor {
             self.say("not reloaded, all goes on as it was: the worker process died over it");
             self.notify.ready();
         }
-        if let Some(heir) = &mut self.heir {
+        if let Some(successor) = &mut self.successor {
             // Before the hand-over, the successor starts without packets.
-            let had_left = heir.pipe.take().is_none();
+            let had_left = successor.pipe.take().is_none();
             if !had_left || how != ENDED {
                 self.say(&format!("the worker process {how}; its successor goes on without what it held"));
             }
@@ -311,20 +311,20 @@ impl Supervisor {
             is_careful: self.is_careful,
             ports: self.ports.iter().map(|port| port.told.clone()).collect(),
             has_control: true,
-            has_metrics: self.doors.metrics.is_some(),
-            has_pulse: self.pulse.is_some(),
+            has_metrics: self.sockets.metrics.is_some(),
+            has_pulse: self.heartbeat.is_some(),
             has_heritage: pipe.is_some(),
             own_addresses: self.config.own_addresses,
             losses: self.losses,
         };
-        let mut descriptors = fd_store::handed(&self.ports, &self.doors, self.pulse.as_deref());
+        let mut descriptors = fd_store::handed(&self.ports, &self.sockets, self.heartbeat.as_deref());
         descriptors.extend(pipe.map(AsFd::as_fd));
         Child::spawn(begin, &descriptors)
     }
 
     /// Starts a worker process where there is none.
     fn replace(&mut self) {
-        if self.heir.is_some() || Instant::now() < self.pauses_until {
+        if self.successor.is_some() || Instant::now() < self.pauses_until {
             return;
         }
         match self.spawn(None) {
@@ -351,7 +351,7 @@ impl Supervisor {
     /// Answers a waiting client, through the worker process that serves it.
     fn answer_by(&self, child: &Child, waiter: Waiter, said: Result<String, String>) {
         let Some(number) = waiter else { return };
-        let outcome = said.map(|said| Done { said, control: self.doors.control.path().to_owned() });
+        let outcome = said.map(|said| Done { said, control: self.sockets.control.path().to_owned() });
         // The client has its own time-out.
         let _ = say(&child.socket, &ToWorker::Said { number, outcome }, &[]);
     }
@@ -375,9 +375,9 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// A check this late shows that this process did not run.
 const LATE: Duration = Duration::from_millis(500);
 /// Time-out of a worker process's messages: ten of its heartbeats.
-const HANG_PATIENCE: Duration = Duration::from_secs(1);
+const HANG_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time-out for a worker process to begin, or for a program to report that it takes over.
-const START_PATIENCE: Duration = Duration::from_secs(2);
+const START_TIMEOUT: Duration = Duration::from_secs(2);
 /// After this many deaths within this time, the next worker process starts without the stages that hold packets.
 const DEATHS_MAX: usize = 3;
 const DEATHS_WITHIN: Duration = Duration::from_secs(10);

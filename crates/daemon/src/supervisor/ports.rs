@@ -23,7 +23,7 @@ impl Supervisor {
         };
         if !is_kept && ports.is_ok() {
             // The worker process opens such ports itself, with privileges that this one has dropped.
-            if self.heir.is_none() {
+            if self.successor.is_none() {
                 self.bring_up_heir();
             }
             return;
@@ -43,7 +43,7 @@ impl Supervisor {
         self.claim()?;
         match &mut self.seized {
             Some(seized) => seized.refresh(&self.config)?,
-            None => self.seized = Some(HostChanges::start(&self.config, self.pulse.clone(), Vec::new())?),
+            None => self.seized = Some(HostChanges::start(&self.config, self.heartbeat.clone(), Vec::new())?),
         }
         self.suit_gro();
         self.say_offload_doubt(&ports);
@@ -60,7 +60,7 @@ impl Supervisor {
     /// Sets the redirect targets of offloaded flows to the interfaces of the ports. With fail-open,
     /// [`Supervisor::watch`] does so.
     pub(super) fn set_targets(&self) {
-        if self.pulse.is_some() || self.config.role != Role::Border {
+        if self.heartbeat.is_some() || self.config.role != Role::Border {
             return;
         }
         if let Err(error) = fd_store::set_targets(&self.ports) {
@@ -70,8 +70,8 @@ impl Supervisor {
 
     /// Attaches the fail-open programs, if configured: before the programs that keep packets from the host.
     pub(super) fn watch(&mut self) -> io::Result<()> {
-        if let Some(pulse) = self.pulse.as_ref().filter(|_| self.config.role == Role::Border) {
-            self.watched = fd_store::watch(&self.ports, pulse)?;
+        if let Some(heartbeat) = self.heartbeat.as_ref().filter(|_| self.config.role == Role::Border) {
+            self.watched = fd_store::watch(&self.ports, heartbeat)?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! The old worker process works until its successor is ready, and then hands over its held packets.
 
 use super::child::{Child, State};
-use super::{START_PATIENCE, Successor, Supervisor, Waiter, read};
+use super::{START_TIMEOUT, Successor, Supervisor, Waiter, read};
 use crate::fd_store::{self, RestartState};
 use crate::messages::{ToWorker, say};
 use crate::notify;
@@ -30,7 +30,7 @@ impl Supervisor {
     pub(super) fn check_restart(&self) -> Result<(), String> {
         let (_, config) = read(&self.path).map_err(|problems| problems.to_string())?;
         stays(&self.config, &config).map_err(|error| error.to_string())?;
-        self.doors.could_suit(&config).map_err(|error| error.to_string())?;
+        self.sockets.could_suit(&config).map_err(|error| error.to_string())?;
         self.try_program()
     }
 
@@ -47,7 +47,7 @@ impl Supervisor {
             .env_remove(fd_store::VARIABLE)
             .spawn()
             .map_err(|error| format!("{program}: {error}"))?;
-        let until = Instant::now() + START_PATIENCE;
+        let until = Instant::now() + START_TIMEOUT;
         loop {
             match trial.try_wait() {
                 Ok(Some(status)) if status.success() => return Ok(()),
@@ -56,7 +56,7 @@ impl Supervisor {
                 Ok(None) | Err(_) => {
                     let _ = trial.kill();
                     let _ = trial.wait();
-                    return Err(format!("{program} does not say within {START_PATIENCE:?} that it takes over"));
+                    return Err(format!("{program} does not say within {START_TIMEOUT:?} that it takes over"));
                 }
             }
         }
@@ -71,16 +71,16 @@ impl Supervisor {
                 descriptors::number(&worker.socket),
             )
         };
-        let metrics = self.doors.metrics.as_ref();
-        let estate = RestartState {
+        let metrics = self.sockets.metrics.as_ref();
+        let restart_state = RestartState {
             version: fd_store::VERSION,
             process: process::id(),
             text: self.text.clone(),
             ports: fd_store::numbers(&self.ports),
-            control: (self.doors.control.path().to_owned(), descriptors::number(self.doors.control.listener())),
-            control_file: Some(self.doors.control.identity()),
+            control: (self.sockets.control.path().to_owned(), descriptors::number(self.sockets.control.listener())),
+            control_file: Some(self.sockets.control.identity()),
             metrics: metrics.map(|(address, listener)| (*address, descriptors::number(listener))),
-            pulse: self.pulse.as_ref().map(|pulse| descriptors::number(pulse.fd())),
+            heartbeat: self.heartbeat.as_ref().map(|heartbeat| descriptors::number(heartbeat.fd())),
             worker: self.worker.as_ref().map(open),
             claims: self.claims.numbers(),
             links: self.seized.as_ref().map(HostChanges::links).unwrap_or_default(),
@@ -88,7 +88,7 @@ impl Supervisor {
             losses: self.losses,
             wanted: self.wanted.clone(),
         };
-        let (_memory, number) = estate.leave().map_err(|error| error.to_string())?;
+        let (_memory, number) = restart_state.leave().map_err(|error| error.to_string())?;
         let mut variables: Vec<(OsString, OsString)> =
             std::env::vars_os().filter(|(name, _)| name != fd_store::VARIABLE).collect();
         variables.push((fd_store::VARIABLE.into(), number.into()));
@@ -102,11 +102,11 @@ impl Supervisor {
 
     /// Starts a successor of the worker process, which works until the successor is ready.
     pub(super) fn bring_up_heir(&mut self) {
-        let heir = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        let successor = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(io::Error::from)
             .and_then(|(read, write)| Ok(Successor { child: self.spawn(Some(&read))?, pipe: Some(write) }));
-        match heir {
-            Ok(heir) => self.heir = Some(heir),
+        match successor {
+            Ok(successor) => self.successor = Some(successor),
             Err(error) => {
                 let said = format!("the restart is given up, all goes on as it was: {error}");
                 self.say(&said);
@@ -118,38 +118,38 @@ impl Supervisor {
     /// Makes a ready successor receive the packets of its predecessor and work. Gives up one that does not start in
     /// time.
     pub(super) fn look_at_heir(&mut self) {
-        let Some(mut heir) = self.heir.take() else { return };
-        let state = self.attend(&mut heir.child);
+        let Some(mut successor) = self.successor.take() else { return };
+        let state = self.attend(&mut successor.child);
         if let State::Died(how) = state {
             return self.give_up_heir(&how);
         }
-        let has_begun = heir.pipe.is_none();
-        if has_begun && self.worker.is_none() && heir.child.beats {
-            self.worker = Some(heir.child);
+        let has_begun = successor.pipe.is_none();
+        if has_begun && self.worker.is_none() && successor.child.beats {
+            self.worker = Some(successor.child);
             self.notify.ready();
             self.say("restarted");
             return;
         }
-        if heir.child.is_ready
-            && let Some(pipe) = heir.pipe.take()
+        if successor.child.is_ready
+            && let Some(pipe) = successor.pipe.take()
         {
             // The answer comes before the hand-over: the old worker process answers no more after it.
             self.answer_restart(Ok("it hands over to the next".to_owned()));
             self.wanted.iter_mut().for_each(|(_, waiter)| *waiter = None);
-            if let Some(pulse) = &self.pulse {
+            if let Some(heartbeat) = &self.heartbeat {
                 // New packets wait meanwhile, so that the fragments of a datagram meet in one worker.
-                pulse.excuse(HAND_OVER_PATIENCE);
+                heartbeat.excuse(HAND_OVER_TIMEOUT);
             }
             if let Some(worker) = &mut self.worker {
                 worker.heard_at = Instant::now();
                 // A process that does not react is killed after the time-out.
                 let _ = say(&worker.socket, &ToWorker::HandOver, &[pipe.as_fd()]);
             }
-        } else if heir.child.heard_at.elapsed() > START_PATIENCE {
-            heir.child.kill();
+        } else if successor.child.heard_at.elapsed() > START_TIMEOUT {
+            successor.child.kill();
             return self.give_up_heir("did not come up in time, and was ended");
         }
-        self.heir = Some(heir);
+        self.successor = Some(successor);
     }
 
     pub(super) fn give_up_heir(&mut self, how: &str) {
@@ -168,5 +168,5 @@ impl Supervisor {
 }
 
 /// How long packets wait during a hand-over between two workers.
-const HAND_OVER_PATIENCE: Duration = Duration::from_millis(500);
+const HAND_OVER_TIMEOUT: Duration = Duration::from_millis(500);
 const TRIAL_LOOK: Duration = Duration::from_millis(2);

@@ -1,9 +1,9 @@
 //! A configuration file -> a supervisor with a working worker process; or the successor of the program before.
 
 use super::child::{Child, State};
-use super::{Failure, START_PATIENCE, Supervisor, read};
+use super::{Failure, START_TIMEOUT, Supervisor, read};
 use crate::claims::Claims;
-use crate::fd_store::{Doors, InheritedFds, RestartState, StoredPort};
+use crate::fd_store::{InheritedFds, ListeningSockets, RestartState, StoredPort};
 use crate::gro::Gro;
 use crate::interface_watch::InterfaceWatch;
 use crate::notify::Notify;
@@ -12,7 +12,7 @@ use crate::own_addresses;
 use crate::reopen;
 use crate::roles::HostChanges;
 use crate::service::stays;
-use crate::stderr_log::Voice;
+use crate::stderr_log::StderrLog;
 use config::{Config, Fail};
 use gateway::snapshot::Losses;
 use linux::descriptors::Signals;
@@ -28,7 +28,7 @@ use std::time::Instant;
 impl Supervisor {
     pub(super) fn start(path: &Path, signals: Signals) -> Result<Supervisor, Failure> {
         let (text, config) = read(path).map_err(Failure::Config)?;
-        let doors = Doors::open(&config)?;
+        let sockets = ListeningSockets::open(&config)?;
         let mut claims = Claims::default();
         let (unseen, claimed) = claims.refresh(&config);
         claimed?;
@@ -40,22 +40,22 @@ impl Supervisor {
             }
         };
         let ports = StoredPort::open_all(&config, trusted)?;
-        let mut keeper = Supervisor::new(path, text, config, signals, ports, doors)?;
-        keeper.claims = claims;
-        keeper.warn();
-        unseen.iter().chain(&doubts).for_each(|doubt| keeper.say(doubt));
-        keeper.say_offload_doubt(&keeper.ports);
-        keeper.suit_gro();
-        if keeper.config.fail == Fail::Open || keeper.config.is_beside_kernel() {
-            keeper.pulse = Some(Arc::new(Heartbeat::new(keeper.config.workers)?));
+        let mut supervisor = Supervisor::new(path, text, config, signals, ports, sockets)?;
+        supervisor.claims = claims;
+        supervisor.warn();
+        unseen.iter().chain(&doubts).for_each(|doubt| supervisor.say(doubt));
+        supervisor.say_offload_doubt(&supervisor.ports);
+        supervisor.suit_gro();
+        if supervisor.config.fail == Fail::Open || supervisor.config.is_beside_kernel() {
+            supervisor.heartbeat = Some(Arc::new(Heartbeat::new(supervisor.config.workers)?));
         }
-        keeper.seized = Some(HostChanges::start(&keeper.config, keeper.pulse.clone(), Vec::new())?);
-        keeper.watch()?;
-        keeper.worker = Some(keeper.spawn(None)?);
-        match keeper.first_beat() {
-            Ok(()) => Ok(keeper),
+        supervisor.seized = Some(HostChanges::start(&supervisor.config, supervisor.heartbeat.clone(), Vec::new())?);
+        supervisor.watch()?;
+        supervisor.worker = Some(supervisor.spawn(None)?);
+        match supervisor.first_beat() {
+            Ok(()) => Ok(supervisor),
             Err(error) => {
-                keeper.end();
+                supervisor.end();
                 Err(error.into())
             }
         }
@@ -64,60 +64,61 @@ impl Supervisor {
     /// Takes over from the program before this one.
     pub(super) fn succeed(
         path: &Path,
-        estate: RestartState,
+        restart_state: RestartState,
         mut inherited: InheritedFds,
         signals: Signals,
     ) -> Result<Supervisor, Failure> {
-        let before = Config::parse(&estate.text, &path.to_string_lossy());
+        let before = Config::parse(&restart_state.text, &path.to_string_lossy());
         let (text, config) = match (read(path), before) {
             (Ok(fresh), Ok(before)) if stays(&before, &fresh.1).is_ok() => fresh,
-            (_, Ok(before)) => (estate.text.clone(), before),
+            (_, Ok(before)) => (restart_state.text.clone(), before),
             // A configuration that the predecessor accepted may be invalid for this program.
             (fresh, Err(_)) => fresh.map_err(Failure::Config)?,
         };
-        let ports = inherited.ports(&estate.ports)?;
-        let doors = inherited.doors(&estate)?;
-        let mut keeper = Supervisor::new(path, text, config, signals, ports, doors)?;
-        keeper.suit_doors(&estate.text);
-        if keeper.text != estate.text {
-            keeper.warn();
+        let ports = inherited.ports(&restart_state.ports)?;
+        let sockets = inherited.sockets(&restart_state)?;
+        let mut supervisor = Supervisor::new(path, text, config, signals, ports, sockets)?;
+        supervisor.suit_doors(&restart_state.text);
+        if supervisor.text != restart_state.text {
+            supervisor.warn();
         }
-        (keeper.awaited, keeper.wanted) = (estate.awaited, estate.wanted);
-        keeper.losses = estate.losses;
-        keeper.claims = inherited.claims(&estate.claims);
+        (supervisor.awaited, supervisor.wanted) = (restart_state.awaited, restart_state.wanted);
+        supervisor.losses = restart_state.losses;
+        supervisor.claims = inherited.claims(&restart_state.claims);
         // A predecessor without claims must not be ended by another gateway that has them.
-        if let Err(error) = keeper.claim() {
-            keeper.say(&error.to_string());
+        if let Err(error) = supervisor.claim() {
+            supervisor.say(&error.to_string());
         }
-        if let Some((pid, process, socket)) = estate.worker {
-            keeper.worker = Some(Child::adopt(pid, inherited.take(process)?, inherited.take(socket)?)?);
+        if let Some((pid, process, socket)) = restart_state.worker {
+            supervisor.worker = Some(Child::adopt(pid, inherited.take(process)?, inherited.take(socket)?)?);
         }
-        if let Some(number) = estate.pulse {
-            keeper.pulse = Some(Arc::new(Heartbeat::adopt(inherited.take(number)?, keeper.config.workers)?));
+        if let Some(number) = restart_state.heartbeat {
+            supervisor.heartbeat =
+                Some(Arc::new(Heartbeat::adopt(inherited.take(number)?, supervisor.config.workers)?));
         }
-        keeper.suit_gro();
+        supervisor.suit_gro();
         // The predecessor's programs are detached with its other descriptors, once this program has attached the
         // same ones.
-        let before = inherited.links(&estate.links);
-        match HostChanges::start(&keeper.config, keeper.pulse.clone(), before) {
-            Ok(seized) => keeper.seized = Some(seized),
+        let before = inherited.links(&restart_state.links);
+        match HostChanges::start(&supervisor.config, supervisor.heartbeat.clone(), before) {
+            Ok(seized) => supervisor.seized = Some(seized),
             Err(error) => {
-                keeper.say(&error.to_string());
+                supervisor.say(&error.to_string());
                 // Beside a kernel, routes without programs would lead nowhere.
-                keeper.left = (!keeper.config.is_beside_kernel()).then_some(inherited);
+                supervisor.left = (!supervisor.config.is_beside_kernel()).then_some(inherited);
             }
         }
-        keeper.set_targets();
-        if let Err(error) = keeper.watch() {
-            keeper.say(&format!("while no worker works, nothing passes: {error}"));
+        supervisor.set_targets();
+        if let Err(error) = supervisor.watch() {
+            supervisor.say(&format!("while no worker works, nothing passes: {error}"));
         }
-        keeper.bring_up_heir();
-        Ok(keeper)
+        supervisor.bring_up_heir();
+        Ok(supervisor)
     }
 
     /// Listens at the configured addresses. If that fails, continues with the previous configuration.
     pub(super) fn suit_doors(&mut self, text_before: &str) {
-        let Err(error) = self.doors.suit(&self.config) else { return };
+        let Err(error) = self.sockets.suit(&self.config) else { return };
         match Config::parse(text_before, &self.path.to_string_lossy()) {
             Ok(before) => {
                 self.say(&format!("goes on by the configuration before: {error}"));
@@ -134,7 +135,7 @@ impl Supervisor {
         mut config: Config,
         signals: Signals,
         ports: Vec<StoredPort>,
-        doors: Doors,
+        sockets: ListeningSockets,
     ) -> io::Result<Supervisor> {
         let path = path::absolute(path)?;
         own_addresses::find(&mut config);
@@ -146,17 +147,17 @@ impl Supervisor {
             program,
             signals,
             notify,
-            voice: Voice::standard_error(),
+            voice: StderrLog::standard_error(),
             claims: Claims::default(),
             ports,
-            doors,
+            sockets,
             seized: None,
             gro: Gro::recorded(),
-            pulse: None,
+            heartbeat: None,
             watched: Vec::new(),
             left: None,
             worker: None,
-            heir: None,
+            successor: None,
             deaths: VecDeque::new(),
             pauses_until: Instant::now(),
             is_careful: false,
@@ -188,7 +189,7 @@ impl Supervisor {
 
     /// Waits until the first worker process works.
     pub(super) fn first_beat(&mut self) -> io::Result<()> {
-        let until = Instant::now() + START_PATIENCE;
+        let until = Instant::now() + START_TIMEOUT;
         while let Some(mut child) = self.worker.take() {
             self.wait(&[child.process.as_fd(), child.socket.as_fd()]);
             let state = self.attend(&mut child);

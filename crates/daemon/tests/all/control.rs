@@ -323,15 +323,15 @@ fn nothing_but_a_socket_is_replaced_by_a_socket() {
 fn a_seventeenth_guest_is_told_to_come_again() {
     let live = Live::start();
     let control = serve(&live);
-    let mut guests: Vec<Client> =
+    let mut connections: Vec<Client> =
         (0..16).map(|_| Client::connect(control.path().unwrap()).expect("there is room")).collect();
-    for guest in &mut guests {
-        guest.ask(&Request::Version {}).expect("it answers");
+    for connection in &mut connections {
+        connection.ask(&Request::Version {}).expect("it answers");
     }
     let mut late = Client::connect(control.path().unwrap()).expect("it is heard");
     let error = late.ask(&Request::Version {}).expect_err("there is no room").to_string();
     assert!(error.contains("sixteen others are asking; come again later"), "{error}");
-    guests.pop();
+    connections.pop();
     let deadline = Instant::now() + Duration::from_secs(10);
     while Client::connect(control.path().unwrap()).and_then(|mut client| client.ask(&Request::Version {})).is_err()
     {

@@ -66,9 +66,9 @@ impl Coalescer {
             Hold::Fixed(stretch) => core::slice::from_ref(stretch),
         };
         assert!(holds.iter().all(|hold| *hold < IDLE), "a stream is remembered longer than its runs wait");
-        let patiences = [holds, &[IDLE]].concat();
+        let timeouts = [holds, &[IDLE]].concat();
         Coalescer {
-            streams: FairQueue::new(limit, &patiences, secret),
+            streams: FairQueue::new(limit, &timeouts, secret),
             burst: Vec::with_capacity(FRESH_MAX),
             moment: Time::ZERO,
             places: ReorderSlab::new(),
@@ -330,7 +330,7 @@ impl Coalescer {
     fn hold_timeout(&self, stream: &Stream) -> Duration {
         let hold = stream.hold(&self.rules);
         match self.rules.hold {
-            Hold::Adaptive => HOLDS.into_iter().rfind(|patience| *patience <= hold).unwrap_or(HOLD_MIN),
+            Hold::Adaptive => HOLDS.into_iter().rfind(|timeout| *timeout <= hold).unwrap_or(HOLD_MIN),
             Hold::Fixed(_) => hold,
         }
     }
@@ -738,7 +738,7 @@ mod tests {
             assert!(one == other, "seed {seed}, at the end: {}", difference(&one, &other));
             assert_eq!(glancing.coalescer.charged(), STREAM_CHARGE * glancing.coalescer.flow_count());
             assert!(glancing.coalescer.pairs.iter().all(|holding| *holding == 0), "seed {seed}");
-            assert_eq!(glancing.out.pool.lent_count(), 0, "seed {seed}");
+            assert_eq!(glancing.out.pool.in_use_count(), 0, "seed {seed}");
         }
     }
 
@@ -957,7 +957,7 @@ mod tests {
             // The order of release among flows is unspecified.
             gone.sort_by(|(one, _), (other, _)| one.cmp(other));
             let it = &self.coalescer;
-            let counts = (it.held(), it.charged(), it.flow_count(), self.out.pool.lent_count());
+            let counts = (it.held(), it.charged(), it.flow_count(), self.out.pool.in_use_count());
             let gone: Vec<String> = gone.into_iter().map(|(_, frame)| frame).collect();
             let events: Vec<_> =
                 Event::ALL.iter().map(|event| (event.name(), self.out.ledger.event(*event))).collect();

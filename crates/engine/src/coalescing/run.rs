@@ -41,7 +41,7 @@ pub(crate) enum NotMerged {
 
 impl Run {
     #[inline]
-    pub(crate) fn new(now: Time, packet: Packet, part: SegmentFacts, usual_len: u32, rules: &Rules) -> Run {
+    pub(crate) fn new(now: Time, packet: Packet, part: SegmentFacts, predicted_len: u32, rules: &Rules) -> Run {
         let is_longer = packet.len() > usize::from(rules.len_max);
         let mut run = Run {
             payload_sum: part.payload_sum,
@@ -55,7 +55,7 @@ impl Run {
                 longest: part.payload_len,
                 len_max: if is_longer { LEN_MAX } else { u32::from(rules.len_max) },
             },
-            predicted_len: usual_len,
+            predicted_len: predicted_len,
             held_len_max: 0,
             payload_at: part.payload_at,
             repeated_len: packet.ip().payload_len() as u16 - part.payload_len,
@@ -130,8 +130,8 @@ impl Run {
     #[inline(never)]
     fn grow(&mut self, payload_len: usize, out: &mut impl Next) -> bool {
         let len = self.packet.len() + payload_len;
-        let usual_len = self.predicted_len as usize;
-        let expected_len = if len > usual_len { GROWTH * len } else { usual_len };
+        let predicted_len = self.predicted_len as usize;
+        let expected_len = if len > predicted_len { GROWTH * len } else { predicted_len };
         let Some(larger) = out.pool().share(expected_len.min(self.end.len_max as usize)) else { return false };
         out.pool().give(self.packet.move_to(larger));
         self.measure_room();

@@ -50,7 +50,7 @@ pub(crate) struct Stream {
     /// Its connection.
     pub(crate) connection: Handle,
     /// The port and VLANs of its packets.
-    origin: L2Scope,
+    l2_scope: L2Scope,
     source: Address,
 }
 
@@ -90,7 +90,7 @@ impl Stream {
             early_since: Time::ZERO,
             idle_since: now,
             connection,
-            origin: packet.origin(),
+            l2_scope: packet.l2_scope(),
             source: packet.addresses().0,
         }
     }
@@ -129,7 +129,7 @@ impl Stream {
     /// Whether the packet came from the same port and VLANs as the first one.
     #[inline(always)]
     pub(crate) fn came_from(&self, packet: &Packet) -> bool {
-        packet.origin() == self.origin
+        packet.l2_scope() == self.l2_scope
     }
 
     /// Prefetches the packet of its run.

@@ -111,9 +111,9 @@ impl Datagrams {
         out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) -> Result<(), Reason> {
-        if let Some((reason, complaint)) = fault(fragment, frag) {
-            if let Some(complaint) = complaint {
-                out.output().answer(now, complaint, fragment);
+        if let Some((reason, icmp_error)) = fault(fragment, frag) {
+            if let Some(icmp_error) = icmp_error {
+                out.output().answer(now, icmp_error, fragment);
             }
             return Err(reason);
         }
@@ -127,14 +127,14 @@ impl Datagrams {
             sought = self.held.entry(&key);
         }
         match sought {
-            Ok(vacancy) => {
+            Ok(vacant) => {
                 let pair = self.pairs.of(&key);
                 // The fragment uses up an identification even where there is no memory for it.
                 let (timeout, epoch) = self.pairs.count(now, pair, key.version);
                 let end = usize::from(frag.offset) + fragment.ip().payload_len();
                 let buffer = out.pool().share(end.max(self.pairs.predicted_len(pair))).ok_or(Reason::NoBuffer)?;
                 let run = Run::open(fragment, frag, buffer, epoch, hop.is_some(), sink);
-                self.hold(now, vacancy, key, run, timeout);
+                self.hold(now, vacant, key, run, timeout);
                 Ok(())
             }
             Err(at) => self.join(at, fragment, frag, out, sink),
@@ -143,9 +143,9 @@ impl Datagrams {
 
     /// Holds a new datagram.
     #[inline(always)]
-    fn hold(&mut self, now: Time, vacancy: VacantEntry, key: DatagramKey, run: Run, timeout: Duration) -> Handle {
+    fn hold(&mut self, now: Time, vacant: VacantEntry, key: DatagramKey, run: Run, timeout: Duration) -> Handle {
         let charge = run.packet().pinned_len();
-        let at = self.held.insert_vacant(now, vacancy, key, State::Open(run), charge, timeout);
+        let at = self.held.insert_vacant(now, vacant, key, State::Open(run), charge, timeout);
         self.hints.set(key.id, at);
         self.touched = at;
         at
@@ -423,13 +423,13 @@ impl Datagrams {
         let key = DatagramKey::of(fragment, frag, None);
         let pair = self.pairs.of(&key);
         let len = fragment.ip().payload_len().max(self.pairs.predicted_len(pair));
-        let Ok(vacancy) = self.held.entry(&key) else { return Err(buffer) };
+        let Ok(vacant) = self.held.entry(&key) else { return Err(buffer) };
         if Buffer::pinned_len_for(len) != charge {
             return Err(buffer);
         }
         let (timeout, epoch) = self.pairs.count(now, pair, key.version);
         let run = Run::open(fragment, frag, buffer, epoch, false, &mut LeavePayload);
-        Ok(self.hold(now, vacancy, key, run, timeout))
+        Ok(self.hold(now, vacant, key, run, timeout))
     }
 }
 
@@ -456,10 +456,10 @@ impl Key for DatagramKey {
 
     fn hash(&self, table: &TableKey) -> u64 {
         let [e0, e1, e2, e3] = self.ends.words();
-        let [origin, port] = self.origin.words();
+        let [l2_scope, port] = self.l2_scope.words();
         let what = u64::from(self.id) | u64::from(self.protocol) << 32 | (self.version as u64) << 40;
         let hop = self.hop.map_or(0, |hop| hop.number().wrapping_add(1));
-        table.hash([e0, e1, e2, e3, what, origin, port, hop])
+        table.hash([e0, e1, e2, e3, what, l2_scope, port, hop])
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct DatagramKey {
     pub(super) version: Version,
     pub(super) protocol: u8,
     pub(super) ends: AddressPair,
-    pub(super) origin: L2Scope,
+    pub(super) l2_scope: L2Scope,
     /// The previous hop, where only fragments from the same hop are reassembled together.
     pub(super) hop: Option<PrevHop>,
 }
@@ -27,7 +27,7 @@ impl DatagramKey {
     #[inline(always)]
     pub(crate) fn of(fragment: &Packet, frag: Fragment, hop: Option<PrevHop>) -> DatagramKey {
         let (version, protocol) = (fragment.ip().version, fragment.ip().key_protocol());
-        DatagramKey { id: frag.id, version, protocol, ends: fragment.ends(), origin: fragment.origin(), hop }
+        DatagramKey { id: frag.id, version, protocol, ends: fragment.ends(), l2_scope: fragment.l2_scope(), hop }
     }
 
     /// Whether this is the key of a fragment, from any previous hop. The same as a compare of keys, without a
@@ -39,7 +39,7 @@ impl DatagramKey {
         self.id == frag.id
             && (is_of_its_shape || self.version == ip.version && self.protocol == ip.key_protocol())
             && fragment.has_ends(&self.ends)
-            && self.origin == fragment.origin()
+            && self.l2_scope == fragment.l2_scope()
             && self.hop.is_none()
     }
 }

@@ -44,7 +44,7 @@ pub struct Limits {
     /// Bytes of buffers, including all memory that they pin.
     pub bytes: usize,
     /// Reassembly time-out; none: 30 s for IPv4, 60 s for IPv6.
-    pub patience: Option<Duration>,
+    pub timeout: Option<Duration>,
 }
 
 /// The policy for incomplete datagrams.
@@ -74,7 +74,7 @@ impl Reassembler {
     /// A reassembler within these limits. The memory limit of the pool must be larger: an evicted datagram keeps
     /// its buffer until the port has sent it.
     pub fn new(limits: Limits, late: Late, secret: Secret) -> Reassembler {
-        let pairs = Pairs::new(limits.patience, secret);
+        let pairs = Pairs::new(limits.timeout, secret);
         let datagrams = Datagrams::new(limits.bytes, pairs, late, secret);
         Reassembler { datagrams, placement: Placement::default() }
     }
@@ -231,7 +231,7 @@ mod tests {
             let mut random = Rng::with_seed(seed);
             let limits = Limits {
                 bytes: *random.choice(&[8_000, 60_000, 1 << 28]).unwrap(),
-                patience: random.bool().then_some(Duration::from_millis(400)),
+                timeout: random.bool().then_some(Duration::from_millis(400)),
             };
             let late = *random.choice(&[Late::Retire, Late::Release { mtu: 1_280 }]).unwrap();
             let modes = [PushMode::Each, PushMode::Closely, PushMode::Batches];
@@ -251,7 +251,7 @@ mod tests {
             for half in &mut halves {
                 half.reassembler.flush(now, &mut half.out);
                 half.drain();
-                assert_eq!(half.out.pool.lent_count(), 0, "seed {seed}");
+                assert_eq!(half.out.pool.in_use_count(), 0, "seed {seed}");
             }
         }
     }
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_hint_does_not_outlive_a_round_of_identifiers() {
-        let limits = Limits { bytes: 1 << 28, patience: None };
+        let limits = Limits { bytes: 1 << 28, timeout: None };
         let mut half = Half::new(limits, Late::Retire, PushMode::Each);
         let now = Time::from_nanos(1_000_000_000);
         let first = v4(1, 5, 0, true, 0, &[7; 64]);
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_hint_to_what_is_joined_for_a_hop_is_not_one_for_the_host() {
-        let limits = Limits { bytes: 1 << 28, patience: None };
+        let limits = Limits { bytes: 1 << 28, timeout: None };
         let mut half = Half::new(limits, Late::Retire, PushMode::Each);
         let now = Time::from_nanos(1_000_000_000);
         let [first, second] = [0, 64].map(|offset| {
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_datagram_without_memory_uses_up_an_identifier_too() {
-        let limits = Limits { bytes: 1 << 28, patience: None };
+        let limits = Limits { bytes: 1 << 28, timeout: None };
         // Room for a run and a packet that comes.
         let pool = Pool::new(2 * packet::Buffer::pinned_len_for(64));
         let mut half = Half { out: Output::new(pool, None), ..Half::new(limits, Late::Retire, PushMode::Each) };
@@ -441,7 +441,7 @@ mod tests {
             }
             let gone = core::mem::take(&mut self.gone);
             let it = &self.reassembler;
-            let counts = (it.held(), it.charged(), it.next_deadline(), self.out.pool.lent_count());
+            let counts = (it.held(), it.charged(), it.next_deadline(), self.out.pool.in_use_count());
             let ledger = &self.out.ledger;
             let events: Vec<_> = Event::ALL.iter().map(|event| (event.name(), ledger.event(*event))).collect();
             let ends: Vec<_> = Reason::ALL.iter().map(|reason| (reason.name(), ledger.retired(*reason))).collect();

@@ -58,7 +58,7 @@ pub(super) struct Placement {
     /// The run that took the last fragment.
     current: Option<(SlotOwner, Handle)>,
     taken_count: usize,
-    rescued: Vec<Frame>,
+    copied_out: Vec<Frame>,
 }
 
 /// The same, with the datagrams that it predicts for.
@@ -266,7 +266,7 @@ impl<'a> Placer<'a> {
     }
 
     /// Copies a fragment's payload out of its slot.
-    pub(crate) fn rescue(&mut self, (area, range): Place, it: SplitFrame) {
+    pub(crate) fn copy_out(&mut self, (area, range): Place, it: SplitFrame) {
         let Placer { placement, datagrams } = self;
         placement.stats.copied_out_bytes += it.len() as u64;
         let bytes = match (area, placement.current) {
@@ -278,12 +278,12 @@ impl<'a> Placer<'a> {
             (SlotOwner::Rest, _) => panic!("a run does not end before what lies in it is copied out"),
         };
         let frame = it.copy_out(bytes);
-        placement.rescued.push(frame);
+        placement.copied_out.push(frame);
     }
 
-    pub(crate) fn rescue_next(&mut self, it: SplitFrame) {
+    pub(crate) fn copy_out_next(&mut self, it: SplitFrame) {
         let place = self.next_place();
-        self.rescue(place, it);
+        self.copy_out(place, it);
     }
 
     /// Frees the unused buffers, and updates the prediction state from the result. Puts the frames that were copied
@@ -291,8 +291,8 @@ impl<'a> Placer<'a> {
     pub(crate) fn end(&mut self, came_count: usize, right_count: usize, frames: &mut Vec<Frame>, pool: &mut Pool) {
         let it = &mut *self.placement;
         it.fresh.drain(..).flatten().for_each(|buffer| pool.give(buffer));
-        if !it.rescued.is_empty() {
-            frames.splice(0..0, it.rescued.drain(..));
+        if !it.copied_out.is_empty() {
+            frames.splice(0..0, it.copied_out.drain(..));
         }
         if it.grid.take().is_none() {
             return;
@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn no_guess_takes_the_memory_that_a_port_needs_for_what_comes() {
         for (bytes, expected) in [(70_000, 0), (BATCH_LEN, 0), (BATCH_LEN + Buffer::pinned_len_for(9_000), 1)] {
-            let limits = Limits { bytes: 1 << 20, patience: None };
+            let limits = Limits { bytes: 1 << 20, timeout: None };
             let mut reassembler = Reassembler::new(limits, Late::Retire, Secret::new(1));
             let mut pool = Pool::new(bytes);
             reassembler.placing().offer_fresh(10, 9_000, &mut pool);
@@ -408,7 +408,7 @@ mod tests {
         let len = 9_000;
         let charge = Buffer::pinned_len_for(len);
         for (bytes, expected) in [(0, 0), (charge - 1, 0), (charge, 1), (3 * charge - 1, 2), (3 * charge, 3)] {
-            let limits = Limits { bytes, patience: None };
+            let limits = Limits { bytes, timeout: None };
             let mut reassembler = Reassembler::new(limits, Late::Release { mtu: 1_500 }, Secret::new(1));
             reassembler.placing().offer_fresh(10, len, &mut Pool::new(1 << 20));
             assert_eq!(reassembler.placement.fresh.len(), expected, "for {bytes} bytes");

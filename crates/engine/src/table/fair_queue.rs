@@ -47,7 +47,7 @@ pub struct FairQueue<T> {
     /// The entry that is held but in no list.
     newest: u32,
     /// The longest first.
-    patiences: Vec<TimeoutClass>,
+    timeouts: Vec<TimeoutClass>,
     /// The last requested time-out, its class, and that class's length in nanoseconds.
     last_wanted: Option<(Duration, (usize, u64))>,
     sources_index: Index,
@@ -81,8 +81,8 @@ struct Slot<T> {
     deadline: Time,
     charge: usize,
     rank: Queue,
-    patience: u8,
-    by_patience: Links,
+    timeout: u8,
+    by_timeout: Links,
     by_rank: Links,
 }
 
@@ -134,16 +134,16 @@ impl Default for UsageBuckets {
 
 impl<T: HasSource> FairQueue<T> {
     /// A queue for entries charged `limit` bytes in all. A quarter of the limit is reserved for protected entries.
-    /// Each entry has one of the time-outs in `patiences`.
-    pub fn new(limit: usize, patiences: &[Duration], secret: Secret) -> FairQueue<T> {
-        let mut patiences: Vec<_> =
-            patiences.iter().map(|length| TimeoutClass { length: *length, line: List::default() }).collect();
-        patiences.sort_by_key(|patience| core::cmp::Reverse(patience.length));
+    /// Each entry has one of the time-outs in `timeouts`.
+    pub fn new(limit: usize, timeouts: &[Duration], secret: Secret) -> FairQueue<T> {
+        let mut timeouts: Vec<_> =
+            timeouts.iter().map(|length| TimeoutClass { length: *length, line: List::default() }).collect();
+        timeouts.sort_by_key(|timeout| core::cmp::Reverse(timeout.length));
         FairQueue {
             slots: Slab::default(),
             newest: NONE,
             last_wanted: None,
-            patiences,
+            timeouts,
             sources_index: Index::default(),
             sources: Slab::default(),
             recent: NONE,
@@ -196,7 +196,7 @@ impl<T: HasSource> FairQueue<T> {
     #[inline(always)]
     pub fn insert(&mut self, now: Time, thing: T, charge: usize, wanted: Duration) -> Handle {
         self.queue_pending();
-        let (patience, length) = self.timeout_class_for(wanted);
+        let (timeout, length) = self.timeout_class_for(wanted);
         let at = self.slots.place(Slot::free());
         let slot = self.slots.slot_mut(at);
         debug_assert!(slot.value.is_none());
@@ -205,7 +205,7 @@ impl<T: HasSource> FairQueue<T> {
         slot.deadline = now.later(length);
         slot.charge = charge;
         slot.rank = Queue::Nowhere;
-        slot.patience = patience as u8;
+        slot.timeout = timeout as u8;
         self.newest = at;
         self.charged += charge;
         Handle(at)
@@ -224,8 +224,8 @@ impl<T: HasSource> FairQueue<T> {
         let slot = self.slots.at(at);
         let Some(thing) = &slot.value else { panic!("the newest is held") };
         let (charge, address) = (slot.charge, thing.source());
-        if let Some(patience) = self.patiences.get_mut(usize::from(slot.patience)) {
-            patience.line.push_back(&mut self.slots, at, |slot| &mut slot.by_patience);
+        if let Some(timeout) = self.timeouts.get_mut(usize::from(slot.timeout)) {
+            timeout.line.push_back(&mut self.slots, at, |slot| &mut slot.by_timeout);
         }
         self.enter_queues(at, address, charge);
     }
@@ -277,29 +277,29 @@ impl<T: HasSource> FairQueue<T> {
     /// the same keeps its position.
     #[inline]
     pub fn refresh(&mut self, now: Time, handle: Handle, wanted: Duration) {
-        let (patience, length) = self.timeout_class_for(wanted);
+        let (timeout, length) = self.timeout_class_for(wanted);
         let deadline = now.later(length);
         let slot = self.slots.slot_mut(handle.0);
-        if slot.deadline != deadline || usize::from(slot.patience) != patience {
-            self.refresh_at(handle, patience, deadline);
+        if slot.deadline != deadline || usize::from(slot.timeout) != timeout {
+            self.refresh_at(handle, timeout, deadline);
         }
     }
 
-    fn refresh_at(&mut self, handle: Handle, patience: usize, deadline: Time) {
+    fn refresh_at(&mut self, handle: Handle, timeout: usize, deadline: Time) {
         if handle.0 != self.newest {
             self.queue_pending();
         }
         let slot = self.slots.slot_mut(handle.0);
-        let before = usize::from(core::mem::replace(&mut slot.patience, patience as u8));
+        let before = usize::from(core::mem::replace(&mut slot.timeout, timeout as u8));
         slot.deadline = deadline;
-        if before == patience && slot.by_patience.after == NONE || handle.0 == self.newest {
+        if before == timeout && slot.by_timeout.after == NONE || handle.0 == self.newest {
             return;
         }
-        if let Some(patience) = self.patiences.get_mut(before) {
-            patience.line.unlink(&mut self.slots, handle.0, |slot| &mut slot.by_patience);
+        if let Some(timeout) = self.timeouts.get_mut(before) {
+            timeout.line.unlink(&mut self.slots, handle.0, |slot| &mut slot.by_timeout);
         }
-        if let Some(patience) = self.patiences.get_mut(patience) {
-            patience.line.push_back(&mut self.slots, handle.0, |slot| &mut slot.by_patience);
+        if let Some(timeout) = self.timeouts.get_mut(timeout) {
+            timeout.line.push_back(&mut self.slots, handle.0, |slot| &mut slot.by_timeout);
         }
     }
 
@@ -332,8 +332,8 @@ impl<T: HasSource> FairQueue<T> {
         self.queue_pending();
         let slot = self.slots.at(at);
         let charge = slot.charge;
-        if let Some(patience) = self.patiences.get_mut(usize::from(slot.patience)) {
-            patience.line.unlink(&mut self.slots, at, |slot| &mut slot.by_patience);
+        if let Some(timeout) = self.timeouts.get_mut(usize::from(slot.timeout)) {
+            timeout.line.unlink(&mut self.slots, at, |slot| &mut slot.by_timeout);
         }
         self.leave_queues(at, charge);
     }
@@ -353,12 +353,11 @@ impl<T: HasSource> FairQueue<T> {
         self.heads().min_by_key(|at| self.slots.at(*at).deadline).map(Handle)
     }
 
-    /// The same among entries with a time-out of at most `patience`.
-    pub fn oldest_within(&self, patience: Duration) -> Option<Handle> {
+    /// The same among entries with a time-out of at most `timeout`.
+    pub fn oldest_within(&self, timeout: Duration) -> Option<Handle> {
         let is_within = |at: &u32| {
-            let length =
-                self.patiences.get(usize::from(self.slots.at(*at).patience)).map(|patience| patience.length);
-            length.is_some_and(|length| length <= patience)
+            let length = self.timeouts.get(usize::from(self.slots.at(*at).timeout)).map(|timeout| timeout.length);
+            length.is_some_and(|length| length <= timeout)
         };
         self.heads().filter(is_within).min_by_key(|at| self.slots.at(*at).deadline).map(Handle)
     }
@@ -429,27 +428,27 @@ impl<T: HasSource> FairQueue<T> {
     /// The first entry of each time-out class, and the newest, which is behind them all.
     fn heads(&self) -> impl Iterator<Item = u32> {
         let newest = (self.newest != NONE).then_some(self.newest);
-        self.patiences.iter().filter_map(|patience| patience.line.head()).chain(newest)
+        self.timeouts.iter().filter_map(|timeout| timeout.line.head()).chain(newest)
     }
 
     /// The longest time-out that is not above `wanted`; where all are above it, the shortest.
     #[inline]
     fn timeout_class_for(&mut self, wanted: Duration) -> (usize, u64) {
-        if let Some((known, patience)) = self.last_wanted
+        if let Some((known, timeout)) = self.last_wanted
             && known == wanted
         {
-            return patience;
+            return timeout;
         }
-        let patience = self.find_timeout_class(wanted);
-        self.last_wanted = Some((wanted, patience));
-        patience
+        let timeout = self.find_timeout_class(wanted);
+        self.last_wanted = Some((wanted, timeout));
+        timeout
     }
 
     fn find_timeout_class(&self, wanted: Duration) -> (usize, u64) {
-        let fitting = self.patiences.iter().position(|patience| patience.length <= wanted);
-        let patience = fitting.unwrap_or(self.patiences.len().saturating_sub(1));
-        let length = self.patiences.get(patience).map_or(wanted, |patience| patience.length);
-        (patience, u64::try_from(length.as_nanos()).unwrap_or(u64::MAX))
+        let fitting = self.timeouts.iter().position(|timeout| timeout.length <= wanted);
+        let timeout = fitting.unwrap_or(self.timeouts.len().saturating_sub(1));
+        let length = self.timeouts.get(timeout).map_or(wanted, |timeout| timeout.length);
+        (timeout, u64::try_from(length.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// The source with this address, known or new.
@@ -586,8 +585,8 @@ impl<T> Slot<T> {
             deadline: Time::ZERO,
             charge: 0,
             rank: Queue::Nowhere,
-            patience: 0,
-            by_patience: Links::NONE,
+            timeout: 0,
+            by_timeout: Links::NONE,
             by_rank: Links::NONE,
         }
     }

@@ -52,9 +52,9 @@ pub struct VacantEntry(Option<u64>);
 
 impl<K: Key, V> FairTable<K, V> {
     /// A table for entries charged `limit` bytes in all. A quarter of the limit is reserved for protected entries.
-    /// Each entry has one of the time-outs in `patiences`.
-    pub fn new(limit: usize, patiences: &[Duration], secret: Secret) -> FairTable<K, V> {
-        let things = FairQueue::new(limit, patiences, secret);
+    /// Each entry has one of the time-outs in `timeouts`.
+    pub fn new(limit: usize, timeouts: &[Duration], secret: Secret) -> FairTable<K, V> {
+        let things = FairQueue::new(limit, timeouts, secret);
         FairTable { index: Index::default(), things, newest: NONE, table_key: TableKey::new(secret) }
     }
 
@@ -137,7 +137,7 @@ impl<K: Key, V> FairTable<K, V> {
     pub fn insert_vacant(
         &mut self,
         now: Time,
-        vacancy: VacantEntry,
+        vacant: VacantEntry,
         key: K,
         value: V,
         charge: usize,
@@ -146,7 +146,7 @@ impl<K: Key, V> FairTable<K, V> {
         if self.newest != NONE {
             self.index_newest();
         }
-        let VacantEntry(hash) = vacancy;
+        let VacantEntry(hash) = vacant;
         let thing = Thing { value, key, hash: hash.unwrap_or_default(), is_hashed: hash.is_some() };
         let at = self.things.insert(now, thing, charge, wanted);
         self.newest = at.0;
@@ -206,9 +206,9 @@ impl<K: Key, V> FairTable<K, V> {
         self.things.oldest()
     }
 
-    /// The same among entries with a time-out of at most `patience`.
-    pub fn oldest_within(&self, patience: Duration) -> Option<Handle> {
-        self.things.oldest_within(patience)
+    /// The same among entries with a time-out of at most `timeout`.
+    pub fn oldest_within(&self, timeout: Duration) -> Option<Handle> {
+        self.things.oldest_within(timeout)
     }
 
     /// The limit, in bytes.
@@ -290,7 +290,7 @@ mod tests {
         handle: Handle,
         charge: usize,
         deadline: Time,
-        patience: Duration,
+        timeout: Duration,
         /// The time at which it came to the end of its source's list.
         lined_up: u64,
         /// The time at which it was moved to the reserve, if it was.
@@ -398,7 +398,7 @@ mod tests {
     impl Both {
         fn new(limit: usize) -> Both {
             Both {
-                held: FairTable::new(limit, &PATIENCES, Secret::new(9)),
+                held: FairTable::new(limit, &TIMEOUTS, Secret::new(9)),
                 things: Vec::new(),
                 sources: Vec::new(),
                 limit,
@@ -459,21 +459,21 @@ mod tests {
         fn insert(&mut self, number: u32, source: u8, charge: usize, wanted: Duration) {
             let name = Name { number, source };
             let handle = self.held.insert(self.now, name, number, charge, wanted);
-            let patience = patience_for(wanted);
-            let (deadline, lined_up) = (self.now + patience, self.tick());
-            self.things.push(Thing { name, handle, charge, deadline, patience, lined_up, protected: None });
+            let timeout = timeout_for(wanted);
+            let (deadline, lined_up) = (self.now + timeout, self.tick());
+            self.things.push(Thing { name, handle, charge, deadline, timeout, lined_up, protected: None });
             self.settle(source);
         }
 
         fn touch(&mut self, at: Handle, wanted: Duration) {
             self.held.refresh(self.now, at, wanted);
-            let patience = patience_for(wanted);
-            let (deadline, lined_up) = (self.now + patience, self.tick());
+            let timeout = timeout_for(wanted);
+            let (deadline, lined_up) = (self.now + timeout, self.tick());
             let thing = self.thing(at);
-            if (thing.patience, thing.deadline) == (patience, deadline) {
+            if (thing.timeout, thing.deadline) == (timeout, deadline) {
                 return;
             }
-            (thing.patience, thing.deadline, thing.lined_up) = (patience, deadline, lined_up);
+            (thing.timeout, thing.deadline, thing.lined_up) = (timeout, deadline, lined_up);
         }
 
         fn tick(&mut self) -> u64 {
@@ -563,16 +563,16 @@ mod tests {
         /// Of the entries with a time-out of at most `longest`, the one with the earliest deadline. Of equals, the
         /// first in its list.
         fn check_oldest(&self, longest: Duration, what: &str) {
-            let within = || self.things.iter().filter(|thing| thing.patience <= longest);
+            let within = || self.things.iter().filter(|thing| thing.timeout <= longest);
             let earliest = within().map(|thing| thing.deadline).min();
-            let firsts = PATIENCES.map(|patience| {
-                let of_it = within().filter(|thing| thing.patience == patience && Some(thing.deadline) == earliest);
+            let firsts = TIMEOUTS.map(|timeout| {
+                let of_it = within().filter(|thing| thing.timeout == timeout && Some(thing.deadline) == earliest);
                 of_it.min_by_key(|thing| thing.lined_up).map(|thing| thing.handle)
             });
             let found = self.held.oldest_within(longest);
             assert_eq!(found.is_some(), earliest.is_some(), "{what}: {longest:?}");
             assert!(found.is_none() || firsts.contains(&found), "{what}: {longest:?}");
-            if longest >= PATIENCES[0] {
+            if longest >= TIMEOUTS[0] {
                 assert_eq!(found, self.held.oldest(), "{what}: all of them");
             }
         }
@@ -590,8 +590,8 @@ mod tests {
                 assert_eq!(self.held.find(&thing.name), Some(thing.handle), "{what}");
             }
             // Within one patience, the first that came or was touched is the first that is late.
-            for patience in PATIENCES {
-                let mut of_it: Vec<_> = self.things.iter().filter(|thing| thing.patience == patience).collect();
+            for timeout in TIMEOUTS {
+                let mut of_it: Vec<_> = self.things.iter().filter(|thing| thing.timeout == timeout).collect();
                 of_it.sort_by_key(|thing| thing.lined_up);
                 assert!(of_it.is_sorted_by_key(|thing| thing.deadline), "{what}");
             }
@@ -608,9 +608,9 @@ mod tests {
         }
     }
 
-    fn patience_for(wanted: Duration) -> Duration {
-        let fitting = PATIENCES.into_iter().filter(|patience| *patience <= wanted).max();
-        fitting.unwrap_or(*PATIENCES.iter().min().unwrap())
+    fn timeout_for(wanted: Duration) -> Duration {
+        let fitting = TIMEOUTS.into_iter().filter(|timeout| *timeout <= wanted).max();
+        fitting.unwrap_or(*TIMEOUTS.iter().min().unwrap())
     }
 
     /// A key that records its hashes.
@@ -649,5 +649,5 @@ mod tests {
     }
 
     const SECOND: Duration = Duration::from_secs(1);
-    const PATIENCES: [Duration; 3] = [Duration::from_secs(3), Duration::from_millis(250), SECOND];
+    const TIMEOUTS: [Duration; 3] = [Duration::from_secs(3), Duration::from_millis(250), SECOND];
 }

@@ -82,7 +82,7 @@ impl Half {
         self.gateway.flush(now);
         let told = self.tell();
         for direction in BOTH {
-            assert_eq!(self.gateway.output(direction).pool.lent_count(), 0);
+            assert_eq!(self.gateway.output(direction).pool.in_use_count(), 0);
         }
         told
     }
@@ -97,15 +97,15 @@ impl Half {
 
     fn tell_of(&self, direction: usize) -> String {
         self.gateway.check(direction).unwrap();
-        let widening = &self.gateway.side(direction).aggregation;
-        let held = (widening.held(), widening.charges(), self.gateway.next_deadline_of(direction));
-        let lent_count = self.gateway.output(direction).pool.lent_count();
+        let aggregation = &self.gateway.side(direction).aggregation;
+        let held = (aggregation.held(), aggregation.charges(), self.gateway.next_deadline_of(direction));
+        let in_use_count = self.gateway.output(direction).pool.in_use_count();
         let ledger = self.gateway.ledger(direction);
         let events: Vec<_> = Event::ALL.iter().map(|event| (event.name(), ledger.event(*event))).collect();
         let fates = |reason: &Reason| (reason.name(), ledger.retired(*reason), ledger.passed(*reason));
         let fates: Vec<_> = Reason::ALL.iter().map(fates).collect();
         let totals = (ledger.received, ledger.forwarded);
-        format!("{held:?} {lent_count} {totals:?} {events:?} {fates:?}")
+        format!("{held:?} {in_use_count} {totals:?} {events:?} {fates:?}")
     }
 
     fn drain(&mut self, direction: usize) -> Vec<Gone> {
@@ -146,7 +146,7 @@ fn settings(random: &mut Rng) -> GatewaySettings {
         side.hold = *random.choice(&[Holding::Burst, Holding::Adaptive, Holding::Fixed(HOLD)]).unwrap();
         side.memory = *random.choice(&[30_000, 300_000, 1 << 24]).unwrap();
         side.late = *random.choice(&[Late::Retire, Late::Release { mtu: side.mtu }]).unwrap();
-        side.fragment_patience = random.bool().then_some(Duration::from_millis(50));
+        side.fragment_timeout = random.bool().then_some(Duration::from_millis(50));
         side.placement = PlacementMode::Always;
         side.answer_from = Some(VERSIONS.map(|version| host(version, 9)));
     }

@@ -203,8 +203,8 @@ fn gso_packets_of_datagrams_leave_as_udpgso_says() {
                     if !extensions.is_empty() && (version == 4 || len > 128) {
                         continue;
                     }
-                    let narrowing = Sizing { gso_packets, ..Sizing::new(1_500, Role::Transit) };
-                    let mut rig = Rig::new(reversible(), narrowing, 1 << 20);
+                    let sizing = Sizing { gso_packets, ..Sizing::new(1_500, Role::Transit) };
+                    let mut rig = Rig::new(reversible(), sizing, 1 << 20);
                     let one = Spec { extensions, ..udp(version).carrying(0, len) };
                     let left = push_gso(&mut rig, &one, segment_len);
                     assert_eq!(
@@ -448,8 +448,8 @@ fn the_gso_packets_of_vpp_are_cut_as_the_next_link_needs() {
             for ip_flags in [0, DF] {
                 let segment_len = if version == 4 { 1_460 } else { 1_440 };
                 let count = if count == 45 { 65_200usize.div_ceil(segment_len) } else { count };
-                let narrowing = Sizing { gso_packets, ..Sizing::new(mtu, Role::Transit) };
-                let mut rig = Rig::new(reversible(), narrowing, 1 << 20);
+                let sizing = Sizing { gso_packets, ..Sizing::new(mtu, Role::Transit) };
+                let mut rig = Rig::new(reversible(), sizing, 1 << 20);
                 let one = Spec { ip_flags, sum: Summed::Half, ..tcp(version).carrying(0, 65_200) };
                 let left = push_gso(&mut rig, &one, Some(segment_len));
                 assert_eq!(left.len(), 1, "{why}");
@@ -532,8 +532,8 @@ fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
 fn a_gso_without_payload_is_one_packet() {
     for fill in [Split::Max, Split::Balanced] {
         for gso_packets in [SegmentSize::Preserve, SegmentSize::Maximise] {
-            let narrowing = Sizing { fill, gso_packets, ..Sizing::new(1_500, Role::Transit) };
-            let mut rig = Rig::new(reversible(), narrowing, 1 << 20);
+            let sizing = Sizing { fill, gso_packets, ..Sizing::new(1_500, Role::Transit) };
+            let mut rig = Rig::new(reversible(), sizing, 1 << 20);
             let one = tcp(4);
             assert_eq!(wire(push_gso(&mut rig, &one, Some(1_460))), [one.bytes()], "{fill:?}, {gso_packets:?}");
         }

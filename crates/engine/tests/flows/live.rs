@@ -48,8 +48,8 @@ fn a_senders_gso_without_a_length_stays_as_it_came_where_nothing_is_segmented() 
         if version == 4 {
             frame[10..12].fill(0);
         }
-        let narrowing = Sizing { segment: Toggle::Off, ..Sizing::new(9_000, Role::Transit) };
-        let mut side = narrow(narrowing);
+        let sizing = Sizing { segment: Toggle::Off, ..Sizing::new(9_000, Role::Transit) };
+        let mut side = narrow(sizing);
         let mut out = output();
         let mut packet = Frame::copy(&frame, LinkType::Ip, Ingress(0), &mut out.pool).unwrap();
         let came = Gso { segment_len: 1_000, ids: Identifications::Rise, maker: Maker::Sender };
@@ -337,8 +337,8 @@ fn none() -> Connections {
 }
 
 /// A side that joins nothing.
-fn narrow(narrowing: Sizing) -> Side {
-    Side { aggregation: Aggregation::default(), sizing: narrowing }
+fn narrow(sizing: Sizing) -> Side {
+    Side { aggregation: Aggregation::default(), sizing: sizing }
 }
 
 fn output() -> Output {

@@ -470,20 +470,16 @@ fn a_side_that_does_more_than_resize_says_no_length_to_whoever_else_cuts_its_gso
     let side = || Gateway::new(Raise::BothWays).wide;
     let limit = |len_max| SegmentLimit { len_max, may_grow: true };
     assert_eq!([side().resizes_to(limit(9_001)), side().resizes_to(limit(0))], [Some(limit(9_000)), None]);
-    let narrowing = |change: fn(&mut Sizing)| {
+    let sizing = |change: fn(&mut Sizing)| {
         let limit = SegmentLimit { len_max: 1_500, may_grow: true };
         let mut side = side();
         change(&mut side.sizing);
         side.resizes_to(limit)
     };
-    assert_eq!(narrowing(|narrowing| narrowing.fill = Split::Balanced), None);
-    assert_eq!(narrowing(|narrowing| narrowing.segment = Toggle::Off), None);
+    assert_eq!(sizing(|sizing| sizing.fill = Split::Balanced), None);
+    assert_eq!(sizing(|sizing| sizing.segment = Toggle::Off), None);
     let kept = SegmentLimit { len_max: 1_500, may_grow: false };
-    assert_eq!(
-        narrowing(|narrowing| narrowing.gso_packets = SegmentSize::Preserve),
-        Some(kept),
-        "they only become shorter"
-    );
+    assert_eq!(sizing(|sizing| sizing.gso_packets = SegmentSize::Preserve), Some(kept), "they only become shorter");
     let mut reversible = side();
     let rules = Rules { mode: Mode::Reversible, ..resize(u16::MAX) };
     reversible.aggregation.coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), Secret::new(5)));
@@ -526,10 +522,11 @@ fn segments_become_longer_only_after_a_whole_handshake_and_where_the_side_resize
         assert_eq!(lens(&mut gateway, Toward::Narrow, 500), whole, "{what}");
         // They become shorter all the same.
         assert!(lens(&mut gateway, Toward::Narrow, 8_000).iter().all(|len| *len <= 1_500), "{what}");
-        for change in [
-            (|narrowing: &mut Sizing| narrowing.gso_packets = SegmentSize::Preserve) as fn(&mut Sizing),
-            |narrowing| narrowing.segment = Toggle::Off,
-        ] {
+        for change in
+            [(|sizing: &mut Sizing| sizing.gso_packets = SegmentSize::Preserve) as fn(&mut Sizing), |sizing| {
+                sizing.segment = Toggle::Off
+            }]
+        {
             change(&mut gateway.wide.sizing);
             assert_eq!(lens(&mut gateway, Toward::Wide, 500), [540, 540], "{what}");
         }
@@ -1031,7 +1028,7 @@ impl Gateway {
             }
             self.out.done(packet);
         }
-        assert_eq!(self.out.pool.lent_count(), 0);
+        assert_eq!(self.out.pool.in_use_count(), 0);
         left
     }
 

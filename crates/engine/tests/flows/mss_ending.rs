@@ -217,7 +217,7 @@ impl Stand {
             })
         });
         let told = told.collect();
-        assert_eq!(self.out.pool.lent_count(), 0);
+        assert_eq!(self.out.pool.in_use_count(), 0);
         told
     }
 }

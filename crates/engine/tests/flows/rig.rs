@@ -33,8 +33,8 @@ pub struct Left {
 impl Rig {
     /// One that makes trains, which stay trains, and lets any length pass.
     pub fn carrying(rules: Rules) -> Rig {
-        let narrowing = Sizing { gso_packets: SegmentSize::Preserve, ..Sizing::new(u16::MAX, Role::Transit) };
-        Rig::new(rules, narrowing, 16 << 20)
+        let sizing = Sizing { gso_packets: SegmentSize::Preserve, ..Sizing::new(u16::MAX, Role::Transit) };
+        Rig::new(rules, sizing, 16 << 20)
     }
 
     /// One that makes packets of up to `mtu` bytes.
@@ -42,15 +42,15 @@ impl Rig {
         Rig::new(resize(mtu), Sizing::new(mtu, Role::Transit), 16 << 20)
     }
 
-    pub fn new(rules: Rules, narrowing: Sizing, limit: usize) -> Rig {
-        Rig::exempting(rules, narrowing, limit, Vec::new())
+    pub fn new(rules: Rules, sizing: Sizing, limit: usize) -> Rig {
+        Rig::exempting(rules, sizing, limit, Vec::new())
     }
 
-    pub fn exempting(rules: Rules, narrowing: Sizing, limit: usize, exempt: Vec<Exempt>) -> Rig {
+    pub fn exempting(rules: Rules, sizing: Sizing, limit: usize, exempt: Vec<Exempt>) -> Rig {
         let coalescer = Coalescer::new(limit, rules, exempt, Secret::new(7));
-        let widening = Aggregation { coalescer: Some(coalescer), ..Aggregation::default() };
+        let aggregation = Aggregation { coalescer: Some(coalescer), ..Aggregation::default() };
         Rig {
-            side: Side { aggregation: widening, sizing: narrowing },
+            side: Side { aggregation: aggregation, sizing: sizing },
             connections: Connections::new(Secret::new(7)),
             out: Output::new(Pool::new(2 * limit + (64 << 20)), None),
             now: Time::ZERO,
@@ -109,7 +109,7 @@ impl Rig {
     pub fn flush(&mut self) -> Vec<Left> {
         self.side.flush(self.now, &mut self.connections, &mut self.out);
         let left = self.drain();
-        assert_eq!(self.out.pool.lent_count(), 0, "after the end nothing is held");
+        assert_eq!(self.out.pool.in_use_count(), 0, "after the end nothing is held");
         left
     }
 

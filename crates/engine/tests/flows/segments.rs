@@ -89,8 +89,8 @@ fn each_datagram_of_a_udp_gso_is_complete() {
 #[test]
 fn a_gso_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
     for (version, role) in [(4, Role::Transit), (6, Role::Transit), (4, source()), (6, source())] {
-        let narrowing = Sizing::new(1_280, role);
-        let mut side = Side { aggregation: Aggregation::default(), sizing: narrowing };
+        let sizing = Sizing::new(1_280, role);
+        let mut side = Side { aggregation: Aggregation::default(), sizing: sizing };
         let mut out = Output::new(Pool::new(1 << 20), None);
         let payload = noise(20_000);
         let mut packet =
@@ -110,8 +110,8 @@ fn a_gso_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
 #[test]
 fn a_udp_gso_keeps_its_datagrams_and_each_that_is_too_long_is_cut_alone() {
     for (mtu, gso_packets, fragments) in [(540, 1, 0), (500, 0, 4)] {
-        let narrowing = Sizing::new(mtu, source());
-        let mut side = Side { aggregation: Aggregation::default(), sizing: narrowing };
+        let sizing = Sizing::new(mtu, source());
+        let mut side = Side { aggregation: Aggregation::default(), sizing: sizing };
         let mut out = Output::new(Pool::new(1 << 20), None);
         let mut packet = Frame::copy(&udp(4, &noise(1_200)), LinkType::Ip, Ingress(0), &mut out.pool).unwrap();
         packet.gso = Some(Gso { segment_len: 500, ids: Identifications::Rise, maker: Maker::Sender });

@@ -152,7 +152,7 @@ fn three_fragments_join_in_every_order_and_the_longest_datagram_shuffled() {
 
 // OpenBSD: timeout. Six pieces, fifteen seconds apart.
 #[test]
-fn a_datagram_slower_than_patience_never_completes() {
+fn a_datagram_slower_than_timeout_never_completes() {
     for version in VERSIONS {
         let mut rig = Rig::host();
         for (index, bytes) in fragments(version, &pattern(48), 8).iter().enumerate() {
@@ -368,20 +368,20 @@ fn two_identifications_complete_each_at_its_own_last_fragment() {
 }
 
 #[test]
-fn half_a_datagram_is_held_until_its_patience_ends_and_not_longer() {
-    let patience = Duration::from_secs(1);
-    let limits = Limits { bytes: 1 << 20, patience: Some(patience) };
+fn half_a_datagram_is_held_until_its_timeout_ends_and_not_longer() {
+    let timeout = Duration::from_secs(1);
+    let limits = Limits { bytes: 1 << 20, timeout: Some(timeout) };
     for version in VERSIONS {
         let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
         let (first, second) = (fragment(version, 0, &[1; 8], true), fragment(version, 8, &[2; 8], false));
         for (held, other) in [(&first, &second), (&second, &first)] {
             rig.push(held);
-            rig.wait(patience - Duration::from_nanos(1));
+            rig.wait(timeout - Duration::from_nanos(1));
             assert_eq!(rig.held(), 1);
             rig.wait(Duration::from_nanos(1));
-            assert_eq!((rig.held(), rig.out.pool.lent_count()), (0, 0));
+            assert_eq!((rig.held(), rig.out.pool.in_use_count()), (0, 0));
             assert!(rig.push(other).is_empty(), "the other half starts anew");
-            rig.wait(patience);
+            rig.wait(timeout);
         }
         assert_eq!(rig.event(Event::IcmpSent), 2, "where the first piece was held");
     }
@@ -394,7 +394,7 @@ fn of_three_fragments() -> (Rig, usize) {
         rig.push(&part(0, 0, true));
         rig.side.aggregation.reassembler.as_ref().unwrap().charged()
     };
-    let limits = Limits { bytes: 3 * one, patience: None };
+    let limits = Limits { bytes: 3 * one, timeout: None };
     (Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits), one)
 }
 
@@ -646,7 +646,7 @@ fn the_sweep_of_dpdk_is_joined_in_every_order_of_its_list() {
                 }
             }
         }
-        assert_eq!((rig.held(), rig.out.pool.lent_count()), (0, 0));
+        assert_eq!((rig.held(), rig.out.pool.in_use_count()), (0, 0));
     }
 }
 
@@ -763,7 +763,7 @@ fn the_malformed_version_6_fragments_of_vpp_are_answered_as_the_standard_says() 
         rig.push(&ip(6).id(id).part(8, [], true).bytes());
     }
     assert_eq!((rig.retired(Reason::FragOverlap), rig.retired(Reason::FragZeroLen)), (100, 50));
-    assert_eq!((rig.held(), rig.out.pool.lent_count()), (0, 0));
+    assert_eq!((rig.held(), rig.out.pool.in_use_count()), (0, 0));
     // A Fragment header of which two bytes are here ends in silence.
     let mut short = Spec { protocol: FRAGMENT, ..ip(6).payload(vec![UDP, 0]) }.bytes();
     assert_eq!(Rig::host().push(&short), [short.clone()]);

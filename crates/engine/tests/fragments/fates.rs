@@ -210,12 +210,12 @@ fn joining(bytes: usize) -> Rig {
 fn joining_within(limits: MergeLimits) -> Rig {
     let mut rig = Rig::router(1_500);
     rig.side.aggregation.joins = Prefixes::new(FragmentPolicy::Merge);
-    rig.side.aggregation.joiner = Some(FragmentMerger::new(limits, 1_500, secret()));
+    rig.side.aggregation.merger = Some(FragmentMerger::new(limits, 1_500, secret()));
     rig
 }
 
 fn join_limits(bytes: usize) -> MergeLimits {
-    MergeLimits { bytes, patience: Duration::from_millis(10), full: Full::Pass, runs: RunsBy::Datagram }
+    MergeLimits { bytes, timeout: Duration::from_millis(10), full: Full::Pass, runs: RunsBy::Datagram }
 }
 
 /// A border, across which these packets went.
@@ -325,7 +325,7 @@ fn late(late: Late) -> Rig {
 }
 
 fn evicted(late: Late) -> Rig {
-    let limits = Limits { bytes: 1_000, patience: None };
+    let limits = Limits { bytes: 1_000, timeout: None };
     after(Rig::with_limits(1_500, Role::Transit, Some(late), limits), &[part(0, 0, true)])
 }
 

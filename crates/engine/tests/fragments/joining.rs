@@ -73,10 +73,10 @@ fn whatever_comes_a_host_makes_of_what_leaves_what_it_makes_of_what_came() {
             let deadline = rig.side.next_deadline();
             let what = format!("seed {seed}: held until {deadline:?} at {:?}", rig.now);
             assert!(
-                deadline.is_none_or(|deadline| deadline > rig.now && deadline <= rig.now + USUAL.patience),
+                deadline.is_none_or(|deadline| deadline > rig.now && deadline <= rig.now + USUAL.timeout),
                 "{what}"
             );
-            let charged = rig.side.aggregation.joiner.as_ref().map_or(0, FragmentMerger::charged);
+            let charged = rig.side.aggregation.merger.as_ref().map_or(0, FragmentMerger::charged);
             assert!(charged <= scene.limits.bytes, "seed {seed}: {charged} bytes of {}", scene.limits.bytes);
         }
         left.extend(rig.flush());
@@ -266,11 +266,11 @@ fn a_header_that_changes_closes_the_run() {
 }
 
 #[test]
-fn nothing_waits_longer_than_its_patience_and_nothing_makes_it_longer() {
+fn nothing_waits_longer_than_its_timeout_and_nothing_makes_it_longer() {
     let sent = fragments(4, &pattern(800), 80);
     let mut rig = joining(1_500);
     rig.push(&sent[0]);
-    let deadline = Time::ZERO + USUAL.patience;
+    let deadline = Time::ZERO + USUAL.timeout;
     for next in &sent[1..4] {
         rig.wait(Duration::from_millis(3));
         assert_eq!(rig.push(next), [[0; 0]; 0]);
@@ -320,7 +320,7 @@ fn a_longer_buffer_than_was_charged_for_takes_the_room_that_there_is() {
             assert_eq!(places(&rig.push_all(&sent[..4])), []);
             let mut left = rig.push(&sent[4]);
             let (_, buffers) = rig.side.aggregation.held();
-            let charged = rig.side.aggregation.joiner.as_ref().map(FragmentMerger::charged);
+            let charged = rig.side.aggregation.merger.as_ref().map(FragmentMerger::charged);
             let pinned = rig.out.pool.heap_len();
             assert_eq!(buffers, 1);
             assert!(
@@ -350,7 +350,7 @@ fn what_was_joined_for_a_longer_link_is_cut_again_and_nothing_with_df_is_joined(
     ] {
         let sent = came.map(|(start, len, _)| part(flags, start, start + len).bytes());
         let mut rig = joining(600);
-        rig.side.aggregation.joiner = Some(FragmentMerger::new(USUAL, 1_500, secret()));
+        rig.side.aggregation.merger = Some(FragmentMerger::new(USUAL, 1_500, secret()));
         assert_eq!(places(&through(&mut rig, &sent[..count])), expected);
     }
 }
@@ -438,7 +438,7 @@ fn a_run_of_one_leaves_byte_for_byte_and_is_counted_nowhere() {
     frame.resize(60, 0xEE);
     let mut rig = Rig { medium: LinkType::Ethernet, ..joining(1_500) };
     assert_eq!(rig.push(&frame), [[0; 0]; 0]);
-    assert_only(&rig.wait(USUAL.patience), &frame);
+    assert_only(&rig.wait(USUAL.timeout), &frame);
     assert_counts(&rig, &[]);
     // What joins it stands where the padding stood.
     let mut rig = Rig { medium: LinkType::Ethernet, ..joining(1_500) };
@@ -670,10 +670,10 @@ fn a_run_is_charged_from_its_opening_what_it_may_become() {
     let mut rig = joining(9_000);
     for fragment in &sent[..18] {
         rig.push(fragment);
-        assert_eq!(rig.side.aggregation.joiner.as_ref().map(FragmentMerger::charged), Some(charge));
+        assert_eq!(rig.side.aggregation.merger.as_ref().map(FragmentMerger::charged), Some(charge));
     }
     assert_whole(&rig.push(&sent[18]), &pattern(8_980));
-    assert_eq!(rig.side.aggregation.joiner.as_ref().map(FragmentMerger::charged), Some(0));
+    assert_eq!(rig.side.aggregation.merger.as_ref().map(FragmentMerger::charged), Some(0));
 }
 
 #[test]
@@ -706,7 +706,7 @@ fn each_destination_has_what_was_said_for_its_prefix() {
     let cases = [([198, 51, 100, 2], 3), ([198, 51, 100, 200], 1), ([203, 0, 113, 7], 1), ([203, 0, 113, 8], 7)];
     for (destination, left_count) in cases {
         let mut rig = joining(9_000);
-        rig.side.aggregation.joiner = Some(FragmentMerger::new(USUAL, 1_500, secret()));
+        rig.side.aggregation.merger = Some(FragmentMerger::new(USUAL, 1_500, secret()));
         rig.side.aggregation.joins = joins.clone();
         // Without the stage that is named, fragments pass.
         let mut without = Rig {
@@ -715,9 +715,9 @@ fn each_destination_has_what_was_said_for_its_prefix() {
         };
         let sent = sent(destination);
         assert_eq!(through(&mut without, &sent), sent);
-        let widening = &mut without.side.aggregation;
-        widening.joiner = Some(FragmentMerger::new(USUAL, 1_500, secret()));
-        widening.reassembler = Some(Reassembler::new(LIMITS, RELEASE, secret()));
+        let aggregation = &mut without.side.aggregation;
+        aggregation.merger = Some(FragmentMerger::new(USUAL, 1_500, secret()));
+        aggregation.reassembler = Some(Reassembler::new(LIMITS, RELEASE, secret()));
         assert_eq!(through(&mut without, &sent).len(), left_count, "{destination:?}");
     }
 }
@@ -729,13 +729,13 @@ fn a_router_joins_nothing_unless_it_is_asked_for_by_name() {
     let mut rig = Rig::router(9_000);
     assert_eq!(rig.push_all(&sent), sent);
     // To have a joiner is not to be asked.
-    rig.side.aggregation.joiner = Some(FragmentMerger::new(USUAL, 9_000, secret()));
+    rig.side.aggregation.merger = Some(FragmentMerger::new(USUAL, 9_000, secret()));
     assert_eq!(rig.push_all(&sent), sent);
     // Where every other piece takes another way, those that come here leave as they came, each in its time.
     let mut rig = joining(9_000);
     let half: Vec<_> = sent.iter().step_by(2).cloned().collect();
     let mut left = rig.push_all(&half);
-    left.extend(rig.wait(USUAL.patience));
+    left.extend(rig.wait(USUAL.timeout));
     assert_eq!(left, half);
 }
 
@@ -1098,10 +1098,10 @@ fn joining(mtu: u16) -> Rig {
 }
 
 fn joining_within(mtu: u16, limits: MergeLimits) -> Rig {
-    let joiner = Some(FragmentMerger::new(limits, mtu, secret()));
+    let merger = Some(FragmentMerger::new(limits, mtu, secret()));
     let mut rig = Rig::router(mtu);
     rig.side.aggregation =
-        Aggregation { joins: Prefixes::new(FragmentPolicy::Merge), joiner, ..Aggregation::default() };
+        Aggregation { joins: Prefixes::new(FragmentPolicy::Merge), merger, ..Aggregation::default() };
     rig
 }
 
@@ -1143,7 +1143,7 @@ fn woven(datagrams: usize) -> Vec<Vec<u8>> {
 fn run_charge(mtu: u16) -> usize {
     let mut rig = joining(mtu);
     rig.push(&fragment(4, 0, &[0; 8], true));
-    rig.side.aggregation.joiner.as_ref().map_or(0, FragmentMerger::charged)
+    rig.side.aggregation.merger.as_ref().map_or(0, FragmentMerger::charged)
 }
 
 /// A packet in pieces of so many bytes, as it came; whole where it is no longer.
@@ -1157,8 +1157,8 @@ fn udp_gso_packets() -> Rules {
 }
 
 const USUAL: MergeLimits =
-    MergeLimits { bytes: 4 << 20, patience: Duration::from_millis(10), full: Full::Pass, runs: RunsBy::Datagram };
-const LIMITS: Limits = Limits { bytes: 4 << 20, patience: None };
+    MergeLimits { bytes: 4 << 20, timeout: Duration::from_millis(10), full: Full::Pass, runs: RunsBy::Datagram };
+const LIMITS: Limits = Limits { bytes: 4 << 20, timeout: None };
 const RELEASE: Late = Late::Release { mtu: 9_000 };
 /// What joining makes.
 const JOINED: [Event; 8] = [

@@ -26,7 +26,7 @@ pub struct Rig {
 impl Rig {
     /// A side with this MTU and role, and the reassembler of a host or of a box on the way, where there is one.
     pub fn new(mtu: u16, role: Role, late: Option<Late>) -> Rig {
-        Rig::with_limits(mtu, role, late, Limits { bytes: 16 << 20, patience: None })
+        Rig::with_limits(mtu, role, late, Limits { bytes: 16 << 20, timeout: None })
     }
 
     pub fn with_limits(mtu: u16, role: Role, late: Option<Late>, limits: Limits) -> Rig {

@@ -520,16 +520,16 @@ fn a_datagram_as_long_as_the_link_and_one_as_long_as_any_are_joined() {
 
 // R015
 #[test]
-fn patience_is_fixed_whatever_the_ttl_and_whatever_comes_later() {
+fn timeout_is_fixed_whatever_the_ttl_and_whatever_comes_later() {
     for ttl in [0, 1, 2, 30, 64, 255] {
-        let patience = Duration::from_secs(7);
-        let limits = Limits { bytes: 1 << 20, patience: Some(patience) };
+        let timeout = Duration::from_secs(7);
+        let limits = Limits { bytes: 1 << 20, timeout: Some(timeout) };
         let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
         rig.push(&Spec { ttl, ..ip(4).part(0, [0; 16], true) }.bytes());
-        assert_eq!(rig.side.next_deadline(), Some(Time::ZERO + patience));
+        assert_eq!(rig.side.next_deadline(), Some(Time::ZERO + timeout));
         rig.wait(seconds(6));
         rig.push(&Spec { ttl, ..ip(4).part(32, [0; 16], true) }.bytes());
-        assert_eq!(rig.side.next_deadline(), Some(Time::ZERO + patience));
+        assert_eq!(rig.side.next_deadline(), Some(Time::ZERO + timeout));
         rig.wait(Duration::from_nanos(999_999_999));
         assert_eq!(rig.held(), 2);
         rig.wait(Duration::from_nanos(1));
@@ -541,11 +541,11 @@ fn patience_is_fixed_whatever_the_ttl_and_whatever_comes_later() {
 // R016, R091
 #[test]
 fn a_host_waits_thirty_seconds_for_version_4_and_sixty_for_version_6() {
-    for (version, patience) in [(4, 30), (6, 60)] {
+    for (version, timeout) in [(4, 30), (6, 60)] {
         let mut rig = Rig::host();
         rig.wait(seconds(5));
         rig.push(&fragment(version, 8, &[0; 16], true));
-        assert_eq!(rig.side.next_deadline(), Some(Time::ZERO + seconds(5 + patience)));
+        assert_eq!(rig.side.next_deadline(), Some(Time::ZERO + seconds(5 + timeout)));
     }
 }
 
@@ -579,7 +579,7 @@ fn a_congestion_mark_on_any_fragment_survives_or_the_datagram_ends() {
 
 // R060: a piece that was left behind is gone before its identification comes round.
 #[test]
-fn a_pair_that_wraps_its_identifications_within_the_patience_is_never_mixed() {
+fn a_pair_that_wraps_its_identifications_within_the_timeout_is_never_mixed() {
     let mut rig = Rig::host();
     let tick = Duration::from_micros(15);
     let push = |rig: &mut Rig, id: u16, offset: usize, more: bool| {
@@ -611,7 +611,7 @@ fn a_wrong_transport_checksum_stays_wrong_through_joining() {
 // R063
 #[test]
 fn an_overlap_ends_what_still_comes_under_its_key_until_the_deadline() {
-    for (version, patience) in [(4, 30), (6, 60)] {
+    for (version, timeout) in [(4, 30), (6, 60)] {
         let payload = pattern(64);
         let mut rig = Rig::host();
         rig.push(&fragment(version, 0, &payload[..32], true));
@@ -619,7 +619,7 @@ fn an_overlap_ends_what_still_comes_under_its_key_until_the_deadline() {
         assert!(rig.push(&fragment(version, 16, &payload[..32], true)).is_empty());
         for _ in 0..2 {
             assert!(rig.push_all(&fragments(version, &payload, 16)).is_empty());
-            assert!(rig.wait(seconds(patience / 2 - 1)).is_empty());
+            assert!(rig.wait(seconds(timeout / 2 - 1)).is_empty());
         }
         assert!(rig.wait(seconds(1)).is_empty(), "silently: no error is sent");
         assert_whole(&rig.push_all(&fragments(version, &payload, 16)), &payload);
@@ -676,7 +676,7 @@ fn no_datagram_ends_past_the_longest_even_when_options_come_late() {
 // R070, R140
 #[test]
 fn a_flood_of_fragments_stays_within_its_memory_and_holds_up_no_whole_packet() {
-    let limits = Limits { bytes: 1 << 20, patience: None };
+    let limits = Limits { bytes: 1 << 20, timeout: None };
     let mut rig = Rig::with_limits(1_500, Role::Transit, Some(Late::Retire), limits);
     let plain = whole(4, &pattern(400));
     for number in 0..20_000u32 {
@@ -717,7 +717,7 @@ fn datagrams_whose_fragments_come_shuffled_together_are_all_joined() {
 // R071
 #[test]
 fn a_datagram_that_is_given_up_for_memory_leaves_no_fragment_behind() {
-    let limits = Limits { bytes: 8 * BUFFER_LEN, patience: None };
+    let limits = Limits { bytes: 8 * BUFFER_LEN, timeout: None };
     let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
     for id in 0..100u16 {
         for offset in [0, 16, 32] {
@@ -733,7 +733,7 @@ fn a_datagram_that_is_given_up_for_memory_leaves_no_fragment_behind() {
 // R072: a share per source, and a reserve for what has come in order.
 #[test]
 fn a_flood_from_one_source_leaves_the_datagrams_of_others_alone() {
-    let limits = Limits { bytes: 64 * BUFFER_LEN, patience: None };
+    let limits = Limits { bytes: 64 * BUFFER_LEN, timeout: None };
     let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
     let mut joined = 0;
     for id in 0..1_000u16 {
@@ -957,7 +957,7 @@ fn a_wrong_header_checksum_ends_a_fragment_before_any_state_is_touched() {
         let mut wrong = bytes.clone();
         wrong[bit / 8] ^= 0x80 >> (bit % 8);
         rig.push(&wrong);
-        assert_eq!((rig.held(), rig.out.pool.lent_count()), (0, 0), "bit {bit}");
+        assert_eq!((rig.held(), rig.out.pool.in_use_count()), (0, 0), "bit {bit}");
     }
     assert!(rig.out.ledger.passed(Reason::BadHeaderSum).packets > 240);
     assert_eq!(rig.out.ledger.received.packets, 0);
@@ -1017,7 +1017,7 @@ fn each_of_the_five_header_checks_has_its_reason() {
         change(&mut bytes);
         let mut pool = Pool::new(1 << 20);
         let no_packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut pool).unwrap_err();
-        assert_eq!(pool.lent_count(), 0);
+        assert_eq!(pool.in_use_count(), 0);
         Reason::from(no_packet)
     };
     assert_eq!(broken(&|bytes| bytes.truncate(19)), Reason::Truncated);

@@ -248,20 +248,20 @@ impl Stand {
 /// One that joins so, and joins segments.
 fn side(join: FragmentPolicy) -> Side {
     let secret = Secret::new(5);
-    let limits = Limits { bytes: 4 << 20, patience: None };
+    let limits = Limits { bytes: 4 << 20, timeout: None };
     let join_limits = MergeLimits {
         bytes: 4 << 20,
-        patience: Duration::from_millis(10),
+        timeout: Duration::from_millis(10),
         full: Full::Pass,
         runs: RunsBy::Datagram,
     };
-    let widening = Aggregation {
+    let aggregation = Aggregation {
         joins: Prefixes::new(join),
         reassembler: Some(Reassembler::new(limits, Late::Release { mtu: 9_100 }, secret)),
-        joiner: Some(FragmentMerger::new(join_limits, 9_100, secret)),
+        merger: Some(FragmentMerger::new(join_limits, 9_100, secret)),
         coalescer: Some(Coalescer::new(4 << 20, rules(false), Vec::new(), secret)),
     };
-    Side { aggregation: widening, sizing: Sizing::new(9_100, Role::Transit) }
+    Side { aggregation: aggregation, sizing: Sizing::new(9_100, Role::Transit) }
 }
 
 /// One that joins UDP too, into packets that nobody else may see, and whose interface carries so many bytes.

@@ -42,7 +42,7 @@ fn a_frame_of_any_length_is_received_whole_wherever_its_payload_was_to_land() {
                 gateway.flush(Time::ZERO);
                 let mut rest = drain(&mut gateway);
                 rest.sort();
-                (left, rest, gateway.ledger(0).received, gateway.output(0).pool.lent_count())
+                (left, rest, gateway.ledger(0).received, gateway.output(0).pool.in_use_count())
             });
             assert!(both[0] == both[1], "frame {number} at {at}");
             assert_eq!(both[0].3, 0);

@@ -172,7 +172,7 @@ fn a_router_never_cuts_what_says_no() {
 fn cut_and_join(version: u8, mtu: u16, fill: Split, lens: impl Iterator<Item = usize>) {
     let payload = noise(65_536, u64::from(mtu));
     let mut cutting = Station::source(mtu, fill);
-    let mut joining = Station::joining(Limits { bytes: 1 << 20, patience: None }, Late::Retire);
+    let mut joining = Station::joining(Limits { bytes: 1 << 20, timeout: None }, Late::Retire);
     let mut header = ip(version);
     header.ip_flags = DF;
     let original = Spec { payload: Vec::new(), ..header }.bytes();
@@ -209,7 +209,7 @@ fn cut_and_join(version: u8, mtu: u16, fill: Split, lens: impl Iterator<Item = u
         check(&cutting.side, &cutting);
         check(&joining.side, &joining);
     }
-    assert_eq!((cutting.out.pool.lent_count(), joining.out.pool.lent_count()), (0, 0));
+    assert_eq!((cutting.out.pool.in_use_count(), joining.out.pool.in_use_count()), (0, 0));
     assert!(joining.out.pool.heap_len() <= ROOM);
 }
 

@@ -20,7 +20,7 @@ fn neither_batches_nor_landing_change_anything_that_can_be_seen() {
         let mut random = Rng::with_seed(seed);
         let limits = Limits {
             bytes: *random.choice(&[8_000, 60_000, 300_000, 1 << 28]).unwrap(),
-            patience: random.bool().then_some(Duration::from_millis(400)),
+            timeout: random.bool().then_some(Duration::from_millis(400)),
         };
         let late = *random.choice(&[Late::Retire, Late::Release { mtu: 1_280 }]).unwrap();
         let directions = [Came::Singly, Came::Whole, Came::Apart(Call::Batch), Came::Apart(Call::Frame)];
@@ -41,7 +41,7 @@ fn neither_batches_nor_landing_change_anything_that_can_be_seen() {
         for station in &mut stations {
             station.gateway.flush(now);
             station.drain();
-            assert_eq!(station.gateway.output(0).pool.lent_count(), 0, "seed {seed}");
+            assert_eq!(station.gateway.output(0).pool.in_use_count(), 0, "seed {seed}");
         }
         for station in &stations[2..] {
             let guesses = station.guesses();
@@ -79,9 +79,9 @@ fn a_datagram_that_outgrows_what_is_usual_lands_where_its_memory_has_room() {
         usual.chunks(2).for_each(|batch| drop(station.step(NOW, batch)));
         let before = station.guesses().in_place_bytes;
         longer.chunks(2).for_each(|batch| drop(station.step(NOW, batch)));
-        let landed = station.guesses().in_place_bytes - before;
+        let split_frame = station.guesses().in_place_bytes - before;
         assert_eq!(station.rejoined_count(), 2);
-        assert!(landed > 20_000, "{landed} of 60,000 bytes");
+        assert!(split_frame > 20_000, "{split_frame} of 60,000 bytes");
     }
 }
 
@@ -177,7 +177,7 @@ impl Station {
             } else {
                 joins.with(v4, FragmentPolicy::ReassembleHop).with(v6, FragmentPolicy::ReassembleHop)
             },
-            fragment_patience: limits.patience,
+            fragment_timeout: limits.timeout,
             late,
             placement: guessing,
             answer_from: Some([IpAddr::from([10, 9, 9, 9]), IpAddr::from([9; 16])]),
@@ -189,7 +189,7 @@ impl Station {
     }
 
     fn usual(call: Call, guessing: PlacementMode) -> Station {
-        Station::new(Limits { bytes: 8 << 20, patience: None }, Late::Retire, Came::Apart(call), guessing, true)
+        Station::new(Limits { bytes: 8 << 20, timeout: None }, Late::Retire, Came::Apart(call), guessing, true)
     }
 
     fn guesses(&self) -> PlacementStats {
@@ -211,14 +211,14 @@ impl Station {
         self.drain();
         self.gateway.check(0).unwrap();
         let gone = core::mem::take(&mut self.gone);
-        let widening = &self.gateway.side(0).aggregation;
-        let counts = (widening.held(), widening.charged(), self.gateway.next_deadline());
+        let aggregation = &self.gateway.side(0).aggregation;
+        let counts = (aggregation.held(), aggregation.charged(), self.gateway.next_deadline());
         let ledger = self.gateway.ledger(0);
         let events: Vec<_> = Event::ALL.iter().map(|event| ledger.event(*event)).collect();
         let ends: Vec<_> = Reason::ALL.iter().map(|reason| ledger.retired(*reason)).collect();
-        let lent_count = self.gateway.output(0).pool.lent_count();
+        let in_use_count = self.gateway.output(0).pool.in_use_count();
         let totals = (ledger.received, ledger.forwarded);
-        (format!("{counts:?} {lent_count} {totals:?} {events:?} {ends:?}"), gone)
+        (format!("{counts:?} {in_use_count} {totals:?} {events:?} {ends:?}"), gone)
     }
 
     /// Receives frames as one batch, by this call to the places that are lent, and pushes them.

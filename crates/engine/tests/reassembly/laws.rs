@@ -94,12 +94,12 @@ fn a_repeat_of_a_datagram_that_is_complete_starts_anew_and_is_delivered_only_who
             left.extend(station.push(Time::ZERO, fragment, &datagram));
         }
         assert_eq!(frames(&left), [datagram.bytes(), datagram.bytes()]);
-        assert_eq!(station.out.pool.lent_count(), 1, "the third is waited for");
+        assert_eq!(station.out.pool.in_use_count(), 1, "the third is waited for");
     }
 }
 
 #[test]
-fn what_came_of_a_datagram_leaves_when_patience_ends_and_no_more() {
+fn what_came_of_a_datagram_leaves_when_timeout_ends_and_no_more() {
     for header in headers() {
         for mtu in mtus(&header) {
             let (datagram, fragments) = datagrams_of_each_count(&header, mtu).pop().unwrap();
@@ -121,12 +121,12 @@ fn what_came_of_a_datagram_leaves_when_patience_ends_and_no_more() {
                             let range = places[*index].range.clone();
                             held[range.clone()].copy_from_slice(&somes(&datagram.payload[range]));
                         }
-                        assert_eq!(station.expire(just_before(patience(&header))), []);
-                        let left = station.expire(Time::ZERO + patience(&header));
+                        assert_eq!(station.expire(just_before(timeout(&header))), []);
+                        let left = station.expire(Time::ZERO + timeout(&header));
                         let what = format!("{header:?} at {mtu} without {missing:b}, released at {release_mtu}");
                         let end_came = missing >> (fragments.len() - 1) & 1 == 0;
                         check_released(&left, &header, &held, end_came, release_mtu, &what);
-                        assert_eq!(station.out.pool.lent_count(), 0);
+                        assert_eq!(station.out.pool.in_use_count(), 0);
                         let released = station.out.ledger.event(Event::ReleasedTimeout).packets;
                         assert_eq!(released, u64::from(!here.is_empty()), "{what}");
                     }
@@ -148,8 +148,8 @@ fn fragments_released_late_still_make_the_datagram_at_the_host_behind() {
             for (index, fragment) in fragments.iter().enumerate().filter(|(index, _)| *index != late_one) {
                 assert_eq!(first.push(Time::ZERO, fragment, &datagram), [], "{index}");
             }
-            on_the_direction.extend(first.expire(Time::ZERO + patience(&datagram)));
-            let now = Time::ZERO + patience(&datagram);
+            on_the_direction.extend(first.expire(Time::ZERO + timeout(&datagram)));
+            let now = Time::ZERO + timeout(&datagram);
             on_the_direction.extend(first.push(now, &fragments[late_one], &datagram));
             on_the_direction.extend(first.flush(now));
             let left: Vec<_> = on_the_direction
@@ -294,7 +294,7 @@ fn a_fragment_without_payload_ends_and_touches_nothing() {
             let empty = datagram.fragment_with(&Place { range: start..start, more }, &[]);
             let mut station = Station::usual();
             assert_eq!(station.push(Time::ZERO, &empty, &datagram), []);
-            assert_eq!(station.out.pool.lent_count(), 0);
+            assert_eq!(station.out.pool.in_use_count(), 0);
             let mut left = Vec::new();
             for fragment in &fragments {
                 left.extend(station.push(Time::ZERO, fragment, &datagram));
@@ -315,7 +315,7 @@ fn a_fragment_that_is_followed_is_a_multiple_of_eight_long() {
                 let place = Place { range: start..start + len, more: true };
                 let mut station = Station::usual();
                 assert_eq!(station.push(Time::ZERO, &datagram.fragment(&place), &datagram), []);
-                let held = station.out.pool.lent_count();
+                let held = station.out.pool.in_use_count();
                 assert_eq!(held, usize::from(len % 8 == 0), "version {version}: {place:?}");
                 let refused = station.out.ledger.retired(Reason::FragLenNot8).packets;
                 assert_eq!(refused, u64::from(len % 8 != 0));
@@ -436,7 +436,7 @@ fn a_packet_that_is_no_fragment_goes_on_untouched() {
         let datagram = datagram(&header, 1_200);
         let mut station = Station::usual();
         assert_eq!(frames(&station.push(Time::ZERO, &datagram.bytes(), &header)), [datagram.bytes()]);
-        assert_eq!(station.out.pool.lent_count(), 0);
+        assert_eq!(station.out.pool.in_use_count(), 0);
     }
 }
 
@@ -453,7 +453,7 @@ fn order_and_interleaving_of_many_datagrams_do_not_matter() {
                 })
                 .collect();
             let fragments: Vec<_> = datagrams.iter().map(|datagram| datagram.fragments(1_500)).collect();
-            let mut station = Station::joining(Limits { bytes: 8 << 20, patience: None }, Late::Retire);
+            let mut station = Station::joining(Limits { bytes: 8 << 20, timeout: None }, Late::Retire);
             let mut left = Vec::new();
             for round in 0..fragments[0].len() {
                 for of_one in &fragments {
@@ -486,7 +486,7 @@ fn check_marks(version: u8, marks: &[u8], turned: usize) {
         None => {
             assert_eq!(left, [], "{what}");
             assert_eq!(station.out.ledger.retired(Reason::FragEcnMix).packets, count as u64, "{what}");
-            assert_eq!(station.out.pool.lent_count(), 0, "{what}");
+            assert_eq!(station.out.pool.in_use_count(), 0, "{what}");
         }
     }
     if marks.contains(&CE) && !left.is_empty() {
@@ -563,7 +563,7 @@ fn mtu_min(header: &Spec) -> usize {
     if header.version() == 4 { 68 } else { 1_280 }
 }
 
-fn patience(header: &Spec) -> Duration {
+fn timeout(header: &Spec) -> Duration {
     Duration::from_secs(if header.version() == 4 { 30 } else { 60 })
 }
 

@@ -15,7 +15,7 @@ fn what_is_charged_never_passes_the_limit() {
         let mut random = Rng::with_seed(seed);
         let limit = *random.choice(&[0, 2_000, 3_000, 70_000, 300_000, 4 << 20]).unwrap();
         let late = *random.choice(&[Late::Retire, Late::Release { mtu: 1_500 }]).unwrap();
-        let mut station = Station::joining(Limits { bytes: limit, patience: None }, late);
+        let mut station = Station::joining(Limits { bytes: limit, timeout: None }, late);
         let longest = *random.choice(&[100, 9_000, 60_000]).unwrap();
         let noise = noise(65_536, seed);
         for step in 0..2_000 {
@@ -52,7 +52,7 @@ fn what_is_evicted_leaves_nothing_behind() {
                 datagram
             })
             .collect();
-        let mut station = Station::joining(Limits { bytes: 20_000, patience: None }, late);
+        let mut station = Station::joining(Limits { bytes: 20_000, timeout: None }, late);
         for datagram in &datagrams {
             let [first, _, last] = datagram.fragments(1_500).try_into().unwrap();
             station.push_ip(Time::ZERO, &first);
@@ -88,7 +88,7 @@ fn a_poisoned_key_is_charged_little() {
         station.push_ip(Time::ZERO, &datagram.fragment(&place));
         station.push_ip(Time::ZERO, &datagram.fragment_with(&place, &[0xEE; 1_000]));
     }
-    assert_eq!(station.out.pool.lent_count(), 0);
+    assert_eq!(station.out.pool.in_use_count(), 0);
     let charged = charged(&station);
     // More than nothing, less than half of the smallest buffer each.
     assert!((100_000..1_000_000).contains(&charged), "{charged} bytes for 1,000 poisoned keys and no buffer");
@@ -99,7 +99,7 @@ fn a_pool_that_runs_dry_loses_packets_and_nothing_else() {
     // The pool is far smaller than the limit: opening and growing fail at any moment.
     for seed in 0..40 {
         let mut random = Rng::with_seed(seed);
-        let limits = Limits { bytes: 64 << 20, patience: None };
+        let limits = Limits { bytes: 64 << 20, timeout: None };
         let mut station = Station::joining(limits, Late::Retire);
         station.out.pool = wideload_engine::packet::Pool::new(200_000);
         let datagrams: Vec<_> = (0..60)
@@ -381,7 +381,7 @@ impl Warm {
         }
         // Datagrams take turns, a few pieces of each.
         frames.chunks_mut(60).for_each(|chunk| random.shuffle(chunk));
-        let limits = Limits { bytes: 1 << 20, patience: Some(Duration::from_millis(1)) };
+        let limits = Limits { bytes: 1 << 20, timeout: Some(Duration::from_millis(1)) };
         Warm { station: Station::joining(limits, late), frames, packets: 0 }
     }
 
@@ -405,7 +405,7 @@ impl Warm {
         while let Some(packet) = self.station.out.next() {
             self.station.out.done(packet);
         }
-        assert_eq!(self.station.out.pool.lent_count(), 0);
+        assert_eq!(self.station.out.pool.in_use_count(), 0);
     }
 }
 

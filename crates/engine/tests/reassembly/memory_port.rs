@@ -19,7 +19,7 @@ pub fn receive(
     call: Call,
     mut places: Option<PayloadSlots<'_>>,
     pool: &mut Pool,
-    landed: &mut Vec<SplitFrame>,
+    split_frame: &mut Vec<SplitFrame>,
     frames: &mut Vec<Frame>,
 ) {
     let front = places.as_ref().map(PayloadSlots::front);
@@ -40,7 +40,7 @@ pub fn receive(
             (Some(place), Some(front)) => {
                 scatter(frame, front, place, &mut buffer);
                 match apart(buffer, frame.len(), front, place, is_wrong) {
-                    Ok(it) => landed.push(it),
+                    Ok(it) => split_frame.push(it),
                     Err(buffer) => {
                         is_wrong = true;
                         frames.push(Frame::read(buffer, AT, frame.len(), LinkType::Ethernet, Ingress(0)));
@@ -72,11 +72,11 @@ fn apart(
     place: &[u8],
     is_wrong: bool,
 ) -> Result<SplitFrame, Buffer> {
-    let landed = SplitFrame::of(buffer, AT, len, front, place, LinkType::Ethernet, Ingress(0))?;
+    let split_frame = SplitFrame::of(buffer, AT, len, front, place, LinkType::Ethernet, Ingress(0))?;
     if !is_wrong {
-        return Ok(landed);
+        return Ok(split_frame);
     }
-    Err(match landed.copy_out(place) {
+    Err(match split_frame.copy_out(place) {
         Frame::Ip(packet) => packet.into_buffer(),
         Frame::Other(raw, _) => raw.into_buffer(),
     })

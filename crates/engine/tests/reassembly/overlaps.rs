@@ -149,7 +149,7 @@ impl Bench {
             }
         }
         assert_eq!(octets, expected, "held of version {}: {relation:?}, {liars:b}, {last:?}", self.version);
-        assert_eq!(self.station.out.pool.lent_count(), 0);
+        assert_eq!(self.station.out.pool.in_use_count(), 0);
         assert_eq!(self.station.side.next_deadline(), None);
     }
 

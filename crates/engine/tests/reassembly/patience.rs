@@ -8,13 +8,13 @@ use wideload_engine::{Event, Late, Limits, Reason};
 
 #[test]
 fn a_datagram_is_given_up_at_its_deadline_and_not_a_nanosecond_before() {
-    for (version, patience, deadline) in deadlines() {
+    for (version, timeout, deadline) in deadlines() {
         for arrival in [0, 1, 999_999_999, 86_400_000_000_123] {
             let now = Time::from_nanos(arrival);
             let datagram = ip(version).noise(3_000);
             for [first, last] in [[0, 1], [1, 0]] {
                 let fragments = datagram.fragments(1_600);
-                let mut station = Station::joining(Limits { patience, ..USUAL }, Late::Retire);
+                let mut station = Station::joining(Limits { timeout, ..USUAL }, Late::Retire);
                 assert_eq!(station.side.next_deadline(), None);
                 station.push_ip(now, &fragments[first]);
                 assert_eq!(station.side.next_deadline(), Some(now + deadline));
@@ -38,11 +38,11 @@ fn a_datagram_is_given_up_at_its_deadline_and_not_a_nanosecond_before() {
 
 #[test]
 fn nothing_that_comes_later_extends_a_deadline() {
-    for (version, patience, deadline) in deadlines() {
+    for (version, timeout, deadline) in deadlines() {
         let datagram = ip(version).noise(8_000);
         let mut fragments = datagram.fragments(1_500);
         let last = fragments.pop().unwrap();
-        let mut station = Station::joining(Limits { patience, ..USUAL }, Late::Retire);
+        let mut station = Station::joining(Limits { timeout, ..USUAL }, Late::Retire);
         for (index, fragment) in fragments.iter().chain(&fragments).enumerate() {
             // In order, then all of them again.
             station.push_ip(at(deadline / 16 * index as u32), fragment);
@@ -58,16 +58,16 @@ fn nothing_that_comes_later_extends_a_deadline() {
 
 #[test]
 fn a_poisoned_key_is_free_again_at_the_deadline_of_what_it_killed() {
-    for (version, patience, deadline) in deadlines() {
+    for (version, timeout, deadline) in deadlines() {
         let datagram = ip(version).noise(3_000);
         let other = Spec { payload: noise(3_000, 7), ..datagram.clone() };
         let [first, last] = datagram.fragments(1_600).try_into().unwrap();
         let evil = other.fragments(1_600).remove(0);
-        let mut station = Station::joining(Limits { patience, ..USUAL }, Late::Retire);
+        let mut station = Station::joining(Limits { timeout, ..USUAL }, Late::Retire);
         station.push_ip(Time::ZERO, &first);
         assert_eq!(station.push_ip(at(deadline / 2), &evil), []);
         assert_eq!(station.out.ledger.retired(Reason::FragOverlap).packets, 2, "both end");
-        assert_eq!(station.out.pool.lent_count(), 0);
+        assert_eq!(station.out.pool.in_use_count(), 0);
         assert_eq!(station.side.next_deadline(), Some(at(deadline)));
         for now in [at(deadline / 2), at(deadline - NANOSECOND)] {
             assert_eq!(station.expire(now), []);
@@ -158,7 +158,7 @@ struct Fast {
 
 impl Fast {
     fn new(seed: u64) -> Fast {
-        let station = Station::joining(Limits { bytes: 64 << 20, patience: None }, Late::Retire);
+        let station = Station::joining(Limits { bytes: 64 << 20, timeout: None }, Late::Retire);
         Fast { station, random: fastrand::Rng::with_seed(seed), now: Duration::ZERO, number: 0, whole: 0 }
     }
 

@@ -40,8 +40,8 @@ impl Station {
     /// One that joins by this secret.
     pub fn joining_by(limits: Limits, late: Late, secret: u128) -> Station {
         let reassembler = Reassembler::new(limits, late, Secret::new(secret));
-        let narrowing = Sizing::new(u16::MAX, Role::Transit);
-        Station::of(Some(reassembler), narrowing, 2 * limits.bytes + ROOM)
+        let sizing = Sizing::new(u16::MAX, Role::Transit);
+        Station::of(Some(reassembler), sizing, 2 * limits.bytes + ROOM)
     }
 
     /// One that cuts for `mtu` in the place of the source.
@@ -56,8 +56,8 @@ impl Station {
     }
 
     /// Any one.
-    pub fn of(reassembler: Option<Reassembler>, narrowing: Sizing, pool_len: usize) -> Station {
-        let side = Side { aggregation: Aggregation { reassembler, ..Aggregation::default() }, sizing: narrowing };
+    pub fn of(reassembler: Option<Reassembler>, sizing: Sizing, pool_len: usize) -> Station {
+        let side = Side { aggregation: Aggregation { reassembler, ..Aggregation::default() }, sizing: sizing };
         Station {
             side,
             connections: Connections::new(Secret::new(SECRET)),
@@ -126,7 +126,7 @@ impl Station {
         self.checked();
         let left = self.drain();
         self.checked();
-        assert_eq!(self.out.pool.lent_count(), 0, "after the end nothing is held");
+        assert_eq!(self.out.pool.in_use_count(), 0, "after the end nothing is held");
         left
     }
 
@@ -181,6 +181,6 @@ pub fn at(stretch: Duration) -> Time {
 /// A key for tables and identifiers; no law depends on it.
 pub const SECRET: u128 = 0x0123_4567_89AB_CDEF_1122_3344_5566_7788;
 /// What a table holds by default: 4 MiB, with the patience of the standards.
-pub const USUAL: Limits = Limits { bytes: 4 << 20, patience: None };
+pub const USUAL: Limits = Limits { bytes: 4 << 20, timeout: None };
 /// Memory for what is on its way, in bytes.
 pub const ROOM: usize = 16 << 20;

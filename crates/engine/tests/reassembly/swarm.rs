@@ -18,9 +18,9 @@ fn with_memory_enough_every_scene_ends_as_the_model_says() {
     let mut met = Fates::default();
     let seeds = each_seed("-p wideload-engine swarm", 2_000, |seed| {
         let scene = Scene::draw(seed);
-        let limits = Limits { bytes: 64 << 20, patience: scene.patience };
+        let limits = Limits { bytes: 64 << 20, timeout: scene.timeout };
         let mut station = Station::joining(limits, scene.late);
-        let mut model = Model::new(scene.patience);
+        let mut model = Model::new(scene.timeout);
         let mut fates = Fates::default();
         for sent in &scene.sent {
             expire(&mut station, &mut model, scene.late, sent.at, &mut fates);
@@ -40,7 +40,7 @@ fn with_memory_enough_every_scene_ends_as_the_model_says() {
             expire(&mut station, &mut model, scene.late, deadline, &mut fates);
         }
         assert_eq!(station.side.next_deadline(), None);
-        assert_eq!(station.out.pool.lent_count(), 0);
+        assert_eq!(station.out.pool.in_use_count(), 0);
         fates.check(&station);
         met.add(&fates);
     });
@@ -55,7 +55,7 @@ fn with_memory_short_nothing_leaves_that_nobody_sent_and_the_limit_holds() {
     each_seed("-p wideload-engine swarm", 1_000, |seed| {
         let scene = Scene::draw(seed ^ 0x5EED << 32);
         let limit = [2_000, 6_000, 20_000, 100_000][seed as usize % 4];
-        let mut station = Station::joining(Limits { bytes: limit, patience: scene.patience }, scene.late);
+        let mut station = Station::joining(Limits { bytes: limit, timeout: scene.timeout }, scene.late);
         let mut known: BTreeMap<Key, HashSet<(usize, u8)>> = BTreeMap::new();
         for sent in &scene.sent {
             let octets = sent.payload.iter().enumerate().map(|(at, octet)| (sent.place.range.start + at, *octet));
@@ -73,7 +73,7 @@ fn with_memory_short_nothing_leaves_that_nobody_sent_and_the_limit_holds() {
 
 /// What happens, drawn from a seed: first which kinds of things happen at all, then the things.
 struct Scene {
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
     late: Late,
     sent: Vec<Sent>,
 }
@@ -92,8 +92,8 @@ impl Scene {
     fn draw(seed: u64) -> Scene {
         let mut random = Rng::with_seed(seed);
         let versions: &[u8] = random.choice([&[4][..], &[6], &[4, 6]]).unwrap();
-        let patience_ms = *random.choice(&[0u64, 0, 1, 50, 2_000]).unwrap();
-        let patience = (patience_ms > 0).then(|| Duration::from_millis(patience_ms));
+        let timeout_ms = *random.choice(&[0u64, 0, 1, 50, 2_000]).unwrap();
+        let timeout = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
         let late = match random.u8(..3) {
             0 => Late::Retire,
             1 if versions == [4] => Late::Release { mtu: 68 },
@@ -119,14 +119,14 @@ impl Scene {
             _ => {}
         }
         // In all, from no time to several patiences.
-        let span = patience.unwrap_or(Duration::from_secs(60)) * random.u32(0..4);
+        let span = timeout.unwrap_or(Duration::from_secs(60)) * random.u32(0..4);
         let step = span / (sent.len() as u32 + 1);
         let mut now = Duration::from_nanos(random.u64(..1 << 40));
         for sent in &mut sent {
             now += step.mul_f64(random.f64() * 2.0);
             sent.at = now;
         }
-        Scene { patience, late, sent }
+        Scene { timeout, late, sent }
     }
 }
 

@@ -44,7 +44,7 @@ impl Worker {
         let raised_count = connections.raised_connections().count();
         let connections: Vec<_> = connections.raised_connections().take(TOLD_MAX).collect();
         farewell.untold = (raised_count - connections.len()) as u64;
-        let until = now.later(FAREWELL_PATIENCE.as_nanos() as u64);
+        let until = now.later(FAREWELL_TIMEOUT.as_nanos() as u64);
         self.leaving = Some(Leaving { connections, due: now, until, farewell, done });
     }
 
@@ -84,5 +84,5 @@ const FAREWELL_PACE: Duration = Duration::from_micros(50);
 /// Hosts that are told in one round of the worker.
 const TOLD_AT_ONCE: usize = 32;
 /// Time limit; it also limits the number of told hosts at that pace.
-pub const FAREWELL_PATIENCE: Duration = Duration::from_secs(4);
-const TOLD_MAX: usize = (FAREWELL_PATIENCE.as_micros() / FAREWELL_PACE.as_micros()) as usize;
+pub const FAREWELL_TIMEOUT: Duration = Duration::from_secs(4);
+const TOLD_MAX: usize = (FAREWELL_TIMEOUT.as_micros() / FAREWELL_PACE.as_micros()) as usize;

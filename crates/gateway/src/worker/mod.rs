@@ -9,14 +9,14 @@ mod flow_offload;
 mod succession;
 
 use crate::commands::{Command, Commands};
-use crate::endpoint::{Endpoint, MEND_EVERY, PollState, Reopened};
+use crate::endpoint::{Endpoint, PollState, REOPEN_INTERVAL, Reopened};
 use crate::path::{Path, TO_NARROW, TO_WIDE};
 use crate::peer_handoff::PeerHandoff;
 use crate::snapshot::{DirectionSnapshot, Losses, Snapshot};
 use crate::stations::Stations;
 use arrayvec::ArrayVec;
 use engine::{Batch, Checksums, Egress, Gateway};
-pub use farewell::FAREWELL_PATIENCE;
+pub use farewell::FAREWELL_TIMEOUT;
 use farewell::Leaving;
 use linux::clock::Clock;
 use offload::flow_offload::Flow;
@@ -40,7 +40,7 @@ pub struct Worker {
     candidates: Vec<Flow>,
     commands: Commands,
     /// Whether a successor takes the held packets.
-    has_heir: bool,
+    has_successor: bool,
     /// Packets handed to the successor, by direction; also those that it did not take.
     handed_over: [u64; 2],
     losses: Losses,
@@ -73,7 +73,7 @@ impl Worker {
             batch: Batch { split: Vec::with_capacity(FRAME_COUNT), frames: Vec::with_capacity(FRAME_COUNT) },
             candidates: Vec::new(),
             commands,
-            has_heir: false,
+            has_successor: false,
             handed_over: [0; 2],
             losses: Losses::default(),
             legacy_count: 0,
@@ -99,8 +99,8 @@ impl Worker {
     }
 
     /// The same worker, which hands packets to the workers of their flows.
-    pub fn with_peers(self, siblings: Option<PeerHandoff>) -> Worker {
-        Worker { peers: siblings, ..self }
+    pub fn with_peers(self, peers: Option<PeerHandoff>) -> Worker {
+        Worker { peers: peers, ..self }
     }
 
     /// The same worker, at a border. It sends no ICMP errors about packets between two stations of one side.
@@ -113,7 +113,7 @@ impl Worker {
         // An earlier worker on these ports may have offloaded flows under other settings.
         self.withdraw();
         let mut turns = [PollState::Busy; 2];
-        while self.commands.go_on() && !self.has_heir {
+        while self.commands.go_on() && !self.has_successor {
             let ready = self.wait(turns);
             let now = self.clock.now();
             self.commands.beat();
@@ -151,7 +151,7 @@ impl Worker {
                 self.obey();
             }
         }
-        if !self.has_heir {
+        if !self.has_successor {
             self.close_to_siblings();
             self.flush();
         }
@@ -173,11 +173,11 @@ impl Worker {
         } else {
             let leaving = self.leaving.as_ref().map(|leaving| leaving.due);
             let deadline = self.gateway.next_deadline().into_iter().chain(self.renewal).chain(leaving).min();
-            let patience = self.commands.patience();
-            deadline.map_or(patience, |deadline| deadline.since(now).min(patience))
+            let timeout = self.commands.timeout();
+            deadline.map_or(timeout, |deadline| deadline.since(now).min(timeout))
         };
         // The descriptor of a port that is down is always readable; such a port is checked at intervals.
-        let timeout = if self.ends.iter().all(|end| end.is_up) { timeout } else { timeout.min(MEND_EVERY) };
+        let timeout = if self.ends.iter().all(|end| end.is_up) { timeout } else { timeout.min(REOPEN_INTERVAL) };
         let has_unsent = self.ends.iter_mut().any(|end| end.port.has_unsent());
         let timeout = if has_unsent { timeout.min(UNSENT_EVERY) } else { timeout };
         let mut fds = ArrayVec::<PollFd<'_>, 3>::new();
@@ -240,7 +240,7 @@ impl Worker {
         let seen = &mut self.ends[direction].seen;
         seen.packet(packet);
         if let Some(stations) = &self.stations {
-            packet.stays_on_its_side = stations.pass(packet.link(), direction, seconds(now));
+            packet.is_for_ingress_side = stations.pass(packet.link(), direction, seconds(now));
         }
         if direction == TO_WIDE
             && let Some(mtu) = advised_mtu(packet)
@@ -275,7 +275,7 @@ impl Worker {
         while let Some(leaving) = self.gateway.next(direction) {
             match leaving {
                 Egress::Forward(packet) => {
-                    if self.peers.as_mut().is_some_and(|siblings| siblings.give(direction, &packet)) {
+                    if self.peers.as_mut().is_some_and(|peers| peers.give(direction, &packet)) {
                         self.gateway.done(direction, packet);
                     } else {
                         self.send(direction, packet, self.path.exit(direction));
@@ -330,7 +330,7 @@ impl Worker {
         let directions = [TO_NARROW, TO_WIDE].map(|direction| {
             DirectionSnapshot::of(&self.gateway, direction, kept[direction] + self.gone_counts[direction])
         });
-        let siblings = self.peers.as_ref().map(PeerHandoff::moved).unwrap_or_default();
+        let peers = self.peers.as_ref().map(PeerHandoff::moved).unwrap_or_default();
         let ends = [wide.snapshot(), narrow.snapshot()];
         let (processor_time, wake_count) = (thread_time(), linux::clock::wake_count());
         let (handed_over, losses) = (self.handed_over, self.losses);
@@ -340,7 +340,7 @@ impl Worker {
             path: self.path,
             processor_time,
             wake_count,
-            peers: siblings,
+            peers: peers,
             handed_over,
             losses,
         }

@@ -25,9 +25,9 @@ impl Worker {
     /// [Takes](Worker::inherit) handed-over frames, then works as [`Worker::run`] does. After a panic, held packets
     /// leave first, as far as possible. [`WorkerHandle::last`](crate::commands::WorkerHandle::last) has the last
     /// snapshot.
-    pub fn run_guarded(&mut self, legacies: &[HandedFrame]) {
+    pub fn run_guarded(&mut self, handed_frames: &[HandedFrame]) {
         let ran = catch_unwind(AssertUnwindSafe(|| {
-            self.inherit(legacies);
+            self.inherit(handed_frames);
             self.run();
         }));
         let mut in_hand = InHand::default();
@@ -86,7 +86,7 @@ impl Worker {
             held_count += held.packets;
             let out = self.gateway.output(direction);
             let accounted = buffer_count + out.queued_count() + self.ends[direction].port.kept_count();
-            self.gone_counts[direction] = out.pool.lent_count().saturating_sub(accounted);
+            self.gone_counts[direction] = out.pool.in_use_count().saturating_sub(accounted);
         }
         let queued_count = [TO_NARROW, TO_WIDE]
             .map(|direction| self.gateway.output(direction).queued_count())
@@ -101,10 +101,10 @@ impl Worker {
 
     /// Takes frames that another process held, before anything is received. That process's connection state is
     /// lost: packets count as those of connections without a seen start.
-    pub fn inherit(&mut self, legacies: &[HandedFrame]) {
+    pub fn inherit(&mut self, handed_frames: &[HandedFrame]) {
         let now = self.clock.now();
-        self.legacy_count = legacies.len();
-        for HandedFrame { direction, max_fragment_len, id, frame } in legacies {
+        self.legacy_count = handed_frames.len();
+        for HandedFrame { direction, max_fragment_len, id, frame } in handed_frames {
             self.legacy_count -= 1;
             let (end, out) = (&mut self.ends[*direction], self.gateway.output_mut(*direction));
             match Frame::copy(frame, end.port.medium(), Ingress(*direction as u32), &mut out.pool) {
@@ -153,7 +153,7 @@ impl Worker {
             }
             self.drain(direction);
         }
-        self.has_heir = true;
+        self.has_successor = true;
     }
 
     /// Writes a packet for the successor, and returns its buffer.

@@ -7,13 +7,13 @@ use std::time::Duration;
 use wideload_gateway::build::settings;
 
 #[test]
-fn patience_is_what_was_asked_for_or_what_is_usual_for_the_direction_of_joining() {
+fn timeout_is_what_was_asked_for_or_what_is_usual_for_the_direction_of_joining() {
     let asked = wide("border", "packet:w0", "patience = \"500ms\"");
-    assert_eq!(asked.join_patience, Duration::from_millis(500));
+    assert_eq!(asked.join_timeout, Duration::from_millis(500));
     let usual = wide("router", "packet:w0", "join = \"hop\"");
-    assert_eq!(usual.join_patience, Duration::from_millis(10));
-    assert_eq!(usual.fragment_patience, Some(Duration::from_millis(500)));
-    assert_eq!(wide("wide-interface", "tap:w0", "").fragment_patience, None, "as a host waits");
+    assert_eq!(usual.join_timeout, Duration::from_millis(10));
+    assert_eq!(usual.fragment_timeout, Some(Duration::from_millis(500)));
+    assert_eq!(wide("wide-interface", "tap:w0", "").fragment_timeout, None, "as a host waits");
 }
 
 /// What is done to packets that leave by the wide side of a gateway of this role.

@@ -28,11 +28,11 @@ use wideload_gateway::worker::Worker;
 
 #[test]
 fn what_is_held_leaves_before_a_panic_goes_on() {
-    let (mut worker, reins, left) = worker(&[fragment(0, 800, true), fragment(800, 400, true)]);
+    let (mut worker, handles, left) = worker(&[fragment(0, 800, true), fragment(800, 400, true)]);
     let running = thread::spawn(move || catch_unwind(AssertUnwindSafe(|| worker.run_guarded(&[]))).is_err());
-    has_taken(&reins, 2);
+    has_taken(&handles, 2);
     assert!(left.lock().expect("nobody panics").is_empty(), "it is held");
-    assert!(reins.give(Command::Change(Box::new(|_, _| panic!("on purpose")))));
+    assert!(handles.give(Command::Change(Box::new(|_, _| panic!("on purpose")))));
     assert!(running.join().expect("it was caught"), "the panic goes on");
     let left: usize = left.lock().expect("nobody panics").iter().map(|frame| frame.len() - 20).sum();
     assert_eq!(left, 1_200, "all that was held has left");
@@ -40,15 +40,15 @@ fn what_is_held_leaves_before_a_panic_goes_on() {
 
 #[test]
 fn what_other_workers_hold_leaves_before_their_process_ends_and_one_that_hangs_is_not_waited_for() {
-    let (mut holds, reins, left) = worker(&[fragment(0, 800, true), fragment(800, 400, true)]);
+    let (mut holds, handles, left) = worker(&[fragment(0, 800, true), fragment(800, 400, true)]);
     let (mut panics, other_reins, _) = worker(&[]);
     let (mut hangs, hung_reins, _) = worker(&[]);
     let running = thread::spawn(move || holds.run_guarded(&[]));
     let panicking = thread::spawn(move || panics.run_guarded(&[]));
-    has_taken(&reins, 2);
+    has_taken(&handles, 2);
     assert!(other_reins.give(Command::Change(Box::new(|_, _| panic!("on purpose")))));
     assert!(panicking.join().is_err(), "the panic goes on");
-    assert_eq!(WorkerHandle::stop_all(&[other_reins.clone(), reins.clone()], PATIENCE), Losses::default());
+    assert_eq!(WorkerHandle::stop_all(&[other_reins.clone(), handles.clone()], TIMEOUT), Losses::default());
     let left: usize = left.lock().expect("nobody panics").iter().map(|frame| frame.len() - 20).sum();
     assert_eq!(left, 1_200, "all that was held has left");
     running.join().expect("it ends");
@@ -61,31 +61,31 @@ fn what_other_workers_hold_leaves_before_their_process_ends_and_one_that_hangs_i
     };
     assert!(hung_reins.give(Command::Change(Box::new(hang))));
     let began = Instant::now();
-    WorkerHandle::stop_all(&[hung_reins, reins], Duration::from_millis(20));
-    assert!(began.elapsed() < PATIENCE, "it does not wait for ever");
+    WorkerHandle::stop_all(&[hung_reins, handles], Duration::from_millis(20));
+    assert!(began.elapsed() < TIMEOUT, "it does not wait for ever");
     drop(wakes);
     hanging.join().expect("it ends");
 }
 
 #[test]
 fn what_one_worker_holds_another_goes_on_with() {
-    let (mut first, reins, left) = worker(&[fragment(0, 800, true), fragment(1_600, 100, false)]);
+    let (mut first, handles, left) = worker(&[fragment(0, 800, true), fragment(1_600, 100, false)]);
     let running = thread::spawn(move || first.run());
-    has_taken(&reins, 2);
+    has_taken(&handles, 2);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
     let will = HandoffWriter::each(write, 1).remove(0);
-    assert!(reins.give(Command::HandOver(will)));
-    drop(reins);
+    assert!(handles.give(Command::HandOver(will)));
+    drop(handles);
     running.join().expect("it ends");
     assert!(left.lock().expect("nobody panics").is_empty(), "nothing went on the wire");
-    let legacies = handover::read(read, 1).legacies;
-    assert_eq!(legacies[0].len(), 2, "two pieces");
+    let handed_frames = handover::read(read, 1).handed_frames;
+    assert_eq!(handed_frames[0].len(), 2, "two pieces");
 
-    let (mut second, reins, left) = worker(&[fragment(800, 800, true)]);
-    second.inherit(&legacies[0]);
+    let (mut second, handles, left) = worker(&[fragment(800, 800, true)]);
+    second.inherit(&handed_frames[0]);
     let running = thread::spawn(move || second.run());
-    has_taken(&reins, 1);
-    reins.stop();
+    has_taken(&handles, 1);
+    handles.stop();
     running.join().expect("it ends");
     let left = left.lock().expect("nobody panics");
     assert_eq!(left.iter().map(Vec::len).collect::<Vec<_>>(), [1_720], "one datagram, whole");
@@ -113,9 +113,9 @@ fn fragments_that_wait_meet_none_of_a_gso_that_goes_over_with_them() {
     let mut came = tcp_fragments(1, &segment(4, 1, &contents[0]));
     came.push(waiting.clone());
     came.extend(tcp_fragments(3, &segment(4, 1_589, &contents[1])));
-    let (left_count, legacies) = held_of(coalescing(Mode::Resize, 65_535), &came);
+    let (left_count, handed_frames) = held_of(coalescing(Mode::Resize, 65_535), &came);
     assert_eq!(left_count, 0, "they wait for more");
-    let left = left_of(coalescing(Mode::Resize, 65_535), &legacies);
+    let left = left_of(coalescing(Mode::Resize, 65_535), &handed_frames);
     let (fragments, segments): (Vec<_>, Vec<_>) = left.into_iter().partition(|frame| frame[6] & 0x20 != 0);
     assert!(fragments.iter().map(|frame| &frame[20..]).eq([&waiting[20..]]));
     let stream: Vec<u8> = segments.iter().flat_map(|frame| frame[40..].to_vec()).collect();
@@ -131,7 +131,7 @@ fn what_came_in_fragments_of_ipv6_keeps_their_identification() {
     packet.set_fragments(848, 0x0102_0304);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
     HandoffWriter::each(write, 1)[0].write(0, &mut packet).expect("somebody reads");
-    let left = left_of(coalescing(Mode::Resize, 1_400), &handover::read(read, 1).legacies[0]);
+    let left = left_of(coalescing(Mode::Resize, 1_400), &handover::read(read, 1).handed_frames[0]);
     assert_eq!(left.iter().map(|frame| frame[48..].len()).collect::<Vec<_>>(), [800, 800, 8]);
     assert!(left.iter().all(|frame| frame[6] == 44 && frame[44..48] == [1, 2, 3, 4]));
 }
@@ -139,9 +139,9 @@ fn what_came_in_fragments_of_ipv6_keeps_their_identification() {
 /// What comes waits in a first worker. A second one goes on with it, and lets go of it as it came.
 #[track_caller]
 fn assert_goes_over_in_fragments(fragments: &[Vec<u8>]) {
-    let (left_count, legacies) = held_of(coalescing(Mode::Reversible, 65_535), fragments);
+    let (left_count, handed_frames) = held_of(coalescing(Mode::Reversible, 65_535), fragments);
     assert_eq!(left_count, 0, "they wait for more");
-    let left = left_of(coalescing(Mode::Reversible, 1_400), &legacies);
+    let left = left_of(coalescing(Mode::Reversible, 1_400), &handed_frames);
     let payloads =
         |frames: &[Vec<u8>]| frames.iter().map(|frame| frame[20..].to_vec()).collect::<Vec<_>>().concat();
     assert!(payloads(&left) == payloads(fragments));
@@ -150,25 +150,25 @@ fn assert_goes_over_in_fragments(fragments: &[Vec<u8>]) {
 
 /// How much leaves a worker that hands over, and what it hands over.
 fn held_of(gateway: Gateway, frames: &[Vec<u8>]) -> (usize, Vec<HandedFrame>) {
-    let (reins, commands) = commands().expect("there is room");
+    let (handles, commands) = commands().expect("there is room");
     let (mut worker, left) = worker_with(gateway, frames, commands);
     let running = thread::spawn(move || worker.run());
-    has_taken(&reins, frames.len() as u64);
+    has_taken(&handles, frames.len() as u64);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
-    assert!(reins.give(Command::HandOver(HandoffWriter::each(write, 1).remove(0))));
-    drop(reins);
+    assert!(handles.give(Command::HandOver(HandoffWriter::each(write, 1).remove(0))));
+    drop(handles);
     running.join().expect("it ends");
     let left_count = left.lock().expect("nobody panics").len();
-    (left_count, handover::read(read, 1).legacies.remove(0))
+    (left_count, handover::read(read, 1).handed_frames.remove(0))
 }
 
 /// What leaves a worker that goes on with this, and ends.
-fn left_of(gateway: Gateway, legacies: &[HandedFrame]) -> Vec<Vec<u8>> {
-    let (reins, commands) = commands().expect("there is room");
+fn left_of(gateway: Gateway, handed_frames: &[HandedFrame]) -> Vec<Vec<u8>> {
+    let (handles, commands) = commands().expect("there is room");
     let (mut worker, left) = worker_with(gateway, &[], commands);
-    worker.inherit(legacies);
+    worker.inherit(handed_frames);
     let running = thread::spawn(move || worker.run());
-    reins.stop();
+    handles.stop();
     running.join().expect("it ends");
     left.lock().expect("nobody panics").clone()
 }
@@ -179,9 +179,9 @@ fn where_a_will_breaks_off_what_is_whole_is_taken_and_what_is_cut_is_counted() {
     let bytes = handed(&mut packet);
     for rest in [1, 14, 15, 50] {
         let text = [&bytes[..], &bytes[..rest]].concat();
-        let heritage = handover::read(pipe_with(&text), 1);
-        assert_eq!((heritage.legacies[0].len(), heritage.cut_count), (1, 1), "{rest}");
-        assert_eq!(heritage.legacies[0][0].frame, packet.frame());
+        let handoff = handover::read(pipe_with(&text), 1);
+        assert_eq!((handoff.handed_frames[0].len(), handoff.cut_count), (1, 1), "{rest}");
+        assert_eq!(handoff.handed_frames[0][0].frame, packet.frame());
     }
 }
 
@@ -202,44 +202,44 @@ fn frames_behind_one_that_is_for_nobody_are_taken_and_those_behind_none_are_coun
         (&too_long, 1, (2, 1)),
     ] {
         let text = [&frame[..], between, &frame, &frame].concat();
-        let Handoff { legacies, untaken_count, cut_count } = handover::read(pipe_with(&text), 1);
-        assert_eq!((legacies[0].len(), (untaken_count, cut_count)), (taken, lost));
-        assert!(legacies[0].iter().all(|legacy| legacy.frame == packet.frame()));
+        let Handoff { handed_frames, untaken_count, cut_count } = handover::read(pipe_with(&text), 1);
+        assert_eq!((handed_frames[0].len(), (untaken_count, cut_count)), (taken, lost));
+        assert!(handed_frames[0].iter().all(|legacy| legacy.frame == packet.frame()));
     }
 }
 
 #[test]
 fn what_a_successor_does_not_take_is_counted() {
-    let (mut worker, reins, left) = worker(&[fragment(0, 800, true), fragment(1_600, 100, false)]);
+    let (mut worker, handles, left) = worker(&[fragment(0, 800, true), fragment(1_600, 100, false)]);
     let running = thread::spawn(move || worker.run_guarded(&[]));
-    has_taken(&reins, 2);
+    has_taken(&handles, 2);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
     drop(read);
-    assert!(reins.give(Command::HandOver(HandoffWriter::each(write, 1).remove(0))));
+    assert!(handles.give(Command::HandOver(HandoffWriter::each(write, 1).remove(0))));
     running.join().expect("it ends");
     assert!(left.lock().expect("nobody panics").is_empty(), "nothing went on the wire");
-    let last = reins.last().expect("it said how things were");
+    let last = handles.last().expect("it said how things were");
     assert_eq!(last.losses, Losses { not_received: 2, ..Losses::default() });
     assert_adds_up(&last);
 }
 
 #[test]
 fn what_a_successor_takes_is_no_loss_and_adds_up() {
-    let (mut worker, reins, _) = worker(&[fragment(0, 800, true), fragment(1_600, 100, false)]);
+    let (mut worker, handles, _) = worker(&[fragment(0, 800, true), fragment(1_600, 100, false)]);
     let running = thread::spawn(move || worker.run_guarded(&[]));
-    has_taken(&reins, 2);
+    has_taken(&handles, 2);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
-    assert!(reins.give(Command::HandOver(HandoffWriter::each(write, 1).remove(0))));
+    assert!(handles.give(Command::HandOver(HandoffWriter::each(write, 1).remove(0))));
     running.join().expect("it ends");
     assert_eq!(handover::read(read, 1).cut_count, 0);
-    let last = reins.last().expect("it said how things were");
+    let last = handles.last().expect("it said how things were");
     assert_eq!(last.losses, Losses::default());
     assert_adds_up(&last);
 }
 
 #[test]
 fn a_batch_that_is_dropped_after_a_panic_is_counted() {
-    let (reins, commands) = commands().expect("there is room");
+    let (handles, commands) = commands().expect("there is room");
     let left = Left::default();
     let frames = [fragment(0, 800, true), fragment(800, 400, true), fragment(1_200, 80, true)];
     let wide = Memory::new(&frames, &left).that_panics();
@@ -248,7 +248,7 @@ fn a_batch_that_is_dropped_after_a_panic_is_counted() {
     let mut worker = Worker::new(Clock::start(), ends, gateway, commands);
     let ended = thread::spawn(move || worker.run_guarded(&[])).join();
     assert!(ended.is_err(), "the panic goes on");
-    let last = reins.last().expect("it said how things were");
+    let last = handles.last().expect("it said how things were");
     assert_eq!(last.losses, Losses { panicked: 3, ..Losses::default() });
     assert_adds_up(&last);
 }
@@ -257,7 +257,7 @@ fn a_batch_that_is_dropped_after_a_panic_is_counted() {
 // send that twice.
 #[test]
 fn what_is_being_sent_when_a_port_panics_is_not_sent_again_and_each_packet_of_it_is_counted() {
-    let (reins, commands) = commands().expect("there is room");
+    let (handles, commands) = commands().expect("there is room");
     let left = Left::default();
     let frames = [0, 800, 1_600, 2_400].map(|offset| fragment(offset, 800, offset < 2_400));
     let narrow = Memory::new(&[], &left).that_panics_behind(1);
@@ -267,7 +267,7 @@ fn what_is_being_sent_when_a_port_panics_is_not_sent_again_and_each_packet_of_it
     let ended = thread::spawn(move || worker.run_guarded(&[])).join();
     assert!(ended.is_err(), "the panic goes on");
     assert_eq!(left.lock().expect("nobody panics").iter().map(Vec::len).collect::<Vec<_>>(), [1_396]);
-    let last = reins.last().expect("it said how things were");
+    let last = handles.last().expect("it said how things were");
     assert_eq!(last.losses, Losses { panicked: 2, ..Losses::default() });
     assert_eq!(last.directions[0].broken, None, "its buffers are where they belong");
 }
@@ -293,10 +293,10 @@ fn pipe_with(bytes: &[u8]) -> OwnedFd {
 
 #[test]
 fn much_waits_for_a_worker_that_has_no_time_and_in_order() {
-    let (reins, _orders): (Vec<WorkerHandle>, Vec<Commands>) =
+    let (handles, _orders): (Vec<WorkerHandle>, Vec<Commands>) =
         [commands(), commands()].map(|both| both.expect("there is room")).into_iter().unzip();
-    let mut siblings = PeerHandoff::of(&reins);
-    let (mut giver, mut taker) = (siblings.remove(0), siblings.remove(0));
+    let mut peers = PeerHandoff::of(&handles);
+    let (mut giver, mut taker) = (peers.remove(0), peers.remove(0));
     let packet = segment_of_worker(1);
     let gave = (0..1_000_000).take_while(|_| giver.give(0, &packet)).count();
     assert!((10_000..1_000_000).contains(&gave), "{gave}");
@@ -310,12 +310,12 @@ fn what_siblings_give_to_a_worker_that_ends_is_not_lost() {
     for hands_over in [false, true] {
         for round in 0..100 {
             let both = [commands(), commands()].map(|both| both.expect("there is room"));
-            let (reins, mut commands): (Vec<WorkerHandle>, Vec<Commands>) = both.into_iter().unzip();
-            let mut siblings = PeerHandoff::of(&reins);
-            let (mut giver, taker) = (siblings.remove(0), siblings.remove(0));
+            let (handles, mut commands): (Vec<WorkerHandle>, Vec<Commands>) = both.into_iter().unzip();
+            let mut peers = PeerHandoff::of(&handles);
+            let (mut giver, taker) = (peers.remove(0), peers.remove(0));
             let (mut worker, left) = worker_by(&[], commands.remove(1), Some(taker));
             let (read, write) = rustix::pipe::pipe().expect("there is room");
-            let reader = thread::spawn(move || handover::read(read, 2).legacies);
+            let reader = thread::spawn(move || handover::read(read, 2).handed_frames);
             let running = thread::spawn(move || worker.run());
             let packet = segment_of_worker(1);
             let mut will = Some(HandoffWriter::each(write, 2).remove(1));
@@ -323,15 +323,15 @@ fn what_siblings_give_to_a_worker_that_ends_is_not_lost() {
             for number in 0..20_000 {
                 if number == 200 + round {
                     match will.take().filter(|_| hands_over) {
-                        Some(will) => assert!(reins[1].give(Command::HandOver(will))),
-                        None => reins[1].stop(),
+                        Some(will) => assert!(handles[1].give(Command::HandOver(will))),
+                        None => handles[1].stop(),
                     }
                 }
                 gave += u64::from(giver.give(0, &packet));
             }
             running.join().expect("it ends");
-            let legacies = reader.join().expect("it is read");
-            let left = left.lock().expect("nobody panics").len() + legacies[1].len();
+            let handed_frames = reader.join().expect("it is read");
+            let left = left.lock().expect("nobody panics").len() + handed_frames[1].len();
             assert_eq!(left as u64, gave, "round {round}, it {}", if hands_over { "hands over" } else { "stops" });
             assert_eq!(giver.moved().sent, gave);
         }
@@ -341,25 +341,25 @@ fn what_siblings_give_to_a_worker_that_ends_is_not_lost() {
 #[test]
 fn what_a_sibling_gives_while_a_worker_obeys_wakes_it_again() {
     let both = [commands(), commands()].map(|both| both.expect("there is room"));
-    let (reins, mut commands): (Vec<WorkerHandle>, Vec<Commands>) = both.into_iter().unzip();
-    let mut siblings = PeerHandoff::of(&reins);
-    let (mut giver, taker) = (siblings.remove(0), siblings.remove(0));
+    let (handles, mut commands): (Vec<WorkerHandle>, Vec<Commands>) = both.into_iter().unzip();
+    let mut peers = PeerHandoff::of(&handles);
+    let (mut giver, taker) = (peers.remove(0), peers.remove(0));
     let (mut worker, left) = worker_by(&[], commands.remove(1), Some(taker));
     let running = thread::spawn(move || worker.run());
     let gives = move |_, _: &mut Gateway| assert!(giver.give(0, &segment_of_worker(1)));
-    assert!(reins[1].give(Command::Change(Box::new(gives))));
+    assert!(handles[1].give(Command::Change(Box::new(gives))));
     let began = Instant::now();
     while left.lock().expect("nobody panics").is_empty() {
         assert!(began.elapsed() < Duration::from_secs(10), "nobody told the worker");
         thread::sleep(Duration::from_millis(1));
     }
-    reins[1].stop();
+    handles[1].stop();
     running.join().expect("it ends");
 }
 
 #[test]
 fn a_burst_leaves_at_once_though_it_filled_its_last_batch() {
-    let (reins, commands) = commands().expect("there is room");
+    let (handles, commands) = commands().expect("there is room");
     let side = SideSettings {
         coalesce: Some(Mode::Resize),
         hold: Holding::Burst,
@@ -371,7 +371,7 @@ fn a_burst_leaves_at_once_though_it_filled_its_last_batch() {
     let ends = [Endpoint::new(Box::new(port), 9_000), Endpoint::new(Memory::port(&[], &left), 9_000)];
     let mut worker = Worker::new(Clock::start(), ends, gateway(side), commands);
     let running = thread::spawn(move || worker.run());
-    has_taken(&reins, 4);
+    has_taken(&handles, 4);
     let (to, from) = mpsc::channel();
     let tells = move |_, gateway: &mut Gateway| {
         let ends = [Event::RunAtEnd, Event::RunTimeout].map(|event| gateway.ledger(0).event(event).packets);
@@ -379,22 +379,22 @@ fn a_burst_leaves_at_once_though_it_filled_its_last_batch() {
     };
     // A run that waits for its timer has left by then.
     thread::sleep(Duration::from_millis(5));
-    assert!(reins.give(Command::Change(Box::new(tells))));
+    assert!(handles.give(Command::Change(Box::new(tells))));
     assert_eq!(from.recv().expect("it obeys"), [1, 0]);
-    reins.stop();
+    handles.stop();
     running.join().expect("it ends");
     assert_eq!(left.lock().expect("nobody panics").len(), 1, "one run");
 }
 
 #[test]
 fn who_asks_a_worker_that_ends_hears_that_nobody_answers() {
-    let (reins, commands) = commands().expect("there is room");
+    let (handles, commands) = commands().expect("there is room");
     let (to, from) = mpsc::channel();
-    assert!(reins.give(Command::Tell(to)));
+    assert!(handles.give(Command::Tell(to)));
     drop(commands);
     assert!(from.recv_timeout(Duration::from_secs(10)).is_err_and(|why| why == RecvTimeoutError::Disconnected));
     let (to, _from) = mpsc::channel();
-    assert!(!reins.give(Command::Tell(to)), "it has ended");
+    assert!(!handles.give(Command::Tell(to)), "it has ended");
 }
 
 /// The bytes that a worker writes when it hands over a packet of the other direction.
@@ -408,9 +408,9 @@ fn handed(packet: &mut Packet) -> Vec<u8> {
 }
 
 /// Waits until a worker has taken so many frames.
-fn has_taken(reins: &WorkerHandle, count: u64) {
+fn has_taken(handles: &WorkerHandle, count: u64) {
     let until = Instant::now() + Duration::from_secs(10);
-    while reins.ask().expect("it works").ends[0].rx.frames < count {
+    while handles.ask().expect("it works").ends[0].rx.frames < count {
         assert!(Instant::now() < until, "it takes them");
         thread::sleep(Duration::from_millis(1));
     }
@@ -421,15 +421,15 @@ type Left = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// A worker whose wide port gives these, and whose narrow one keeps what leaves.
 fn worker(frames: &[Vec<u8>]) -> (Worker, WorkerHandle, Left) {
-    let (reins, commands) = commands().expect("there is room");
+    let (handles, commands) = commands().expect("there is room");
     let (worker, left) = worker_by(frames, commands, None);
-    (worker, reins, left)
+    (worker, handles, left)
 }
 
 /// The same, which hears these commands, and has siblings.
-fn worker_by(frames: &[Vec<u8>], commands: Commands, siblings: Option<PeerHandoff>) -> (Worker, Left) {
+fn worker_by(frames: &[Vec<u8>], commands: Commands, peers: Option<PeerHandoff>) -> (Worker, Left) {
     let (worker, left) = worker_with(gateway(SideSettings::new(9_000, Position::Source)), frames, commands);
-    (worker.with_peers(siblings), left)
+    (worker.with_peers(peers), left)
 }
 
 /// By this, what came in pieces waits for more of its flow before a link of this MTU, for which no TCP is resized.
@@ -466,7 +466,7 @@ fn gateway(side: SideSettings) -> Gateway {
     let side = SideSettings {
         memory: 4 << 20,
         joins: Prefixes::new(FragmentPolicy::Reassemble),
-        fragment_patience: Some(Duration::from_secs(30)),
+        fragment_timeout: Some(Duration::from_secs(30)),
         late: Late::Release { mtu: 9_000 },
         ..side
     };
@@ -480,7 +480,7 @@ fn output() -> Output {
 
 /// A port of memory.
 struct Memory {
-    bell: OwnedFd,
+    eventfd: OwnedFd,
     frames: VecDeque<Vec<u8>>,
     left: Left,
     /// Frames that it gives at once.
@@ -497,9 +497,9 @@ impl Memory {
     }
 
     fn new(frames: &[Vec<u8>], left: &Left) -> Memory {
-        let bell = eventfd(u32::from(!frames.is_empty()), EventfdFlags::NONBLOCK).expect("there is room");
+        let eventfd = eventfd(u32::from(!frames.is_empty()), EventfdFlags::NONBLOCK).expect("there is room");
         let (frames, left) = (frames.iter().cloned().collect(), Arc::clone(left));
-        Memory { bell, frames, left, batch_count: usize::MAX, panics: false, panics_behind: None }
+        Memory { eventfd, frames, left, batch_count: usize::MAX, panics: false, panics_behind: None }
     }
 
     fn in_batches_of(self, batch_count: usize) -> Memory {
@@ -529,14 +529,14 @@ impl Port for Memory {
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.eventfd.as_fd()
     }
 
     fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
         let count = self.frames.len().min(self.batch_count);
         if count == self.frames.len() {
-            let mut bell = [0; 8];
-            let _ = rustix::io::read(&self.bell, &mut bell);
+            let mut eventfd = [0; 8];
+            let _ = rustix::io::read(&self.eventfd, &mut eventfd);
         }
         for frame in self.frames.drain(..count) {
             frames.push(Frame::Ip(Frame::copy(&frame, LinkType::Ip, ingress, pool).expect("it is a packet")));
@@ -556,7 +556,7 @@ impl Port for Memory {
 }
 
 /// Longer than what is waited for takes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn fragment(offset: usize, len: usize, more: bool) -> Vec<u8> {
     ip(4).id(9).part(offset, vec![5; len], more).bytes()

@@ -32,10 +32,10 @@ fn a_port_that_refuses_checksums_is_given_finished_packets_from_then_on() {
     let packets = || (0..200).map(|number| tcp(number, 100 + number, None)).collect::<Vec<_>>();
     let (plain, _) = sent_to(Fake::new(NOTHING, |_| None), packets());
     // It takes what it said it takes for a while.
-    let mut patience = 70;
+    let mut timeout = 70;
     let refuses = move |wire: &TxFrame<'_>| {
-        patience -= i32::from(wire.to_do.checksum.is_some());
-        (wire.to_do != TxOffload::default() && patience < 0).then_some(SendError::ToDo)
+        timeout -= i32::from(wire.to_do.checksum.is_some());
+        (wire.to_do != TxOffload::default() && timeout < 0).then_some(SendError::ToDo)
     };
     let (frames, sent) = sent_to(Fake::new(ALL, refuses), packets());
     assert_eq!(frames, plain);
@@ -155,7 +155,7 @@ fn the_other_fragments_of_a_datagram_that_a_full_port_tore_are_dropped_and_count
     sender.put(fragment(1, 0).packet(&mut out.pool));
     sender.flush(&mut fake, &mut out);
     assert_eq!(fake.taken.len(), 3);
-    assert_eq!(out.pool.lent_count(), 0, "every buffer came back");
+    assert_eq!(out.pool.in_use_count(), 0, "every buffer came back");
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn send(sender: &mut Sender, fake: &mut Fake, packets: Vec<Build>) -> u64 {
         }
     }
     sender.flush(fake, &mut out);
-    assert_eq!(out.pool.lent_count(), 0, "every buffer came back");
+    assert_eq!(out.pool.in_use_count(), 0, "every buffer came back");
     out.ledger.event(Event::ChecksumCompleted).packets
 }
 

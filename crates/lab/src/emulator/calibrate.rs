@@ -238,13 +238,13 @@ fn receive(
 
 /// Waits till all is there that can come, or till nothing came for a while.
 fn await_arrivals(trial: &CalibrationRun, arrived_count: &AtomicU64, is_over: &dyn Fn() -> bool) {
-    let (expected, patience) = match trial.expected_count() {
-        Some(expected) => (expected, PATIENCE),
+    let (expected, timeout) = match trial.expected_count() {
+        Some(expected) => (expected, TIMEOUT),
         None => (u64::MAX, QUIET),
     };
     let clock = monotonic();
     let (mut count, mut since) = (0, clock());
-    while !is_over() && count < expected && clock().since(since) < patience + trial.shape.delay + trial.shape.jitter
+    while !is_over() && count < expected && clock().since(since) < timeout + trial.shape.delay + trial.shape.jitter
     {
         thread::sleep(LOOK);
         let seen = arrived_count.load(Ordering::Relaxed);
@@ -459,7 +459,7 @@ const MARK: [u8; 8] = *b"wideload";
 /// Into how many stretches a trial is cut to see its rate.
 const STRETCH_COUNT: usize = 20;
 /// How long is waited for a probe that must come.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// After how long without an arrival a trial is over, where nobody knows how many come.
 const QUIET: Duration = Duration::from_millis(500);
 /// How long one look for frames or for the end takes.

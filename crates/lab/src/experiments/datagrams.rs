@@ -165,7 +165,7 @@ pub fn pings(from: &Namespace, to: &Namespace, address: IpAddr, count: usize, le
     let server = to.enter(|| UdpSocket::bind(SocketAddr::new(address, 0)))?;
     let client = outbox(from, server.local_addr()?)?;
     for socket in [&server, &client] {
-        socket.set_read_timeout(Some(PING_PATIENCE))?;
+        socket.set_read_timeout(Some(PING_TIMEOUT))?;
     }
     let mut micros = thread::scope(|scope| {
         let echo = scope.spawn(|| echo(&server));
@@ -221,5 +221,5 @@ const SEED: u64 = 11;
 const SOCKET_BUFFER_LEN: usize = 16 << 20;
 /// A sleep shorter than this would be longer than asked.
 const SLEEP_MIN: Duration = Duration::from_micros(60);
-const PING_PATIENCE: Duration = Duration::from_secs(1);
+const PING_TIMEOUT: Duration = Duration::from_secs(1);
 const ENOBUFS: i32 = 105;

@@ -94,7 +94,7 @@ impl Forwarder {
             }
             if was_last && enough == Enough::No {
                 let mut fds = [PollFd::from_borrowed_fd(self.to.fd(), PollFlags::IN)];
-                if poll(&mut fds, Some(&PATIENCE))? == 0 {
+                if poll(&mut fds, Some(&TIMEOUT))? == 0 {
                     break;
                 }
             }
@@ -123,7 +123,7 @@ const TO: &str = "to0";
 /// How long GRO holds: longer than it takes to write a burst.
 const HOLD: Duration = Duration::from_millis(1);
 /// How long more is waited for.
-const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+const TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 const SETTINGS: [(&str, &str); 5] = [
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),

@@ -224,7 +224,7 @@ fn bursts(three_hosts: &ThreeHosts, rate: f64, pushes: bool, count: usize) -> io
                 let len = send(&client, &[5; SEGMENT_LEN], flags)?;
                 assert_eq!(len, SEGMENT_LEN, "a socket has room for a burst");
             }
-            let read = told.recv_timeout(PATIENCE).map_err(|_| io::ErrorKind::TimedOut)?;
+            let read = told.recv_timeout(TIMEOUT).map_err(|_| io::ErrorKind::TimedOut)?;
             micros.push(read.saturating_duration_since(written).as_secs_f64() * 1e6);
             // The next one finds nothing on its way.
             thread::sleep(REST);
@@ -238,13 +238,13 @@ fn bursts(three_hosts: &ThreeHosts, rate: f64, pushes: bool, count: usize) -> io
 fn connected(three_hosts: &ThreeHosts) -> io::Result<[TcpStream; 2]> {
     let listener = three_hosts.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)))?;
     let target = listener.local_addr()?;
-    let client = three_hosts.narrow.space().enter(|| TcpStream::connect_timeout(&target, PATIENCE))?;
+    let client = three_hosts.narrow.space().enter(|| TcpStream::connect_timeout(&target, TIMEOUT))?;
     let (server, from) = listener.accept()?;
     debug_assert_eq!(from.ip(), v4(NARROW));
     for end in [&client, &server] {
         sockopt::set_tcp_congestion(end, traffic::CONGESTION)?;
         end.set_nodelay(true)?;
-        end.set_read_timeout(Some(PATIENCE))?;
+        end.set_read_timeout(Some(TIMEOUT))?;
     }
     Ok([client, server])
 }
@@ -288,5 +288,5 @@ const MESSAGE_LEN: usize = 64;
 /// Segments of a burst: an initial window takes ten, and each burst finds the window of the one before.
 const BURST: usize = 20;
 const REST: Duration = Duration::from_millis(5);
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const SEED: u64 = 7;

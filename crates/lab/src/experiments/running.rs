@@ -62,7 +62,7 @@ impl Running {
     pub(super) fn kill_worker(&mut self) -> io::Result<()> {
         let before = self.worker()?;
         kill_process(before, Signal::KILL)?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !self.children().iter().any(|pid| *pid != before && is_confined(*pid)) {
             if Instant::now() > until {
                 return Err(self.failed("its worker process was killed, and no other began"));
@@ -99,7 +99,7 @@ impl Running {
     }
 
     fn gone(&mut self, children: &[Pid]) -> io::Result<ExitStatus> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.process.try_wait()?
                 && !children.iter().any(|child| lives(*child))
@@ -114,7 +114,7 @@ impl Running {
     }
 
     fn wait_for(&mut self, what: &str, is_so: impl Fn(&[String]) -> bool) -> io::Result<()> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !is_so(&self.words) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || !self.hear(left) {
@@ -125,8 +125,8 @@ impl Running {
     }
 
     /// Takes what it says; false where it will say no more.
-    fn hear(&mut self, patience: Duration) -> bool {
-        match self.heard.recv_timeout(patience) {
+    fn hear(&mut self, timeout: Duration) -> bool {
+        match self.heard.recv_timeout(timeout) {
             Ok(word) => self.words.push(word),
             Err(RecvTimeoutError::Timeout) => return true,
             Err(RecvTimeoutError::Disconnected) => return false,
@@ -183,5 +183,5 @@ fn lives(pid: Pid) -> bool {
     status.is_ok_and(|status| !status.contains("State:\tZ"))
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(1);

@@ -214,7 +214,7 @@ fn rounds(
     let [mut in_time, mut late] = [Vec::new(), Vec::new()];
     let began = clock();
     while in_time.len() < count
-        && (clock() - began < ROW_PATIENCE || in_time.len() + late.len() < TRIES_PER_ROUND * count)
+        && (clock() - began < ROW_TIMEOUT || in_time.len() + late.len() < TRIES_PER_ROUND * count)
     {
         let (time, is_in_time) = try_round(in_time.len())?;
         if is_in_time { &mut in_time } else { &mut late }.push(time.as_secs_f64() * 1e3);
@@ -233,22 +233,22 @@ fn losses((len, trip, algorithm, mtu): Wanted, round: usize) -> [u64; 2] {
 /// One transfer by the kernels of two hosts.
 fn kernel_time(three_hosts: &ThreeHosts, len: usize, algorithm: Algorithm) -> io::Result<Duration> {
     let listener = three_hosts.narrow.space().enter(|| TcpListener::bind(SocketAddr::new(v4(NARROW), 0)))?;
-    sockopt::set_socket_timeout(&listener, Timeout::Recv, Some(PATIENCE))?;
+    sockopt::set_socket_timeout(&listener, Timeout::Recv, Some(TIMEOUT))?;
     let target = listener.local_addr()?;
     let socket =
         three_hosts.wide.space().enter(|| socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP)))?;
     sockopt::set_tcp_congestion(&socket, name(algorithm))?;
-    sockopt::set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
+    sockopt::set_socket_timeout(&socket, Timeout::Send, Some(TIMEOUT))?;
     let content = vec![7; len];
     let began = Instant::now();
     connect(&socket, &target).map_err(|error| halted("connect", &error.into()))?;
     let mut sender = TcpStream::from(socket);
-    sender.set_read_timeout(Some(PATIENCE))?;
+    sender.set_read_timeout(Some(TIMEOUT))?;
     thread::scope(|scope| {
         // The kernel has answered for the listener; what is to be read is still on its way.
         let receiver = scope.spawn(|| -> io::Result<Instant> {
             let (mut stream, _) = listener.accept()?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
             let mut room = vec![0; READ_LEN];
             while stream.read(&mut room)? > 0 {}
             Ok(Instant::now())
@@ -270,7 +270,7 @@ fn kernel_time(three_hosts: &ThreeHosts, len: usize, algorithm: Algorithm) -> io
 fn halted(what: &str, error: &io::Error) -> io::Error {
     let said = format!(
         "the kernel's TCP over the emulated line could not {what}, for which it has {} s: {error}",
-        PATIENCE.as_secs()
+        TIMEOUT.as_secs()
     );
     io::Error::new(error.kind(), said)
 }
@@ -308,7 +308,7 @@ fn simulated_time(
         lens: [len as u64, 0],
         seed,
     };
-    run(&transfer, PATIENCE, |_, _| {}).complete
+    run(&transfer, TIMEOUT, |_, _| {}).complete
 }
 
 fn name(algorithm: Algorithm) -> &'static str {
@@ -369,7 +369,7 @@ type Wanted = (usize, Duration, Algorithm, u32);
 /// How often the kernel is timed for each round that is wanted, at most, where that takes longer than the patience with a row.
 const TRIES_PER_ROUND: usize = 3;
 /// See [`TRIES_PER_ROUND`].
-const ROW_PATIENCE: Duration = Duration::from_secs(10);
+const ROW_TIMEOUT: Duration = Duration::from_secs(10);
 /// By how much the simulator's median may differ from the kernel's, as a share of that.
 const BOUND_WITHOUT_LOSS: f64 = 0.15;
 /// See [`BOUND_WITHOUT_LOSS`].
@@ -389,7 +389,7 @@ const QUEUE_LEN: usize = 64 << 20;
 /// What a link header adds to each packet on the line.
 const ETHERNET_LEN: u32 = 14;
 const READ_LEN: usize = 1 << 20;
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[cfg(test)]
 mod tests {
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_late_is_timed_again_in_the_same_round_until_patience_ends() {
+    fn what_was_late_is_timed_again_in_the_same_round_until_timeout_ends() {
         let now = std::cell::Cell::new(Instant::now());
         let mut asked = Vec::new();
         let (in_time, late) = rounds(
@@ -438,7 +438,7 @@ mod tests {
             2,
             || now.get(),
             |_| {
-                now.set(now.get() + ROW_PATIENCE / 4);
+                now.set(now.get() + ROW_TIMEOUT / 4);
                 Ok((Duration::ZERO, false))
             },
         )
@@ -448,7 +448,7 @@ mod tests {
             2,
             || now.get(),
             |_| {
-                now.set(now.get() + ROW_PATIENCE / 20);
+                now.set(now.get() + ROW_TIMEOUT / 20);
                 Ok((Duration::ZERO, false))
             },
         )

@@ -150,7 +150,7 @@ fn send(port: &mut dyn Port, frames: &[Vec<u8>], arrived: &AtomicU64) -> io::Res
         sent += batch.len() as u64;
         let waited = Instant::now();
         while sent > arrived.load(Ordering::Relaxed) + AHEAD {
-            if waited.elapsed() > PATIENCE {
+            if waited.elapsed() > TIMEOUT {
                 return Ok(());
             }
             thread::sleep(LOOK);
@@ -162,7 +162,7 @@ fn send(port: &mut dyn Port, frames: &[Vec<u8>], arrived: &AtomicU64) -> io::Res
 fn receive(port: &mut dyn Port, count: u64, arrived: &AtomicU64) -> io::Result<()> {
     let (mut pool, mut batch) = (Pool::new(POOL_LIMIT), Vec::new());
     let mut quiet = Instant::now();
-    while arrived.load(Ordering::Relaxed) < count && quiet.elapsed() < PATIENCE {
+    while arrived.load(Ordering::Relaxed) < count && quiet.elapsed() < TIMEOUT {
         let mut fds = [PollFd::from_borrowed_fd(port.fd(), PollFlags::IN)];
         poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 }))?;
         port.receive(Ingress(0), &mut pool, &mut batch)?;
@@ -228,4 +228,4 @@ const BATCH: usize = 32;
 const AHEAD: u64 = 400;
 const POOL_LIMIT: usize = 64 << 20;
 const LOOK: Duration = Duration::from_micros(100);
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);

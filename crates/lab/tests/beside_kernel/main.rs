@@ -9,7 +9,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use linux::frames::FrameSocket;
 use linux::sockets;
 use net::{
-    CABLES, COUNT, Datagrams, Delivered, Echo, LENS, Middle, Net, PATIENCE, PORT, ROLES, ROUTERS, WIDE_INTERFACES,
+    CABLES, COUNT, Datagrams, Delivered, Echo, LENS, Middle, Net, PORT, ROLES, ROUTERS, TIMEOUT, WIDE_INTERFACES,
     alike, arrives_alike, both_directions, bound, fragments, ip, link_local, nft, payload, ping, trial, v4, v6,
 };
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
@@ -204,7 +204,7 @@ fn flows_of(net: &Net, from: &Host, network: IpAddr) -> Vec<[usize; 2]> {
     let any = if network.is_ipv4() { "0.0.0.0:4000" } else { "[::]:4000" };
     let receivers = ["wide", "other"].map(|device| {
         let receiver = net.wide.space().enter(|| bound(any.parse().unwrap(), Some(device))).unwrap();
-        receiver.set_read_timeout(Some(PATIENCE / 20)).unwrap();
+        receiver.set_read_timeout(Some(TIMEOUT / 20)).unwrap();
         receiver
     });
     let mut number = 0;
@@ -335,7 +335,7 @@ fn dhcpv6() {
                 let client_socket =
                     client_host.space().enter(|| bound(link_local(client, 546, client_index), None)).unwrap();
                 for socket in [&server_socket, &client_socket] {
-                    socket.set_read_timeout(Some(PATIENCE / 10)).unwrap();
+                    socket.set_read_timeout(Some(TIMEOUT / 10)).unwrap();
                 }
                 for (asked, answered) in [(120, 200), (120, 3_000), (3_000, 20_000)] {
                     let mut room = vec![0; 20_001];
@@ -387,10 +387,10 @@ fn scan() {
             let ends = AtomicBool::new(false);
             thread::scope(|scope| {
                 scope.spawn(|| scan_from(from, &ends));
-                thread::sleep(PATIENCE / 100);
+                thread::sleep(TIMEOUT / 100);
                 let medians = [64, 3_000].map(|len| {
                     let mut times: Vec<Duration> =
-                        (0..60).map(|_| ping(from, echo.target, len, PATIENCE / 10).unwrap_or(PATIENCE)).collect();
+                        (0..60).map(|_| ping(from, echo.target, len, TIMEOUT / 10).unwrap_or(TIMEOUT)).collect();
                     times.sort_unstable();
                     times[times.len() / 2]
                 });
@@ -445,7 +445,7 @@ fn first_packet() {
                     let echo = Echo::start(&net.narrow, SocketAddr::new(target, 0));
                     forget();
                     answered.push(
-                        (0..3).filter(|_| ping(&net.middle, echo.target, len, PATIENCE / 10).is_some()).count(),
+                        (0..3).filter(|_| ping(&net.middle, echo.target, len, TIMEOUT / 10).is_some()).count(),
                     );
                 }
                 let listener = net.narrow.space().enter(|| TcpListener::bind(SocketAddr::new(target, 0))).unwrap();
@@ -454,7 +454,7 @@ fn first_packet() {
                     .map(|_| {
                         forget();
                         let began = Instant::now();
-                        net.middle.space().enter(|| TcpStream::connect_timeout(&target, PATIENCE)).unwrap();
+                        net.middle.space().enter(|| TcpStream::connect_timeout(&target, TIMEOUT)).unwrap();
                         began.elapsed()
                     })
                     .min();
@@ -478,9 +478,9 @@ fn helper_down() {
         let echo = Echo::start(to, SocketAddr::new(address, 0));
         for state in ["down", "up", "down", "up"] {
             ip(&net.middle, &format!("link set {helper} {state}"));
-            let small = ping(&net.narrow, echo.target, 64, PATIENCE / 10);
+            let small = ping(&net.narrow, echo.target, 64, TIMEOUT / 10);
             assert!(small.is_some(), "{middle:?}: cut off as {helper} is set {state}");
-            let until = Instant::now() + PATIENCE / 2;
+            let until = Instant::now() + TIMEOUT / 2;
             let mut delivered = both_directions(&net, kernel);
             while !delivered.iter().all(Delivered::is_all) {
                 assert!(Instant::now() < until, "{middle:?}, {helper} {state}: {delivered:?}");
@@ -489,7 +489,7 @@ fn helper_down() {
             let transfer = traffic::tcp(net.narrow.space(), to.space(), address, 1 << 20, 1).unwrap();
             assert!(transfer.intact, "{middle:?}, {helper} {state}");
         }
-        let (before, until) = (net.taken(), Instant::now() + PATIENCE);
+        let (before, until) = (net.taken(), Instant::now() + TIMEOUT);
         while net.taken() == before {
             assert!(Instant::now() < until, "{middle:?}: {helper} takes nothing any more");
             both_directions(&net, kernel);
@@ -507,7 +507,7 @@ fn tagged_frames() {
                 let target = if *kernel == Middle::Stock { v4(2, 2) } else { v4(1, 1) };
                 let to = if *kernel == Middle::Stock { &net.middle } else { &net.wide };
                 let receiver = to.space().enter(|| bound(SocketAddr::new(target, PORT), None)).unwrap();
-                receiver.set_read_timeout(Some(PATIENCE / 30)).unwrap();
+                receiver.set_read_timeout(Some(TIMEOUT / 30)).unwrap();
                 let mut seen = net.wide.space().enter(|| FrameSocket::open("wide")).unwrap();
                 let wire = net.narrow.space().enter(|| FrameSocket::open("narrow")).unwrap();
                 let mac = net.middle.tell(|netlink| Ok(netlink.interface("to-narrow")?.mac)).unwrap().unwrap();

@@ -213,8 +213,8 @@ impl Net {
             for target in targets.into_iter().filter(|target| self.crosses(*target)) {
                 let device = self.datagrams(from, to, target).device;
                 let echo = Echo::on(to, SocketAddr::new(target, 0), device);
-                let until = Instant::now() + PATIENCE;
-                while ping(from, echo.target, 8, PATIENCE / 50).is_none() {
+                let until = Instant::now() + TIMEOUT;
+                while ping(from, echo.target, 8, TIMEOUT / 50).is_none() {
                     assert!(Instant::now() < until, "nothing comes from {} to {target}", from.name());
                 }
             }
@@ -400,10 +400,10 @@ impl Drop for Echo {
 }
 
 /// How long a message and its echo take; none where none comes in time.
-pub fn ping(from: &Host, target: SocketAddr, len: usize, patience: Duration) -> Option<Duration> {
+pub fn ping(from: &Host, target: SocketAddr, len: usize, timeout: Duration) -> Option<Duration> {
     let any: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = from.space().enter(|| bound(SocketAddr::new(any, 0), None)).unwrap();
-    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.set_read_timeout(Some(timeout)).unwrap();
     let message = payload(0, len);
     let began = Instant::now();
     socket.send_to(&message, target).ok()?;
@@ -566,7 +566,7 @@ const FRAGMENT_LEN: usize = 1_400;
 pub const PORT: u16 = 4_000;
 /// How many messages were sent so far, by all tests.
 static SENT: AtomicU64 = AtomicU64::new(0);
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// After so long nothing more is waited for.
 const QUIET: Duration = Duration::from_millis(400);
 const SETTINGS: [(&str, &str); 8] = [

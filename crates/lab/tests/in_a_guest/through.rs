@@ -5,8 +5,8 @@
 
 use crate::devices::{Below, Device, Path};
 use crate::net::{
-    CABLES, Datagrams, Delivered, Links, Middle, Net, PATIENCE, PORT, ROUTERS, WIDE_INTERFACES, alike_by, bound,
-    ip, lay_with, payload, run, v4, v6,
+    CABLES, Datagrams, Delivered, Links, Middle, Net, PORT, ROUTERS, TIMEOUT, WIDE_INTERFACES, alike_by, bound, ip,
+    lay_with, payload, run, v4, v6,
 };
 use linux::features::{self, Switch};
 use linux::sockets;
@@ -157,7 +157,7 @@ fn talk(device: &Device, one: &Host, other: &Host) -> Vec<(bool, Delivered, usiz
     let mut outcome = Vec::new();
     for (from, to, number) in directions {
         for target in inner(device, number) {
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + TIMEOUT;
             while Datagrams::new(from, to, target).send().is_none() {
                 assert!(Instant::now() < until, "nothing comes to {target}");
             }
@@ -179,7 +179,7 @@ fn segments(from: &Host, to: &Host, target: IpAddr) -> usize {
     // Not that of the datagrams, the last of which may still be on their way.
     let at = SocketAddr::new(target, PORT + 1);
     let receiver = to.space().enter(|| bound(at, None)).unwrap();
-    receiver.set_read_timeout(Some(PATIENCE / 10)).unwrap();
+    receiver.set_read_timeout(Some(TIMEOUT / 10)).unwrap();
     let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let sender = from.space().enter(|| bound(any.parse().unwrap(), None)).unwrap();
     sockets::set_option(&sender, libc::IPPROTO_UDP, libc::UDP_SEGMENT, &(SEGMENT_LEN as i32).to_ne_bytes())

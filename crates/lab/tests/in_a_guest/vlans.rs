@@ -3,7 +3,7 @@
 use crate::devices::{Below, Device, Path, QINQ, VLAN};
 use crate::needing;
 use crate::net::{
-    CABLES, Datagrams, Delivered, Links, Middle, Net, PATIENCE, ROLES, alike_by, both_directions, ip, lay_other,
+    CABLES, Datagrams, Delivered, Links, Middle, Net, ROLES, TIMEOUT, alike_by, both_directions, ip, lay_other,
     lay_wide, lay_with, v4, v6,
 };
 use libtest_mimic::Trial;
@@ -60,7 +60,7 @@ fn beside(devices: &[&str]) {
         for (kernel, middles) in ROLES {
             let links = Links { lay: &lay, ..CABLES };
             let delivered = alike_by(links, *kernel, middles, prepare, |net, _| {
-                let until = Instant::now() + PATIENCE;
+                let until = Instant::now() + TIMEOUT;
                 while !tagged(net, *kernel).iter().all(Delivered::is_all) {
                     assert!(Instant::now() < until, "nothing crosses the VLAN");
                 }
@@ -150,7 +150,7 @@ fn border(device: &Device) {
 fn settle(directions: &[(&Host, &Host, u8)]) {
     for (from, to, number) in directions {
         for target in inner(*number) {
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + TIMEOUT;
             while Datagrams::new(from, to, target).send().is_none() {
                 assert!(Instant::now() < until, "nothing comes to {target}");
             }

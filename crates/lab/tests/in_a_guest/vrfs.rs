@@ -3,7 +3,7 @@
 use crate::devices::VRF;
 use crate::needing;
 use crate::net::{
-    CABLES, Datagrams, Delivered, LENS, Links, Middle, Net, PATIENCE, PORT, ROUTERS, WIDE_INTERFACES, alike_by,
+    CABLES, Datagrams, Delivered, LENS, Links, Middle, Net, PORT, ROUTERS, TIMEOUT, WIDE_INTERFACES, alike_by,
     arrives_alike, bound, fragments, ip, lay, lay_narrow, lay_other, lay_wide, v4, v6,
 };
 use config::Config;
@@ -79,7 +79,7 @@ fn leaked_routes() {
                 .flat_map(|(from, to, targets)| targets.map(|target| Datagrams::new(from, to, target).send()))
                 .collect()
         };
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !all().iter().all(Delivered::is_all) {
             assert!(Instant::now() < until, "not all comes through: {:?}", all());
         }
@@ -205,7 +205,7 @@ impl Twice {
         // Interfaces that are just up drop what they are given for a moment.
         for side in &twice.sides {
             for target in twice.targets(forwards) {
-                let until = Instant::now() + PATIENCE;
+                let until = Instant::now() + TIMEOUT;
                 while !twice.datagrams(side, forwards, target).send().is_all() {
                     assert!(Instant::now() < until, "{}: nothing comes to {target}", side.vrf);
                 }
@@ -231,7 +231,7 @@ impl Twice {
         let receivers = self.sides.each_ref().map(|side| {
             let (to, device) = if forwards { (&side.wide, None) } else { (&self.middle, Some(side.vrf)) };
             let receiver = to.space().enter(|| bound(SocketAddr::new(target, PORT), device)).unwrap();
-            receiver.set_read_timeout(Some(PATIENCE / 10)).unwrap();
+            receiver.set_read_timeout(Some(TIMEOUT / 10)).unwrap();
             receiver
         });
         let messages = [[7; 4_000], [8; 4_000]];

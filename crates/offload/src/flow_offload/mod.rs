@@ -756,8 +756,8 @@ mod tests {
     #[test]
     fn the_kernel_takes_the_programs_from_root_and_from_who_has_the_rights_of_the_service_alone() {
         let load_all = || {
-            let pulse = Heartbeat::new(3).expect("the test runs as root");
-            for beats in [None, Some(pulse.beats())] {
+            let heartbeat = Heartbeat::new(3).expect("the test runs as root");
+            for beats in [None, Some(heartbeat.beats())] {
                 load((names::FLOW_SOCKET, Kind::Filter), Settings { target: Some(TO), beats, room: 0 });
             }
             for (name, room) in
@@ -933,8 +933,8 @@ mod tests {
 
     #[test]
     fn while_a_worker_is_silent_its_socket_gets_nothing_and_lent_packets_pass() {
-        let pulse = Heartbeat::new(3).expect("the test runs as root");
-        let mut rig = Rig::beside(Some(&pulse));
+        let heartbeat = Heartbeat::new(3).expect("the test runs as root");
+        let mut rig = Rig::beside(Some(&heartbeat));
         for packet in [GSO, LONG, Packet { flags: 0x02, ..GSO }, Packet { to_port: 81, ..GSO }] {
             rig.offload(GSO, 1_500);
             assert_eq!(rig.says(packet), Said::Refused);
@@ -945,7 +945,7 @@ mod tests {
         assert_eq!(rig.says(GSO), Said::Goes(1_460));
         let another = Packet { to_port: 81, ..GSO };
         for (beating, said) in [(0..2, Said::Refused), (2..3, Said::Kept)] {
-            beating.for_each(|worker| pulse.beat(worker));
+            beating.for_each(|worker| heartbeat.beat(worker));
             assert_eq!(rig.says(another), said);
         }
     }
@@ -1042,9 +1042,9 @@ mod tests {
             Rig::beside(None)
         }
 
-        fn beside(pulse: Option<&Heartbeat>) -> Rig {
+        fn beside(heartbeat: Option<&Heartbeat>) -> Rig {
             let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
-            let settings = Settings { target: Some(TO), beats: pulse.map(Heartbeat::beats), room: 0 };
+            let settings = Settings { target: Some(TO), beats: heartbeat.map(Heartbeat::beats), room: 0 };
             // The kernel tries a socket's program with what is behind the Ethernet header alone.
             let program = program::load((names::FLOW_SOCKET, Kind::Classifier), map.as_fd(), settings, "test");
             let program = program.expect("the kernel takes it");
@@ -1131,8 +1131,8 @@ mod tests {
         }
 
         /// The next frame of the test; kernels say something of their own, too.
-        fn comes(&self, patience: Duration) -> Option<Vec<u8>> {
-            let until = Instant::now() + patience;
+        fn comes(&self, timeout: Duration) -> Option<Vec<u8>> {
+            let until = Instant::now() + timeout;
             while Instant::now() < until {
                 let mut frame = vec![0; 2_000];
                 match rustix::io::read(&self.socket, &mut frame) {

@@ -33,7 +33,7 @@ pub(crate) struct Beats<'a> {
     pub(crate) map: BorrowedFd<'a>,
     pub(crate) worker_count: usize,
     /// One that has not said so for so long hangs; less than four seconds.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// Loads one of the programs, which shares the table `flows`.
@@ -52,11 +52,11 @@ pub(super) fn load(
         "the program watches {WORKERS_MAX} workers"
     );
     // Where no beats are watched, the program reads none.
-    let beats = beats.unwrap_or(Beats { map: flows, worker_count: 0, patience: Duration::ZERO });
+    let beats = beats.unwrap_or(Beats { map: flows, worker_count: 0, timeout: Duration::ZERO });
     let values = [
         ("target", target.unwrap_or(0)),
         ("worker_count", beats.worker_count as u32),
-        ("patience", beats.patience.as_nanos() as u32),
+        ("patience", beats.timeout.as_nanos() as u32),
         ("room", room),
         ("changes", CHANGE_MAX.div_ceil(room.max(1))),
     ];

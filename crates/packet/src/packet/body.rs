@@ -17,7 +17,7 @@ pub struct Body {
     pub(super) medium: LinkType,
     pub(super) announced: Option<Version>,
     pub(super) as_received: bool,
-    pub(super) origin: L2Scope,
+    pub(super) l2_scope: L2Scope,
     pub(super) ip: Ip,
     /// Of what came in pieces, the longest of them; else 0.
     pub(super) max_fragment_len: u32,
@@ -31,7 +31,7 @@ pub struct Body {
     pub has_accurate_ecn: bool,
     /// Is it for a station of the side that it came from? No error is sent about it then: who it is for has it
     /// already.
-    pub stays_on_its_side: bool,
+    pub is_for_ingress_side: bool,
     /// A train: this packet stands for TCP segments or UDP datagrams that are cut from it.
     pub gso: Option<Gso>,
     /// How IP cuts this packet on its way out.
@@ -57,7 +57,7 @@ impl Body {
         self.checksum = Checksum::Unverified;
         self.segment_limit = None;
         self.has_accurate_ecn = false;
-        self.stays_on_its_side = false;
+        self.is_for_ingress_side = false;
         self.gso = None;
         self.fragmentation = None;
     }
@@ -72,14 +72,14 @@ impl Body {
             medium: LinkType::Ip,
             announced: None,
             as_received: false,
-            origin: L2Scope::default(),
+            l2_scope: L2Scope::default(),
             ip: Ip::NONE,
             max_fragment_len: 0,
             tag: 0,
             checksum: Checksum::Unverified,
             segment_limit: None,
             has_accurate_ecn: false,
-            stays_on_its_side: false,
+            is_for_ingress_side: false,
             gso: None,
             fragmentation: None,
         }

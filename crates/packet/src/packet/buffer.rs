@@ -62,7 +62,7 @@ impl Buffer {
 
     /// Has the processor fetch the start of the content.
     #[inline]
-    pub fn foresee_content(&self) {
+    pub fn prefetch_content(&self) {
         if let Some(content) = self.0.memory().all().get(HEADROOM..) {
             simd::prefetch(content);
         }
@@ -91,14 +91,14 @@ pub struct Pool {
     /// Bytes of heap memory that exist, lent and free.
     heap_len: usize,
     limit: usize,
-    lent_count: usize,
+    in_use_count: usize,
 }
 
 impl Pool {
     /// A pool that takes up to `limit` bytes from the heap for contents, headroom and maps, as they are asked for; what is
     /// known of the packet in a buffer takes about 150 bytes more.
     pub fn new(limit: usize) -> Pool {
-        Pool { free: Default::default(), heap_len: 0, limit, lent_count: 0 }
+        Pool { free: Default::default(), heap_len: 0, limit, in_use_count: 0 }
     }
 
     /// Changes the limit. Below what exists, free memory goes back to the heap at once, and nothing more is taken until what is
@@ -129,7 +129,7 @@ impl Pool {
         let class = CLASS_LENS.iter().position(|class_len| *class_len >= len)?;
         match self.shelf(class).pop() {
             Some(buffer) => {
-                self.lent_count += 1;
+                self.in_use_count += 1;
                 Some(buffer)
             }
             None => self.lend_another(class),
@@ -142,7 +142,7 @@ impl Pool {
         let wanted = CLASS_LENS.get(class).map(|len| pinned_len(*len))?;
         if self.heap_len + wanted > self.limit {
             if let Some(larger) = (class + 1..CLASS_LENS.len()).find(|larger| !self.shelf(*larger).is_empty()) {
-                self.lent_count += 1;
+                self.in_use_count += 1;
                 return self.shelf(larger).pop();
             }
             self.free_heap(wanted);
@@ -151,7 +151,7 @@ impl Pool {
             return None;
         }
         self.heap_len += wanted;
-        self.lent_count += 1;
+        self.in_use_count += 1;
         let bytes = vec![0; wanted].into_boxed_slice();
         Some(Buffer::of(Memory::Heap { bytes, class: class as u8 }))
     }
@@ -159,8 +159,8 @@ impl Pool {
     /// Takes a buffer back.
     #[inline(always)]
     pub fn give(&mut self, buffer: Buffer) {
-        assert!(self.lent_count > 0, "buffers come back to the pool that lent them");
-        self.lent_count -= 1;
+        assert!(self.in_use_count > 0, "buffers come back to the pool that lent them");
+        self.in_use_count -= 1;
         match self.free.get_mut(buffer.class()) {
             Some(shelf) if shelf.len() < shelf.capacity() => shelf.push(buffer),
             _ => self.give_to_full(buffer),
@@ -174,8 +174,8 @@ impl Pool {
     }
 
     /// Buffers that are out on loan.
-    pub fn lent_count(&self) -> usize {
-        self.lent_count
+    pub fn in_use_count(&self) -> usize {
+        self.in_use_count
     }
 
     /// Bytes of heap memory that exist, lent and free; never above the limit.
@@ -224,7 +224,7 @@ mod tests {
             pool.give(buffer);
         }
         assert!(pool.share(65_537).is_none());
-        assert_eq!(pool.lent_count(), 0);
+        assert_eq!(pool.in_use_count(), 0);
     }
 
     #[test]
@@ -233,9 +233,9 @@ mod tests {
         let mut pool = Pool::new(limit);
         let lent: Vec<_> = (0..3).map(|_| pool.share(1_500).unwrap()).collect();
         assert!(pool.share(1).is_none());
-        assert_eq!((pool.lent_count(), pool.heap_len(), pool.free_len()), (3, limit, 0));
+        assert_eq!((pool.in_use_count(), pool.heap_len(), pool.free_len()), (3, limit, 0));
         lent.into_iter().for_each(|buffer| pool.give(buffer));
-        assert_eq!((pool.lent_count(), pool.free_len()), (0, limit));
+        assert_eq!((pool.in_use_count(), pool.free_len()), (0, limit));
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
         let mut lent: Vec<_> = (0..4).map(|_| pool.share(1_500).unwrap()).collect();
         (0..2).for_each(|_| pool.give(lent.pop().unwrap()));
         pool.set_limit(one);
-        assert_eq!((pool.lent_count(), pool.heap_len()), (2, 2 * one));
+        assert_eq!((pool.in_use_count(), pool.heap_len()), (2, 2 * one));
         assert!(pool.share(1).is_none());
         lent.into_iter().for_each(|buffer| pool.give(buffer));
         pool.set_limit(one);

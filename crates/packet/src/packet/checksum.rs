@@ -24,7 +24,7 @@ impl Body {
     }
 
     /// Is its checksum half-filled, and one that can be finished?
-    pub fn is_half_filled(&self) -> bool {
+    pub fn is_partial(&self) -> bool {
         self.checksum == Checksum::Partial && self.checksum_field().is_some()
     }
 

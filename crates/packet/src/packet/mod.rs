@@ -94,7 +94,7 @@ impl Frame {
         body.ip_at = ip_at as u32;
         body.trailer_len = (ip_len - body.ip.len as usize) as u16;
         (body.link_len, body.medium, body.announced) = (link.len as u8, link.medium, link.version);
-        body.origin = L2Scope::new(&link, ingress);
+        body.l2_scope = L2Scope::new(&link, ingress);
         body.tag = 0;
         body.become_fresh(true);
         Frame::Ip(Packet(body))
@@ -189,7 +189,7 @@ impl Packet {
     }
 
     /// Its frame, as one that carries no packet.
-    pub fn into_raw(self) -> OpaqueFrame {
+    pub fn into_opaque_frame(self) -> OpaqueFrame {
         let at = self.ip_at() - self.link_len();
         let len = self.frame().len();
         OpaqueFrame { at, len, buffer: self.into_buffer() }

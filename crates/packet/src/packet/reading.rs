@@ -71,7 +71,7 @@ impl Body {
 
     /// The VLANs that it travels in.
     pub fn tags(&self) -> Tags {
-        self.origin.tags()
+        self.l2_scope.tags()
     }
 
     /// What its link header says.
@@ -80,15 +80,15 @@ impl Body {
             len: self.link_len(),
             medium: self.medium,
             version: self.announced,
-            tags: self.origin.tags(),
-            channel: self.origin.channel(),
+            tags: self.l2_scope.tags(),
+            channel: self.l2_scope.channel(),
         }
     }
 
     /// Where it came from: port and VLANs.
     #[inline(always)]
-    pub fn origin(&self) -> L2Scope {
-        self.origin
+    pub fn l2_scope(&self) -> L2Scope {
+        self.l2_scope
     }
 
     /// What its link header is.
@@ -103,7 +103,7 @@ impl Body {
 
     /// The port that it came from.
     pub fn ingress(&self) -> Ingress {
-        self.origin.ingress()
+        self.l2_scope.ingress()
     }
 
     /// True while these are, byte for byte, the packet that came.

@@ -16,7 +16,7 @@ impl Packet {
     pub fn open(fragment: &Packet, buffer: Buffer) -> Packet {
         let Buffer(mut run) = buffer;
         run.trailer_len = 0;
-        run.origin = fragment.origin;
+        run.l2_scope = fragment.l2_scope;
         run.tag = fragment.tag;
         run.become_fresh(false);
         run.copy_headers_from(fragment);

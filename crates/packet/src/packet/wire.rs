@@ -10,7 +10,7 @@ use crate::{tcp, udp};
 impl Body {
     /// The parts of the payload that leave in one piece each, where the packet is to be cut.
     #[inline]
-    pub fn shares(&self) -> Option<FragmentRanges<'_>> {
+    pub fn fragment_ranges(&self) -> Option<FragmentRanges<'_>> {
         let cut = self.fragmentation.as_ref()?;
         let map = (cut.content == Content::Sparse).then(|| self.map());
         Some(FragmentRanges::new(cut, self.ip.payload_len(), self.fragment_header_lens(), map))
@@ -33,16 +33,19 @@ impl Body {
         match (self.fragmentation, self.gso) {
             (None, None) => 1,
             (None, Some(gso)) => self.gso_len().div_ceil(usize::from(gso.segment_len).max(1)).max(1),
-            (Some(_), _) => self.shares().map_or(1, |shares| shares.totals().0),
+            (Some(_), _) => self.fragment_ranges().map_or(1, |fragment_ranges| fragment_ranges.totals().0),
         }
     }
 
     /// Length of the longest packet on the wire, IP header counted, in bytes.
     pub fn wire_len(&self) -> usize {
-        match (self.shares(), self.gso) {
-            (Some(shares), _) => {
+        match (self.fragment_ranges(), self.gso) {
+            (Some(fragment_ranges), _) => {
                 let [first, later] = self.fragment_header_lens();
-                shares.map(|share| share.len() + if share.start == 0 { first } else { later }).max().unwrap_or(0)
+                fragment_ranges
+                    .map(|share| share.len() + if share.start == 0 { first } else { later })
+                    .max()
+                    .unwrap_or(0)
             }
             (None, Some(gso)) => self.len() - self.gso_len() + self.gso_len().min(gso.segment_len.into()),
             (None, None) => self.len(),
@@ -51,9 +54,9 @@ impl Body {
 
     /// Tells the length of each packet on the wire, IP header counted, in bytes.
     pub fn each_wire_len(&self, mut tell: impl FnMut(usize)) {
-        if let Some(shares) = self.shares() {
+        if let Some(fragment_ranges) = self.fragment_ranges() {
             let [first, later] = self.fragment_header_lens();
-            shares.for_each(|share| tell(share.len() + if share.start == 0 { first } else { later }));
+            fragment_ranges.for_each(|share| tell(share.len() + if share.start == 0 { first } else { later }));
         } else {
             let payload_len = self.gso_len();
             let segment_len = self.gso.map_or(payload_len, |gso| usize::from(gso.segment_len)).max(1);

@@ -25,13 +25,13 @@ fn version_4_errors_are_those_of_etherparse_and_at_most_576_bytes() {
             }
             let kind = Icmpv4Type::TimeExceeded(icmpv4::TimeExceededCode::FragmentReassemblyTimeExceeded);
             check_v4(IcmpError::ReassemblyTime, kind, &about, &mut pool);
-            for complaint in [IcmpError::BadField { pointer: 4 }, IcmpError::HeadersCut] {
-                assert!(error(complaint, &about, ROUTER_V4.into(), &mut pool).is_none(), "version 4 has none");
+            for icmp_error in [IcmpError::BadField { pointer: 4 }, IcmpError::HeadersCut] {
+                assert!(error(icmp_error, &about, ROUTER_V4.into(), &mut pool).is_none(), "version 4 has none");
             }
             pool.give(about.into_buffer());
         }
     }
-    assert_eq!(pool.lent_count(), 0);
+    assert_eq!(pool.in_use_count(), 0);
 }
 
 // R046, R048, R083, R089, R090
@@ -59,7 +59,7 @@ fn version_6_errors_are_those_of_etherparse_and_at_most_1280_bytes() {
             pool.give(about.into_buffer());
         }
     }
-    assert_eq!(pool.lent_count(), 0);
+    assert_eq!(pool.in_use_count(), 0);
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn no_error_answers_a_version_4_packet_that_must_not_be_answered() {
     ];
     for (name, bytes, answered) in table {
         let about = read(&bytes, LinkType::Ip, &mut pool);
-        for complaint in [IcmpError::TooBig { mtu: 68 }, IcmpError::ReassemblyTime] {
-            let error = error(complaint, &about, ROUTER_V4.into(), &mut pool);
-            assert_eq!(error.is_some(), answered, "{name}: {complaint:?}");
+        for icmp_error in [IcmpError::TooBig { mtu: 68 }, IcmpError::ReassemblyTime] {
+            let error = error(icmp_error, &about, ROUTER_V4.into(), &mut pool);
+            assert_eq!(error.is_some(), answered, "{name}: {icmp_error:?}");
             error.into_iter().for_each(|error| pool.give(error.into_buffer()));
         }
         assert!(error(IcmpError::TooBig { mtu: 68 }, &about, ROUTER_V6.into(), &mut pool).is_none());
@@ -157,11 +157,11 @@ fn no_error_answers_a_version_6_packet_that_must_not_be_answered() {
     ];
     for (name, bytes, answered) in table {
         let about = read(&bytes, LinkType::Ip, &mut pool);
-        let complaints =
+        let icmp_errors =
             [IcmpError::TooBig { mtu: 1_280 }, IcmpError::BadField { pointer: 4 }, IcmpError::ReassemblyTime];
-        for (complaint, answered) in complaints.into_iter().zip(answered) {
-            let error = error(complaint, &about, ROUTER_V6.into(), &mut pool);
-            assert_eq!(error.is_some(), answered, "{name}: {complaint:?}");
+        for (icmp_error, answered) in icmp_errors.into_iter().zip(answered) {
+            let error = error(icmp_error, &about, ROUTER_V6.into(), &mut pool);
+            assert_eq!(error.is_some(), answered, "{name}: {icmp_error:?}");
             error.into_iter().for_each(|error| pool.give(error.into_buffer()));
         }
         pool.give(about.into_buffer());
@@ -192,11 +192,11 @@ fn no_error_answers_a_frame_for_many_stations() {
         ];
         for (medium, frame, answered) in table {
             let about = read(&frame, medium, &mut pool);
-            for complaint in [IcmpError::TooBig { mtu: 1_280 }, IcmpError::ReassemblyTime] {
+            for icmp_error in [IcmpError::TooBig { mtu: 1_280 }, IcmpError::ReassemblyTime] {
                 // Packet Too Big is exempt (RFC 4443 section 2.4(e.3)).
-                let exempt = too_big && matches!(complaint, IcmpError::TooBig { .. });
-                let error = error(complaint, &about, source, &mut pool);
-                assert_eq!(error.is_some(), answered || exempt, "{medium:?}: {complaint:?}");
+                let exempt = too_big && matches!(icmp_error, IcmpError::TooBig { .. });
+                let error = error(icmp_error, &about, source, &mut pool);
+                assert_eq!(error.is_some(), answered || exempt, "{medium:?}: {icmp_error:?}");
                 error.into_iter().for_each(|error| pool.give(error.into_buffer()));
             }
             pool.give(about.into_buffer());
@@ -210,14 +210,14 @@ fn without_a_buffer_there_is_no_error() {
     let mut pool = Pool::new(2_500);
     let about = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut pool).unwrap();
     assert!(error(IcmpError::TooBig { mtu: 68 }, &about, ROUTER_V4.into(), &mut pool).is_none());
-    assert_eq!(pool.lent_count(), 1);
+    assert_eq!(pool.in_use_count(), 1);
     pool.give(about.into_buffer());
 }
 
 // What the tests stand on.
 
 #[track_caller]
-fn check_v4(complaint: IcmpError, kind: Icmpv4Type, about: &Packet, pool: &mut Pool) {
+fn check_v4(icmp_error: IcmpError, kind: Icmpv4Type, about: &Packet, pool: &mut Pool) {
     let quote = &about.bytes()[..about.len().min(576 - 28)];
     let icmp = Icmpv4Header::with_checksum(kind, quote);
     let mut ip = Ipv4Header::new(0, 64, IpNumber::ICMP, ROUTER_V4, HOST_V4).unwrap();
@@ -226,13 +226,13 @@ fn check_v4(complaint: IcmpError, kind: Icmpv4Type, about: &Packet, pool: &mut P
     ip.set_payload_len(8 + quote.len()).unwrap();
     ip.header_checksum = ip.calc_header_checksum();
     let expected = [&ip.to_bytes()[..], &icmp.to_bytes(), quote].concat();
-    let error = error(complaint, about, ROUTER_V4.into(), pool).unwrap();
-    assert!(expected.len() <= 576 && error.bytes() == expected, "{complaint:?} about {} bytes", about.len());
+    let error = error(icmp_error, about, ROUTER_V4.into(), pool).unwrap();
+    assert!(expected.len() <= 576 && error.bytes() == expected, "{icmp_error:?} about {} bytes", about.len());
     pool.give(error.into_buffer());
 }
 
 #[track_caller]
-fn check_v6(complaint: IcmpError, kind: Icmpv6Type, about: &Packet, pool: &mut Pool) {
+fn check_v6(icmp_error: IcmpError, kind: Icmpv6Type, about: &Packet, pool: &mut Pool) {
     let quote = &about.bytes()[..about.len().min(1_280 - 48)];
     let icmp = Icmpv6Header::with_checksum(kind, ROUTER_V6, HOST_V6, quote).unwrap();
     let ip = Ipv6Header {
@@ -245,8 +245,8 @@ fn check_v6(complaint: IcmpError, kind: Icmpv6Type, about: &Packet, pool: &mut P
         hop_limit: 64,
     };
     let expected = [&ip.to_bytes()[..], &icmp.to_bytes(), quote].concat();
-    let error = error(complaint, about, IpAddr::from(ROUTER_V6), pool).unwrap();
-    assert!(expected.len() <= 1_280 && error.bytes() == expected, "{complaint:?} about {} bytes", about.len());
+    let error = error(icmp_error, about, IpAddr::from(ROUTER_V6), pool).unwrap();
+    assert!(expected.len() <= 1_280 && error.bytes() == expected, "{icmp_error:?} about {} bytes", about.len());
     pool.give(error.into_buffer());
 }
 

@@ -77,9 +77,9 @@ fn a_glance_at_a_checksum_is_a_close_look() {
                 assert_eq!(part.is_some(), close.is_some(), "{layout:?}, bit {bit:?}");
                 assert_eq!(bit.is_none(), part.is_some(), "{layout:?}, bit {bit:?}");
                 let mut place = vec![0; 101];
-                let landed = glance.copy_payload(&other, &mut place, |_, _| panic!("the sum is not known"));
-                assert_eq!(landed.is_some(), close.is_some(), "{layout:?}, bit {bit:?}");
-                if let (Some(part), Some(close), Some((sum, less))) = (part, close, landed) {
+                let split_frame = glance.copy_payload(&other, &mut place, |_, _| panic!("the sum is not known"));
+                assert_eq!(split_frame.is_some(), close.is_some(), "{layout:?}, bit {bit:?}");
+                if let (Some(part), Some(close), Some((sum, less))) = (part, close, split_frame) {
                     assert_eq!(part.payload_sum.fold(), close.payload_sum.fold());
                     assert_eq!((sum - less).fold(), close.payload_sum.fold());
                     assert!(place == bytes[layout.header_len()..]);

@@ -28,7 +28,7 @@ fn every_frame_is_read_as_etherparse_reads_it() {
             pool.give(packet.into_buffer());
         }
     }
-    assert_eq!(pool.lent_count(), 0);
+    assert_eq!(pool.in_use_count(), 0);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn every_flipped_bit_and_every_cut_is_read_or_refused() {
             }
         }
     }
-    assert_eq!(pool.lent_count(), 0);
+    assert_eq!(pool.in_use_count(), 0);
 }
 
 proptest! {
@@ -172,7 +172,7 @@ proptest! {
         for medium in [LinkType::Ip, LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2] {
             survive_on(&bytes, medium, &mut pool);
         }
-        prop_assert_eq!(pool.lent_count(), 0);
+        prop_assert_eq!(pool.in_use_count(), 0);
     }
 
     // A walk along random headers ends, and what it says lies within the packet.
@@ -309,14 +309,14 @@ fn survive_on(frame: &[u8], medium: LinkType, pool: &mut Pool) {
     assert_eq!(packet.bytes().len(), packet.header().len() + packet.payload().len() + fragment_header_len(&ip));
     assert!(packet.wire_count() == 1 && packet.wire_len() == packet.len());
     let sources = [IpAddr::from(HOST_V4), IpAddr::from(HOST_V6)];
-    for complaint in [
+    for icmp_error in [
         IcmpError::TooBig { mtu: 1_280 },
         IcmpError::ReassemblyTime,
         IcmpError::BadField { pointer: 4 },
         IcmpError::HeadersCut,
     ] {
         for source in sources {
-            if let Some(error) = icmp::error(complaint, &packet, source, pool) {
+            if let Some(error) = icmp::error(icmp_error, &packet, source, pool) {
                 assert!(error.len() <= 1_280);
                 pool.give(error.into_buffer());
             }
@@ -333,7 +333,7 @@ fn survive_on(frame: &[u8], medium: LinkType, pool: &mut Pool) {
     let [first, later] = packet.fragment_header_lens();
     let mtu = (first.max(later) + 8) as u16;
     packet.fragmentation = Some(Fragmentation { mtu, id: 1, fill: Split::Balanced, content: Content::Whole });
-    let covered: usize = packet.shares().unwrap().map(|share| share.len()).sum();
+    let covered: usize = packet.fragment_ranges().unwrap().map(|share| share.len()).sum();
     assert_eq!(covered, packet.payload().len());
     for starts in [ip.starts(), false] {
         let mut room = [0; FRAGMENT_HEADER_LEN_MAX];

@@ -30,8 +30,8 @@ fn a_checksum_that_is_left_is_the_pseudo_headers_sum_and_finishing_it_gives_the_
                 assert_eq!(card.to_be_bytes(), right[field_at..field_at + 2]);
                 // What is left already stays so.
                 assert_eq!(packet.defer_checksum(), Some((upper_at, field_at)));
-                assert!(packet.bytes() == expected && packet.is_half_filled());
-                assert!(packet.complete_checksum() && packet.bytes() == right && !packet.is_half_filled());
+                assert!(packet.bytes() == expected && packet.is_partial());
+                assert!(packet.complete_checksum() && packet.bytes() == right && !packet.is_partial());
                 pool.give(packet.into_buffer());
             }
         }
@@ -51,7 +51,7 @@ fn no_checksum_is_left_that_may_be_wrong_or_is_none() {
             let mut packet = read(bytes, LinkType::Ip, &mut pool);
             packet.checksum = checksum;
             assert_eq!(packet.defer_checksum(), None);
-            assert!(packet.bytes() == bytes && packet.is_as_received() && !packet.is_half_filled());
+            assert!(packet.bytes() == bytes && packet.is_as_received() && !packet.is_partial());
             pool.give(packet.into_buffer());
         }
     }
@@ -76,13 +76,13 @@ fn a_frame_is_read_alike_wherever_it_lies() {
             assert!(packet.frame() == bytes && packet.is_as_received());
             assert_eq!(packet.ip(), reference.ip());
             assert_eq!(packet.link_header(), reference.link_header());
-            assert_eq!((packet.origin(), packet.ingress()), (reference.origin(), Ingress(3)));
+            assert_eq!((packet.l2_scope(), packet.ingress()), (reference.l2_scope(), Ingress(3)));
             assert!(packet.link() == reference.link() && packet.payload() == reference.payload());
             pool.give(packet.into_buffer());
         }
         pool.give(reference.into_buffer());
     }
-    assert_eq!(pool.lent_count(), 0);
+    assert_eq!(pool.in_use_count(), 0);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_frame_that_is_no_packet_gives_its_bytes_back() {
             }
         }
     }
-    assert_eq!(pool.lent_count(), 0);
+    assert_eq!(pool.in_use_count(), 0);
 }
 
 #[test]
@@ -134,13 +134,17 @@ fn a_packet_takes_another_link_header_and_its_own_back() {
                 let bytes = [&own[..], &packet(ip.clone(), Transport::Tcp, &noise(33)), &[0xEE; 5]].concat();
                 let end = bytes.len() - 5;
                 let mut packet = laid(&bytes, 40, from, &mut pool);
-                let (before, origin) = (*packet.ip(), packet.origin());
+                let (before, l2_scope) = (*packet.ip(), packet.l2_scope());
                 let other = link(to, to_len, ether_type);
                 packet.set_link_header(to, &other);
                 assert!(packet.frame() == [&other[..], &bytes[from_len..end]].concat(), "the padding goes");
                 assert_eq!((packet.medium(), packet.link()), (to, &other[..]));
                 assert_eq!(packet.link_header().len, to_len);
-                assert_eq!((packet.ip(), packet.origin()), (&before, origin), "it came from where it came from");
+                assert_eq!(
+                    (packet.ip(), packet.l2_scope()),
+                    (&before, l2_scope),
+                    "it came from where it came from"
+                );
                 assert!(!packet.is_as_received());
                 packet.set_link_header(from, &own);
                 assert!(packet.frame() == &bytes[..end]);
@@ -148,7 +152,7 @@ fn a_packet_takes_another_link_header_and_its_own_back() {
             }
         }
     }
-    assert_eq!(pool.lent_count(), 0);
+    assert_eq!(pool.in_use_count(), 0);
 }
 
 #[test]

@@ -167,7 +167,7 @@ impl PacketSocket {
         ingress: Ingress,
         pool: &mut Pool,
         places: Option<PayloadSlots<'_>>,
-        landed: &mut Vec<SplitFrame>,
+        split_frame: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
     ) -> io::Result<Received> {
         let layout = self.layout;
@@ -191,14 +191,14 @@ impl PacketSocket {
             }
         };
         self.count(count as u64);
-        let (mut lost_count, before_count) = (0, landed.len());
+        let (mut lost_count, before_count) = (0, split_frame.len());
         for index in 0..count {
             let place = apart.as_ref().and_then(|apart| apart.place(index));
             // All that is received apart lies behind one another, without anything between.
-            let may_stay = landed.len() == before_count + index;
+            let may_stay = split_frame.len() == before_count + index;
             let laid = Split { at: layout.at, len: 0, medium: self.medium, ingress };
             match self.receiving.take(index, layout, self.vnet_len, laid, place, may_stay) {
-                Some(Taken::Split(it)) => landed.push(it),
+                Some(Taken::Split(it)) => split_frame.push(it),
                 Some(Taken::Single(buffer, laid, header)) => {
                     lost_count += header.read_into(buffer, laid, pool, frames)
                 }
@@ -266,12 +266,12 @@ impl Port for PacketSocket {
         ingress: Ingress,
         pool: &mut Pool,
         places: PayloadSlots<'_>,
-        landed: &mut Vec<SplitFrame>,
+        split_frame: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
     ) -> io::Result<Received> {
         let link_len = if self.medium == LinkType::Ethernet { ETHERNET_LEN } else { 0 };
         let places = Some(places).filter(|places| self.layout.takes(places, Some(link_len)));
-        self.receive_batch(ingress, pool, places, landed, frames)
+        self.receive_batch(ingress, pool, places, split_frame, frames)
     }
 
     fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize> {

@@ -149,7 +149,7 @@ impl XdpSocket {
             at += bytes.len();
         }
         match SplitFrame::of(buffer, FRAME_AT, len, front, place, LinkType::Ethernet, ingress) {
-            Ok(landed) => RxFrame::Split(landed),
+            Ok(split_frame) => RxFrame::Split(split_frame),
             Err(buffer) => RxFrame::Single(judged(
                 Frame::read(buffer, FRAME_AT, len, LinkType::Ethernet, ingress),
                 self.is_of_this_machine,
@@ -171,7 +171,7 @@ impl XdpSocket {
         ingress: Ingress,
         pool: &mut Pool,
         mut places: Option<PayloadSlots<'_>>,
-        landed: &mut Vec<SplitFrame>,
+        split_frame: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
     ) -> io::Result<Received> {
         let mut received = Received { was_last: true, ..Received::default() };
@@ -194,11 +194,11 @@ impl XdpSocket {
                 self.rings.fill.put(chunk_of(part.addr));
             }
             match came {
-                RxFrame::Split(it) => landed.push(it),
+                RxFrame::Split(it) => split_frame.push(it),
                 RxFrame::Single(frame) => frames.push(frame),
                 RxFrame::Nothing => received.lost_count += 1,
             }
-            if landed.len() < received.count {
+            if split_frame.len() < received.count {
                 places = None;
             }
             if received.count == BATCH_COUNT {
@@ -299,9 +299,9 @@ impl XdpSocket {
     /// The interface is down or gone; the kernel took nothing.
     fn push_out(&mut self) -> io::Result<()> {
         let mut left_count = self.rings.sending.left_count();
-        let mut patience = TRIES;
+        let mut timeout = TRIES;
         let mut has_looked = false;
-        while left_count > 0 && patience > 0 {
+        while left_count > 0 && timeout > 0 {
             match socket::send(&self.socket).map_err(|error| (error.raw_os_error(), error)) {
                 // The frame that was its turn is gone: the other end did not take it, or there is none.
                 Err((Some(libc::EBUSY), _)) => self.lose_one(),
@@ -313,7 +313,7 @@ impl XdpSocket {
             }
             has_looked = true;
             let now_left_count = self.rings.sending.left_count();
-            patience = if now_left_count < left_count { TRIES } else { patience - 1 };
+            timeout = if now_left_count < left_count { TRIES } else { timeout - 1 };
             left_count = now_left_count;
         }
         Ok(())
@@ -370,10 +370,10 @@ impl Port for XdpSocket {
         ingress: Ingress,
         pool: &mut Pool,
         places: PayloadSlots<'_>,
-        landed: &mut Vec<SplitFrame>,
+        split_frame: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
     ) -> io::Result<Received> {
-        self.receive_batch(ingress, pool, Some(places), landed, frames)
+        self.receive_batch(ingress, pool, Some(places), split_frame, frames)
     }
 
     fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize> {
@@ -429,7 +429,9 @@ impl Rings {
 fn judged(frame: Frame, is_of_this_machine: bool) -> Frame {
     match frame {
         // Only GSO packets lack a length, and none comes this way.
-        Frame::Ip(packet) if packet.ip().length_missing => Frame::Other(packet.into_raw(), ParseError::BadTotalLen),
+        Frame::Ip(packet) if packet.ip().length_missing => {
+            Frame::Other(packet.into_opaque_frame(), ParseError::BadTotalLen)
+        }
         Frame::Ip(mut packet) if is_of_this_machine => {
             packet.detect_checksum();
             Frame::Ip(packet)
@@ -513,8 +515,8 @@ mod tests {
             let frame = [[2; 12].as_slice(), &[0x88, 0xB5], &[7; 86]].concat();
             let wire = TxFrame { header: &frame, payload: &[], to_do: TxOffload::default() };
             let mut pool = Pool::new(1 << 20);
-            let mut comes = |far: &mut XdpSocket, patience| {
-                let until = Instant::now() + patience;
+            let mut comes = |far: &mut XdpSocket, timeout| {
+                let until = Instant::now() + timeout;
                 let mut frames = Vec::new();
                 while Instant::now() < until {
                     far.receive(Ingress(0), &mut pool, &mut frames).expect("it is up");

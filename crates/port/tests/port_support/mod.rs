@@ -178,7 +178,7 @@ pub fn forward_until(stop: &AtomicBool, one: &mut dyn Port, other: &mut dyn Port
     let spent = thread_time() - before;
     one.give_back(&mut there.pool);
     other.give_back(&mut back.pool);
-    assert_eq!((there.pool.lent_count(), back.pool.lent_count()), (0, 0));
+    assert_eq!((there.pool.in_use_count(), back.pool.in_use_count()), (0, 0));
     ([there.told, back.told], spent)
 }
 
@@ -293,7 +293,7 @@ pub fn drain(port: &mut dyn Port) -> u64 {
 /// The same, once so many have come, or none for long.
 pub fn drain_at_least(port: &mut dyn Port, count: u64) -> u64 {
     let (began, mut taken) = (Instant::now(), 0);
-    while taken < count && began.elapsed() < PATIENCE {
+    while taken < count && began.elapsed() < TIMEOUT {
         taken += drain(port);
     }
     taken
@@ -318,4 +318,4 @@ pub fn noise(len: usize) -> Vec<u8> {
 
 pub const NOTHING: Offloads = Offloads { checksum: false, tcp: false, udp: false };
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);

@@ -176,7 +176,7 @@ fn paces(field: &mut Field) -> Verdict {
         let mut stand = field.stand(&gateway, [9_000, 1_500]);
         let pace = Duration::from_nanos(field.dice.one_of(&[2_000, 5_000, 11_000, 40_000]));
         let silence = Duration::from_micros(field.dice.one_of(&[0, 1_100, 30_000, 990_000]));
-        let patience = (10 * pace).clamp(Duration::from_micros(50), Duration::from_millis(1));
+        let timeout = (10 * pace).clamp(Duration::from_micros(50), Duration::from_millis(1));
         let mut now = Duration::from_secs(1);
         let mut said = Tcp::of([number as u16, 80], 1);
         let head = head(number % 2 == 0, 3, 2, TCP, 1);
@@ -192,7 +192,7 @@ fn paces(field: &mut Field) -> Verdict {
         let ends = |stand: &Rig| Event::RUN_ENDS.iter().map(|event| stand.event(*event)).sum::<u64>();
         let (since, before) = (now, ends(&stand));
         // Half more, as the average need not have settled; two intervals more, as what is due leaves where the next comes.
-        let due = since + patience * 3 / 2 + 2 * pace;
+        let due = since + timeout * 3 / 2 + 2 * pace;
         for _ in 0..60 {
             said.seq += LEN;
             now += pace;

@@ -7,7 +7,7 @@
 use super::background::BackgroundTraffic;
 use super::craft;
 use crate::address;
-use crate::gateway::{patience, settings};
+use crate::gateway::{settings, timeout};
 use crate::rng::Rng;
 use crate::topology::Gateway;
 use crate::wire;
@@ -45,7 +45,7 @@ pub struct Rig {
 /// All that leaves by one end.
 struct Way {
     mtu: usize,
-    patience: Duration,
+    timeout: Duration,
     limit: usize,
     came: Tally,
     put_count: u64,
@@ -78,7 +78,7 @@ impl Rig {
         let secret = Secret::new(u128::from(seed) << 64 | 0x5EED);
         let directions = [Toward::Narrow, Toward::Wide].map(|toward| Way {
             mtu: usize::from(if toward == Toward::Wide { mtus[0] } else { mtus[1] }),
-            patience: patience(config, toward),
+            timeout: timeout(config, toward),
             limit: config.limit,
             came: Tally::NONE,
             put_count: 0,
@@ -234,7 +234,7 @@ impl Rig {
         self.give_to_bystanders()?;
         for direction in BOTH.map(Toward::direction) {
             let (held, buffers) = self.engine.held(direction);
-            let lent = self.engine.output(direction).pool.lent_count();
+            let lent = self.engine.output(direction).pool.in_use_count();
             if held != Tally::NONE || buffers + lent > 0 {
                 return Err(format!("{held:?} in {buffers} buffers are held for ever, {lent} buffers stay lent"));
             }
@@ -322,8 +322,8 @@ impl Rig {
         let Rig { directions, now, left, bytes, has_right_sums, .. } = self;
         let direction = &mut directions[toward.direction()];
         let age = Duration::from_nanos((now.nanos() + 1).saturating_sub(packet.tag));
-        if packet.tag > 0 && age > direction.patience {
-            return Err(format!("a packet was held for {age:?}, not {:?} at most", direction.patience));
+        if packet.tag > 0 && age > direction.timeout {
+            return Err(format!("a packet was held for {age:?}, not {:?} at most", direction.timeout));
         }
         let mut fragments = WirePackets::of(packet);
         while let Some(fragment) = fragments.next() {

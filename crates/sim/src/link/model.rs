@@ -6,7 +6,7 @@
 //! frames. A frame that the way loses has taken its time on the line all the same.
 
 use super::red::Early;
-use super::shape::{LinkShape, Queue, REORDER_PATIENCE, Reorder};
+use super::shape::{LinkShape, Queue, REORDER_TIMEOUT, Reorder};
 use crate::rng::{Losses, Question, befalls, draw, flipped_bits};
 use packet::{Buffer, HEADROOM, Pool, Time};
 use serde::{Deserialize, Serialize};
@@ -332,7 +332,7 @@ impl Link {
     fn hold_back(&mut self, entry: Entry, reorder: Reorder) {
         let after = self.in_order_count.saturating_add(reorder.displacement as u64);
         let last_deadline = self.held_back.back().map_or(Time::ZERO, |held| held.deadline);
-        let deadline = (entry.due + REORDER_PATIENCE).max(last_deadline);
+        let deadline = (entry.due + REORDER_TIMEOUT).max(last_deadline);
         self.held_back.push_back(HeldBack { after, deadline, entry });
     }
 

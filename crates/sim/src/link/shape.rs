@@ -87,7 +87,7 @@ pub struct Reorder {
     /// Share of frames that are held back.
     pub share: f64,
     /// How many frames overtake one that is held back, in packets; where they do not come, it arrives late by
-    /// [`REORDER_PATIENCE`] all the same.
+    /// [`REORDER_TIMEOUT`] all the same.
     pub displacement: usize,
 }
 
@@ -122,7 +122,7 @@ impl LinkShape {
     /// The first thing that no wire does.
     pub fn check(&self) -> Result<(), BadShape> {
         let burst = self.burst.unwrap_or(Burst { begins: 0.0, ends: 0.0 });
-        let shares = [
+        let fragment_ranges = [
             ("loss", self.loss),
             ("burst", burst.begins),
             ("burst", burst.ends),
@@ -132,7 +132,7 @@ impl LinkShape {
             ("reorder", self.reorder.map_or(0.0, |reorder| reorder.share)),
             ("duplicate", self.duplicates),
         ];
-        if let Some((key, share)) = shares.into_iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
+        if let Some((key, share)) = fragment_ranges.into_iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
             return bad(format!("{key}={share}: a share lies between 0 and 1 (or 0 % and 100 %)"));
         }
         if self.jitter > self.delay {
@@ -413,7 +413,7 @@ impl fmt::Display for Probability {
 }
 
 /// How long after its own time a frame that is held back arrives at the latest.
-pub const REORDER_PATIENCE: Duration = Duration::from_millis(10);
+pub const REORDER_TIMEOUT: Duration = Duration::from_millis(10);
 /// The length that random early detection takes for usual, in bytes: Ethernet's packet.
 pub const RED_LEN_MEAN: usize = 1_500;
 /// Longest delay, so that no sum of times passes the end of time.

@@ -68,7 +68,7 @@ impl Card {
     /// What a reassembler in its memory may hold (G26): what the rings leave.
     pub fn limits(&self) -> Limits {
         let rings = u32::try_from(self.ring().bytes()).unwrap_or(u32::MAX);
-        Limits { bytes: self.memory_len.saturating_sub(rings) as usize, patience: None }
+        Limits { bytes: self.memory_len.saturating_sub(rings) as usize, timeout: None }
     }
 
     /// Clock cycles that its processors have for each packet of this length, IP header counted, on a full link.

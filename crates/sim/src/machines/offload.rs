@@ -43,7 +43,7 @@ pub struct Offload {
     /// Does it gather packets? Then up to so many bytes to a delivery; none: each packet is one.
     pub delivery_len: Option<u32>,
     /// What is gathered goes when nothing was added for so long.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Its engine.
     pub dma: DmaSettings,
 }
@@ -108,7 +108,7 @@ impl Offload {
             threads: ThreadSplit { send: 1, time_out: 1, receive: 13, shell: 1 },
             per_packet: Duration::from_nanos(31_700),
             delivery_len: Some(65_535),
-            patience: Duration::from_millis(1),
+            timeout: Duration::from_millis(1),
             dma: DmaSettings {
                 start: Duration::from_nanos(10_400),
                 bytes_per_second: 655_000_000,
@@ -259,13 +259,13 @@ impl<'a> Run<'a> {
         if next_len > self.card.delivery_len.unwrap_or(0) {
             self.deliver(now, connection);
         } else if !std::mem::replace(&mut held.is_watched, true) {
-            self.steps.plan(now + self.card.patience, Step::Late(connection));
+            self.steps.plan(now + self.card.timeout, Step::Late(connection));
         }
     }
 
     fn look(&mut self, now: Time, connection: u32) {
         let held = &mut self.held[connection as usize];
-        let due = held.last + self.card.patience;
+        let due = held.last + self.card.timeout;
         held.is_watched = held.count > 0 && due > now;
         if held.is_watched {
             self.steps.plan(due, Step::Late(connection));

@@ -111,14 +111,14 @@ impl Default for PathDirection {
 }
 
 /// Runs a transfer to its end, or until `hold_timeout` has passed.
-pub fn run(transfer: &Transfer, patience: Duration, mut observe: impl FnMut(Time, PathEvent<'_>)) -> Outcome {
+pub fn run(transfer: &Transfer, timeout: Duration, mut observe: impl FnMut(Time, PathEvent<'_>)) -> Outcome {
     let mut path = Path::new(transfer);
     path.step(Side::Sender, Time::ZERO, &mut observe, |end, now, mut out| {
         end.open(now, &mut out);
         end.write(now, transfer.lens[0], &mut out);
         end.close(now, &mut out);
     });
-    let limit = Time::ZERO + patience;
+    let limit = Time::ZERO + timeout;
     while let Some(now) = path.next().filter(|now| *now <= limit) {
         path.advance(now, &mut observe);
     }

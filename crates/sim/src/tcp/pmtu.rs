@@ -123,7 +123,7 @@ impl PathMtu {
     /// Has what a report said become old? Then the link's size is tried again (RFC 1191 section 6.3, RFC 8201 section
     /// 5.4). Returns whether packets become longer.
     pub(crate) fn forget_old(&mut self, now: Time) -> bool {
-        let is_old = self.lowered.is_some_and(|at| now.since(at) >= self.choice.patience);
+        let is_old = self.lowered.is_some_and(|at| now.since(at) >= self.choice.timeout);
         if !is_old {
             return false;
         }
@@ -140,7 +140,7 @@ impl PathMtu {
 impl PathMtu {
     /// The size of the next probe, where one is due: above what is proven, at or below the ceiling (R052).
     pub(crate) fn next_probe(&mut self, now: Time) -> Option<u32> {
-        let (link, patience) = (self.link, self.choice.patience.max(SEARCH_PAUSE_MIN));
+        let (link, timeout) = (self.link, self.choice.timeout.max(SEARCH_PAUSE_MIN));
         let search = self.search.as_mut()?;
         if search.in_flight.is_some() || now < search.from {
             return None;
@@ -148,7 +148,7 @@ impl PathMtu {
         if search.high.saturating_sub(search.low) < STEP_MIN {
             // Converged: a longer size is looked for after a while only (R053).
             if search.high < link {
-                (search.high, search.from) = (link, now + patience);
+                (search.high, search.from) = (link, now + timeout);
             }
             return None;
         }

@@ -88,12 +88,12 @@ impl Rack {
     }
 
     /// How late a segment may be (RFC 8985 section 6.2 step 4).
-    pub(crate) fn window(&self, patience: RttEstimate, sacked_count: usize) -> Duration {
-        let is_sure = patience.is_recovering || sacked_count >= DUPLICATE_COUNT;
+    pub(crate) fn window(&self, timeout: RttEstimate, sacked_count: usize) -> Duration {
+        let is_sure = timeout.is_recovering || sacked_count >= DUPLICATE_COUNT;
         if !self.has_seen_reordering && is_sure {
             return Duration::ZERO;
         }
-        (patience.least / 4 * self.quarters).min(patience.mean)
+        (timeout.least / 4 * self.quarters).min(timeout.mean)
     }
 
     /// Marks what is lost. Returns its bytes, and when to look again (RFC 8985 section 6.2 step 5).
@@ -198,7 +198,7 @@ mod tests {
         let (mut rack, mut board) = (Rack::new(), Scoreboard::starting_at(0));
         (0..4).for_each(|index| board.send(at(index), 100 * (index + 1), false));
         arrive(&mut rack, &mut board, at(101), Span { start: 100, end: 200 });
-        let window = rack.window(patience(false), board.sacked_count());
+        let window = rack.window(timeout(false), board.sacked_count());
         assert_eq!(window, TRIP / 4);
         assert_eq!(rack.detect(at(101), window, &mut board), (0, Some(at(126))));
         assert_eq!(rack.detect(at(126), window, &mut board), (100, None));
@@ -210,7 +210,7 @@ mod tests {
         let (mut rack, mut board) = (Rack::new(), Scoreboard::starting_at(0));
         (0..4).for_each(|index| board.send(at(0), 100 * (index + 1), false));
         arrive(&mut rack, &mut board, at(100), Span { start: 100, end: 400 });
-        let window = rack.window(patience(false), board.sacked_count());
+        let window = rack.window(timeout(false), board.sacked_count());
         assert_eq!(window, Duration::ZERO);
         assert_eq!(rack.detect(at(100), window, &mut board).0, 100);
     }
@@ -221,14 +221,14 @@ mod tests {
         (0..4).for_each(|index| board.send(at(0), 100 * (index + 1), false));
         arrive(&mut rack, &mut board, at(100), Span { start: 300, end: 400 });
         arrive(&mut rack, &mut board, at(100), Span { start: 100, end: 200 });
-        assert_eq!(rack.window(patience(true), 3), TRIP / 4, "it was overtaken");
+        assert_eq!(rack.window(timeout(true), 3), TRIP / 4, "it was overtaken");
         rack.repeated(0, 400);
         rack.repeated(0, 400);
-        assert_eq!(rack.window(patience(true), 3), TRIP / 2, "once a round trip");
+        assert_eq!(rack.window(timeout(true), 3), TRIP / 2, "once a round trip");
         (0..20).for_each(|index| rack.repeated(400 + index, 400 + index));
-        assert_eq!(rack.window(patience(true), 3), TRIP, "no longer than the mean");
+        assert_eq!(rack.window(timeout(true), 3), TRIP, "no longer than the mean");
         (0..16).for_each(|_| rack.recovered());
-        assert_eq!(rack.window(patience(true), 3), TRIP / 4, "after sixteen recoveries");
+        assert_eq!(rack.window(timeout(true), 3), TRIP / 4, "after sixteen recoveries");
     }
 
     #[test]
@@ -297,7 +297,7 @@ mod tests {
         board.hold(span, |sent| rack.arrived(now, sent, Some(TRIP)));
     }
 
-    fn patience(is_recovering: bool) -> RttEstimate {
+    fn timeout(is_recovering: bool) -> RttEstimate {
         RttEstimate { mean: TRIP, least: TRIP, is_recovering }
     }
 

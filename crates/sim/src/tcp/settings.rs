@@ -176,7 +176,7 @@ pub struct PathChoice {
     pub probing: Probing,
     /// After how long a lowered size is tried again at its full (RFC 1191 section 6.3: at least 10 minutes after it was
     /// lowered, 2 after it was raised; RFC 8201 section 5.4).
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// When a router's report about a size that has been acknowledged counts.
@@ -235,7 +235,7 @@ impl Settings {
                 discovery: true,
                 belief: Belief::AtOnce,
                 probing: Probing::AfterBlackHole,
-                patience: Duration::from_secs(600),
+                timeout: Duration::from_secs(600),
             },
             time_wait: Duration::from_secs(60),
         }

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use packet::Time;
 use std::time::Duration;
 use wideload_sim::link::{
-    Burst, Fate, Link, LinkShape, Losses, Queue, REORDER_PATIENCE, Red, RedMode, Reorder, Tally,
+    Burst, Fate, Link, LinkShape, Losses, Queue, REORDER_TIMEOUT, Red, RedMode, Reorder, Tally,
 };
 
 #[test]
@@ -145,7 +145,7 @@ fn a_link_does_to_the_nanosecond_what_a_list_and_a_loop_do() {
         assert_eq!(trace, simple(&shape, &offers, &link), "seed {seed}: {shape}");
         dropped += link.counters().dropped.frames;
         reordered += link.counters().reordered.frames;
-        held += trace.iter().filter(|(due, index)| *due > offers[*index as usize].0 + REORDER_PATIENCE).count();
+        held += trace.iter().filter(|(due, index)| *due > offers[*index as usize].0 + REORDER_TIMEOUT).count();
     }
     assert!(
         dropped > 1_000 && reordered > 1_000 && held > 100,
@@ -299,10 +299,10 @@ fn a_frame_that_is_held_back_is_overtaken_by_as_many_as_asked() {
 }
 
 #[test]
-fn a_frame_that_nothing_overtakes_arrives_late_by_its_patience() {
+fn a_frame_that_nothing_overtakes_arrives_late_by_its_timeout() {
     let mut link = Link::new("delay=1ms,reorder=100%:3".parse().unwrap());
     assert_eq!(link.push(Time::ZERO, &[1]), Fate::HeldBack);
-    assert_eq!(link.next_departure(), Some(Time::ZERO + Duration::from_millis(1) + REORDER_PATIENCE));
+    assert_eq!(link.next_departure(), Some(Time::ZERO + Duration::from_millis(1) + REORDER_TIMEOUT));
 }
 
 #[test]
@@ -432,7 +432,7 @@ fn simple(shape: &LinkShape, offers: &[(Time, usize)], link: &Link) -> Vec<(Time
     let mut leaving: Vec<(u128, usize, usize, usize, u64, usize)> = Vec::new();
     for (place, one) in taken.iter().enumerate() {
         let others = taken.iter().enumerate().skip(place + 1).filter(|(_, other)| !other.is_held);
-        let deadline = one.due + REORDER_PATIENCE.as_nanos();
+        let deadline = one.due + REORDER_TIMEOUT.as_nanos();
         let key =
             match others.into_iter().nth(displacement.wrapping_sub(1)).filter(|(_, last)| last.due <= deadline) {
                 _ if !one.is_held => (one.due, 0, place, 0, one.index, one.copies),

@@ -30,7 +30,7 @@ fn the_same_seed_is_the_same_run() {
     for seed in 0..20 {
         let trace = || {
             let mut trace = Vec::new();
-            let outcome = run(&draw(seed), PATIENCE, |now, seen| trace.push(format!("{now} {seen:?}")));
+            let outcome = run(&draw(seed), TIMEOUT, |now, seen| trace.push(format!("{now} {seen:?}")));
             (trace, outcome)
         };
         assert_eq!(trace(), trace(), "seed {seed}");
@@ -41,7 +41,7 @@ fn the_same_seed_is_the_same_run() {
 fn a_path_that_carries_nothing_ends_in_giving_up() {
     let there = PathDirection { loss: 1.0, ..PathDirection::default() };
     let transfer = Transfer { there, ..plain(1_000) };
-    let outcome = run(&transfer, PATIENCE, |_, _| {});
+    let outcome = run(&transfer, TIMEOUT, |_, _| {});
     assert_eq!(outcome.ends[0], Some(End::GaveUp));
 }
 
@@ -67,7 +67,7 @@ fn transfers_of_wide_segments_take_what_the_kernel_takes() {
             };
             let transfer =
                 Transfer { sender: end.clone(), receiver: end, there: direction, back: direction, ..plain(len) };
-            let simulated = run(&transfer, PATIENCE, |_, _| {}).complete.unwrap().as_secs_f64() * 1e3;
+            let simulated = run(&transfer, TIMEOUT, |_, _| {}).complete.unwrap().as_secs_f64() * 1e3;
             let apart = simulated / kernel - 1.0;
             assert!(apart.abs() < 0.05, "{len} bytes at {trip} ms: {simulated:.1} ms, the kernel {kernel}");
         }
@@ -164,7 +164,7 @@ fn watch(transfer: &Transfer, seed: u64) -> Outcome {
     // Behind the last sequence number that each end has offered, and that the other has been told of.
     let mut offered: [Option<u32>; 2] = [None; 2];
     let mut told: [Option<u32>; 2] = [None; 2];
-    run(transfer, PATIENCE, |now, seen| {
+    run(transfer, TIMEOUT, |now, seen| {
         let (is_leaving, side, outgoing) = match seen {
             PathEvent::Left(side, outgoing) => (true, side, outgoing),
             PathEvent::Arrives(side, outgoing) => (false, other(side), outgoing),
@@ -210,4 +210,4 @@ fn plain(len: u64) -> Transfer {
 }
 
 /// Sixty time-outs of two minutes, several times over.
-const PATIENCE: Duration = Duration::from_secs(864_000);
+const TIMEOUT: Duration = Duration::from_secs(864_000);

@@ -558,7 +558,7 @@ fn a_recovery_sends_seven_tenths_of_what_arrives_rfc_6937_3_1() {
 
 #[test]
 fn what_was_taken_for_lost_and_came_twice_makes_the_sender_more_patient_rfc_8985_6_2() {
-    for (repeat, patience) in [(false, 25), (true, 50)] {
+    for (repeat, timeout) in [(false, 25), (true, 50)] {
         let mut script = Script::established(plain());
         script.write(14_600);
         script.take();
@@ -568,7 +568,7 @@ fn what_was_taken_for_lost_and_came_twice_makes_the_sender_more_patient_rfc_8985
             script.sack(1_461, &[(1, 1_461)]);
         }
         script.sack(1_461, &[(2_921, 4_381)]);
-        script.wait(patience - 1);
+        script.wait(timeout - 1);
         script.expect(&[]);
         script.wait(1);
         script.expect(&["1461:2921 again"]);

@@ -93,8 +93,8 @@ impl Flows {
 
     /// Waits until all have delivered something that was sent after a moment, but no longer than this; how many have
     /// not.
-    pub(super) fn wait(&self, mark: &Mark, patience: Duration) -> usize {
-        let until = Instant::now() + patience;
+    pub(super) fn wait(&self, mark: &Mark, timeout: Duration) -> usize {
+        let until = Instant::now() + timeout;
         loop {
             let passed = |(flow, sent): (&Flow, &u64)| flow.received.load(Ordering::Relaxed) > *sent;
             let missing = self.flows().iter().zip(&mark.sent).filter(|it| !passed(*it)).count();
@@ -122,9 +122,9 @@ impl Flows {
 
     /// Sends no more and waits until all has arrived, but no longer than this: what became of each, and how many
     /// bytes arrived changed.
-    pub(super) fn finish(mut self, patience: Duration) -> (Vec<Outcome>, u64) {
+    pub(super) fn finish(mut self, timeout: Duration) -> (Vec<Outcome>, u64) {
         self.shared.closes.store(true, Ordering::Relaxed);
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         let is_done = |flow: &Flow| flow.has_ended.load(Ordering::Acquire) || locked(&flow.failure).is_some();
         while Instant::now() < until && !self.flows().iter().all(is_done) {
             thread::sleep(LOOK);
@@ -168,7 +168,7 @@ impl Flow {
         sockopt::set_tcp_congestion(&socket, CONGESTION)?;
         // A sender that is held up is not far ahead of what arrives.
         sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_LEN)?;
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(OPEN_PATIENCE))?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(OPEN_TIMEOUT))?;
         connect(&socket, &target)?;
         let (sender, (receiver, _)) = (TcpStream::from(socket), listener.accept()?);
         sender.set_nonblocking(true)?;
@@ -264,7 +264,7 @@ impl Shared {
             let open: Vec<&Flow> = self.flows.iter().filter(|flow| !flow.is_over()).collect();
             let mut fds: Vec<_> =
                 open.iter().map(|flow| PollFd::from_borrowed_fd(flow.receiver.as_fd(), PollFlags::IN)).collect();
-            match poll(&mut fds, Some(&POLL_PATIENCE)) {
+            match poll(&mut fds, Some(&POLL_TIMEOUT)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return open.iter().for_each(|flow| flow.failed(&error.into())),
             }
@@ -297,9 +297,9 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// After so many bytes the same come again: a prime, so that no lost packet's length is a multiple.
 const PATTERN_LEN: usize = 65_521;
 const SEND_BUFFER_LEN: usize = 128 << 10;
-const OPEN_PATIENCE: Duration = Duration::from_secs(10);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
-const POLL_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 #[cfg(test)]
 mod tests {

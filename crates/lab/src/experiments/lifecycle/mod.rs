@@ -283,7 +283,7 @@ impl Round {
         round.network.settle()?;
         let flows = round.network.flows(settings.flow_count)?;
         let opened = flows.mark()?;
-        if flows.wait(&opened, OPEN_PATIENCE) > 0 {
+        if flows.wait(&opened, OPEN_TIMEOUT) > 0 {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "not all connections carry bytes"));
         }
         let steady = Instant::now();
@@ -306,7 +306,7 @@ impl Round {
         let over = flows.mark()?;
         let missing = flows.wait(&over, settings.stall);
         if missing > 0 && !hangs {
-            flows.wait(&over, LATE_PATIENCE);
+            flows.wait(&over, LATE_TIMEOUT);
         }
         thread::sleep(settings.stretch);
         let until = Instant::now();
@@ -316,7 +316,7 @@ impl Round {
         let gaps = flows.gaps(mark.at, until);
         let usual = flows.gaps(steady, mark.at);
         let bytes = flows.received();
-        let (outcomes, wrong_bytes) = flows.finish(FINISH_PATIENCE);
+        let (outcomes, wrong_bytes) = flows.finish(FINISH_TIMEOUT);
         round.network.leave()?;
         if is_undone_later {
             left_behind = round.undo(&before)?;
@@ -448,7 +448,7 @@ impl Round {
     fn mend(&mut self, flows: &Flows, missing: usize) -> io::Result<usize> {
         self.network.tell_wide_host()?;
         let told: Mark = flows.mark()?;
-        Ok(missing.saturating_sub(flows.wait(&told, LATE_PATIENCE)))
+        Ok(missing.saturating_sub(flows.wait(&told, LATE_TIMEOUT)))
     }
 
     /// What differs, and then `wideload undo`.
@@ -475,7 +475,7 @@ impl Round {
 
     /// What is not as it was before. The kernel takes some things away a moment after their owner has gone.
     fn differences(&self, before: &Inventory) -> io::Result<Vec<Change>> {
-        let until = Instant::now() + CLEANUP_PATIENCE;
+        let until = Instant::now() + CLEANUP_TIMEOUT;
         loop {
             let differences: Vec<Difference> = before.differences(&self.network.state()?);
             if differences.is_empty() || Instant::now() > until {
@@ -558,13 +558,13 @@ const EVENTS: [LifecycleEvent; 10] = [
 ];
 /// Longest time that an event may take; a border of few connections has told their hosts long before.
 const TOOK_MAX: Duration = Duration::from_secs(3);
-const OPEN_PATIENCE: Duration = Duration::from_secs(8);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long connections are waited for that have stalled: longer than a sender may wait until it tries again.
-const LATE_PATIENCE: Duration = Duration::from_secs(15);
-const FINISH_PATIENCE: Duration = Duration::from_secs(15);
+const LATE_TIMEOUT: Duration = Duration::from_secs(15);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(15);
 /// Longer than a stage holds a segment.
 const DRAIN: Duration = Duration::from_millis(100);
-const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 const CLEANUP_LOOK: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

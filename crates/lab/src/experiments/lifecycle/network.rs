@@ -78,7 +78,7 @@ impl Network {
 
     /// A configuration; the second of two that a reload can change between.
     pub(super) fn config(&self, is_second: bool) -> String {
-        let patience = if is_second { "patience = \"9ms\"\n" } else { "" };
+        let timeout = if is_second { "patience = \"9ms\"\n" } else { "" };
         let hold = if is_second { "hold = \"burst\"\n" } else { "" };
         match &self.hosts {
             Hosts::Three(three_hosts) if self.role == Role::Border => {
@@ -90,13 +90,13 @@ impl Network {
                 let [wide, narrow] = MTUS;
                 format!(
                     "role = \"router\"\n{USER}[wide]\nport = \"packet:{to_wide}\"\nmtu = {wide}\n\
-                     join = \"graceful\"\ncoalesce = \"resize\"\n{patience}\
+                     join = \"graceful\"\ncoalesce = \"resize\"\n{timeout}\
                      [narrow]\nport = \"packet:{to_narrow}\"\nmtu = {narrow}\ncoalesce = \"resize\"\n"
                 )
             }
             Hosts::Pair(pair, _) => {
-                let patience = if is_second { "patience = \"9s\"" } else { "" };
-                pair.wide_interface(0, WIDE_MTU, [USER, patience, ""])
+                let timeout = if is_second { "patience = \"9s\"" } else { "" };
+                pair.wide_interface(0, WIDE_MTU, [USER, timeout, ""])
             }
         }
     }
@@ -112,10 +112,10 @@ impl Network {
 
     /// Waits until packets of both versions pass both ways.
     pub(super) fn settle(&self) -> io::Result<()> {
-        let until = Instant::now() + SETTLE_PATIENCE;
+        let until = Instant::now() + SETTLE_TIMEOUT;
         for route in self.routes(4) {
             let target = SocketAddr::new(route.address, CLOSED_PORT);
-            let knock = || route.from.space().enter(|| TcpStream::connect_timeout(&target, KNOCK_PATIENCE));
+            let knock = || route.from.space().enter(|| TcpStream::connect_timeout(&target, KNOCK_TIMEOUT));
             // A closed port answers.
             while !matches!(knock(), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused) {
                 if Instant::now() > until {
@@ -205,7 +205,7 @@ impl Network {
 
     /// Waits until the state stays as it is by itself.
     pub(super) fn calm_state(&self) -> io::Result<Inventory> {
-        let until = Instant::now() + SETTLE_PATIENCE;
+        let until = Instant::now() + SETTLE_TIMEOUT;
         loop {
             let state = self.state()?;
             thread::sleep(LOOK);
@@ -255,6 +255,6 @@ const DIRECTORY: &str = "/run/wideload";
 const MIDDLE: u8 = 254;
 const VERSIONS: [(bool, u8); 2] = [(true, 24), (false, 64)];
 const CLOSED_PORT: u16 = 9;
-const KNOCK_PATIENCE: Duration = Duration::from_millis(200);
-const SETTLE_PATIENCE: Duration = Duration::from_secs(8);
+const KNOCK_TIMEOUT: Duration = Duration::from_millis(200);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_millis(10);

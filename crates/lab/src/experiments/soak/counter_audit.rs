@@ -20,7 +20,7 @@ impl CounterAudit {
     /// Fetches them.
     pub(super) fn fetch(address: &str) -> io::Result<CounterAudit> {
         let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: gateway\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
@@ -169,7 +169,7 @@ const MADE: [&str; 15] = [
     "pieces",
 ];
 const USED: [&str; 5] = ["absorbed", "joined", "levelled", "resized", "divided"];
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

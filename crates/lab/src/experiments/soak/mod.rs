@@ -249,14 +249,14 @@ fn stays_whole(three_hosts: &ThreeHosts, seed: u64, may_end: &AtomicBool) -> io:
     thread::scope(|scope| {
         let receiver = scope.spawn(move || -> io::Result<String> {
             let (mut stream, _) = listener.accept()?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
             let mut came = Vec::new();
             stream.read_to_end(&mut came)?;
             Ok(digest(&came))
         });
         let mut sent = Vec::new();
-        let mut stream = from.space().enter(|| TcpStream::connect_timeout(&target, PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut stream = from.space().enter(|| TcpStream::connect_timeout(&target, TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         while !may_end.load(Ordering::Relaxed) || sent.is_empty() {
             let part = content(seed << 32 | sent.len() as u64, WRITE_LEN);
             stream.write_all(&part)?;
@@ -503,7 +503,7 @@ const BETWEEN_WRITES: Duration = Duration::from_millis(50);
 const HOSTS_DROP_ONE_IN: u64 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// How long a connection may stand still.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

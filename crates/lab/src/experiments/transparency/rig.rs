@@ -198,10 +198,10 @@ impl Rig {
                 }
             }
             let is_enough = arrived.iter().zip(wanted).all(|(frames, wanted)| frames.len() >= wanted);
-            let patience = if is_enough { QUIET } else { PATIENCE };
+            let timeout = if is_enough { QUIET } else { TIMEOUT };
             if came {
                 last = Instant::now();
-            } else if last.elapsed() >= patience || begun.elapsed() > KIND_MAX {
+            } else if last.elapsed() >= timeout || begun.elapsed() > KIND_MAX {
                 return Ok(arrived);
             }
             let mut fds: Vec<_> = self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
@@ -316,7 +316,7 @@ pub(super) const ROUTER_SETTINGS: [(&str, &str); 9] = [
 /// How long it is quiet when all that is wanted has come.
 const QUIET: Duration = Duration::from_millis(40);
 /// How long it is quiet when something is still wanted.
-const PATIENCE: Duration = Duration::from_millis(250);
+const TIMEOUT: Duration = Duration::from_millis(250);
 const KIND_MAX: Duration = Duration::from_secs(5);
 const SETTLE_MAX: Duration = Duration::from_secs(8);
 const EMSGSIZE: i32 = 90;

@@ -18,7 +18,7 @@ pub(super) struct Cubic {
     /// The window before the last reduction, in bytes.
     prior: f64,
     /// The plateau of the curve, in bytes.
-    origin: f64,
+    l2_scope: f64,
     /// The time from the epoch to the plateau, in seconds.
     rise: f64,
     /// What Reno with the same reduction would have, in bytes.
@@ -52,7 +52,7 @@ impl Cubic {
             let below = (self.last_max - len) / mss;
             let is_below = below > 0.0;
             self.rise = if is_below { cube_root(below / C) } else { 0.0 };
-            self.origin = if is_below { self.last_max } else { len };
+            self.l2_scope = if is_below { self.last_max } else { len };
             self.friendly = len;
             acked.now
         });
@@ -78,7 +78,7 @@ impl Cubic {
     /// The curve at a time after the epoch, in bytes (RFC 9438 equation 1).
     fn curve(&self, seconds: f64, mss: f64) -> f64 {
         let away = seconds - self.rise;
-        self.origin + C * away * away * away * mss
+        self.l2_scope + C * away * away * away * mss
     }
 
     /// A loss: where slow start will end (RFC 9438 sections 4.6 and 4.7).

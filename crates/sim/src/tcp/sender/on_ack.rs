@@ -179,13 +179,13 @@ impl Sender {
     }
 
     fn detect_by_time(&mut self, now: Time) -> u64 {
-        let window = self.rack.window(self.patience(), self.board.sacked_count());
+        let window = self.rack.window(self.timeout(), self.board.sacked_count());
         let (lost, again) = self.rack.detect(now, window, &mut self.board);
         self.alarms.rack = again;
         lost
     }
 
-    pub(super) fn patience(&self) -> RttEstimate {
+    pub(super) fn timeout(&self) -> RttEstimate {
         RttEstimate {
             mean: self.trip.mean().unwrap_or_default(),
             least: self.trip.least().unwrap_or_default(),

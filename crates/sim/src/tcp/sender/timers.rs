@@ -79,7 +79,7 @@ impl Sender {
         }
         self.duplicate_count = 0;
         let una = self.board.una();
-        let window = self.rack.window(self.patience(), self.board.sacked_count());
+        let window = self.rack.window(self.timeout(), self.board.sacked_count());
         let by_time = self.agreed.sack && self.settings.detection == Detection::Rack;
         let rack = &self.rack;
         self.board.lose_where(|sent| sent.start == una || !by_time || rack.is_overdue(now, sent, window));

@@ -14,14 +14,14 @@ pub(super) const MESSAGES: &[Kind] = &[
             }
         }
     }),
-    short("icmp", "icmp-unreachable", |f| (0..=5).for_each(|code| complaint(f, [3, 1], code, [0; 4]))),
+    short("icmp", "icmp-unreachable", |f| (0..=5).for_each(|code| icmp_error(f, [3, 1], code, [0; 4]))),
     short("icmp", "icmp-too-big", |f| {
         complaint4(f, 3, 4, [0, 0, 5, 0]);
         complaint4(f, 3, 4, [0; 4]);
         complaint6(f, 2, 0, [0, 0, 5, 0]);
     }),
-    kind("icmp", "icmp-time-exceeded", |f| complaint(f, [11, 3], 0, [0; 4])),
-    kind("icmp", "icmp-parameter-problem", |f| complaint(f, [12, 4], 0, [0, 0, 0, 9])),
+    kind("icmp", "icmp-time-exceeded", |f| icmp_error(f, [11, 3], 0, [0; 4])),
+    kind("icmp", "icmp-parameter-problem", |f| icmp_error(f, [12, 4], 0, [0, 0, 0, 9])),
     kind("icmp", "icmp-source-quench", |f| complaint4(f, 4, 0, [0; 4])),
     kind("icmp", "icmp-redirect", |f| {
         let [a, b, c, d] = f.v4(W).octets();
@@ -53,7 +53,7 @@ pub(super) const MESSAGES: &[Kind] = &[
 ];
 
 /// Errors about a packet of the other end, of both versions.
-fn complaint(f: &mut Frames, [v4, v6]: [u8; 2], code: u8, field: [u8; 4]) {
+fn icmp_error(f: &mut Frames, [v4, v6]: [u8; 2], code: u8, field: [u8; 4]) {
     complaint4(f, v4, code, field);
     complaint6(f, v6, code, field);
 }

@@ -2,7 +2,7 @@
 
 use super::seen::{is_same, told};
 use super::talk::opened;
-use super::{Notes, PATIENCE, Talk, set_number};
+use super::{Notes, TIMEOUT, Talk, set_number};
 use crate::traffic::content;
 use linux::sockets::{Control, receive, set_option};
 use rustix::net::{SocketType, ipproto};
@@ -81,7 +81,7 @@ pub(super) fn ping(talk: &Talk<'_>, notes: &mut Notes) -> io::Result<()> {
         if talk.source.is_ipv4() { (ipproto::ICMP, 8, 0) } else { (ipproto::ICMPV6, 128, 129) };
     let socket = talk.from.space().enter(|| opened(talk.source, SocketType::DGRAM, protocol))?;
     let socket = UdpSocket::from(socket);
-    socket.set_read_timeout(Some(PATIENCE / 4))?;
+    socket.set_read_timeout(Some(TIMEOUT / 4))?;
     if talk.source.is_ipv4() {
         set_number(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT)?;
     }

@@ -118,7 +118,7 @@ fn number(socket: impl AsFd, level: i32, name: i32) -> io::Result<i32> {
     Ok(value.try_into().map_or(0, i32::from_ne_bytes))
 }
 
-const PATIENCE: Duration = Duration::from_secs(4);
+const TIMEOUT: Duration = Duration::from_secs(4);
 /// After so long no more is waited for.
 const QUIET: Duration = Duration::from_millis(150);
 const PAUSE: Duration = Duration::from_millis(60);

@@ -1,7 +1,7 @@
 //! A talk by TCP -> what both ends of the connection see.
 
 use super::seen::{is_same, read_all, read_exactly, told};
-use super::{Notes, PATIENCE, PAUSE, Talk, number};
+use super::{Notes, PAUSE, TIMEOUT, Talk, number};
 use crate::traffic::content;
 use linux::sockets::{receive, send, set_option};
 use rustix::net::sockopt;
@@ -61,7 +61,7 @@ pub(super) fn urgent(talk: &Talk<'_>, notes: &mut Notes) -> io::Result<()> {
     send(&client, b"!", libc::MSG_OOB, &[])?;
     client.write_all(b"def")?;
     client.shutdown(Shutdown::Write)?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let byte = loop {
         match receive(&server, 1, libc::MSG_OOB | libc::MSG_DONTWAIT) {
             Err(_) if Instant::now() < until => thread::sleep(Duration::from_millis(1)),
@@ -112,7 +112,7 @@ pub(super) fn many_short(talk: &Talk<'_>, notes: &mut Notes) -> io::Result<()> {
     for number in 0..100_u8 {
         let mut client = talk.connect(target, |_| Ok(()))?;
         let (mut server, _) = listener.accept()?;
-        server.set_read_timeout(Some(PATIENCE))?;
+        server.set_read_timeout(Some(TIMEOUT))?;
         client.write_all(&[number; 10])?;
         client.shutdown(Shutdown::Write)?;
         let question = read_all(&server)?;

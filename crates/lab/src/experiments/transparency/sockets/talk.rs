@@ -1,6 +1,6 @@
 //! Two hosts -> sockets of both: connections, and pairs for messages.
 
-use super::{PATIENCE, QUIET};
+use super::{QUIET, TIMEOUT};
 use crate::net::Host;
 use rustix::net::{
     AddressFamily, Protocol, SocketFlags, SocketType, bind, connect, ipproto, listen, socket_with, sockopt,
@@ -41,8 +41,8 @@ impl Talk<'_> {
         let listener = self.listener(server)?;
         let client = self.connect(listener.local_addr()?, client)?;
         let (server, _) = listener.accept()?;
-        server.set_read_timeout(Some(PATIENCE))?;
-        server.set_write_timeout(Some(PATIENCE))?;
+        server.set_read_timeout(Some(TIMEOUT))?;
+        server.set_write_timeout(Some(TIMEOUT))?;
         Ok((client, server))
     }
 
@@ -55,7 +55,7 @@ impl Talk<'_> {
             prepare(&socket)?;
             bind(&socket, &SocketAddr::new(self.target, 0))?;
             listen(&socket, 128)?;
-            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
+            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(TIMEOUT))?;
             Ok(TcpListener::from(socket))
         })
     }
@@ -71,8 +71,8 @@ impl Talk<'_> {
             bind(&socket, &SocketAddr::new(self.source, 0))?;
             io::Result::Ok(socket)
         })?;
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(TIMEOUT))?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(TIMEOUT))?;
         connect(&socket, &target)?;
         Ok(TcpStream::from(socket))
     }
