@@ -1,4 +1,7 @@
-//! What a packet is: bytes on loan from a pool, link and IP headers, checksums, time.
+//! Packets in pooled buffers: link and IP headers, checksums, fragment and segment arithmetic, time.
+//!
+//! This crate reads and writes single packets. It keeps no state between them: reassembly, coalescing and policy
+//! are the engine's.
 //!
 //! ```
 //! use wideload_packet::{Frame, Ingress, LinkType, Pool};
