@@ -1,4 +1,4 @@
-//! What went wrong with a capture in, a sentence for a person out.
+//! A failure with a capture -> a sentence for the user.
 
 use std::{fmt, io};
 

@@ -1,4 +1,4 @@
-//! An interface description block in, the meaning of its packets' time stamps out.
+//! An interface description block -> the resolution and offset of its packets' timestamps.
 
 use packet::Time;
 use pcap_parser::{OptionCode, PcapError, parse_option_be, parse_option_le};

@@ -280,8 +280,8 @@ impl Address {
         Address(self.0 >> host_bits << host_bits)
     }
 
-    /// Whether the address stands for exactly one host. To any other kind of address no ICMP error may be sent, nor
-    /// about a packet for it (RFC 1122 section 3.2.2, RFC 4443 section 2.4(e); R020, R047).
+    /// Whether the address stands for exactly one host. ICMP errors to other addresses, or about packets for them,
+    /// are forbidden (RFC 1122 section 3.2.2, RFC 4443 section 2.4(e); R020, R047).
     pub fn is_one_host(self) -> bool {
         match IpAddr::from(self) {
             IpAddr::V4(ip) => {

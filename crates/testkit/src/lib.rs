@@ -5,16 +5,16 @@
 //! crate.
 //!
 //! ```
-//! use testkit::{Seen, tcp, udp};
+//! use testkit::{ReadPacket, tcp, udp};
 //!
 //! let fragments = udp(4).ports(1_500, 53).payload(&[7; 3_000]).fragments(1_500);
-//! assert_eq!(Seen::all(&fragments).iter().map(Seen::place).collect::<Vec<_>>(), [
+//! assert_eq!(ReadPacket::all(&fragments).iter().map(ReadPacket::place).collect::<Vec<_>>(), [
 //!     (0, 1_480, true),
 //!     (1_480, 1_480, true),
 //!     (2_960, 48, false),
 //! ]);
 //! let segment = tcp(6).seq(100).stamped(1, 2).payload(b"hello").vlan(7).bytes();
-//! assert_eq!(Seen::of_frame(&segment).payload(), b"hello");
+//! assert_eq!(ReadPacket::of_frame(&segment).payload(), b"hello");
 //! ```
 //!
 //! Floors: `fields` and `random` at the ground; `sum`; `build` and `read`; `rules`; `model` and `traffic`.

@@ -2,7 +2,7 @@
 //!
 //! A pool owns only a free list. Taking and returning a buffer are moves, so a buffer has one holder at any moment
 //! and needs neither a reference count nor a lock. A dropped buffer is lost to its pool and stays counted as in
-//! use. The law "buffers lent = buffers held + queued" detects that.
+//! use. The law "buffers in use = buffers held + queued" detects that.
 
 use super::body::Body;
 use super::memory::{CLASS_LENS, HEADROOM, Memory, pinned_len};
