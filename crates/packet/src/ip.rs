@@ -346,8 +346,8 @@ impl fmt::Debug for Address {
     }
 }
 
-/// The sum of the pseudo-header that TCP, UDP and ICMPv6 checksums cover (RFC 9293 section 3.1, RFC 8200 section
-/// 8.1).
+/// The sum of the pseudo-header that TCP, UDP and ICMPv6 checksums cover (RFC 9293 section 3.1, RFC 8200
+/// section 8.1).
 pub fn pseudo_sum((source, destination): (Address, Address), protocol: u8, upper_len: usize) -> Sum {
     let address = |address: Address| Sum::number(address.0 ^ mapped(address));
     let len = upper_len as u32;

@@ -1,8 +1,8 @@
-//! What a test says of a packet -> its bytes; bytes -> what they say.
+//! The description of a packet -> its bytes; bytes -> their fields.
 //!
-//! Nothing here uses a crate of ours, so a test and the code under test can only agree by both being right. Headers
-//! are written and read field by field; the crate's own tests hold them against bytes from RFCs and against another
-//! crate.
+//! Nothing here uses a crate of ours. A test and the code under test therefore agree only if both are right.
+//! Headers are written and read field by field. The crate's own tests compare them with bytes from RFCs and with
+//! another crate.
 //!
 //! ```
 //! use testkit::{ReadPacket, tcp, udp};
