@@ -354,7 +354,7 @@ impl Spec {
         self.ip_header_len() + self.transport_len() + self.payload.len()
     }
 
-    /// The same packet with its checksum completed, as by an offloading network card.
+    /// The same packet without padding and with its checksum completed, as by an offloading network card.
     pub fn finished(&self) -> Spec {
         let sum = if self.sum == Summed::Half { Summed::Right } else { self.sum };
         Spec { sum, padding: 0, ..self.clone() }

@@ -37,10 +37,12 @@ impl ReadPacket {
         Some((long(self.options(), at), long(self.options(), at + 4)))
     }
 
-    /// A hash of everything that must be unchanged in a TCP packet at egress.
+    /// A hash of everything that must be unchanged in a TCP packet at egress:
     ///
-    /// Included are: link header; IP header but for lengths, identification and checksum; ports; reserved bits;
-    /// flags but CWR, PSH and FIN; urgent pointer; options but for the timestamp values.
+    /// - the link header;
+    /// - the IP header but for lengths, identification and checksum;
+    /// - ports, reserved bits, urgent pointer, and flags but CWR, PSH and FIN;
+    /// - options but for the timestamp values.
     pub fn surroundings(&self) -> u64 {
         let mut kept = self.frame[..self.payload_at].to_vec();
         let ip_at = self.ip_at;
