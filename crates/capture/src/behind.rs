@@ -1,7 +1,7 @@
-//! Full buffers in, empty ones out: another thread packs and writes them.
+//! Full buffers -> empty ones: another thread compresses and writes them.
 //!
-//! A few buffers go round. Who fills them waits only where all of them are full, and learns of a failure when it hands
-//! over the next.
+//! A few buffers circulate. The caller waits only if all of them are full. It learns of a failure when it hands
+//! over the next buffer.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -9,9 +9,9 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::packed::{BUFFER_LEN, Packed};
 
-/// A writer on a thread of its own.
+/// A writer with its own thread.
 pub(crate) struct Behind<W: Write> {
-    /// Full buffers to the thread; none once it has failed.
+    /// Channel for full buffers to the thread; none after the thread failed.
     full: Option<SyncSender<Vec<u8>>>,
     empty: Receiver<Vec<u8>>,
     thread: Option<JoinHandle<io::Result<Packed<W>>>>,
@@ -28,7 +28,7 @@ impl<W: Write + Send + 'static> Behind<W> {
             for mut buffer in to_write {
                 packed.write_all(&buffer)?;
                 buffer.clear();
-                // Nobody takes it where the writer was dropped; then no other comes.
+                // Fails only if the writer was dropped; then no other buffer comes.
                 let _ = written.send(buffer);
             }
             Ok(packed)
@@ -60,7 +60,7 @@ impl<W: Write> Behind<W> {
         }
     }
 
-    /// Why the thread ended before its time.
+    /// The error that ended the thread early.
     fn failure(&mut self) -> io::Error {
         self.full = None;
         match self.thread.take().map(JoinHandle::join) {
@@ -72,11 +72,11 @@ impl<W: Write> Behind<W> {
 }
 
 impl<W: Write> Drop for Behind<W> {
-    /// Nothing is written once its writer is gone.
+    /// Nothing is written after its writer is gone.
     fn drop(&mut self) {
         self.full = None;
         if let Some(thread) = self.thread.take() {
-            // Whoever drops it unfinished does not want to know.
+            // A caller that drops the writer unfinished does not need the error.
             let _ = thread.join();
         }
     }
@@ -86,5 +86,5 @@ fn already_failed() -> io::Error {
     io::Error::other("an earlier write failed")
 }
 
-/// Buffers that go round: one is filled, one written, and one evens out the pace.
+/// Buffers in circulation: one being filled, one being written, one to even out the pace.
 const BUFFER_COUNT: usize = 3;

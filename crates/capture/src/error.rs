@@ -1,4 +1,4 @@
-//! What went wrong with a capture in, a sentence for a person out.
+//! A failure with a capture -> a sentence for the user.
 
 use std::{fmt, io};
 
@@ -15,37 +15,37 @@ mod tests {
     }
 }
 
-/// Why a capture cannot be read or written any further.
+/// An error that ends the reading or writing of a capture.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The surroundings failed: a disk, a pipe.
+    /// The operating system reported an error, for example of a disk or a pipe.
     #[error("cannot {tried}: {source}")]
     Io {
-        /// What was tried, as it completes "cannot …".
+        /// The attempted operation, as it completes "cannot …".
         tried: &'static str,
-        /// What the system answered.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file breaks its format; everything in front of that was read.
+    /// The file breaks its format; everything in front of the damage was read.
     #[error("damaged at byte {}, after {}: {why}", Grouped(*offset), Counted(*packets, "packet"))]
     Damaged {
-        /// Where the damaged record or block starts, in bytes of the uncompressed file.
+        /// Offset of the damaged record or block, in bytes of the uncompressed file.
         offset: u64,
-        /// How many packets were read before it.
+        /// Number of packets read before it.
         packets: u64,
-        /// What is wrong there, in a sentence.
+        /// The cause, in a sentence.
         why: String,
     },
-    /// The file is no capture that can be read here.
+    /// The file is no supported capture.
     #[error("{why}")]
     UnknownFormat {
-        /// What it is, where that can be told, and what to do.
+        /// Its type, if known, and the remedy.
         why: String,
     },
 }
 
-/// A number with a comma between thousands: 4,711.
+/// A number with commas between thousands: 4,711.
 pub(crate) struct Grouped(pub u64);
 
 impl fmt::Display for Grouped {
@@ -63,7 +63,7 @@ impl fmt::Display for Grouped {
     }
 }
 
-/// A number of things, in the singular where it is one: 1 byte, 2 bytes.
+/// A number with its noun, in the singular for 1: 1 byte, 2 bytes.
 pub(crate) struct Counted(pub u64, pub &'static str);
 
 impl fmt::Display for Counted {

@@ -1,34 +1,34 @@
-//! The first bytes of a file in, its format out.
+//! The first bytes of a file -> its capture format.
 
 use packet::{LinkType, Time};
 use pcap_parser::parse_pcap_header;
 
-/// How a capture is laid out.
+/// The format of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// The format of tcpdump: one header, then records.
     Pcap {
         /// Byte order of every field.
         order: ByteOrder,
-        /// What the second half of a time stamp counts.
+        /// The unit of the second half of a timestamp.
         resolution: Resolution,
-        /// How long a record's header is.
+        /// The variant of the record headers.
         variant: Variant,
     },
-    /// The format of Wireshark: blocks, whose byte order each section sets for itself.
+    /// The format of Wireshark: blocks, with a byte order for each section.
     Pcapng,
 }
 
-/// Which byte of a number comes first.
+/// The order of the bytes of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
-    /// The lowest.
+    /// Lowest byte first.
     Little,
-    /// The highest.
+    /// Highest byte first.
     Big,
 }
 
-/// What the fraction of a second in a pcap time stamp counts.
+/// The unit of the fraction of a second in a pcap timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resolution {
     /// Millionths of a second.
@@ -37,7 +37,7 @@ pub enum Resolution {
     Nanoseconds,
 }
 
-/// How the header of a pcap record is laid out.
+/// The layout of the header of a pcap record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Variant {
     /// 16 bytes.
@@ -46,10 +46,9 @@ pub enum Variant {
     Modified,
 }
 
-/// What stands in front of the IP packets of a link type (a number from the LINKTYPE_ registry); `None` where
-/// packets of that type are not looked into.
+/// The link header of a link type (a number from the LINKTYPE_ registry); `None` for unsupported types.
 ///
-/// 12 and 14 are what some systems' own number for raw IP (DLT_RAW) became in files.
+/// 12 and 14 are the values that some systems' own number for raw IP (DLT_RAW) became in files.
 pub fn medium(link_type: u32) -> Option<LinkType> {
     match link_type {
         1 => Some(LinkType::Ethernet),
@@ -61,7 +60,7 @@ pub fn medium(link_type: u32) -> Option<LinkType> {
     }
 }
 
-/// The file header of a new little-endian pcap capture, to be handed to [`Writer::header`](crate::Writer::header).
+/// The file header of a new little-endian pcap capture, for [`Writer::header`](crate::Writer::header).
 pub fn pcap_header(resolution: Resolution, link_type: u16) -> [u8; PCAP_HEADER_LEN] {
     let magic = match resolution {
         Resolution::Microseconds => MAGIC_MICROSECONDS,
@@ -99,13 +98,13 @@ impl ByteOrder {
         }
     }
 
-    /// Writes `value` into a header of ours, whose length the caller knows.
+    /// Writes `value` into a header of known length.
     pub(crate) fn set_u32(self, header: &mut [u8], at: usize, value: u32) {
         header[at..at + 4].copy_from_slice(&self.u32_bytes(value));
     }
 }
 
-/// What a pcap file header says.
+/// The facts of a pcap file header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PcapHeader {
     pub order: ByteOrder,
@@ -116,7 +115,7 @@ pub(crate) struct PcapHeader {
 }
 
 impl PcapHeader {
-    /// Reads what the four bytes of a magic number say; the rest of the header is left empty.
+    /// The facts of the four bytes of a magic number; the rest of the header is left empty.
     fn of_magic(magic: [u8; 4]) -> Option<PcapHeader> {
         use {ByteOrder::*, Resolution::*, Variant::*};
         let (order, number) = match magic[0] {
@@ -140,13 +139,13 @@ impl PcapHeader {
     /// Parses a whole file header.
     pub fn parse(bytes: &[u8]) -> Option<PcapHeader> {
         let header = PcapHeader::of_magic(*bytes.first_chunk()?)?;
-        // pcap-parser knows the modified format in little-endian only. Behind the magic number all variants have
-        // the same header, so it is parsed as the standard one of the same byte order.
+        // pcap-parser knows the modified format in little-endian only. All variants have the same header behind the
+        // magic number, so it is parsed as the standard one of the same byte order.
         let mut standard: [u8; PCAP_HEADER_LEN] = *bytes.first_chunk()?;
         header.order.set_u32(&mut standard, 0, MAGIC_MICROSECONDS);
         let (_, parsed) = parse_pcap_header(&standard).ok()?;
         // The field's upper half holds the length of the frame check sequence and reserved bits. libpcap keeps 26
-        // bits, but no link type is above 16, which is also all that pcapng has room for (draft-ietf-opsawg-pcap
+        // bits. No link type needs more than 16, which is also the size in pcapng (draft-ietf-opsawg-pcap
         // section 4: "LinkType (16 bits)").
         let link_type = parsed.network.0 as u32 & 0xffff;
         Some(PcapHeader { snap_len: parsed.snaplen, link_type, ..header })
@@ -165,12 +164,12 @@ impl PcapHeader {
     }
 
     pub fn time(&self, seconds: u32, fraction: u32) -> Time {
-        // At most about 2^32 × 10^9 + 2^32 × 1,000, which is below 2^64: a fraction above one second is taken as it is.
+        // At most about 2^32 × 10^9 + 2^32 × 1,000, which is below 2^64: a fraction above one second is accepted.
         let fraction = u64::from(fraction) * self.nanos_per_fraction();
         Time::from_nanos(u64::from(seconds) * NANOS_PER_SECOND + fraction)
     }
 
-    /// The two halves of a time stamp; the last second of 32 bits where the time is past it (2106).
+    /// The two halves of a timestamp; the last second of 32 bits for later times (2106).
     pub fn time_stamp(&self, time: Time) -> (u32, u32) {
         let seconds = u32::try_from(time.nanos() / NANOS_PER_SECOND).unwrap_or(u32::MAX);
         let fraction = time.nanos() % NANOS_PER_SECOND / self.nanos_per_fraction();
@@ -185,27 +184,27 @@ impl PcapHeader {
     }
 }
 
-/// The byte order of the section that a pcapng section header opens; `None` where its byte-order magic is neither.
+/// The byte order of the section that a pcapng section header opens; `None` for an unknown byte-order magic.
 ///
-/// A section's version is not looked at: blocks say their own length in every version, a packet that is not where
-/// 1.x has it fails a check, and all else is copied as it is.
+/// A section's version is ignored. Blocks state their own length in every version. A packet in another place than
+/// 1.x has it fails a check, and all other blocks are copied unchanged.
 pub(crate) fn section_order(block: &[u8]) -> Option<ByteOrder> {
     [ByteOrder::Little, ByteOrder::Big].into_iter().find(|order| order.u32(block, 8) == Some(BYTE_ORDER_MAGIC))
 }
 
 /// Length of a pcap file header, in bytes (draft-ietf-opsawg-pcap section 4).
 pub(crate) const PCAP_HEADER_LEN: usize = 24;
-/// Where a pcap file header keeps the snap length, in bytes from its start.
+/// Offset of the snap length in a pcap file header, in bytes.
 pub(crate) const PCAP_SNAP_LEN_AT: usize = 16;
-/// Snap length that a written capture has at least, in bytes: libpcap's own maximum, above any IP packet.
+/// Minimum snap length of a written capture, in bytes: libpcap's own maximum, above any IP packet.
 pub(crate) const SNAP_LEN_MIN: u32 = 262_144;
-/// Longest packet that is believed, in bytes: 64 times libpcap's maximum; what says more is damage.
+/// Longest accepted packet, in bytes: 64 times libpcap's maximum; a larger length is damage.
 pub(crate) const CAPTURED_LEN_MAX: u32 = 16 << 20;
-/// Longest pcapng block that is believed, in bytes: a longest packet, and as much again in options.
+/// Longest accepted pcapng block, in bytes: a longest packet, and the same again in options.
 pub(crate) const BLOCK_LEN_MAX: u32 = 32 << 20;
-/// Most interfaces that a pcapng section may describe, so that memory stays bounded.
+/// Maximum number of interfaces in a pcapng section, so that memory stays bounded.
 pub(crate) const INTERFACE_COUNT_MAX: usize = 65_536;
-/// Block type of the packet block that enhanced packet blocks replaced (draft-ietf-opsawg-pcapng appendix A).
+/// Type of the obsolete packet block, which enhanced packet blocks replaced (draft-ietf-opsawg-pcapng appendix A).
 pub(crate) const OBSOLETE_PACKET: u32 = 2;
 /// Length of a section header without options (draft-ietf-opsawg-pcapng section 4.1).
 pub(crate) const SECTION_HEADER_LEN_MIN: u32 = 28;

@@ -1,4 +1,4 @@
-//! An interface description block in, the meaning of its packets' time stamps out.
+//! An interface description block -> the resolution and offset of its packets' timestamps.
 
 use packet::Time;
 use pcap_parser::{OptionCode, PcapError, parse_option_be, parse_option_le};
@@ -64,11 +64,11 @@ mod tests {
     }
 }
 
-/// What a pcapng section says of one interface.
+/// The facts of one interface of a pcapng section.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interface {
     pub link_type: u32,
-    /// Longest packet kept, in bytes; 0 where there is no limit.
+    /// Snap length, in bytes; 0 for no limit.
     pub snap_len: u32,
     pub clock: Clock,
 }
@@ -88,11 +88,11 @@ impl Interface {
     }
 }
 
-/// How an interface's time stamps count.
+/// The resolution and offset of an interface's timestamps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     tick: Tick,
-    /// Seconds to be added.
+    /// Seconds to add.
     offset: i64,
 }
 
@@ -106,10 +106,11 @@ enum Tick {
 }
 
 impl Clock {
-    /// Reads if_tsresol and if_tsoffset; a later one of a kind counts. Microseconds since 1970 where neither is given.
+    /// Reads if_tsresol and if_tsoffset; a later option of a kind overrides an earlier one. The default is
+    /// microseconds since 1970.
     ///
-    /// pcap-parser's own reading of an interface description has no binary resolutions, takes every offset for
-    /// little-endian and reads on behind the last option, so only its options are used.
+    /// Only pcap-parser's options are used. Its own reading of an interface description has no binary resolutions,
+    /// takes every offset as little-endian, and continues behind the last option.
     fn parse(order: ByteOrder, mut options: &[u8]) -> Option<Clock> {
         let mut clock = Clock { tick: Tick::Ten(6), offset: 0 };
         while !options.is_empty() {
@@ -136,8 +137,8 @@ impl Clock {
         Some(clock)
     }
 
-    /// The moment of a time stamp, to the nanosecond below; the nearest that can be said where it is before 1970
-    /// or after 2554.
+    /// The moment of a timestamp, rounded down to the nanosecond. Times before 1970 or after 2554 become the
+    /// nearest representable one.
     pub fn time(&self, ticks: u64) -> Time {
         let ticks = u128::from(ticks);
         let nanos = match self.tick {
@@ -150,11 +151,11 @@ impl Clock {
         Time::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// The time stamp of a moment.
+    /// The timestamp of a moment.
     ///
-    /// Decimal ticks are rounded down. Binary ticks are rounded up, because reading them rounds down: a moment
-    /// that was read comes out as the tick it came from, or, where ticks are shorter than a nanosecond, as one that
-    /// reads as the same nanosecond.
+    /// Decimal ticks are rounded down. Binary ticks are rounded up, because reading them rounds down. A moment read
+    /// from a timestamp therefore becomes the same tick again. If ticks are shorter than a nanosecond, it becomes a
+    /// tick that reads as the same nanosecond.
     pub fn ticks(&self, time: Time) -> u64 {
         let nanos = (i128::from(time.nanos()) - self.offset_nanos()).max(0) as u128;
         let ticks = match self.tick {
@@ -162,7 +163,7 @@ impl Clock {
             Tick::Ten(n) => 10u128.checked_pow(n - 9).and_then(|scale| nanos.checked_mul(scale)),
             Tick::Two(n) => binary_ticks(nanos, n),
         };
-        // A moment that this clock cannot say becomes the last one that it can; zero is zero on every clock.
+        // A moment outside of this clock's range becomes its last one; zero is zero on every clock.
         let farthest = if nanos == 0 { 0 } else { u64::MAX };
         ticks.and_then(|ticks| u64::try_from(ticks).ok()).unwrap_or(farthest)
     }
@@ -180,7 +181,7 @@ impl Tick {
     }
 }
 
-/// Seconds and rest are scaled apart, so that the shift has room: the rest has 30 bits.
+/// Seconds and fraction are scaled separately, so that the shift has room: the fraction has 30 bits.
 fn binary_ticks(nanos: u128, n: u32) -> Option<u128> {
     if n > 128 - 31 {
         return None;

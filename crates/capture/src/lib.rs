@@ -1,15 +1,16 @@
-//! Capture files in, packets out, and back again.
+//! Capture files -> packets, and packets -> capture files.
 //!
-//! A capture is the one place where a packet can be looked at twice, so what is not changed must come out as it
-//! went in: every record is handed out with its raw bytes, and [`Writer::copy`] writes them byte for byte.
-//! Only new packets are composed, in the format, byte order and time resolution of the section that they join.
+//! Unchanged records must leave a rewrite exactly as they were, because a capture can be compared packet by packet.
+//! Every record is therefore returned with its raw bytes, and [`Writer::copy`] writes them byte for byte. Only new
+//! packets are composed, in the format, byte order and time resolution of their section.
 //!
-//! Reads and writes pcap (both byte orders, microseconds and nanoseconds, and the modified format of 24-byte
-//! record headers) and pcapng (several sections and interfaces), plain or in gzip or zstd. Everything streams:
-//! memory is bounded whatever the file says of itself, and a damaged file gives up every record in front of the
-//! damage and then says where it is and what is wrong.
+//! Supported are pcap (both byte orders, microseconds and nanoseconds, and the modified format with 24-byte record
+//! headers) and pcapng (several sections and interfaces). Both may be plain or compressed with gzip or zstd.
 //!
-//! It does not look into packets, and it does not skip damage in search of a later record.
+//! Everything streams: memory is bounded, whatever lengths the file claims. A damaged file yields every record in
+//! front of the damage, then an error with place and cause. Later records are not searched for.
+//!
+//! Packets are not parsed here.
 //!
 //! ```
 //! use wideload_capture::{Compression, Item, Reader, Resolution, Writer};

@@ -1,23 +1,23 @@
-//! Bytes in, the same on an output, packed.
+//! Bytes -> the same bytes on an output, compressed.
 
 use std::io::{self, Write};
 use std::path::Path;
 
 use crate::error::Error;
 
-/// How a capture is packed.
+/// The compression of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
-    /// As gzip does, at its usual level.
+    /// gzip at its default level.
     Gzip,
-    /// As zstd does, at its usual level.
+    /// zstd at its default level.
     Zstd,
 }
 
 impl Compression {
-    /// The compression that a file's name asks for: gzip by `.gz`, zstd by `.zst`.
+    /// The compression for a file name: gzip for `.gz`, zstd for `.zst`, else none.
     pub fn from_path(path: impl AsRef<Path>) -> Compression {
         match path.as_ref().extension() {
             Some(extension) if extension.eq_ignore_ascii_case("gz") => Compression::Gzip,
@@ -67,5 +67,5 @@ impl<W: Write> Packed<W> {
     }
 }
 
-/// Bytes gathered before they are written: calls for single packets were measured to cost as much as the copy.
+/// Size of the output buffer, in bytes: calls for single packets were measured to cost as much as the copy.
 pub(crate) const BUFFER_LEN: usize = 256 << 10;

@@ -1,4 +1,4 @@
-//! The bytes of a capture in, its packets and everything between them out.
+//! The bytes of a capture -> its packets and all other items.
 
 use std::io::Read;
 
@@ -14,7 +14,7 @@ use crate::source::{Failure, READING, Window};
 
 /// A capture, read from front to back.
 ///
-/// Items borrow the reader's buffer, so each is done with before the next is asked for.
+/// Items borrow the reader's buffer, so each must be released before the next is read.
 pub struct Reader<R: Read> {
     window: Window<R>,
     layout: Layout,
@@ -23,9 +23,9 @@ pub struct Reader<R: Read> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Opens a capture, finding out its compression and format by its first bytes.
+    /// Opens a capture. Compression and format are detected by its first bytes.
     ///
-    /// Reads in large pieces, so `input` needs no buffer of its own.
+    /// It reads large chunks, so `input` needs no buffer of its own.
     pub fn new(input: R) -> Result<Reader<R>, Error> {
         let mut window = Window::new(input)?;
         let layout = recognise(&mut window)?;
@@ -56,7 +56,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// How the file is laid out.
+    /// The format of the file.
     pub fn format(&self) -> Format {
         match &self.layout {
             Layout::Pcap(header) => header.format(),
@@ -64,7 +64,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Bytes taken from the input so far, compressed as they are: how far a progress bar is.
+    /// Bytes read from the input so far, before decompression; for progress bars.
     pub fn bytes_read(&self) -> u64 {
         self.window.bytes_read()
     }
@@ -78,7 +78,7 @@ impl<R: Read> Reader<R> {
             Kind::Block => Item::Block(raw),
             Kind::Packet(packet) => {
                 self.packets += 1;
-                // Between the padded packet and the block's length, which stands at its end too.
+                // Between the padded packet and the block's length, which is repeated at its end.
                 let options_at = packet.data_at + packet.data_len.next_multiple_of(4);
                 let options = raw.get(options_at..raw.len() - 4).unwrap_or_default();
                 Item::Packet(Record {
@@ -98,38 +98,38 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// What a capture is made of.
+/// An item of a capture.
 #[derive(Clone, Copy, Debug)]
 pub enum Item<'a> {
-    /// A pcap file header, or the header of a pcapng section. Interfaces count from 0 again behind it, so whatever
-    /// is held from packets in front of it must be written first.
+    /// A pcap file header, or the header of a pcapng section. Interfaces count from 0 again behind it, so packets
+    /// held back from the section before must be written first.
     Header(&'a [u8]),
     /// The description of the section's next interface (pcapng only).
     Interface(&'a [u8]),
-    /// A block that is no packet: names, statistics, secrets, comments (pcapng only).
+    /// A block without a packet: names, statistics, secrets, comments (pcapng only).
     Block(&'a [u8]),
     /// A packet.
     Packet(Record<'a>),
 }
 
-/// A packet as a capture holds it.
+/// A packet as a capture stores it.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Which packet of the file this is, from 1.
+    /// Number of the packet in the file, from 1.
     pub number: u64,
-    /// Where its record starts, in bytes of the uncompressed file.
+    /// Offset of its record, in bytes of the uncompressed file.
     pub offset: u64,
-    /// Which interface of its section it came by; 0 in pcap.
+    /// Its interface within the section; 0 in pcap.
     pub interface: u32,
-    /// What it starts with, as a number from the LINKTYPE_ registry.
+    /// Its link type, as a number from the LINKTYPE_ registry.
     pub link_type: u32,
-    /// The same, where it can be looked into.
+    /// Its link type, if supported.
     pub medium: Option<LinkType>,
-    /// When it was captured, since 1970; `None` in a simple packet block, which does not say.
+    /// Its capture time, since 1970; `None` in a simple packet block, which has none.
     pub time: Option<Time>,
-    /// Its length on the wire, in bytes; more than `data` holds where the capture cut it.
+    /// Its length on the wire, in bytes; more than `data` holds if the capture truncated it.
     pub original_len: u32,
-    /// The packet, as far as it was captured.
+    /// The captured bytes of the packet.
     pub data: &'a [u8],
     /// The options of its block, such as comments; none in pcap.
     pub options: &'a [u8],
@@ -137,20 +137,20 @@ pub struct Record<'a> {
     pub raw: &'a [u8],
 }
 
-/// What the reader remembers of the file's layout.
+/// The reader's state for the file's format.
 enum Layout {
     Pcap(PcapHeader),
     Pcapng(Section),
 }
 
-/// What the reader remembers of a pcapng section.
+/// The reader's state for a pcapng section.
 struct Section {
     order: ByteOrder,
     interfaces: Vec<Interface>,
 }
 
 enum State {
-    /// The pcap file header is still to be given out.
+    /// The pcap file header is still to be returned.
     Fresh,
     Running,
     Ended,
@@ -178,7 +178,7 @@ struct Packet {
     data_len: usize,
 }
 
-/// Why reading stops.
+/// The reason for which reading stops.
 enum Stop {
     Damaged(String),
     Failed(Failure),
@@ -215,12 +215,12 @@ fn recognise<R: Read>(window: &mut Window<R>) -> Result<Layout, Error> {
             return Ok(Layout::Pcapng(Section { order, interfaces: Vec::new() }));
         }
     }
-    // Enough for the longest name below; a shorter file is named by what it has.
+    // Enough for the longest signature below; a shorter file is identified by the bytes it has.
     reach(window, KNOWN_LEN)?;
     Err(Error::UnknownFormat { why: unknown(window.ahead()) })
 }
 
-/// Says what a file is that starts with `start` and is no capture to be read here.
+/// Describes a file that starts with `start` and is no supported capture.
 fn unknown(start: &[u8]) -> String {
     if start.is_empty() {
         return "the file is empty".into();
@@ -245,8 +245,8 @@ fn find_record<R: Read>(
         window.pass(PCAP_HEADER_LEN);
         return Ok(Some(Found { raw_len: PCAP_HEADER_LEN, kind: Kind::Header }));
     }
-    // pcap-parser's functions for records want the whole record at hand before they say how long it claims to be,
-    // and know no big-endian modified format, so these four fields are read here.
+    // pcap-parser's functions for records need the whole record before they report its claimed length, and know no
+    // big-endian modified format. So these four fields are read here.
     let header_len = header.record_header_len();
     window.reach(header_len)?;
     let bytes = window.ahead();
@@ -334,9 +334,9 @@ impl Section {
         }
     }
 
-    /// Reads an enhanced or obsolete packet block, which differ in the width of the interface number only.
+    /// Reads an enhanced or obsolete packet block, which differ only in the width of the interface number.
     ///
-    /// pcap-parser would gather its options in a `Vec` per packet, and nobody asks for them.
+    /// pcap-parser would collect its options in a `Vec` per packet, which is not needed.
     fn read_packet(&self, block: &[u8], interface: Option<u32>) -> Result<Kind, Stop> {
         let field = |at| self.order.u32(block, at);
         let fields = || Some((interface?, field(12)?, field(16)?, field(20)?, field(24)?));
@@ -350,7 +350,8 @@ impl Section {
         Ok(Kind::Packet(Packet { interface, link_type, time, original_len, data_at: PACKET_DATA_AT, data_len }))
     }
 
-    /// Reads a simple packet block: no interface but the first, no time, and the snap length says how much is there.
+    /// Reads a simple packet block: always the first interface, no time, and a captured length that follows from
+    /// the snap length.
     fn read_simple_packet(&self, block: &[u8]) -> Result<Kind, Stop> {
         let Some(original_len) = self.order.u32(block, 8) else {
             return Err(damaged("a packet block shorter than its fields"));
@@ -415,7 +416,7 @@ fn cut_short<R: Read>(window: &Window<R>, of_what: &str) -> Stop {
     damaged(format!("the file ends {len} into a {of_what}"))
 }
 
-/// Bytes that tell pcap from pcapng.
+/// Bytes that distinguish pcap from pcapng.
 const MAGIC_LEN: usize = 4;
 /// The block type of a section header, the same in both byte orders (draft-ietf-opsawg-pcapng section 4.1).
 const SECTION_HEADER: [u8; 4] = pcap_parser::SHB_MAGIC.to_le_bytes();
@@ -425,12 +426,12 @@ const BLOCK_START_LEN: usize = 12;
 const BLOCK_LEN_MIN: u32 = 12;
 /// The length repeated at a block's end, in bytes.
 const BLOCK_END_LEN: usize = 4;
-/// Where an enhanced or obsolete packet block has its packet (draft-ietf-opsawg-pcapng section 4.3).
+/// Offset of the packet in an enhanced or obsolete packet block (draft-ietf-opsawg-pcapng section 4.3).
 const PACKET_DATA_AT: usize = 28;
-/// Where a simple packet block has its packet (draft-ietf-opsawg-pcapng section 4.4).
+/// Offset of the packet in a simple packet block (draft-ietf-opsawg-pcapng section 4.4).
 const SIMPLE_DATA_AT: usize = 12;
 
-/// Files that are recognised to be named, by their first bytes.
+/// Signatures of other files, so that an error can name them.
 const KNOWN: [(&[u8], &str); 9] = [
     (b"snoop\0\0\0", "a snoop capture; convert it with editcap -F pcapng IN OUT"),
     (b"RTSS", "a Network Monitor 1 capture; convert it with editcap -F pcapng IN OUT"),
@@ -442,5 +443,5 @@ const KNOWN: [(&[u8], &str); 9] = [
     (b"PK\x03\x04", "a zip archive; unpack it with unzip"),
     (b"\x1f\x8b", "a gzip file inside a compressed file; unpack it once with gunzip"),
 ];
-/// Length of the longest first bytes above.
+/// Length of the longest signature above.
 const KNOWN_LEN: usize = 12;

@@ -1,7 +1,7 @@
-//! A file in, plain or compressed, a window of its uncompressed bytes out.
+//! A file, plain or compressed -> a window of its uncompressed bytes.
 //!
-//! The window slides: what is in front of it is forgotten, and it grows only while the file really holds the bytes
-//! that a record claims, so that a false length costs no memory.
+//! The window slides and forgets the bytes in front of it. It grows only while the file really holds the bytes that
+//! a record claims, so a false length costs no memory.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -20,7 +20,7 @@ pub(crate) struct Window<R: Read> {
 }
 
 impl<R: Read> Window<R> {
-    /// Looks at the first bytes for the magic number of a compression.
+    /// Detects a compression by the magic number in the first bytes.
     pub fn new(input: R) -> Result<Window<R>, Error> {
         let mut raw = Raw { input, count: 0, first: [0; 4], first_len: 0, first_given: 0, failed: false };
         raw.look().map_err(|source| Error::Io { tried: READING, source })?;
@@ -29,7 +29,7 @@ impl<R: Read> Window<R> {
                 let buffered = BufReader::with_capacity(COMPRESSED_LEN, raw);
                 Stream::Gzip(Box::new(Members::new(buffered)))
             }
-            // A frame, or one to be skipped, which parallel compressors put first (RFC 8878 section 3.1).
+            // A frame, or a skippable one, which parallel compressors put first (RFC 8878 section 3.1).
             [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
                 let buffered = BufReader::with_capacity(COMPRESSED_LEN, raw);
                 let decoder = zstd::Decoder::with_buffer(buffered).and_then(|mut decoder| {
@@ -43,22 +43,22 @@ impl<R: Read> Window<R> {
         Ok(Window { stream, bytes: vec![0; WINDOW_LEN], start: 0, end: 0, offset: 0, ended: false })
     }
 
-    /// Bytes of the input taken so far, as they are in the file, compressed or not.
+    /// Bytes read from the input so far, as they are in the file, compressed or not.
     pub fn bytes_read(&self) -> u64 {
         self.stream.raw().count
     }
 
-    /// Where the next byte is in the uncompressed file.
+    /// Offset of the next byte in the uncompressed file.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The bytes in memory that come next.
+    /// The next bytes in memory.
     pub fn ahead(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Slides over `len` bytes that are ahead; they stay readable by [`passed`](Window::passed) until the next
+    /// Slides over the next `len` bytes. They stay readable by [`passed`](Window::passed) until the next
     /// [`reach`](Window::reach).
     pub fn pass(&mut self, len: usize) {
         assert!(len <= self.end - self.start, "only bytes that are in memory can be passed");
@@ -71,7 +71,7 @@ impl<R: Read> Window<R> {
         &self.bytes[self.start - len..self.start]
     }
 
-    /// Gets at least `len` bytes ahead; false where the file ends before that.
+    /// Reads until at least `len` bytes are ahead; false if the file ends before that.
     #[inline]
     pub fn reach(&mut self, len: usize) -> Result<bool, Failure> {
         if self.end - self.start >= len {
@@ -115,15 +115,15 @@ impl<R: Read> Window<R> {
     }
 }
 
-/// Why no more bytes came.
+/// The reason for which no more bytes came.
 pub(crate) enum Failure {
-    /// The surroundings.
+    /// The input failed.
     Input(io::Error),
-    /// The file.
+    /// The compressed data is damaged.
     Compression(String),
 }
 
-/// The input, in the compression that it was found to be in.
+/// The input with its detected compression.
 enum Stream<R: Read> {
     Plain(Raw<R>),
     Gzip(Box<Members<BufReader<Raw<R>>>>),
@@ -148,8 +148,8 @@ impl<R: Read> Stream<R> {
     }
 }
 
-/// The members of a gzip file, one behind the other (RFC 1952 section 2.2), and zeros behind the last: tapes and devices are
-/// filled up with them, and gzip(1) ignores them, too.
+/// The members of a gzip file, one behind the other (RFC 1952 section 2.2), and zeros behind the last. Tapes and
+/// devices pad with zeros, and gzip(1) ignores them, too.
 struct Members<R> {
     /// None only while one member follows another.
     decoder: Option<GzDecoder<R>>,
@@ -165,7 +165,7 @@ impl<R: BufRead> Members<R> {
         self.decoder.as_ref().expect("it is missing only within `read`").get_ref()
     }
 
-    /// Passes zeros, and tells whether anything follows.
+    /// Skips zeros. Returns whether anything follows.
     fn pass_zeros(&mut self) -> io::Result<bool> {
         let input = self.decoder.as_mut().expect("it is missing only within `read`").get_mut();
         loop {
@@ -199,7 +199,7 @@ impl<R: BufRead> Read for Members<R> {
     }
 }
 
-/// The input as it is, counted; its first bytes were looked at and are given again.
+/// The unchanged input, counted; the first bytes, already inspected, are returned again.
 struct Raw<R> {
     input: R,
     count: u64,
@@ -242,11 +242,11 @@ impl<R: Read> Read for Raw<R> {
     }
 }
 
-/// Completes "cannot …" where the input fails.
+/// Completes "cannot …" if the input fails.
 pub(crate) const READING: &str = "read the capture";
-/// Bytes of the uncompressed file in memory, unless a record needs more: within a second-level cache.
+/// Bytes of the uncompressed file in memory, unless a record needs more: fits a second-level cache.
 const WINDOW_LEN: usize = 512 << 10;
 /// Bytes of the compressed file in memory.
 const COMPRESSED_LEN: usize = 128 << 10;
-/// Longest zstd window, as a power of two: 64 MiB, so that a file made with a longer one cannot take all memory.
+/// Longest zstd window, as a power of two: 64 MiB, so that a file with a longer window cannot exhaust memory.
 const WINDOW_LOG_MAX: u32 = 26;

@@ -1,4 +1,4 @@
-//! Packets in, and everything between them, the bytes of a capture out.
+//! Packets and all other items -> the bytes of a capture.
 
 use std::io::{self, Write};
 
@@ -16,11 +16,13 @@ use crate::reader::Record;
 
 /// A capture, written from front to back.
 ///
-/// What a [`Reader`](crate::Reader) gave is copied byte for byte, but for two fields that a rewritten capture could
-/// not keep: a snap length below 262,144 is raised to that, so that wide packets fit, and a pcapng section's length
-/// becomes "not said".
+/// Items of a [`Reader`](crate::Reader) are copied byte for byte, except two fields that a rewritten capture could
+/// not keep:
 ///
-/// Nothing is complete before [`finish`](Writer::finish); a writer that is dropped leaves a file cut short.
+/// - A snap length below 262,144 is raised to that, so that wide packets fit.
+/// - A pcapng section's length becomes "not specified".
+///
+/// Nothing is complete before [`finish`](Writer::finish); a dropped writer leaves a truncated file.
 pub struct Writer<W: Write> {
     output: Output<W>,
     buffer: Vec<u8>,
@@ -41,7 +43,7 @@ impl<W: Write> Writer<W> {
         Writer { output, buffer, bytes_written: 0, packets: 0, section: Section::None }
     }
 
-    /// Writes a pcap file header or a pcapng section header, and takes format and byte order from it.
+    /// Writes a pcap file header or a pcapng section header, and adopts its format and byte order.
     pub fn header(&mut self, raw: &[u8]) -> Result<(), Error> {
         if let (Some(header), true) = (PcapHeader::parse(raw), raw.len() == PCAP_HEADER_LEN) {
             self.section = Section::Pcap(header);
@@ -51,7 +53,7 @@ impl<W: Write> Writer<W> {
             return Err(Error::UnknownFormat { why: "the header of neither pcap nor pcapng".into() });
         };
         self.section = Section::Pcapng { order, interfaces: Vec::new() };
-        // The section's length would be wrong as soon as one packet changes its size; -1 is "not said"
+        // The section's length would be wrong as soon as one packet changes its size; -1 is "not specified"
         // (draft-ietf-opsawg-pcapng section 4.1).
         let (front, rest) = raw.split_at(SECTION_LEN_AT);
         self.put(front)?;
@@ -63,7 +65,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Panics
     ///
-    /// Where no pcapng section header was written before.
+    /// If no pcapng section header was written before.
     pub fn interface(&mut self, raw: &[u8]) -> Result<(), Error> {
         let Section::Pcapng { order, interfaces } = &mut self.section else {
             panic!("an interface description belongs into a pcapng section");
@@ -78,15 +80,16 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes a pcapng block that is no packet, byte for byte.
+    /// Writes a pcapng block without a packet, byte for byte.
     pub fn block(&mut self, raw: &[u8]) -> Result<(), Error> {
         self.put(raw)
     }
 
-    /// Writes an untouched packet, byte for byte.
+    /// Writes an unchanged packet, byte for byte.
     ///
-    /// One kind changes its form: a simple packet block that a snap length cut says only by that how much it holds.
-    /// Where the snap length was raised, it becomes an enhanced packet block at time 0.
+    /// One kind changes its form: a simple packet block that the snap length truncated, because only the snap
+    /// length tells its captured length. If the snap length was raised, it becomes an enhanced packet block at time
+    /// 0.
     pub fn copy(&mut self, record: &Record<'_>) -> Result<(), Error> {
         if self.needs_raised_snap_len(record) {
             return self.put_packet(record.interface, None, &[record.data], record.original_len, &[]);
@@ -96,17 +99,19 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes a new packet, gathered from its `parts`, in the format, byte order and time resolution of the current
-    /// section and interface. pcap has one interface, whatever its number; an unknown time is written as 0.
+    /// section and interface.
+    ///
+    /// pcap has one interface, whatever its number; an unknown time is written as 0.
     ///
     /// # Panics
     ///
-    /// Where no header was written before, or the section has no such interface, or the packet is longer than the
-    /// 16 MiB that a reader believes.
+    /// If no header was written before, the section has no such interface, or the packet exceeds a reader's limit
+    /// of 16 MiB.
     pub fn packet(&mut self, interface: u32, time: Option<Time>, parts: &[&[u8]]) -> Result<(), Error> {
         self.packet_with_options(interface, time, parts, &[])
     }
 
-    /// The same with the options of a block of this section, which pcap has no place for.
+    /// The same with the options of a block of this section; pcap does not store them.
     pub fn packet_with_options(
         &mut self,
         interface: u32,
@@ -124,7 +129,7 @@ impl<W: Write> Writer<W> {
         self.bytes_written
     }
 
-    /// Writes out what is still held, ends the compression, and gives the output back.
+    /// Writes all buffered bytes, ends the compression, and returns the output.
     pub fn finish(mut self) -> Result<W, Error> {
         self.output.take(&mut self.buffer).and_then(|()| self.output.finish()).map_err(cannot_write)
     }
@@ -173,7 +178,7 @@ impl<W: Write> Writer<W> {
             && interfaces.first().is_some_and(|interface| raised(interface.snap_len).is_some())
     }
 
-    /// Writes `raw` with the snap length that it has at `at` raised where needed.
+    /// Writes `raw` with the snap length at `at` raised if needed.
     fn put_raised(&mut self, order: ByteOrder, raw: &[u8], at: usize, snap_len: u32) -> Result<(), Error> {
         let Some(snap_len) = raised(snap_len) else {
             return self.put(raw);
@@ -213,7 +218,7 @@ impl<W: Write> Writer<W> {
 }
 
 impl<W: Write + Send + 'static> Writer<W> {
-    /// The same, but a thread of its own packs and writes, while packets go on coming. What it cannot write is told with
+    /// The same, but another thread compresses and writes while packets keep coming. A write error is reported with
     /// a later packet, or at the end.
     pub fn behind(output: W, compression: Compression) -> Result<Writer<W>, Error> {
         let packed = Packed::new(output, compression)?;
@@ -222,14 +227,14 @@ impl<W: Write + Send + 'static> Writer<W> {
     }
 }
 
-/// What the last header said of the packets behind it.
+/// The state that the last header set for the packets behind it.
 enum Section {
     None,
     Pcap(PcapHeader),
     Pcapng { order: ByteOrder, interfaces: Vec<Interface> },
 }
 
-/// Where full buffers go.
+/// The destination of full buffers.
 enum Output<W: Write> {
     Here(Packed<W>),
     Behind(Behind<W>),
@@ -266,7 +271,7 @@ fn pcap_record(header: &PcapHeader, time: Option<Time>, captured_len: u32, origi
     record
 }
 
-/// An enhanced packet block in front of its packet (draft-ietf-opsawg-pcapng section 4.3).
+/// The part of an enhanced packet block in front of its packet (draft-ietf-opsawg-pcapng section 4.3).
 fn enhanced_packet(
     order: ByteOrder,
     block_len: u32,
@@ -284,7 +289,7 @@ fn enhanced_packet(
     block
 }
 
-/// The snap length to be written for one that is too small; `None` where it may stay. 0 is "no limit".
+/// The snap length to write instead of one that is too small; `None` if it may stay. 0 is "no limit".
 fn raised(snap_len: u32) -> Option<u32> {
     (snap_len != 0 && snap_len < SNAP_LEN_MIN).then_some(SNAP_LEN_MIN)
 }
@@ -293,9 +298,9 @@ fn cannot_write(source: io::Error) -> Error {
     Error::Io { tried: "write the capture", source }
 }
 
-/// Where an interface description keeps the snap length, in bytes from its start.
+/// Offset of the snap length in an interface description, in bytes.
 const INTERFACE_SNAP_LEN_AT: usize = 12;
-/// Where a section header keeps the section's length, 8 bytes.
+/// Offset of the section's length (8 bytes) in a section header, in bytes.
 const SECTION_LEN_AT: usize = 16;
 /// Length of an enhanced packet block without packet and options.
 const ENHANCED_LEN_MIN: u32 = 32;

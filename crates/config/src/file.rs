@@ -1,4 +1,4 @@
-//! A file, or its text -> a configuration, or all that is wrong with it.
+//! A file, or its text -> a configuration, or all of its mistakes.
 
 use crate::check;
 use crate::problem::{Notes, Problems};
@@ -12,10 +12,10 @@ use std::path::Path;
 use toml::de::DeTable;
 
 impl Config {
-    /// The configuration that stands in a file.
+    /// The configuration in a file.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All mistakes in the file.
     pub fn read(path: &Path) -> Result<Config, Problems> {
         Config::parse(&Config::text(path)?, &path.to_string_lossy())
     }
@@ -23,7 +23,7 @@ impl Config {
     /// The text of a file.
     ///
     /// # Errors
-    /// It cannot be read, or is no text.
+    /// The file cannot be read, or is no text.
     pub fn text(path: &Path) -> Result<String, Problems> {
         let file = path.to_string_lossy();
         let unread =
@@ -43,10 +43,10 @@ impl Config {
         }
     }
 
-    /// The configuration that stands in a text; `file` is the name of the file that it is from.
+    /// The configuration in a text; `file` is the name of the file that it is from.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All mistakes in the text.
     pub fn parse(text: &str, file: &str) -> Result<Config, Problems> {
         if text.len() > FILE_LEN_MAX {
             let what = format!("the file is longer than {} KiB", FILE_LEN_MAX >> 10);
@@ -70,11 +70,11 @@ impl Config {
     }
 }
 
-/// A file's name without its directory and what follows the last point.
+/// A file's name without its directory and extension.
 fn name_of(file: &str) -> String {
     let stem = Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     stem.unwrap_or_else(|| "wideload".to_owned())
 }
 
-/// Longest file that is read, in bytes: no configuration is as long.
+/// Longest accepted file, in bytes: no configuration is longer.
 const FILE_LEN_MAX: usize = 64 << 10;

@@ -1,15 +1,16 @@
-//! A file of TOML -> a configuration of the live gateway, or all that is wrong with the file.
+//! A TOML file -> a configuration of the live gateway, or all of its mistakes.
 //!
-//! What a side says is about what leaves by it. What a file does not say is as the role has it:
+//! The settings of a side apply to the packets that leave by it. Settings that a file omits have the default of the
+//! role:
 //!
 //! | | toward the wide side | toward the narrow side |
 //! |---|---|---|
 //! | wide interface | reassemble | segment, fragment |
-//! | border | coalesce, segment, fragment; MSS both ways | segment, fragment |
-//! | router | nothing: its kernel cuts and refuses | nothing |
+//! | border | coalesce, segment, fragment; MSS in both directions | segment, fragment |
+//! | router | nothing: its kernel fragments and rejects | nothing |
 //!
-//! Every mistake is found in one go, with its line, its key and what to do. Where a line is no TOML, what follows
-//! it may have been misread: then only the lines before it are judged.
+//! All mistakes are found in one pass, each with its line, its key and its remedy. Lines behind one that is not
+//! TOML may be misread: then only the lines before it are checked.
 #![forbid(unsafe_code)]
 
 mod check;

@@ -1,55 +1,55 @@
-//! What is wrong with a configuration in, a line for each out.
+//! The mistakes in a configuration -> a line of output for each.
 
 use core::fmt;
 use serde::Serialize;
 
-/// One thing that is wrong with a configuration, or that smells.
+/// One mistake in a configuration, or one suspicious setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The file, as it was named.
+    /// The file, as the caller named it.
     pub file: String,
-    /// Where in it; none where the file could not be read at all.
+    /// Its place in the file; none if the file could not be read at all.
     #[serde(flatten)]
     pub place: Option<Place>,
-    /// The key, with its tables in front: `wide.mtu`. Empty where it is about no key.
+    /// The key, with its tables in front: `wide.mtu`. Empty if it is about no key.
     pub key: String,
-    /// What is wrong.
+    /// The mistake.
     pub what: String,
-    /// What to do.
+    /// The remedy.
     pub fix: String,
 }
 
-/// A place in a text, as editors count: both from 1.
+/// A place in a text, counted as in editors: both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Place {
     /// The line.
     pub line: usize,
-    /// The letter in it.
+    /// The character in it.
     pub column: usize,
 }
 
-/// All that is wrong, or that smells, in the order of the lines.
+/// All mistakes, or all suspicious settings, in the order of the lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Problems(Vec<Problem>);
 
-/// What is wrong with one value, and what to do.
+/// The mistake in one value, and its remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub what: String,
     pub fix: String,
 }
 
-/// What was found so far.
+/// The mistakes found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     wrong: Vec<Note>,
     smells: Vec<Note>,
-    /// The line that is the first that is no TOML begins here: what follows may have been misread.
+    /// Start of the first line that is not TOML: later lines may have been misread.
     garbled_at: Option<usize>,
-    /// Tables that stand twice, or once as a value: what is in them may have been misread.
+    /// Tables that occur twice, or once as a value: their content may have been misread.
     doubted: Vec<String>,
-    /// Keys that are there under a name that is no key's.
+    /// Keys that are present under a misspelt name.
     meant: Vec<String>,
 }
 
@@ -60,30 +60,30 @@ struct Note {
     wrong: Wrong,
 }
 
-/// Where the lines of a text begin.
+/// The starts of the lines of a text.
 struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
 }
 
 impl Problems {
-    /// That a file could not be read.
+    /// The problem that a file could not be read.
     pub(crate) fn unread(file: &str, what: String, fix: &str) -> Problems {
         let (file, fix) = (file.to_owned(), fix.to_owned());
         Problems(vec![Problem { file, place: None, key: String::new(), what, fix }])
     }
 
-    /// Each of them.
+    /// Iterates over them.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.0.iter()
     }
 
-    /// Is there none?
+    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -96,24 +96,24 @@ impl Wrong {
 }
 
 impl Notes {
-    /// What is no TOML.
+    /// Adds a mistake of TOML syntax.
     pub fn garbled(&mut self, line_at: usize, at: usize, key: String, wrong: Wrong) {
         self.garbled_at = Some(self.garbled_at.map_or(line_at, |first| first.min(line_at)));
         self.wrong.push(Note { at, key, wrong });
     }
 
-    /// A table that stands twice, or once as a value.
+    /// Adds a table that occurs twice, or once as a value.
     pub fn twice(&mut self, at: usize, key: String, wrong: Wrong) {
         self.wrong(at, key.as_str(), wrong);
         self.doubted.push(key);
     }
 
-    /// That a key is there, but misspelt.
+    /// Records a key that is present, but misspelt.
     pub fn misspelt(&mut self, key: String) {
         self.meant.push(key);
     }
 
-    /// What is wrong with what stands at one place.
+    /// Adds a mistake at one place.
     pub fn wrong(&mut self, at: usize, key: impl Into<String>, wrong: Wrong) {
         let key = key.into();
         if self.garbled_at.is_none_or(|garbled_at| at < garbled_at) && !self.doubted.contains(&key) {
@@ -121,7 +121,7 @@ impl Notes {
         }
     }
 
-    /// What is not there: where all of the file could be read, and nothing stands for it.
+    /// Adds a missing key, if the whole file could be read and no misspelt key stands for it.
     pub fn missing(&mut self, at: usize, key: String, what: impl Into<String>, mend: impl Into<String>) {
         let is_in = |table: &String| {
             key.strip_prefix(table.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -131,19 +131,19 @@ impl Notes {
         }
     }
 
-    /// What is wrong with several keys together: where all of the file could be read.
+    /// Adds a mistake in several keys together, if the whole file could be read.
     pub fn error(&mut self, at: usize, key: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) {
         if self.garbled_at.is_none() {
             self.wrong(at, key, Wrong::new(what, mend));
         }
     }
 
-    /// What is right and hardly meant.
+    /// Adds a setting that is valid, but hardly intended.
     pub fn warning(&mut self, at: usize, key: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) {
         self.smells.push(Note { at, key: key.into(), wrong: Wrong::new(what, mend) });
     }
 
-    /// What is wrong, and what smells, in the order of the lines of `text`.
+    /// The mistakes and the suspicious settings, each in the order of the lines of `text`.
     pub fn sorted(self, text: &str, file: &str) -> [Problems; 2] {
         let lines = Lines::new(text);
         [self.wrong, self.smells].map(|mut notes| {

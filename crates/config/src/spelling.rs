@@ -1,6 +1,6 @@
-//! A word and those that are known -> the one that was meant.
+//! A misspelt word and the known words -> the intended one.
 
-/// The word that was meant: the nearest, if it is near enough to be taken for this one.
+/// The nearest word, if it is near enough to be the intended one.
 pub(crate) fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     let spelled = |word: &str| word.to_lowercase().replace(['_', ' '], "-").chars().collect::<Vec<_>>();
     let word = spelled(word);
@@ -10,7 +10,7 @@ pub(crate) fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> O
     distances.filter(close).min_by_key(|(far, _)| *far).map(|(_, other)| other)
 }
 
-/// How many letters differ, are left out or put in, or are swapped with the next (optimal string alignment).
+/// Number of letters that differ, are missing, added, or swapped with the next (optimal string alignment).
 fn distance(one: &[char], other: &[char]) -> usize {
     let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];
     for i in 0..=one.len() {
@@ -28,7 +28,7 @@ fn distance(one: &[char], other: &[char]) -> usize {
     rows[one.len()][other.len()]
 }
 
-/// Longest word that is looked at for the one that was meant, in letters.
+/// Longest word for which an intended one is searched, in letters.
 const WORD_LEN_MAX: usize = 40;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! What is no TOML in, what is wrong with it out.
+//! Errors of the TOML parser -> mistakes with their places and remedies.
 
 use crate::problem::{Notes, Wrong};
 use crate::table::shown_key;
 use crate::value::either;
 use toml::de::Error;
 
-/// Notes what the parser did not understand: the first of it, where there is very much.
+/// Records the parser's errors: the first ones, if there are very many.
 pub(crate) fn note(text: &str, errors: &[Error], notes: &mut Notes) {
     let mut last_line_at = None;
     for error in errors.iter().take(NOTED_MAX) {
@@ -19,10 +19,10 @@ pub(crate) fn note(text: &str, errors: &[Error], notes: &mut Notes) {
             let line_at = start_of_line(text, end);
             let wrong = Wrong::new("the list does not end", "write `]` here");
             notes.garbled(line_at, end, name(&key_of(text, line_at)), wrong);
-            // All that follows was read as a part of the list.
+            // The rest of the text was read as a part of the list.
             return;
         }
-        // What else is wrong with a line follows from the first.
+        // Later errors in a line follow from the first.
         if last_line_at != Some(line_at) {
             last_line_at = Some(line_at);
             notes.garbled(line_at, at, name(&key_of(text, line_at)), wrong(error.message()));
@@ -47,7 +47,7 @@ fn duplicate(text: &str, at: usize, line_at: usize, notes: &mut Notes) {
     }
 }
 
-/// Where a list ends that was not closed, if that is what the parser stumbles over: a new key, or a new table.
+/// The end of an unclosed list, if that caused the parser's error: a new key, or a new table.
 fn end_of_list(text: &str, at: usize, line_at: usize, message: &str) -> Option<usize> {
     let is_of_list = message.contains("array") && !message.contains("array table");
     let line = line(text, line_at);
@@ -62,7 +62,7 @@ fn end_of_list(text: &str, at: usize, line_at: usize, message: &str) -> Option<u
     Some(before.get(..before.len() - idle_len)?.trim_end().len())
 }
 
-/// A message of the parser: what, and what it expected.
+/// A message of the parser: the error, and the expected tokens.
 fn wrong(message: &str) -> Wrong {
     let (what, expected) = message.split_once(", expected ").unwrap_or((message, ""));
     let named = |expected: &str| match expected {
@@ -88,7 +88,7 @@ fn wrong(message: &str) -> Wrong {
     }
 }
 
-/// The key that a line is about, with its tables in front.
+/// The key of a line, with its tables in front.
 fn key_of(text: &str, line_at: usize) -> Vec<&str> {
     let line = line(text, line_at);
     if let Some(table) = header(line) {
@@ -100,7 +100,7 @@ fn key_of(text: &str, line_at: usize) -> Vec<&str> {
     key
 }
 
-/// The number of the first line before this one that is about this key, in the same table.
+/// The number of the first earlier line with this key in the same table.
 fn first_line_of(text: &str, key: &[&str], line_at: usize) -> Option<usize> {
     let mut table = Vec::new();
     let mut found = None;
@@ -131,19 +131,19 @@ fn line(text: &str, line_at: usize) -> &str {
     text.get(line_at..).and_then(|rest| rest.lines().next()).unwrap_or_default()
 }
 
-/// The table that begins in a line.
+/// The table that starts in a line.
 fn header(line: &str) -> Option<Vec<&str>> {
     let inner = line.trim().strip_prefix('[')?;
     words(inner.trim_start_matches('[').split([']', '#']).next()?)
 }
 
-/// The key in front of a line.
+/// The key at the start of a line.
 fn own_key(line: &str) -> Option<Vec<&str>> {
     let own = line.split(['=', '#']).next()?;
     words(own).or_else(|| words(own.split_whitespace().next()?.trim_end_matches(':')))
 }
 
-/// The words of a key with points, if it looks like one.
+/// The parts of a dotted key, if it looks like one.
 fn words(text: &str) -> Option<Vec<&str>> {
     let words: Vec<&str> = text.split('.').map(|word| word.trim().trim_matches('"')).collect();
     let is_bare = |word: &&str| shown_key(word) == **word;
@@ -154,5 +154,5 @@ fn name(key: &[&str]) -> String {
     key.join(".")
 }
 
-/// More is read by nobody, and may be every line of what is no configuration at all.
+/// Nobody reads more; a text that is no configuration at all may have an error in every line.
 const NOTED_MAX: usize = 100;

@@ -1,36 +1,36 @@
-//! A table of TOML and a key in, its value out, or what is wrong with it.
+//! A TOML table and a key -> its value, or the mistake in it.
 
 use crate::problem::{Notes, Wrong};
 use crate::spelling::nearest;
 use crate::value;
 use toml::de::{DeArray, DeTable, DeValue};
 
-/// Keys and values, with the name and the place of the table.
+/// Keys and values, with the table's name and place.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<'a> {
-    /// Where its header is, or else its first key.
+    /// Offset of its header, or else of its first key.
     pub at: usize,
     name: String,
     entries: &'a DeTable<'a>,
 }
 
-/// What a file says about a key.
+/// The state of a key in a file.
 #[derive(Clone, Debug)]
 pub(crate) enum Given<T> {
-    /// Nothing.
+    /// Absent.
     Not,
-    /// Something wrong, which was noted.
+    /// Invalid; the mistake was recorded.
     Wrong,
-    /// This.
+    /// Present and valid.
     As(At<T>),
 }
 
-/// A value, and where it stands.
+/// A value and its place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<T> {
-    /// Where, in bytes.
+    /// Its offset, in bytes.
     pub at: usize,
-    /// What.
+    /// The value.
     pub value: T,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct At<T> {
 type Read<'r, T> = &'r dyn Fn(&DeValue<'_>) -> Result<T, Wrong>;
 
 impl<T> Given<T> {
-    /// What is given, if it is right.
+    /// The value, if present and valid.
     pub fn here(&self) -> Option<&At<T>> {
         match self {
             Given::As(at) => Some(at),
@@ -46,7 +46,7 @@ impl<T> Given<T> {
         }
     }
 
-    /// What holds: what is given, or this where nothing is. None where what is given is wrong.
+    /// The value, or `default` if absent. None if invalid.
     pub fn or(&self, default: T) -> Option<T>
     where
         T: Clone,
@@ -58,7 +58,7 @@ impl<T> Given<T> {
         }
     }
 
-    /// What is given and the place of it, if it has this value.
+    /// The place of the value, if it equals `value`.
     pub fn is(&self, value: T) -> Option<usize>
     where
         T: PartialEq,
@@ -94,7 +94,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The value of a key that must be there; `try_reopen` is what to do where it is not.
+    /// The value of a required key; `mend` is the remedy if it is absent.
     pub fn need<T>(&self, key: &str, mend: &str, notes: &mut Notes, read: Read<'_, T>) -> Given<T> {
         match self.take(key, notes, read) {
             Given::Not => {
@@ -105,7 +105,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The values of a list; `wanted` is what to write where it is none. No value may stand twice.
+    /// The values of a list; `wanted` is the expected form, for the error message. No value may occur twice.
     pub fn list<T: PartialEq>(
         &self,
         key: &str,
@@ -191,7 +191,7 @@ impl<'a> Table<'a> {
         if tables.len() == array.len() { Given::As(At { at, value: tables }) } else { Given::Wrong }
     }
 
-    /// Notes the keys that nobody knows. `advice` is what to do about one that is near no known key.
+    /// Records the unknown keys. `advice` is the remedy for one that is near no known key.
     pub fn check_keys(&self, known: &[&str], notes: &mut Notes, advice: impl Fn(&str) -> Option<String>) {
         for key in self.entries.keys() {
             let text: &str = key.get_ref();
@@ -210,13 +210,13 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Where a key stands.
+    /// The offset of a key.
     pub fn key_at(&self, key: &str) -> Option<usize> {
         self.entries.get_key_value(key).map(|(key, _)| key.span().start)
     }
 }
 
-/// A key as it is written in a file, on one line.
+/// A key as written in a file, on one line.
 pub(crate) fn shown_key(key: &str) -> String {
     let is_bare = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
     if !key.is_empty() && key.chars().all(is_bare) { key.to_owned() } else { value::quoted(key) }

@@ -1,4 +1,4 @@
-//! One value of TOML in, what it means out, or what is wrong with it and what to write.
+//! A TOML value -> its meaning, or the mistake and a valid example.
 
 use crate::problem::Wrong;
 use crate::spelling::nearest;
@@ -9,14 +9,14 @@ use engine::{Exempt, Prefix, Toggle};
 use std::path::PathBuf;
 use toml::de::DeValue;
 
-/// Where packets come from and go, as it is written: `packet:lan0`.
+/// A port of the gateway, as written: `packet:lan0`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Port {
     pub kind: Kind,
     pub interface: String,
 }
 
-/// What kind of port an interface is used as.
+/// The kind of port for which an interface is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tun,
@@ -26,12 +26,12 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The names, as they are written in front of an interface.
+    /// The names, as written in front of an interface.
     pub const NAMES: [(&str, Kind); 4] =
         [("tun", Kind::Tun), ("tap", Kind::Tap), ("packet", Kind::Packet), ("xdp", Kind::Xdp)];
 }
 
-/// A value that cannot be what is wanted.
+/// A value of the wrong type.
 pub(crate) fn wrong_type(value: &DeValue<'_>, wanted: &str) -> Wrong {
     let what = match value {
         DeValue::Array(_) => "a list stands here".to_owned(),
@@ -85,7 +85,7 @@ pub(crate) fn switch(value: &DeValue<'_>) -> Result<Toggle, Wrong> {
     }
 }
 
-/// A stretch of time within bounds, such as `"200us"`.
+/// A duration within bounds, such as `"200us"`.
 pub(crate) fn stretch(
     value: &DeValue<'_>,
     bounds: RangeInclusive<Duration>,
@@ -98,7 +98,7 @@ pub(crate) fn stretch(
     within(text, stretch, bounds, shown_stretch)
 }
 
-/// A size in memory within bounds, in bytes, such as `"64MiB"`.
+/// A memory size within bounds, in bytes, such as `"64MiB"`.
 pub(crate) fn size(value: &DeValue<'_>, bounds: RangeInclusive<u64>) -> Result<u64, Wrong> {
     let span = format!("{} to {}", shown_size(*bounds.start()), shown_size(*bounds.end()));
     let text = text(value, &format!("a size from {span} with its unit, such as \"64MiB\""))?;
@@ -106,7 +106,7 @@ pub(crate) fn size(value: &DeValue<'_>, bounds: RangeInclusive<u64>) -> Result<u
     within(text, bytes, bounds, shown_size)
 }
 
-/// A port: what it is used as, and the interface's name.
+/// A port: its kind and the interface's name.
 pub(crate) fn port(value: &DeValue<'_>) -> Result<Port, Wrong> {
     let wanted = "tun:NAME, tap:NAME, packet:NAME or xdp:NAME, such as \"packet:lan0\"";
     let text = text(value, wanted)?;
@@ -149,7 +149,7 @@ pub(crate) fn host(value: &DeValue<'_>) -> Result<IpAddr, Wrong> {
     }
 }
 
-/// An address and a port of TCP to listen on.
+/// An address and a TCP port to listen on.
 pub(crate) fn socket(value: &DeValue<'_>) -> Result<SocketAddr, Wrong> {
     let wanted = "an address and a port, such as \"127.0.0.1:9469\" or \"[::1]:9469\"";
     let text = text(value, wanted)?;
@@ -164,7 +164,7 @@ pub(crate) fn socket(value: &DeValue<'_>) -> Result<SocketAddr, Wrong> {
     Ok(socket)
 }
 
-/// Where a socket is made.
+/// The path of a socket.
 pub(crate) fn path(value: &DeValue<'_>) -> Result<PathBuf, Wrong> {
     let wanted = "a path from the root, such as \"/run/wideload/border.sock\"";
     let text = text(value, wanted)?;
@@ -195,13 +195,13 @@ pub(crate) fn user(value: &DeValue<'_>) -> Result<String, Wrong> {
     }
 }
 
-/// Addresses that begin alike.
+/// An address prefix.
 pub(crate) fn prefix(value: &DeValue<'_>) -> Result<Prefix, Wrong> {
     let text = text(value, "a prefix such as \"192.0.2.0/24\" or \"2001:db8::/32\"")?;
     text.parse().map_err(sentence)
 }
 
-/// A flow: `PREFIX`, `:PORT` or `PREFIX:PORT`; an IPv6 prefix before a port stands in brackets.
+/// A flow: `PREFIX`, `:PORT` or `PREFIX:PORT`; an IPv6 prefix before a port has brackets.
 pub(crate) fn exempt(value: &DeValue<'_>) -> Result<Exempt, Wrong> {
     let wanted = "\"192.0.2.0/24\", \":22\", \"192.0.2.7:22\" or \"[2001:db8::]/32:22\"";
     let text = text(value, &format!("a flow such as {wanted}"))?;
@@ -227,7 +227,7 @@ pub(crate) fn exempt(value: &DeValue<'_>) -> Result<Exempt, Wrong> {
     Ok(Exempt { prefix, port: Some(port) })
 }
 
-/// The prefix before a port: without the brackets that IPv6 must have.
+/// The prefix before a port, without the brackets that IPv6 must have.
 fn unbracketed(prefix: &str) -> Option<String> {
     match prefix.strip_prefix('[').and_then(|prefix| prefix.split_once(']')) {
         Some((address, len)) if !len.contains(['[', ']']) => Some(format!("{address}{len}")),
@@ -235,12 +235,12 @@ fn unbracketed(prefix: &str) -> Option<String> {
     }
 }
 
-/// What a text says.
+/// The text of a string value.
 pub(crate) fn text<'t>(value: &'t DeValue<'_>, wanted: &str) -> Result<&'t str, Wrong> {
     value.as_str().ok_or_else(|| wrong_type(value, wanted))
 }
 
-/// A value as it is written, on one line and not too long.
+/// A value as written, on one line and shortened.
 pub(crate) fn shown(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => quoted(text),
@@ -253,12 +253,12 @@ pub(crate) fn shown(value: &DeValue<'_>) -> String {
     }
 }
 
-/// A text in quotation marks, on one line and not too long.
+/// A text in quotation marks, on one line and shortened.
 pub(crate) fn quoted(text: &str) -> String {
     format!("{:?}", shortened(text))
 }
 
-/// Several words with commas, and the last with this word before it.
+/// Several words with commas, and `last` before the last of them.
 pub(crate) fn either(words: &[impl AsRef<str>], last: &str) -> String {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     match words.split_last() {
@@ -268,7 +268,7 @@ pub(crate) fn either(words: &[impl AsRef<str>], last: &str) -> String {
     }
 }
 
-/// A stretch with the longest unit that it is whole in.
+/// A duration in the longest unit of which it is a multiple.
 pub(crate) fn shown_stretch(stretch: Duration) -> String {
     spelled(stretch.as_nanos(), &TIME_UNITS)
 }
@@ -283,7 +283,7 @@ fn spelled(number: u128, units: &[(&str, u128)]) -> String {
     found.unwrap_or_else(|| number.to_string())
 }
 
-/// A whole number of a unit, in the smallest there is.
+/// A whole number with a unit, in the smallest unit.
 fn with_unit(text: &str, units: &[(&str, u128)]) -> Result<u128, Wrong> {
     let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
     let split = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
@@ -311,7 +311,7 @@ fn with_unit(text: &str, units: &[(&str, u128)]) -> Result<u128, Wrong> {
     Ok(number.parse::<u128>().ok().and_then(|number| number.checked_mul(*len)).unwrap_or(u128::MAX))
 }
 
-/// Is this another way to write a unit?
+/// Whether a text is another spelling of a unit.
 fn is_meant(text: &str, unit: &str) -> bool {
     let text = text.to_lowercase().replace(['µ', 'μ'], "u");
     let unit = unit.to_lowercase();
@@ -333,7 +333,7 @@ fn within<T: PartialOrd + Copy>(
     Err(Wrong::new(format!("{} {what}", quoted(text)), format!("give {least} to {most}")))
 }
 
-/// A sentence of the shape `what; what to do`.
+/// A sentence of the form `what; what to do`.
 fn sentence(text: String) -> Wrong {
     let (what, mend) = text.split_once("; ").unwrap_or((&text, "write one such as 192.0.2.0/24"));
     Wrong::new(what, mend)
@@ -346,13 +346,13 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// Longest name of an interface, in bytes (Linux: `IFNAMSIZ` less the 0 behind it).
+/// Longest name of an interface, in bytes (Linux: `IFNAMSIZ` less the final 0).
 const INTERFACE_LEN_MAX: usize = 15;
-/// Longest path of a socket, in bytes (Linux: `sun_path` less the 0 behind it).
+/// Longest path of a socket, in bytes (Linux: `sun_path` less the final 0).
 pub(crate) const SOCKET_PATH_LEN_MAX: usize = 107;
 /// Longest name of a user, in bytes (Linux: useradd(8)).
 const USER_LEN_MAX: usize = 32;
-/// How much of a text is shown, in letters.
+/// Maximum length of a shown text, in characters.
 const SHOWN_LEN: usize = 60;
 /// Units of time, in nanoseconds.
 const TIME_UNITS: [(&str, u128); 5] =

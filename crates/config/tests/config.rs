@@ -1,4 +1,4 @@
-//! Configurations in, what the gateway takes them for out, or where they are wrong.
+//! Configurations -> the gateway's settings, or mistakes with their places.
 
 use engine::{FragmentPolicy, Mode, SAFE_LEN, Toggle};
 use packet::Split;

@@ -1,9 +1,9 @@
-//! A file in: what is read of it is written again and read the same: when, on which link, how long, and the bytes.
+//! A file -> a copy of its items, which must read the same: time, link type, length and bytes.
 
 use capture::{Compression, Error, Item, Reader, Record, Writer};
 use packet::Time;
 
-/// Reads the bytes as a capture, copies what is in it, and reads the copy.
+/// Reads the bytes as a capture, copies its items, and reads the copy.
 pub fn run(bytes: &[u8]) {
     let Ok(mut reader) = Reader::new(bytes) else { return };
     let mut writer = Writer::new(Vec::new(), Compression::None).expect("memory takes all");
@@ -32,13 +32,13 @@ pub fn run(bytes: &[u8]) {
     }
     assert_eq!(packets.len(), met.len(), "as many packets");
     for (packet, met) in packets.into_iter().zip(met) {
-        // A simple packet says no time; where it has to be written as an enhanced one, it says 0.
+        // A simple packet block has no time; written as an enhanced one, it has time 0.
         let time = if packet.time.is_none() && met.time == Some(Time::ZERO) { met.time } else { packet.time };
         assert_eq!(Met { time, ..packet }, met, "the same packets, in their order");
     }
 }
 
-/// What a record says of its packet.
+/// The fields of a record.
 #[derive(Debug, PartialEq)]
 struct Met {
     time: Option<Time>,
@@ -66,5 +66,5 @@ fn copy(writer: &mut Writer<Vec<u8>>, item: &Item<'_>, packets: &mut Vec<Met>) -
     }
 }
 
-/// A file of a few bytes may spell out many.
+/// A file of a few bytes may expand to many.
 const ITEM_COUNT_MAX: usize = 2_000;

@@ -1,5 +1,6 @@
-//! A program of segments, reads, writes and time in: whatever a peer says, a byte is fresh once, arrives in order, and is
-//! acknowledged only when it was written.
+//! A program of segments, reads, writes and time -> the checks of a TCP connection, whatever its peer sends.
+//!
+//! Each byte is fresh once, arrives in order, and is acknowledged only if it was written.
 
 use crate::input::Input;
 use packet::Time;
@@ -7,7 +8,7 @@ use sim::tcp::segment::{ACK, FIN, RST, SYN, Timestamps};
 use sim::tcp::{Connection, Emit, Segment, Settings};
 use std::collections::BTreeMap;
 
-/// One end of a connection, and a peer that says anything.
+/// One end of a connection, and a peer that sends anything.
 struct Talk {
     end: Connection,
     now: Time,
@@ -16,14 +17,14 @@ struct Talk {
     seen: SeenSegment,
 }
 
-/// What the end has said.
+/// The segments that the end has sent.
 #[derive(Default)]
 struct SeenSegment {
-    /// Where fresh bytes start and end.
+    /// Start and end of fresh bytes.
     fresh: BTreeMap<u64, u64>,
     arrived: u64,
     has_ended: bool,
-    /// What it would take next, and what it sent last: a peer that says something near is believed.
+    /// The next byte that it accepts, and its last byte sent: segments near these are plausible.
     ack: u32,
     sent: u32,
 }
@@ -136,7 +137,7 @@ impl SeenSegment {
     }
 }
 
-/// A segment near what the end expects, or far from it.
+/// A segment near the next expected one, or far from it.
 fn segment(input: &mut Input<'_>, seen: &SeenSegment) -> Segment {
     let shape = input.byte();
     let near = |input: &mut Input<'_>, to: u32, is_far: bool| {

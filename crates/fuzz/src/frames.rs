@@ -1,11 +1,12 @@
-//! A frame in: what is read of it is there, is read again from its own bytes, and is what another reader reads.
+//! A frame -> the checks of its parsed fields: they lie within the frame, read the same from the packet's own
+//! bytes, and agree with another parser.
 
 use crate::input::Input;
 use packet::tcp::Segment;
 use packet::{Checksum, CopyError, Frame, HEADROOM, Ingress, LinkType, Packet, ParseError, Pool, Tunnel};
 use sim::wire;
 
-/// Reads the bytes behind the first as a frame of the medium that the first names.
+/// Reads the bytes behind the first as a frame of the link type that the first names.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let media = [LinkType::Ip, LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2];
@@ -31,7 +32,8 @@ fn look(mut packet: Packet, frame: &[u8], medium: LinkType, pool: &mut Pool) {
     let ip = *packet.ip();
     assert!(frame.starts_with(packet.frame()), "nothing is changed by looking");
     assert!(packet.wire_len() <= 65_535 + 40 && packet.wire_count() >= 1);
-    // An offloading sender leaves its length to the card: then we take all that came, and others nothing.
+    // An offloading sender leaves its length to the network card. We then accept all bytes; other parsers accept
+    // none.
     if let Some(seen) = wire::read(packet.bytes()).filter(|_| !ip.length_missing) {
         assert_eq!(seen.end, packet.bytes().len(), "both say how long it is");
         assert_eq!(usize::from(ip.ecn as u8), usize::from(seen.ecn), "both say how it is marked");
@@ -49,13 +51,13 @@ fn look(mut packet: Packet, frame: &[u8], medium: LinkType, pool: &mut Pool) {
     pool.give(packet.into_buffer());
 }
 
-/// What is read of a packet: where it starts in its frame, its headers, and who sends to whom.
+/// The parsed fields of a packet: its offset in the frame, its headers, source and destination.
 fn said(packet: &Packet) -> String {
     let (link_len, ip, ends) = (packet.link_len(), packet.ip(), packet.ends());
     format!("{link_len} {ip:?} {:?} {ends:?} {:?}", packet.addresses(), packet.ingress())
 }
 
-/// A port puts the bytes into a buffer first, wherever the link header may end. None where they do not fit.
+/// Reads a frame in a buffer, as a port does, with a link header of any length. None if the frame does not fit.
 fn read_in_place(frame: &[u8], medium: LinkType, pool: &mut Pool) -> Option<Result<String, ParseError>> {
     let mut buffer = pool.share(frame.len())?;
     if frame.len() > buffer.capacity() {

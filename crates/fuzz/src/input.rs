@@ -1,6 +1,6 @@
-//! Bytes in, small numbers and choices out; where they end, zeros.
+//! Bytes -> small numbers and choices; zeros after the end.
 
-/// What is left of the bytes.
+/// The remaining bytes.
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {

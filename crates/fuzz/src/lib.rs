@@ -1,8 +1,8 @@
-//! Any bytes in, nothing out; a panic where a law is broken.
+//! Any bytes -> nothing, or a panic if a law is broken.
 //!
-//! Each target reads its bytes as something of its own: a frame, a file, a text, or a program of what happens one after another.
-//! What must hold is asserted, not only that nothing panics. `tests/corpus.rs` tries what is kept in `corpus/`, and changes of
-//! it; `hunt/` has a coverage-guided fuzzer look for more.
+//! Each target reads its bytes in its own way: as a frame, a file, a text, or a program of events. It asserts laws,
+//! beyond the absence of panics. `tests/corpus.rs` runs the inputs in `corpus/` and mutations of them; `hunt/` runs
+//! a coverage-guided fuzzer.
 #![forbid(unsafe_code)]
 
 mod captures;
@@ -12,7 +12,7 @@ mod input;
 mod stages;
 mod texts;
 
-/// A target: its name, which is that of its folder in `corpus/`, and what it does with bytes.
+/// A target: its name, which is that of its folder in `corpus/`, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.

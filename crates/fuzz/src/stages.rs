@@ -1,5 +1,6 @@
-//! A program of segments, fragments, time and hand-overs in: what an engine's side makes of them is what hosts sent, fits its
-//! link, keeps its order, and adds up.
+//! A program of segments, fragments, time and hand-overs -> the checks of an engine with one direction.
+//!
+//! Its packets must carry the hosts' bytes, fit the link, keep their order, and agree with the counters.
 
 use crate::input::Input;
 use engine::packet::tcp::{ACK, FIN, PSH, SYN};
@@ -12,21 +13,21 @@ use sim::pattern::Pattern;
 use sim::wire::{self, Head, TCP, TCP_LEN, WireFacts};
 use std::time::Duration;
 
-/// A gateway with one direction, and what hosts know.
+/// A gateway with one direction, and the state of the hosts.
 struct Scene {
     gateway: Gateway,
     batch: Batch,
-    /// Frames that come at once, with the next one that comes last.
+    /// Frames of the current batch, still without its last one.
     waiting: Vec<Vec<u8>>,
     shape: StageShape,
     now: Time,
     flows: [Flow; FLOW_COUNT],
     last: Vec<u8>,
-    /// Packets that may be longer than the link takes.
+    /// Packets that exceed the link's MTU.
     too_long: u64,
 }
 
-/// What a gateway is drawn from.
+/// The random parameters of a gateway.
 #[derive(Clone, Copy)]
 struct StageShape {
     mtu: u16,
@@ -37,14 +38,14 @@ struct StageShape {
     udp: bool,
     hold: Holding,
     guessing: PlacementMode,
-    /// Frames that come at once, at most.
+    /// Maximum number of frames in a batch.
     batch_len: usize,
     room: usize,
     timeout: Duration,
     late: Late,
 }
 
-/// How far a stream came and went, and how much of it behind what follows it.
+/// The progress of a stream at ingress and at egress, and its bytes that came behind later ones.
 #[derive(Clone, Copy, Default)]
 struct Flow {
     next: u32,
@@ -142,7 +143,7 @@ impl Scene {
             0..=6 => {
                 let mut frame = self.segment(input);
                 if what & 0x80 > 0 && what & 0x40 > 0 {
-                    // Behind the addresses, which say whose bytes these are.
+                    // Behind the addresses, which identify the sender of the bytes.
                     let at = 44.min(frame.len() - 1)
                         + usize::from(input.word()) % (frame.len() - 44.min(frame.len() - 1));
                     frame[at] ^= 1 << (input.byte() & 7);
@@ -163,7 +164,7 @@ impl Scene {
             13 => self.hand_over(),
             14 => {
                 let frame = input.bytes(usize::from(what >> 4) * 8 + 20);
-                // What is not of these hosts says nothing of their bytes.
+                // A packet of other hosts tells nothing about their bytes.
                 if wire::read(frame).is_none_or(|seen| seen.from.is_none()) {
                     self.push(frame);
                 }
@@ -188,7 +189,7 @@ impl Scene {
         self.gateway.replace(self.now, &self.shape.settings(), Secrets::both(Secret::new(7)));
     }
 
-    /// A frame comes, at once with those that wait.
+    /// A frame arrives and joins the current batch.
     fn push(&mut self, frame: &[u8]) {
         self.waiting.push(frame.to_vec());
         if self.waiting.len() >= self.shape.batch_len {
@@ -196,7 +197,7 @@ impl Scene {
         }
     }
 
-    /// Gives the frames that wait as one batch.
+    /// Passes the waiting frames as one batch.
     fn give(&mut self) {
         let (mut places, pool) = self.gateway.places(ONLY);
         for frame in self.waiting.drain(..) {
@@ -242,7 +243,7 @@ impl Scene {
         tcp(&head, place, flags, len)
     }
 
-    /// Takes what leaves, and looks at it.
+    /// Takes all packets at egress and checks them.
     fn drain(&mut self) {
         while let Some(direction) = self.gateway.next(ONLY) {
             match direction {
@@ -268,7 +269,7 @@ impl Scene {
                 self.too_long
             );
             let Some(seen) = wire::read(&bytes) else { continue };
-            // No router may cut what a stream's sender sent.
+            // Routers must not fragment the packets of a stream's sender.
             let is_of_stream = seen.from.is_some_and(|from| (FROM..FROM + FLOW_COUNT as u16).contains(&from));
             let may_be_cut = self.shape.is_source || !is_of_stream;
             assert!(may_be_cut || seen.fragment.is_none(), "law 4: a packet of flow {:?} in pieces", seen.from);
@@ -283,7 +284,7 @@ impl Scene {
 }
 
 impl Flow {
-    /// Bytes came in, or went out.
+    /// Records bytes at ingress or at egress.
     fn moves(&mut self, direction: usize, seq: u32, len: usize) {
         let (start, end) = (u64::from(seq), u64::from(seq) + len as u64);
         self.late[direction] += self.top[direction].min(end).saturating_sub(start);
@@ -291,7 +292,7 @@ impl Flow {
     }
 }
 
-/// A wrong byte is never under a right sum: what was damaged stays known as such.
+/// A wrong byte never has a right checksum: damage stays detectable.
 fn look_at_segment(seen: &WireFacts, bytes: &[u8], flow: usize, seq: u32, len: usize) {
     let upper = &bytes[seen.at..seen.end];
     if wire::is_sum_right(seen, FROM + flow as u16, TO, upper) {
@@ -301,7 +302,7 @@ fn look_at_segment(seen: &WireFacts, bytes: &[u8], flow: usize, seq: u32, len: u
     }
 }
 
-/// Pieces, joined or not, carry what the datagram has at their place.
+/// Fragments, merged or not, carry the datagram's bytes at their offset.
 fn look_at_fragment(seen: &WireFacts, bytes: &[u8]) {
     let from = seen.from.unwrap_or(0);
     let (offset, _) = seen.fragment.unwrap_or((0, false));
@@ -309,7 +310,7 @@ fn look_at_fragment(seen: &WireFacts, bytes: &[u8]) {
     assert_eq!(wrong, None, "law 3: byte {wrong:?} behind {offset} of datagram {from}");
 }
 
-/// Whose stream a whole segment is part of, where its bytes start, and how many there are.
+/// The stream of a whole segment, the offset of its bytes, and their number.
 fn stream(seen: &WireFacts, bytes: &[u8]) -> Option<(usize, u32, usize)> {
     let flow = seen.from?.checked_sub(FROM).filter(|flow| usize::from(*flow) < FLOW_COUNT)?;
     let upper = bytes.get(seen.at..seen.end).filter(|_| seen.protocol == TCP && seen.fragment.is_none())?;
@@ -318,7 +319,7 @@ fn stream(seen: &WireFacts, bytes: &[u8]) -> Option<(usize, u32, usize)> {
     is_plain.then(|| (usize::from(flow), wire::long(upper, 4), upper.len() - header_len))
 }
 
-/// A packet with so many bytes of its sender's stream.
+/// A packet with `len` bytes of its sender's stream.
 fn tcp(head: &Head, place: u32, flags: u8, len: usize) -> Vec<u8> {
     let at = head.header_len();
     let mut frame = vec![0; at + TCP_LEN + len];
@@ -334,7 +335,7 @@ fn tcp(head: &Head, place: u32, flags: u8, len: usize) -> Vec<u8> {
     frame
 }
 
-/// A piece of one of a few datagrams, wherever it may lie, or all of one.
+/// A fragment of one of a few datagrams, at any offset, or a whole datagram.
 fn fragment(input: &mut Input<'_>) -> Vec<u8> {
     let (choice, shape) = (input.byte(), input.byte());
     let offset = if shape & 1 > 0 { usize::from(input.word() & 0x1FFF) } else { usize::from(shape >> 3) * 185 } * 8;
@@ -361,7 +362,7 @@ fn fragment(input: &mut Input<'_>) -> Vec<u8> {
 /// The gateway's one direction.
 const ONLY: usize = 0;
 const FLOW_COUNT: usize = 4;
-/// Hosts: those that send streams, from this on; those that send datagrams; and who receives.
+/// Hosts: first sender of streams; senders of datagrams; the receiver.
 const FROM: u16 = 1;
 const FRAGMENTS_FROM: u16 = 100;
 const TO: u16 = 50;

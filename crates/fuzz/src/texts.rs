@@ -1,4 +1,4 @@
-//! A text in: it is a configuration, or a scene, or it is said what is wrong and where.
+//! A text -> a configuration or a scene, or an error with its cause and place.
 
 use config::Config;
 use sim::Scene;

@@ -1,6 +1,7 @@
-//! What is kept in `corpus/` in, and changes of it; no law is broken.
+//! The inputs in `corpus/` and mutations of them -> no broken law.
 //!
-//! `WIDELOAD_SEEDS=<count>` tries more changes of each. Bytes that broke a law are kept in `corpus/<target>-broken/`, once it holds.
+//! `WIDELOAD_SEEDS=<count>` runs more mutations of each. Inputs that broke a law stay in `corpus/<target>-broken/`
+//! after the law holds again.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};

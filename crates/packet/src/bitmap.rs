@@ -1,7 +1,7 @@
-//! A map of bits in, runs of set bits out: which eights of bytes of a datagram are here.
+//! Ranges of 8-byte units -> a bitmap of the units of a datagram that have arrived, and its runs of set bits.
 //!
-//! One bit stands for eight bytes, IP's unit of fragmentation. A query or a change touches a few words, whatever the
-//! order in which pieces come.
+//! One bit stands for eight bytes, IP's unit of fragmentation. A query or a change touches a few words, whatever
+//! the order in which fragments arrive.
 
 use core::ops::Range;
 
@@ -21,7 +21,7 @@ pub fn set(bitmap: &mut [u8], units: Range<usize>) {
     }
 }
 
-/// Is any of the bits of `units`, which lie in the map, set?
+/// Whether any bit of `units`, which lie in the map, is set.
 #[inline]
 pub fn any(bitmap: &[u8], units: Range<usize>) -> bool {
     let (bitmap, _) = bitmap.as_chunks::<WORD_LEN>();
@@ -37,7 +37,7 @@ pub fn any(bitmap: &[u8], units: Range<usize>) -> bool {
     }
 }
 
-/// Sets the bits of `units`, which lie in the map, where none of them is set; true where it did.
+/// Sets the bits of `units`, which lie in the map, if none of them is set. Returns whether it set them.
 #[inline(always)]
 pub fn claim(bitmap: &mut [u8], units: Range<usize>) -> bool {
     let (bitmap, _) = bitmap.as_chunks_mut::<WORD_LEN>();
@@ -57,7 +57,7 @@ pub fn claim(bitmap: &mut [u8], units: Range<usize>) -> bool {
             let is_free = at_ends | middle.iter().fold(0, |found, bytes| found | word(bytes)) == 0;
             if is_free {
                 *first = with(*first, from);
-                // All clear, so flipping sets; a plain fill would be a call.
+                // All of them are clear, so flipping sets them; a plain fill would be a call.
                 middle.iter_mut().for_each(|bytes| *bytes = (!word(bytes)).to_le_bytes());
                 *last = with(*last, to);
             }
@@ -71,7 +71,7 @@ fn with(bytes: [u8; WORD_LEN], mask: u64) -> [u8; WORD_LEN] {
     (u64::from_le_bytes(bytes) | mask).to_le_bytes()
 }
 
-/// The first and the last word that `units` reach into; none where there are none.
+/// The first and the last word that `units` reach into; none for an empty range.
 fn ends_of(units: &Range<usize>) -> Option<(usize, usize)> {
     let last = units.end.checked_sub(1)?;
     (units.start <= last).then_some((units.start / WORD_BITS, last / WORD_BITS))
@@ -82,12 +82,12 @@ fn from_bit(bit: usize) -> u64 {
     u64::MAX << (bit % WORD_BITS)
 }
 
-/// The bits of a word below the one at which units end.
+/// The bits of a word below `end`, the bit at which units end.
 fn to_bit(end: usize) -> u64 {
     u64::MAX >> (end.wrapping_neg() % WORD_BITS)
 }
 
-/// How many of the bits of `units` are set.
+/// Number of set bits among `units`.
 pub fn count(bitmap: &[u8], units: Range<usize>) -> usize {
     let (words, _) = bitmap.as_chunks::<WORD_LEN>();
     words_of(&units)

@@ -1,19 +1,19 @@
-//! Bytes in, their one's complement sum out, and sums that add, subtract and move (RFC 1071).
+//! Bytes -> their one's complement sum; sums -> their sum, difference and shift (RFC 1071).
 //!
-//! A [`Sum`] is a number modulo 65,535, so sums of parts give the sum of the whole: a checksum can follow its bytes
-//! through cutting and joining without a second pass over them (X3).
+//! A [`Sum`] is a number modulo 65,535, so the sums of parts add up to the sum of the whole. A checksum therefore
+//! follows its bytes through fragmentation, reassembly and coalescing without a second pass over them (X3).
 
 use core::ops::{Add, Sub};
 
 /// The one's complement sum of some bytes, not yet complemented.
 ///
-/// Invariant: held in the machine's byte order, carried end-around in 64 bits, so it never overflows; the byte order
-/// is put right once, in [`fold`](Sum::fold) (RFC 1071 section 2B).
+/// Invariant: it is held in the machine's byte order and carried end-around in 64 bits, so it never overflows.
+/// [`fold`](Sum::fold) converts the byte order once (RFC 1071 section 2B).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum(u64);
 
 impl Sum {
-    /// The sum of nothing.
+    /// The sum of no bytes.
     pub const ZERO: Sum = Sum(0);
 
     /// The sum of `bytes` as big-endian words; an odd last byte counts as the high half of a word.
@@ -22,14 +22,14 @@ impl Sum {
         Sum(simd::sum(bytes))
     }
 
-    /// Copies `from` to `to`, which is as long, and sums the bytes on the way.
+    /// Copies `from` to `to`, which has the same length, and sums the bytes in the same pass.
     #[inline]
     #[track_caller]
     pub fn copying(to: &mut [u8], from: &[u8]) -> Sum {
         Sum(simd::copy_and_sum(to, from))
     }
 
-    /// The sum of twenty bytes, as an IPv4 header without options and a TCP header have.
+    /// The sum of twenty bytes: the length of an IPv4 header without options and of a TCP header.
     #[inline]
     pub(crate) fn of_header(bytes: &[u8; 20]) -> Sum {
         let (words, rest) = bytes.as_chunks::<4>();
@@ -37,18 +37,18 @@ impl Sum {
         Sum(words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum())
     }
 
-    /// The sum of the sixteen bytes of a number in network order.
+    /// The sum of the sixteen bytes of `number` in network order.
     pub fn number(number: u128) -> Sum {
         Sum::halves(number.to_be())
     }
 
-    /// The sum of eight bytes, read in the machine's order.
+    /// The sum of eight bytes, read in the machine's byte order.
     #[inline]
     pub(crate) fn native(word: u64) -> Sum {
         Sum(word)
     }
 
-    /// The two halves of a number added, end-around.
+    /// The two halves of `number`, added end-around.
     fn halves(number: u128) -> Sum {
         Sum(number as u64) + Sum((number >> 64) as u64)
     }
@@ -59,13 +59,13 @@ impl Sum {
         Sum(u64::from(word.to_be()))
     }
 
-    /// The sum of one 32-bit number, or of as many 16-bit words as add up to it.
+    /// The sum of one 32-bit number, or of 16-bit words that add up to it.
     #[inline]
     pub(crate) fn long(number: u32) -> Sum {
         Sum(u64::from(number.to_be()))
     }
 
-    /// The sum of the same bytes where they stand `offset` bytes further on: an odd offset swaps the halves.
+    /// The sum of the same bytes `offset` bytes further on: an odd offset swaps the two halves.
     pub fn at(self, offset: usize) -> Sum {
         if offset.is_multiple_of(2) { self } else { Sum(u64::from(self.fold_native().swap_bytes())) }
     }
@@ -76,13 +76,13 @@ impl Sum {
         u16::from_be(self.fold_native())
     }
 
-    /// What a checksum field over these bytes holds: the complement of the sum.
+    /// The checksum field for these bytes: the complement of the sum.
     #[inline]
     pub fn checksum(self) -> u16 {
         !self.fold()
     }
 
-    /// True where the bytes summed contain a right checksum: their sum is minus zero.
+    /// Whether the summed bytes contain a correct checksum: their sum is minus zero.
     pub fn is_right(self) -> bool {
         self.fold() == 0xFFFF
     }
@@ -113,8 +113,9 @@ impl Sub for Sum {
     }
 }
 
-/// A checksum field after one word under it changed from `old` to `new`: HC' = ~(~HC + ~m + m') (RFC 1624 section 3,
-/// R029). The form of RFC 1141 would turn some right sums wrong.
+/// A checksum field after one word that it covers changed from `old` to `new`.
+///
+/// HC' = ~(~HC + ~m + m') (RFC 1624 section 3, R029). The form of RFC 1141 would turn some correct sums wrong.
 pub fn patched(field: u16, old: u16, new: u16) -> u16 {
     (Sum::word(!field) + Sum::word(!old) + Sum::word(new)).checksum()
 }

@@ -1,56 +1,60 @@
-//! A packet's lengths in, the lengths of its pieces out: the arithmetic of fragmentation.
+//! Payload length, header lengths and MTU -> the payload range of each fragment.
+//!
+//! This file is the arithmetic of fragmentation. The headers of the fragments are written by
+//! [`Template`](crate::Template).
 
 use crate::bitmap;
 use core::ops::Range;
 
-/// How a packet is cut into fragments.
+/// How a packet is fragmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragmentation {
-    /// Longest piece, IP header counted, in bytes.
+    /// Maximum length of a fragment, IP header included, in bytes.
     pub mtu: u16,
-    /// The identification that the pieces carry.
+    /// Identification of the fragments.
     pub id: u32,
-    /// How the payload is shared out.
+    /// How the payload is distributed over the fragments.
     pub fill: Split,
-    /// Is all of the payload here, or only what the buffer's map marks?
+    /// Whether the whole payload is present, or only the bytes that the buffer's bitmap marks.
     pub content: Content,
 }
 
-/// How a cut shares a payload out.
+/// How fragmentation distributes a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Split {
-    /// The fewest pieces, full ones first (RFC 1812 section 4.2.2.7, R030).
+    /// The fewest fragments, full ones first (RFC 1812 section 4.2.2.7, R030).
     #[default]
     Max,
-    /// The fewest pieces, nearly equal, so that the last is never tiny (C30).
+    /// The fewest fragments, nearly equal, so that the last is never tiny (C30).
     Balanced,
 }
 
-/// Whether a packet that is to be cut has all of its payload.
+/// Whether a packet to be fragmented has its whole payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Every byte.
     Whole,
-    /// The pieces of a datagram that never completed: the buffer's map marks what is here.
+    /// The fragments of a datagram that never completed: the buffer's bitmap marks the bytes that are present.
     Sparse,
 }
 
-/// The parts of a payload that go into one piece each, in order: an iterator over ranges of the payload.
+/// The payload ranges of the fragments, in order.
 #[derive(Clone, Debug)]
 pub struct FragmentRanges<'a> {
-    /// Where the next piece starts, and where the run of bytes ends that it is taken from.
+    /// Where the next fragment starts, and where the run of present bytes ends from which it is taken.
     at: usize,
     run_end: usize,
     end: usize,
     fill: Split,
-    /// Payload that fits behind the header of the piece that starts the datagram, and behind the others.
+    /// Maximum payload of the fragment at offset 0, and of the others, in bytes.
     first_room: usize,
     room: usize,
     bitmap: Option<&'a [u8]>,
 }
 
 impl<'a> FragmentRanges<'a> {
-    /// Shares out `payload_len` bytes; `bitmap` marks which eights are here, where not all are.
+    /// The fragments of `payload_len` bytes. `headers` are the header lengths of the fragment at offset 0 and of
+    /// the others. `bitmap` marks the 8-byte units that are present; without it, all are.
     #[inline]
     pub fn new(
         cut: &Fragmentation,
@@ -64,7 +68,7 @@ impl<'a> FragmentRanges<'a> {
         FragmentRanges { at: 0, run_end, end: payload_len, fill: cut.fill, first_room, room, bitmap }
     }
 
-    /// How many pieces there are, and the bytes in all of them.
+    /// Number of fragments, and payload bytes in all of them.
     pub fn totals(self) -> (usize, usize) {
         if self.bitmap.is_none() && self.at < self.run_end {
             return (self.fragments_left(), self.run_end - self.at);
@@ -72,7 +76,7 @@ impl<'a> FragmentRanges<'a> {
         self.fold((0, 0), |(count, bytes), share| (count + 1, bytes + share.len()))
     }
 
-    /// Pieces that the bytes up to the end of this run still make.
+    /// Number of fragments for the rest of this run.
     fn fragments_left(&self) -> usize {
         let left = self.run_end - self.at;
         let first = self.room_here();
@@ -80,11 +84,11 @@ impl<'a> FragmentRanges<'a> {
             return 1;
         }
         let after_first = left - round_down(first);
-        // All but the last are whole eights; the last takes any length.
+        // All but the last carry whole 8-byte units; the last takes any length.
         1 + if after_first <= self.room { 1 } else { (after_first - self.room).div_ceil(round_down(self.room)) + 1 }
     }
 
-    /// Goes to the next run of bytes that are here, where not all are.
+    /// Moves to the next run of present bytes; false where there is none.
     #[cold]
     fn find_run(&mut self) -> bool {
         let Some(units) = self.bitmap.and_then(|bitmap| bitmap::next_run(bitmap, self.at.div_ceil(UNIT))) else {
@@ -127,7 +131,8 @@ fn round_down(len: usize) -> usize {
     len / UNIT * UNIT
 }
 
-/// Every piece but the last carries a multiple of this many bytes (RFC 791 section 3.2, RFC 8200 section 4.5, R001).
+/// Every fragment but the last carries a multiple of this many bytes (RFC 791 section 3.2, RFC 8200 section 4.5,
+/// R001).
 pub const UNIT: usize = 8;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! A TCP segment in; whether the next one differs from it only in what moves along a flow out, at a glance.
+//! The headers of a TCP segment -> a fast test whether the next packet continues its flow.
 //!
-//! Whether two packets may share one header takes a close look at both ([`SegmentFacts::of`](crate::Part::of),
-//! [`share_headers`](crate::share_headers)). Where one has been looked at, a second whose header has the same words, but for
-//! the fields that move, needs none: it has the same length, the same options, the same everything else. It is wrong for
-//! no packet: what it does not recognise, the close look judges.
+//! [`SegmentFacts::of`](crate::SegmentFacts::of) and [`share_headers`](crate::share_headers) decide in full whether
+//! two packets may share one header. After one full test, a masked compare is enough for the next packet. Equal
+//! words mean equal lengths, options and fields, except those that change along a flow. The compare accepts no
+//! packet that the full test would reject; packets that it does not recognise get the full test.
 
 use crate::checksum::Sum;
 use crate::ip::Version;
@@ -11,15 +11,17 @@ use crate::packet::{Checksum, Packet};
 use crate::segment_facts::SegmentFacts;
 use crate::tcp::{self, TcpSegmentFacts, Timestamps};
 
-/// The words of a segment's headers, what moves left out: of one without IPv4 options or extension headers, and without TCP
-/// options or with time stamps alone, as RFC 7323 appendix A lays them out.
+/// The header words of a segment, without the fields that change along a flow.
+///
+/// Only these layouts are covered: no IPv4 options, no extension headers, and no TCP options except timestamps as
+/// RFC 7323 appendix A lays them out.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderMatch {
     layout: Layout,
     words: Words,
 }
 
-/// What stands in front of the payload.
+/// The headers in front of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     V4,
@@ -29,8 +31,8 @@ enum Layout {
 }
 
 impl HeaderMatch {
-    /// What is to be seen of a segment of which this is the part; none where it is laid out in another way, and where it ends
-    /// a run (R116).
+    /// The match for packets that follow `packet`, whose facts are `part`. None for another header layout, and for
+    /// a segment that ends a run (R116).
     pub fn of(packet: &Packet, part: &SegmentFacts) -> Option<HeaderMatch> {
         let tcp = part.tcp.filter(|tcp| !tcp.ends())?;
         let stamps_at = tcp.timestamps.map(|stamps| stamps.at);
@@ -52,8 +54,8 @@ impl HeaderMatch {
         Some(HeaderMatch { layout, words })
     }
 
-    /// What moves in a segment that differs from the one seen only there; else nothing. Lengths, addresses and ports are
-    /// the same then, but where it came from has not been looked at.
+    /// The changing fields of a segment that differs from the matched one only in these; else none. Equal words
+    /// include lengths, addresses and ports. The ingress and the VLANs are not compared.
     #[inline(always)]
     pub fn match_next(&self, packet: &Packet) -> Option<TcpSegmentFacts> {
         let bytes = packet.bytes();
@@ -69,7 +71,7 @@ impl HeaderMatch {
         }
     }
 
-    /// Length of such a segment's headers, in bytes: where its payload starts.
+    /// Length of such a segment's headers, in bytes: the offset of its payload.
     #[inline]
     pub fn payload_at(&self) -> u16 {
         match self.layout {
@@ -80,7 +82,7 @@ impl HeaderMatch {
         }
     }
 
-    /// The part of such a segment, of which this moves; none where the checksum is wrong or half-filled.
+    /// The facts of such a segment, whose changing fields are `tcp`. None where the checksum is wrong or partial.
     #[inline]
     pub fn part(&self, packet: &Packet, tcp: TcpSegmentFacts) -> Option<SegmentFacts> {
         let (headers, payload) = self.headers_sum(packet.bytes())?;
@@ -99,9 +101,10 @@ impl HeaderMatch {
         })
     }
 
-    /// Brings the payload of such a segment to its place behind a train's, and tells its sum, as if it stood at an even place:
-    /// what is to be added, and what is to be taken from that; none where the checksum is wrong or half-filled. `lay` copies it
-    /// where its sum is known from the headers.
+    /// Copies the payload of such a segment to `to`, behind the payload of a GSO packet, and returns its sum.
+    ///
+    /// The sum is that of the payload at an even offset, as a sum to add and a sum to subtract. None where the
+    /// checksum is wrong or partial. `lay` does the copy when the headers already give the sum.
     #[inline]
     pub fn copy_payload(
         &self,
@@ -135,13 +138,13 @@ impl HeaderMatch {
 
     #[inline(always)]
     fn is_like(&self, words: Words) -> bool {
-        // In one breath: a loop over them is one to the processor, too.
+        // Without a loop: the processor would run a loop one word at a time.
         let ([a, b, c, d, e, f, g, h], [s, t, u, v, w, x, y, z]) = (words, self.words);
         (a ^ s) | (b ^ t) | (c ^ u) | (d ^ v) | (e ^ w) | (f ^ x) | (g ^ y) | (h ^ z) == 0
     }
 }
 
-/// What moves in a segment whose TCP header stands there.
+/// The changing fields of a segment whose TCP header starts at `tcp_at`.
 #[inline(always)]
 fn moving<const LEN: usize>(bytes: &[u8; LEN], tcp_at: usize) -> TcpSegmentFacts {
     TcpSegmentFacts {
@@ -163,7 +166,7 @@ fn moving_stamped<const LEN: usize>(bytes: &[u8; LEN], tcp_at: usize) -> TcpSegm
 #[inline(always)]
 fn headers_sum<const LEN: usize>(bytes: &[u8], ends_at: usize, tcp_at: usize) -> Option<(Sum, &[u8])> {
     let (headers, payload) = bytes.split_first_chunk::<LEN>()?;
-    // Addresses and header stand behind one another, in words of eight bytes and a last one of four.
+    // Addresses and TCP header are adjacent: words of eight bytes, and a last one of four.
     let (words, rest) = headers.get(ends_at..)?.as_chunks::<8>();
     let halves = |word: u64| (word & 0xFFFF_FFFF) + (word >> 32);
     let sum: u64 = words.iter().map(|word| halves(u64::from_ne_bytes(*word))).sum();
@@ -172,7 +175,7 @@ fn headers_sum<const LEN: usize>(bytes: &[u8], ends_at: usize, tcp_at: usize) ->
     Some((Sum::native(sum + last + u64::from(upper_len.to_be())), payload))
 }
 
-/// The words of the headers of each layout, what moves left out.
+/// The header words of each layout, without the changing fields.
 #[inline(always)]
 fn v4(bytes: &[u8; 40]) -> Words {
     let [first, second] = [masked(bytes, 0, V4_FIRST), masked(bytes, 8, V4_SECOND)];
@@ -213,17 +216,17 @@ fn number<const LEN: usize>(bytes: &[u8; LEN], at: usize) -> u32 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u32::from_be_bytes(*word))
 }
 
-/// Words of a header, as many as the longest layout has; others have zeros behind.
+/// Header words, as many as the longest layout has; shorter layouts end in zeros.
 type Words = [u64; 8];
 
 const ALL: [u8; 8] = [0xFF; 8];
 /// All but the identification.
 const V4_FIRST: [u8; 8] = [0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0xFF, 0xFF];
-/// All but the header's checksum.
+/// All but the header checksum.
 const V4_SECOND: [u8; 8] = [0xFF, 0xFF, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF];
-/// Ports without the sequence number behind them; the four bytes in front of the time stamps.
+/// Ports without the sequence number behind them; the four bytes in front of the timestamps.
 const FRONT: [u8; 8] = [0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0];
 /// Header length, flags and urgent pointer, without window and checksum.
 const FLAGS: [u8; 8] = [0xFF, 0xFF, 0, 0, 0, 0, 0xFF, 0xFF];
-/// Where header length and flags stand in a TCP header, in bytes (RFC 9293 section 3.1).
+/// Offset of header length and flags in a TCP header, in bytes (RFC 9293 section 3.1).
 const FLAGS_AT: usize = 12;

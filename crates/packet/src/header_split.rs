@@ -1,12 +1,16 @@
-//! Memory where payloads should land in, packets whose payload lies there out.
+//! Frames received with header split -> fragments whose payload already lies at its predicted place.
 //!
-//! A port that copies frames to memory anyway can as well put the payload of one where it belongs in the end, if somebody guesses
-//! where that is before its header is seen. Who guesses lends [`Places`], one for each of the frames that come next (K2); the
-//! port receives headers and payloads apart (K1); what can be the fragment that was guessed is a [`SplitFrame`], whose header then
-//! tells whether the guess was right (K3). The payload of any other frame is copied out of its place (K4), so nothing is lost.
+//! A port copies frames to memory anyway. It can put a payload straight into its datagram's buffer if the place is
+//! predicted before the header is read:
 //!
-//! Of a burst, few headers are read: the pieces of one datagram have the same bytes in front of them but for the offset, so what
-//! the next one looks like is known, and one compare tells.
+//! - The predictor supplies [`PayloadSlots`], one slot for each of the next frames (K2).
+//! - The port receives headers and payloads apart (K1).
+//! - A frame that can be the predicted fragment becomes a [`SplitFrame`]; its header then confirms the prediction
+//!   (K3).
+//! - The payload of any other frame is copied out of its slot (K4), so no data is lost.
+//!
+//! Few headers of a burst are read. Fragments of one datagram have equal bytes in front of the payload, except the
+//! offset. The next front is therefore known, and one compare is enough.
 
 use crate::checksum::patched;
 use crate::fragmentation::UNIT;
@@ -15,7 +19,7 @@ use crate::link::{Ingress, LINK_LEN_MAX, LinkType};
 use crate::packet::{Buffer, Checksum, Frame, HEADROOM, Packet};
 use core::slice::IterMut;
 
-/// Where the payloads of the frames that come next should land, in their order.
+/// The slots for the payloads of the next frames, in order.
 #[derive(Debug)]
 pub struct PayloadSlots<'a> {
     front: HeaderLayout,
@@ -27,46 +31,46 @@ pub struct PayloadSlots<'a> {
     taken_count: &'a mut usize,
 }
 
-/// What stands in front of the payload of the fragments that are expected.
+/// The headers in front of the payload of the expected fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderLayout {
     /// Length of the link header, in bytes.
     pub link_len: usize,
-    /// Length of the IP header, a Fragment header counted, in bytes.
+    /// Length of the IP header, Fragment header included, in bytes.
     pub header_len: usize,
 }
 
-/// How places lie: pieces of a datagram one behind the other, then those of datagrams of which nothing has come.
+/// The layout of the slots: consecutive fragments of a started datagram, then those of new datagrams.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotLayout {
-    /// What stands in front of each payload.
+    /// The headers in front of each payload.
     pub front: HeaderLayout,
-    /// Payload of each piece but the last, in bytes.
+    /// Payload of each fragment but the last, in bytes.
     pub step: usize,
-    /// Payload of each datagram of which nothing has come, in bytes.
+    /// Payload of each new datagram, in bytes.
     pub fresh_len: usize,
-    /// Places, at most.
+    /// Maximum number of slots.
     pub count: usize,
 }
 
-/// What can be the fragment that was guessed: its headers in a buffer, which nobody has read, its payload at its place.
+/// A frame that can be the predicted fragment: unread headers in a buffer, payload in a slot.
 #[derive(Debug)]
 pub struct SplitFrame {
     buffer: Buffer,
     laid: FrameSpan,
 }
 
-/// The same, read: a fragment of which the headers are there, and the payload is not.
+/// A fragment with its headers read from a buffer, and its payload in a slot.
 #[derive(Debug)]
 pub struct SplitPacket {
     packet: Packet,
     laid: FrameSpan,
 }
 
-/// How a frame lies in its buffer and at its place.
+/// The position of a frame in its buffer and its slot.
 #[derive(Clone, Copy, Debug)]
 struct FrameSpan {
-    /// Where the frame starts in the buffer's memory, and its length, in bytes.
+    /// Offset of the frame in the buffer's memory, and length of the frame, in bytes.
     at: usize,
     len: usize,
     front: HeaderLayout,
@@ -79,8 +83,8 @@ struct FrameSpan {
 }
 
 impl<'a> PayloadSlots<'a> {
-    /// Places in `rest`, what is missing of a datagram, and then in the content of `fresh` buffers. How many are taken is
-    /// written to `taken_count`.
+    /// Slots in `rest`, the missing end of a started datagram, and then in the content of `fresh` buffers. The
+    /// number of slots taken is written to `taken_count`.
     pub fn new(
         grid: SlotLayout,
         rest: &'a mut [u8],
@@ -100,12 +104,12 @@ impl<'a> PayloadSlots<'a> {
         }
     }
 
-    /// What is to be received in front of each of them.
+    /// The headers to receive in front of each slot.
     pub fn front(&self) -> HeaderLayout {
         self.front
     }
 
-    /// Length of the longest place, in bytes.
+    /// Length of the longest slot, in bytes.
     pub fn step(&self) -> usize {
         self.step
     }
@@ -137,12 +141,13 @@ impl HeaderLayout {
         self.link_len + self.header_len
     }
 
-    /// Never: there is an IP header.
+    /// Always false: there is an IP header.
     pub fn is_empty(self) -> bool {
         false
     }
 
-    /// How much of the payload must be seen to read a packet with these bytes in front, if it can be a fragment.
+    /// Payload bytes that must be in the buffer to read a packet with these bytes in front. None if it cannot be an
+    /// expected fragment.
     fn peek_len(self, front: &[u8]) -> Option<usize> {
         let header = front.get(self.link_len..)?;
         match *header.first()? {
@@ -165,11 +170,11 @@ impl HeaderLayout {
 }
 
 impl SplitFrame {
-    /// Takes the frame of `len` bytes whose front lies at `at` in the buffer's memory, the bytes behind it in `place`, and what
-    /// found no room there in the buffer again, behind room for as much as the place takes.
+    /// Takes a frame of `len` bytes, whose headers lie at `at` in the buffer's memory and whose payload starts in
+    /// `place`. Payload beyond the slot continues in the buffer, after a gap as long as the slot.
     ///
     /// # Errors
-    /// The buffer, with the whole frame in it: it cannot be what was expected.
+    /// The buffer with the whole frame in it, if the frame cannot be the expected fragment.
     #[inline(always)]
     pub fn of(
         mut buffer: Buffer,
@@ -196,24 +201,24 @@ impl SplitFrame {
         Err(buffer)
     }
 
-    /// The same, where its port knows this of its transport checksum.
+    /// The same frame, with the port's knowledge of its transport checksum.
     pub fn with_checksum(mut self, checksum: Checksum) -> SplitFrame {
         self.laid.checksum = checksum;
         self
     }
 
-    /// Marks the packet in it, which is not read yet.
+    /// Sets `tag` and `stays_on_its_side` of the packet, which is not read yet.
     pub fn mark(&mut self, tag: u64, is_for_ingress_side: bool) {
         (self.laid.tag, self.laid.is_for_ingress_side) = (tag, is_for_ingress_side);
     }
 
-    /// What stands in front of its IP header.
+    /// The link header.
     pub fn link(&self) -> &[u8] {
         let FrameSpan { at, front, .. } = self.laid;
         self.buffer.bytes(at..at + front.link_len)
     }
 
-    /// Bytes of the frame, with what lies at its place.
+    /// Length of the frame, payload in the slot included, in bytes.
     pub fn frame_len(&self) -> usize {
         self.laid.len
     }
@@ -221,7 +226,7 @@ impl SplitFrame {
     /// Reads the headers.
     ///
     /// # Errors
-    /// As it was: it is not what was expected.
+    /// The unchanged frame, if it is not a fragment of the expected layout.
     pub fn read(self) -> Result<SplitPacket, SplitFrame> {
         let SplitFrame { buffer, laid } = self;
         let buffer = match laid.read(buffer) {
@@ -232,30 +237,30 @@ impl SplitFrame {
         Err(SplitFrame { buffer, laid })
     }
 
-    /// Bytes of its place that are its own.
+    /// Bytes of the slot that the frame uses.
     pub fn len(&self) -> usize {
         self.laid.behind_len()
     }
 
-    /// Is nothing of its place its own?
+    /// Whether the frame uses no byte of the slot.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The whole frame, with what lies at its place.
+    /// The whole frame in its buffer, with the payload copied out of the slot.
     pub fn copy_out(self, place: &[u8]) -> Frame {
         let SplitFrame { mut buffer, laid } = self;
         put(&mut buffer, laid.at + laid.front.len(), place, laid.behind_len());
         laid.read(buffer)
     }
 
-    /// Gives the buffer back; what lies at its place belongs to whom it was lent by.
+    /// The buffer alone; the payload stays in its slot.
     #[inline]
     pub fn into_buffer(self) -> Buffer {
         self.buffer
     }
 
-    /// What stands in front of the payload.
+    /// The bytes in front of the payload.
     #[inline]
     fn front(&self) -> &[u8] {
         let FrameSpan { at, front, .. } = self.laid;
@@ -264,14 +269,16 @@ impl SplitFrame {
 }
 
 impl SplitPacket {
-    /// The fragment. Its headers are there, its payload is not.
+    /// The fragment. Its headers are in its buffer, its payload is not.
     #[inline]
     pub fn packet(&self) -> &Packet {
         &self.packet
     }
 
-    /// How many of `next` go on where this one ends, one after the other, as long as it and with the same bytes in front of them
-    /// but for the offset, and in IPv4 the checksum that covers it. As this one was read, so these would be.
+    /// Number of leading frames of `next` that continue this fragment.
+    ///
+    /// Each of them must have the same length and the same front, except the offset and, in IPv4, the header
+    /// checksum. Such frames would be read with the same result as this one.
     pub fn followed_by(&self, next: &[SplitFrame]) -> usize {
         let Some(mut expected) = Expected::behind(self) else { return 0 };
         let goes_on = |it: &&SplitFrame| {
@@ -281,12 +288,12 @@ impl SplitPacket {
         next.iter().take_while(goes_on).count()
     }
 
-    /// As it was before it was read.
+    /// The frame as it was before it was read.
     pub fn into_split_frame(self) -> SplitFrame {
         SplitFrame { buffer: self.packet.into_buffer(), laid: self.laid }
     }
 
-    /// Gives the buffer back; what lies at its place belongs to whom it was lent by.
+    /// The buffer alone; the payload stays in its slot.
     #[inline]
     pub fn into_buffer(self) -> Buffer {
         self.packet.into_buffer()
@@ -294,7 +301,7 @@ impl SplitPacket {
 }
 
 impl FrameSpan {
-    /// Reads the frame, which lies in this buffer, its payload or not.
+    /// Reads the frame in this buffer, with or without its payload.
     fn read(self, buffer: Buffer) -> Frame {
         let mut frame = Frame::read(buffer, self.at, self.len, self.medium, self.ingress);
         if let Frame::Ip(packet) = &mut frame {
@@ -316,19 +323,19 @@ impl HeaderLayout {
     }
 }
 
-/// What stands in front of the next piece of a datagram, if it is like the one before it.
+/// The expected front of the next fragment of a datagram.
 struct Expected {
     bytes: [u8; FRONT_LEN_MAX],
     len: usize,
-    /// Where the word with the offset stands, and the checksum that covers it.
+    /// Offsets of the word with the fragment offset, and of the checksum that covers it.
     word_at: usize,
     checksum_at: Option<usize>,
-    /// By how much the word rises from piece to piece.
+    /// Increase of the word from fragment to fragment.
     step: u16,
 }
 
 impl Expected {
-    /// Starts with the piece itself; none behind the last one.
+    /// Starts at the fragment itself; none after the last one.
     fn behind(fragment: &SplitPacket) -> Option<Expected> {
         let (ip, front) = (fragment.packet.ip(), fragment.laid.front);
         let payload_len = u16::try_from(ip.payload_len()).ok()?;
@@ -346,7 +353,7 @@ impl Expected {
         Some(Expected { bytes, len: front.len(), word_at, checksum_at, step })
     }
 
-    /// Becomes what stands in front of the next one; no datagram is so long that the offset does not fit.
+    /// Advances to the front of the next fragment. False where the offset would not fit: no datagram is that long.
     #[inline]
     fn move_on(&mut self) -> bool {
         let Some(word) = self.word(self.word_at) else { return false };
@@ -382,24 +389,25 @@ impl Expected {
     }
 }
 
-/// Copies the first `len` bytes of a place, or all.
+/// Copies the first `len` bytes of a slot, or all of it.
 fn put(buffer: &mut Buffer, at: usize, place: &[u8], len: usize) {
     buffer.put(at, place.get(..len).unwrap_or(place));
 }
 
-/// As much of a first piece's payload as anybody reads: a UDP header and the start of a tunnel's behind it, in bytes.
+/// Payload bytes of a first fragment that are ever read: a UDP header and the start of a tunnel's header.
 const PEEK_LEN: usize = 64;
-/// First byte and length of an IPv4 header without options, and what its word of flags and offset says.
+/// First byte and length of an IPv4 header without options, and the masks of its word of flags and offset.
 const V4_PLAIN: u8 = 0x45;
 const V4_LEN: usize = 20;
 const V4_OFFSET: u16 = 0x1FFF;
 const V4_MORE: u16 = 0x2000;
-/// Length of an IPv6 header with a Fragment header alone behind it, that header's length and number, and its offset.
+/// Length of an IPv6 header with only a Fragment header behind it; that header's length, number and offset mask.
 const V6_LEN: usize = 48;
 const V6_FRAGMENT_LEN: usize = 8;
 const V6_FRAGMENT: u8 = 44;
 const V6_OFFSET: u16 = 0xFFF8;
-/// Where the word with the offset stands, in an IPv4 header and in a Fragment header, and the former's checksum, in bytes.
+/// Offsets of the word with the fragment offset, in an IPv4 header and in a Fragment header, and of the IPv4
+/// checksum, in bytes.
 const V4_WORD_AT: usize = 6;
 const V6_WORD_AT: usize = 2;
 const V4_CHECKSUM_AT: usize = 10;

@@ -1,4 +1,6 @@
-//! A packet that cannot go on in, the ICMP error for its sender out (RFC 792, RFC 1191, RFC 4443).
+//! A packet that cannot be forwarded -> the ICMP error for its sender (RFC 792, RFC 1191, RFC 4443).
+//!
+//! Rate limits and the choice of the source address are left to the caller.
 
 use crate::checksum::Sum;
 use crate::ip::{Address, ICMP, ICMPV6, Version, pseudo_sum};
@@ -10,31 +12,34 @@ use core::net::IpAddr;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{Immutable, IntoBytes, Unaligned};
 
-/// What an error says.
+/// The kind of an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
-    /// The packet is longer than the next link takes: the link's MTU, in bytes (RFC 1191 section 4, RFC 4443
-    /// section 3.2; R011, R021, R048).
+    /// The packet exceeds the MTU of the next link (RFC 1191 section 4, RFC 4443 section 3.2; R011, R021, R048).
     TooBig {
-        /// What the link takes.
+        /// MTU of the link, in bytes.
         mtu: u16,
     },
-    /// A datagram's pieces did not all come in time (RFC 1122 section 3.3.2, RFC 8200 section 4.5; R017, R091).
+    /// Reassembly timed out (RFC 1122 section 3.3.2, RFC 8200 section 4.5; R017, R091).
     ReassemblyTime,
-    /// The field at `pointer` bytes is wrong (RFC 8200 section 4.5; R089, R090). IPv4 has no such complaint about
+    /// The field at `pointer` bytes is wrong (RFC 8200 section 4.5; R089, R090). IPv4 has no such error about
     /// fragments.
     BadField {
-        /// Where the field starts, in bytes from the IP header.
+        /// Offset of the field, in bytes from the IP header.
         pointer: u32,
     },
-    /// A first piece does not hold all headers (RFC 7112 section 5; R083).
+    /// A first fragment lacks some of its headers (RFC 7112 section 5; R083).
     HeadersCut,
 }
 
 /// Builds the error about `packet` that `source` sends to the packet's sender.
 ///
-/// None where no error [may be sent](may_be_answered), where the version has none for this, where `source` is of the
-/// other version, or where no buffer is left.
+/// None in these cases:
+///
+/// - No error [may be sent](may_be_answered) about this packet.
+/// - The IP version has no error of this kind.
+/// - `source` is of the other IP version.
+/// - The pool has no buffer left.
 pub fn error(icmp_error: IcmpError, packet: &Packet, source: IpAddr, pool: &mut Pool) -> Option<Packet> {
     if !may_be_answered(icmp_error, packet) {
         return None;
@@ -63,7 +68,7 @@ pub fn error(icmp_error: IcmpError, packet: &Packet, source: IpAddr, pool: &mut 
     }
 }
 
-/// An ICMP error's own eight bytes, alike in both versions.
+/// The eight bytes of an ICMP error's own header, the same in both versions.
 #[derive(Clone, Copy, IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 struct ErrorHeader {
@@ -101,12 +106,12 @@ fn header_v6(icmp_error: IcmpError) -> ErrorHeader {
     }
 }
 
-/// May an error about this packet be sent at all (RFC 1122 section 3.2.2, RFC 1812 section 4.3.2.7, RFC 4443 section
-/// 2.4(e); R020, R047)?
+/// Whether an error about this packet may be sent at all (RFC 1122 section 3.2.2, RFC 1812 section 4.3.2.7, RFC
+/// 4443 section 2.4(e); R020, R047).
 pub fn may_be_answered(icmp_error: IcmpError, packet: &Packet) -> bool {
     let (sender, receiver) = packet.addresses();
     let ip = packet.ip();
-    // Multicast may be too big (RFC 4443 section 2.4(e.3)), so that path MTU discovery works for it.
+    // "Too big" is allowed for multicast (RFC 4443 section 2.4(e.3)), so that path MTU discovery works for it.
     let exempt = ip.version == Version::V6 && matches!(icmp_error, IcmpError::TooBig { .. });
     // Only IPv4 forbids errors about later fragments.
     let initial = ip.version == Version::V6 || ip.starts();
@@ -114,7 +119,7 @@ pub fn may_be_answered(icmp_error: IcmpError, packet: &Packet) -> bool {
     sender.is_one_host() && (exempt || for_one) && initial && !packet.is_for_ingress_side && !is_error(packet)
 }
 
-/// Is this packet itself an ICMP error, or may it be one? A redirect counts as one in version 6.
+/// Whether this packet is, or may be, an ICMP error. In version 6 a redirect counts as one.
 fn is_error(packet: &Packet) -> bool {
     let Some(upper) = packet.ip().upper else { return false };
     let kind = packet.upper_bytes(upper).first();
@@ -125,7 +130,8 @@ fn is_error(packet: &Packet) -> bool {
     }
 }
 
-/// As much of the packet as fits, as it was received (RFC 1812 section 4.3.2.3, RFC 4443 section 2.4(c); R035, R046).
+/// The start of the packet as received, as long as fits (RFC 1812 section 4.3.2.3, RFC 4443 section 2.4(c); R035,
+/// R046).
 fn quote(packet: &Packet, len_max: usize) -> &[u8] {
     let bytes = packet.bytes();
     bytes.get(..bytes.len().min(len_max)).unwrap_or_default()
@@ -142,7 +148,7 @@ fn write(about: &Packet, ip: &[u8], icmp: ErrorHeader, quote: &[u8], pool: &mut 
     let link_len = about.link().len();
     buffer.put(HEADROOM - link_len, about.link());
     if about.medium() == LinkType::Ethernet {
-        // Back to the station that it came from.
+        // Back to the station that sent the packet.
         buffer.bytes_mut(HEADROOM - link_len..HEADROOM - link_len + 2 * STATION_LEN).rotate_left(STATION_LEN);
     }
     match Frame::parse(buffer, link_len + len, about.link_header(), about.ingress()) {
@@ -152,9 +158,10 @@ fn write(about: &Packet, ip: &[u8], icmp: ErrorHeader, quote: &[u8], pool: &mut 
 }
 
 const IPV4_HEADER_LEN: usize = 20;
-/// Type, code, checksum and four bytes of meaning.
+/// Type, code, checksum and four bytes that depend on the type.
 const ERROR_HEADER_LEN: usize = 8;
-/// An IPv4 error is at most 576 bytes (RFC 1812 section 4.3.2.3), an IPv6 one at most 1,280 (RFC 4443 section 2.4(c)).
+/// An IPv4 error is at most 576 bytes (RFC 1812 section 4.3.2.3), an IPv6 one at most 1,280 (RFC 4443 section
+/// 2.4(c)).
 const QUOTING_LEN_MAX_V4: usize = 576 - IPV4_HEADER_LEN - ERROR_HEADER_LEN;
 /// See [`QUOTING_LEN_MAX_V4`].
 const QUOTING_LEN_MAX_V6: usize = 1_280 - 40 - ERROR_HEADER_LEN;
@@ -165,7 +172,7 @@ const UNREACHABLE: u8 = 3;
 const FRAGMENTATION_NEEDED: u8 = 4;
 const TIME_EXCEEDED: u8 = 11;
 const REASSEMBLY: u8 = 1;
-/// ICMPv4 types that are no errors: echo, router discovery, time stamp, information, address mask, extended echo.
+/// ICMPv4 types that are not errors: echo, router discovery, timestamp, information, address mask, extended echo.
 const INFORMATIONAL: [u8; 12] = [0, 8, 9, 10, 13, 14, 15, 16, 17, 18, 42, 43];
 /// Types and codes (RFC 4443 section 2.1, RFC 7112 section 5).
 const PACKET_TOO_BIG: u8 = 2;

@@ -1,14 +1,16 @@
-//! A GSO packet inside of a tunnel in, the frames that stand on the wire for it out.
+//! A GSO packet inside a tunnel -> the frames that it stands for on the wire.
 //!
-//! A sender's card, or GRO, makes one packet of many also where TCP or UDP travels inside of a tunnel: IP in IP, GRE, VXLAN,
-//! GENEVE, FOU. Only the inner segments have a length, so each gets copies of all headers, with their own lengths,
-//! identifications and checksums, from the outermost to the transport's.
+//! A sender's network card, or GRO, also builds GSO packets from TCP or UDP inside a tunnel: IP in IP, GRE, VXLAN,
+//! GENEVE, FOU. Only the inner segments have a length. Each segment therefore gets a copy of all headers, from the
+//! outermost to the transport header. Lengths, identifications and checksums are its own.
 //!
-//! Pseudo-headers have the final destination: that of a Routing header with segments left, or of an IPv4 source route (RFC 8200
-//! section 8.1, RFC 1122 section 3.2.1.8). A Routing header whose final destination cannot be read has no way through it.
+//! Pseudo-headers use the final destination: that of a Routing header with segments left, or of an IPv4 source
+//! route (RFC 8200 section 8.1, RFC 1122 section 3.2.1.8). A Routing header whose final destination cannot be read
+//! is not accepted.
 //!
-//! Where the transport header stands is known from the offload request. The headers in front of it are walked in each way that a tunnel
-//! over UDP may be read; only a way that ends there is taken. What has no such way is left to the caller.
+//! The offload request tells where the transport header starts. The headers in front of it are parsed in each way
+//! that a tunnel over UDP may be read. Only a parse that ends at the transport header is accepted; all other
+//! packets are left to the caller.
 
 use crate::checksum::{Sum, patched};
 use crate::ip::{TCP, UDP};
@@ -18,23 +20,23 @@ use crate::tcp::{self, Segment};
 use crate::udp;
 use arrayvec::ArrayVec;
 
-/// The frames of a GSO packet that travels inside of a tunnel.
+/// The frames of a GSO packet inside a tunnel.
 #[derive(Debug)]
 pub struct InnerSegments<'a> {
     frame: &'a [u8],
     layers: ArrayVec<Layer, LAYERS_MAX>,
-    /// Where the inner payload starts, in bytes from the frame's start.
+    /// Offset of the inner payload, in bytes from the frame's start.
     payload_at: usize,
-    /// Of one segment, in bytes.
+    /// Payload of one segment, in bytes.
     segment_len: usize,
-    /// Bytes of payload that were given.
+    /// Payload bytes already written.
     given_len: usize,
 }
 
-/// A header whose fields depend on what follows it, and where it starts in the frame.
+/// A header whose fields depend on the bytes behind it, and its offset in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
-    /// An IP header, and where its final destination stands.
+    /// An IP header, and the offset of its final destination.
     V4(usize, usize),
     V6(usize, usize),
     /// UDP that carries another header.
@@ -46,8 +48,8 @@ enum Layer {
 }
 
 impl<'a> InnerSegments<'a> {
-    /// The frames of `segment_len` bytes of payload each for `frame`, whose innermost transport header starts at `transport_at`; none
-    /// where nothing in front of that is a tunnel, or one that cannot be cut.
+    /// The frames of `segment_len` payload bytes each for `frame`, whose innermost transport header starts at
+    /// `transport_at`. None where no tunnel, or no tunnel that can be segmented, is in front of it.
     pub fn of(
         frame: &'a [u8],
         medium: LinkType,
@@ -78,21 +80,21 @@ impl<'a> InnerSegments<'a> {
         })
     }
 
-    /// Frames that it stands for.
+    /// Number of frames on the wire.
     pub fn count(&self) -> usize {
         (self.frame.len() - self.payload_at).div_ceil(self.segment_len)
     }
 
-    /// Length of the next frame, in bytes; none where all were given.
+    /// Length of the next frame, in bytes; none after the last one.
     pub fn next_len(&self) -> Option<usize> {
         let left = self.frame.len() - self.payload_at - self.given_len;
         (left > 0).then_some(self.payload_at + left.min(self.segment_len))
     }
 
-    /// Writes the next frame to `room`, which is [as long](InnerSegments::next_len) as that.
+    /// Writes the next frame to `room`, which has [its length](InnerSegments::next_len).
     ///
     /// # Panics
-    /// Where it is not.
+    /// If `room` has another length.
     pub fn write(&mut self, room: &mut [u8]) {
         let start = self.payload_at + self.given_len;
         let payload_len = room.len() - self.payload_at;
@@ -119,7 +121,7 @@ impl<'a> InnerSegments<'a> {
     }
 }
 
-/// Writes what a header says of all that follows it, behind these outer ones.
+/// Writes the checksum of a header, which covers all bytes behind it. `outer` are the headers in front.
 fn sum_up(room: &mut [u8], layer: Layer, outer: &[Layer], offset: usize, place: Place) {
     match layer {
         Layer::Transport(at, TCP) => {
@@ -127,7 +129,7 @@ fn sum_up(room: &mut [u8], layer: Layer, outer: &[Layer], offset: usize, place: 
             let seq = seq.wrapping_add(offset as u32);
             put(room, at + SEQ_AT, (seq >> 16) as u16);
             put(room, at + SEQ_AT + 2, seq as u16);
-            // The length of the header and AE stand in front of the flags.
+            // Header length and AE are in front of the flags.
             let marks = word(room, at + MARKS_AT);
             let repeated = if marks & ACCURATE_ECN == 0 { 0 } else { tcp::CWR };
             put(room, at + MARKS_AT, marks & (0xFF00 | u16::from(place.flags() | repeated)));
@@ -137,7 +139,7 @@ fn sum_up(room: &mut [u8], layer: Layer, outer: &[Layer], offset: usize, place: 
         }
         Layer::Transport(at, _) | Layer::Udp(at) => {
             let is_outer = matches!(layer, Layer::Udp(_));
-            // A sum of 0 is none; only in what is left to a card it may be the half of one.
+            // A sum of 0 means no checksum, except that a partial checksum may be 0.
             if word(room, at + UDP_SUM_AT) == 0 && is_outer {
                 return;
             }
@@ -154,7 +156,7 @@ fn sum_up(room: &mut [u8], layer: Layer, outer: &[Layer], offset: usize, place: 
     }
 }
 
-/// The sum over a transport header at `at`, all that follows it, and the pseudo-header of the IP header in front.
+/// The sum of a transport header at `at`, all bytes behind it, and the pseudo-header of the IP header in front.
 fn covered(room: &[u8], at: usize, outer: &[Layer], protocol: u8) -> Sum {
     let addresses = outer.iter().rev().find_map(|layer| match *layer {
         Layer::V4(at, to) => Some([room.get(at + 12..at + 16)?, room.get(to..to + 4)?]),
@@ -167,7 +169,7 @@ fn covered(room: &[u8], at: usize, outer: &[Layer], protocol: u8) -> Sum {
     pseudo + Sum::long(covered.len() as u32) + Sum::of(covered)
 }
 
-/// A walk from header to header, toward the transport header.
+/// A parse from header to header, toward the transport header.
 struct Walk<'a> {
     frame: &'a [u8],
     transport_at: usize,
@@ -175,7 +177,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Does a way lead from an IP header of this version at `at` to the transport header?
+    /// Whether a parse from an IP header of this version at `at` reaches the transport header.
     fn ip(&mut self, at: usize, version: u8) -> bool {
         let Some(header) = self.frame.get(at..) else { return false };
         match (version, header) {
@@ -216,7 +218,7 @@ impl Walk<'_> {
         }
     }
 
-    /// FOU (an IP header at once), VXLAN, GENEVE, GRE.
+    /// FOU (IP directly behind UDP), VXLAN, GENEVE, GRE.
     fn in_udp(&mut self, at: usize) -> bool {
         let options_len = self.frame.get(at).map_or(0, |first| 4 * usize::from(first & 0x3F));
         let kind = self.frame.get(at + 2..at + 4).map_or(0, |kind| word(kind, 0));
@@ -230,7 +232,7 @@ impl Walk<'_> {
     fn gre(&mut self, at: usize) -> bool {
         let Some(&[flags, version, high, low]) = self.frame.get(at..at + 4) else { return false };
         let kind = u16::from_be_bytes([high, low]);
-        // Numbered packets, and other versions, are not left to cards.
+        // Numbered packets, and other versions, are not left to network cards.
         if flags & !(GRE_SUM | GRE_KEY) != 0 || version != 0 {
             return false;
         }
@@ -242,7 +244,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What an EtherType announces.
+    /// Parses the header that an EtherType announces.
     fn content(&mut self, kind: u16, at: usize) -> bool {
         match kind {
             0x0800 => self.ip(at, 4),
@@ -261,7 +263,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Takes this header and goes on; where that leads nowhere, it is given up.
+    /// Takes this header and goes on; removes it again if the parse fails.
     fn goes_on(&mut self, layer: Layer, next: impl FnOnce(&mut Self) -> bool) -> bool {
         let len = self.layers.len();
         if self.layers.try_push(layer).is_ok() && next(self) {
@@ -272,8 +274,10 @@ impl Walk<'_> {
     }
 }
 
-/// Where the final destination stands in the options of an IPv4 header that has a source route with hops left, in bytes from the
-/// first option (RFC 791 section 3.1); an inner none where the header itself says it, an outer one where options cannot be read.
+/// Offset of the final destination in the options of an IPv4 header, in bytes from the first option (RFC 791
+/// section 3.1). It exists for a source route with hops left.
+///
+/// Inner none: the header itself has the destination. Outer none: the options cannot be read.
 fn source_routed_at(options: &[u8]) -> Option<Option<usize>> {
     let (mut at, mut found) = (0, None);
     while let Some(&kind) = options.get(at) {
@@ -297,22 +301,23 @@ fn source_routed_at(options: &[u8]) -> Option<Option<usize>> {
     Some(found)
 }
 
-/// Where the final destination stands in a Routing header with segments left, in bytes from its start; an inner none where none
-/// are left, an outer one where the type is not known or the header lacks the address.
+/// Offset of the final destination in a Routing header with segments left, in bytes from its start.
+///
+/// Inner none: no segments are left. Outer none: the type is unknown, or the header lacks the address.
 fn routed_at(header: &[u8]) -> Option<Option<usize>> {
     let (kind, left) = (*header.get(2)?, *header.get(3)?);
     let at = match kind {
         _ if left == 0 => return Some(None),
         // The last of the addresses (RFC 2460 section 4.4; RFC 6275 section 6.4.1, which has one).
         0 | 2 => header.len().checked_sub(16)?,
-        // The first, as they stand the other way round (RFC 8754 section 2).
+        // The first: the addresses are in reverse order (RFC 8754 section 2).
         4 => 8,
         _ => return None,
     };
     (at >= 8 && header.len() >= at + 16).then_some(Some(at))
 }
 
-/// Gives an IPv4 header its length and its identification; its sum goes along (RFC 1624).
+/// Sets length and identification of an IPv4 header and updates its checksum (RFC 1624).
 fn number_v4(packet: &mut [u8], index: u16) {
     let len = packet.len() as u16;
     for (at, new) in [(2, len), (4, word(packet, 4).wrapping_add(index))] {
@@ -322,7 +327,7 @@ fn number_v4(packet: &mut [u8], index: u16) {
     }
 }
 
-/// Two bytes of a header that was walked; 0 where there are none.
+/// Two bytes of a parsed header; 0 where there are none.
 fn word(bytes: &[u8], at: usize) -> u16 {
     match bytes.get(at..at + 2) {
         Some(&[high, low]) => u16::from_be_bytes([high, low]),
@@ -336,7 +341,7 @@ fn put(bytes: &mut [u8], at: usize, value: u16) {
     }
 }
 
-/// Headers that are walked, at most.
+/// Maximum number of parsed headers.
 const LAYERS_MAX: usize = 12;
 /// Lengths of headers, in bytes.
 const V4_LEN: usize = 20;
@@ -345,7 +350,7 @@ const VXLAN_LEN: usize = 8;
 const GENEVE_LEN: usize = 8;
 /// AE, in the two bytes that end with TCP's flags (RFC 9768 section 3.2).
 const ACCURATE_ECN: u16 = 0x0100;
-/// Places in TCP's and UDP's headers.
+/// Offsets in TCP's and UDP's headers, in bytes.
 const SEQ_AT: usize = 4;
 const MARKS_AT: usize = 12;
 const UDP_SUM_AT: usize = 6;
@@ -359,6 +364,6 @@ const ROUTING: u8 = 43;
 /// Kinds of IPv4 options (RFC 791 section 3.1).
 const LOOSE_ROUTE: u8 = 131;
 const STRICT_ROUTE: u8 = 137;
-/// First byte of GRE: there is a checksum, a key (RFC 2890).
+/// First byte of GRE: a checksum is present, a key is present (RFC 2890).
 const GRE_SUM: u8 = 0x80;
 const GRE_KEY: u8 = 0x20;

@@ -1,51 +1,52 @@
-//! What an IP header says, alike for versions 4 and 6.
+//! The facts of an IP header, in the same form for versions 4 and 6.
 //!
-//! Everything that divides or joins packets asks only the questions of [`Ip`]. The two header files answer those on
-//! which the versions differ; `version.rs` asks the right one.
+//! Code that fragments, reassembles or merges packets uses only [`Ip`]. The two header files implement everything
+//! on which the versions differ; `version.rs` calls the right one.
 
 use crate::checksum::Sum;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an IP header says, in bytes and without units of eight or four.
+/// The facts of an IP header, in bytes and without units of eight or four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ip {
-    /// Which of the two header files wrote this.
+    /// IP version of the header.
     pub version: Version,
-    /// Length of the header that every piece repeats, in bytes: IPv4 with its options; IPv6 up to the last header that
-    /// routers on the way read. A Fragment header is not counted.
+    /// Length of the header that every fragment repeats, in bytes, without a Fragment header. IPv4: header with
+    /// options. IPv6: up to the last header that routers on the path read.
     pub header_len: u16,
-    /// Where the payload that fragmentation divides starts, in bytes from the IP header: past any Fragment header.
+    /// Offset of the payload that fragmentation divides, in bytes from the IP header: behind any Fragment header.
     pub payload_at: u16,
-    /// Which byte of the header names the payload's protocol.
+    /// Offset of the byte that names the payload's protocol.
     pub protocol_at: u16,
     /// The payload's protocol or next header.
     pub protocol: u8,
-    /// Congestion mark (RFC 3168 section 5).
+    /// ECN codepoint (RFC 3168 section 5).
     pub ecn: Ecn,
-    /// Length of the packet, header counted, in bytes.
+    /// Length of the packet, header included, in bytes.
     pub len: u32,
-    /// May no router cut this packet? IPv4's DF bit; always so in IPv6 (RFC 8200 section 4.5).
+    /// Whether routers must not fragment this packet: IPv4's DF bit, and always in IPv6 (RFC 8200 section 4.5).
     pub dont_fragment: bool,
-    /// The sender's identification: 16 bits in IPv4; in IPv6 32 in a fragment, else 0.
+    /// The sender's identification: 16 bits in IPv4; 32 bits in an IPv6 fragment, else 0.
     pub id: u32,
-    /// Which part of a datagram this is, where it is one.
+    /// Position in the datagram, if this is a fragment.
     pub fragment: Option<Fragment>,
     /// The transport header, where the packet holds all headers in front of it.
     pub upper: Option<Transport>,
-    /// Where the headers end that a first piece must hold (RFC 7112 section 5), in bytes from the IP header: with the
-    /// shortest transport header. Past the packet's end where it does not hold them. IPv4 has no such rule.
+    /// End of the headers that a first fragment must hold, in bytes from the IP header, with the shortest transport
+    /// header (RFC 7112 section 5). It lies beyond the packet's end where the packet lacks some of them. IPv4 has
+    /// no such rule.
     pub headers_end: u16,
-    /// Does a later piece carry an option that only a first one may (RFC 6274 section 3.13.2.5)?
+    /// Whether a later fragment carries an option that only a first one may carry (RFC 6274 section 3.13.2.5).
     pub option_misplaced: bool,
-    /// Did the length field say 0, as offloaded senders are captured?
+    /// Whether the length field is 0, as in captures of offloading senders.
     pub length_missing: bool,
-    /// What joining looks at.
+    /// Fingerprint of the fields that reassembly checks.
     pub shape: FragmentFingerprint,
 }
 
-/// What joining looks at in a header, in one word: two later pieces of one datagram with the same shape differ, for it, in
-/// their offset alone.
+/// The header fields that reassembly checks, in one word. Two later fragments of a datagram with equal fingerprints
+/// differ, for reassembly, only in their offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentFingerprint(u64);
 
@@ -58,14 +59,14 @@ pub enum Version {
     V6,
 }
 
-/// Which part of a datagram a fragment is.
+/// The position of a fragment in its datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// The identification that all parts of the datagram carry.
+    /// Identification of all fragments of the datagram.
     pub id: u32,
-    /// Place of the payload in the datagram, in bytes; a multiple of 8.
+    /// Offset of the payload in the datagram, in bytes; a multiple of 8.
     pub offset: u16,
-    /// More fragments follow this one in the datagram.
+    /// Whether more fragments follow this one in the datagram (MF).
     pub more: bool,
 }
 
@@ -74,29 +75,29 @@ pub struct Fragment {
 pub struct Transport {
     /// Its protocol number.
     pub protocol: u8,
-    /// Where it starts, in bytes from the IP header.
+    /// Its offset, in bytes from the IP header.
     pub at: u16,
 }
 
-/// What the pieces of a packet have in common beside the bytes of its header; in IPv6, nothing.
+/// Values that the fragments of a packet share beside the header's bytes; unused in IPv6.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Common {
-    /// Flags, as they stand beside the place.
+    /// Flags, as they stand beside the fragment offset.
     pub(crate) flags: u16,
-    /// The sum of what is the same in every piece.
+    /// The sum of the bytes that are equal in every fragment.
     pub(crate) rest: Sum,
 }
 
-/// The congestion mark of a packet (RFC 3168 section 5).
+/// The ECN codepoint of a packet (RFC 3168 section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ecn {
-    /// The sender does not take part.
+    /// The sender does not support ECN.
     NotEct,
-    /// The sender takes part (second codepoint).
+    /// The sender supports ECN (second codepoint).
     Ect1,
-    /// The sender takes part.
+    /// The sender supports ECN.
     Ect0,
-    /// A router met congestion.
+    /// Congestion experienced: a router marked the packet.
     Ce,
 }
 
@@ -104,15 +105,15 @@ pub enum Ecn {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(u128);
 
-/// Source and destination as they stand in a header, in four words; of IPv4, in the first. Only the version tells a
-/// short one from a long one.
+/// Source and destination as they stand in a header, in four words. IPv4 uses the first word only. The words do not
+/// record the version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AddressPair([u64; 4]);
 
-/// Why a frame is not an IP packet that can be worked on.
+/// Reason for which a frame is unparsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParseError {
-    /// The link header announces something else than IP.
+    /// The link header announces a protocol other than IP.
     NotIp,
     /// The frame ends before its headers, or before the length that they claim.
     Truncated,
@@ -130,16 +131,16 @@ pub enum ParseError {
     ChainCut,
     /// A Fragment header behind a Fragment header (rel:A17).
     NestedFragment,
-    /// Hop-by-Hop options behind a Fragment header, which only the IPv6 header may name (RFC 8200 section 4.1).
+    /// Hop-by-Hop options behind a Fragment header; only the IPv6 header may name them (RFC 8200 section 4.1).
     HopByHopMisplaced,
     /// Longer than 65,535 bytes.
     TooLong,
-    /// A GSO packet inside of a tunnel of more segments than a kernel makes.
+    /// A GSO packet inside a tunnel with more segments than a kernel makes.
     TooManySegments,
 }
 
 impl Ip {
-    /// What no header says.
+    /// The value before a header is read.
     pub(crate) const NONE: Ip = Ip {
         version: Version::V4,
         header_len: 0,
@@ -164,17 +165,17 @@ impl Ip {
         self.len as usize - usize::from(self.payload_at)
     }
 
-    /// Bits of the identification field.
+    /// Size of the identification field, in bits.
     pub fn id_bits(&self) -> u32 {
         self.version.id_bits()
     }
 
-    /// Is this a piece that starts a datagram, or a whole one?
+    /// Whether this is a first fragment or a whole datagram.
     pub fn starts(&self) -> bool {
         self.fragment.is_none_or(|fragment| fragment.offset == 0)
     }
 
-    /// The same header once its Fragment header is taken out.
+    /// The same header without its Fragment header.
     pub(crate) fn without_fragment_header(mut self) -> Ip {
         let len = self.payload_at - self.header_len;
         if len == 0 {
@@ -189,8 +190,8 @@ impl Ip {
         self
     }
 
-    /// The protocol, where it tells datagrams apart: IPv4's fragments belong together by protocol too (RFC 791 section
-    /// 3.2, R006), IPv6's later pieces may name any (RFC 8200 section 4.5, R093).
+    /// The protocol, if it is part of the fragment key. It is in IPv4 (RFC 791 section 3.2, R006). It is not in
+    /// IPv6, where later fragments may name any protocol (RFC 8200 section 4.5, R093).
     pub fn key_protocol(&self) -> u8 {
         match self.version {
             Version::V4 => self.protocol,
@@ -198,26 +199,27 @@ impl Ip {
         }
     }
 
-    /// Has a whole packet of this version an identification? Of IPv6 only pieces have one (RFC 8200 section 4.5).
+    /// Whether a whole packet of this version has an identification. In IPv6 only fragments have one (RFC 8200
+    /// section 4.5).
     pub fn is_numbered(&self) -> bool {
         self.version == Version::V4
     }
 
-    /// Do routers cut packets of this version? In IPv6 they are as long as their sender made them (RFC 8200 section 4,
-    /// R087).
+    /// Whether routers fragment packets of this version. In IPv6 packets keep their sender's length (RFC 8200
+    /// section 4, R087).
     pub fn is_fragmented_on_path(&self) -> bool {
         self.version == Version::V4
     }
 
-    /// May a router make longer fragments of this one and others? Not with DF: a longer one could be undeliverable, and its
-    /// sender be told of a size that it kept to (rel:C8).
+    /// Whether a router may merge this fragment into a longer one. Not with DF: a longer fragment could be
+    /// undeliverable, and its sender would be told of a size that it already kept to (rel:C8).
     pub fn may_grow_on_path(&self) -> bool {
         self.is_fragmented_on_path() && !self.dont_fragment
     }
 }
 
 impl Version {
-    /// Bits of the identification field.
+    /// Size of the identification field, in bits.
     #[inline]
     pub fn id_bits(self) -> u32 {
         match self {
@@ -228,16 +230,16 @@ impl Version {
 }
 
 impl FragmentFingerprint {
-    /// That of a header that was changed since it was read.
+    /// The fingerprint of a header that was changed after it was read.
     pub const CHANGED: FragmentFingerprint = FragmentFingerprint(0);
 
-    /// The shape of a header that says so; never 0, and never the same in two versions.
+    /// The fingerprint of the fields in `says`; never 0, and never equal for two versions.
     #[inline(always)]
     pub(crate) fn new(says: u64) -> FragmentFingerprint {
         FragmentFingerprint(says)
     }
 
-    /// Are these two equal? Those of changed headers never are.
+    /// Whether two fingerprints are equal. Those of changed headers never are.
     #[inline(always)]
     pub fn is_same(self, other: FragmentFingerprint) -> bool {
         self == other && other != FragmentFingerprint::CHANGED
@@ -271,15 +273,15 @@ impl Address {
         self.0
     }
 
-    /// The address that the network around this one starts with, of the size that routes of the Internet have at the
-    /// smallest: 24 bits in IPv4, 48 in IPv6.
+    /// The first address of the surrounding network, of the smallest size that the Internet routes: 24 bits in
+    /// IPv4, 48 in IPv6.
     pub fn site(self) -> Address {
         let host_bits = if mapped(self) == 0 { 80 } else { 8 };
         Address(self.0 >> host_bits << host_bits)
     }
 
-    /// No ICMP error may be sent to such an address, or about a packet for it: it stands for no one host, or for many
-    /// (RFC 1122 section 3.2.2, RFC 4443 section 2.4(e); R020, R047).
+    /// Whether the address stands for exactly one host. ICMP errors to other addresses, or about packets for them,
+    /// are forbidden (RFC 1122 section 3.2.2, RFC 4443 section 2.4(e); R020, R047).
     pub fn is_one_host(self) -> bool {
         match IpAddr::from(self) {
             IpAddr::V4(ip) => {
@@ -296,12 +298,12 @@ impl AddressPair {
         AddressPair(words)
     }
 
-    /// They as four numbers, for tables.
+    /// The pair as four numbers, for tables.
     pub fn words(self) -> [u64; 4] {
         self.0
     }
 
-    /// The destination, of a packet of this version.
+    /// The destination of a packet of this version.
     pub fn destination(self, version: Version) -> Address {
         let [first, _, third, fourth] = self.0;
         match version {
@@ -310,7 +312,7 @@ impl AddressPair {
         }
     }
 
-    /// The source, of a packet of this version.
+    /// The source of a packet of this version.
     pub fn source(self, version: Version) -> Address {
         let [first, second, ..] = self.0;
         match version {
@@ -344,8 +346,8 @@ impl fmt::Debug for Address {
     }
 }
 
-/// The sum of the pseudo-header that TCP, UDP and ICMPv6 checksums cover beside their own bytes (RFC 9293 section 3.1,
-/// RFC 8200 section 8.1).
+/// The sum of the pseudo-header that TCP, UDP and ICMPv6 checksums cover (RFC 9293 section 3.1, RFC 8200
+/// section 8.1).
 pub fn pseudo_sum((source, destination): (Address, Address), protocol: u8, upper_len: usize) -> Sum {
     let address = |address: Address| Sum::number(address.0 ^ mapped(address));
     let len = upper_len as u32;
@@ -356,21 +358,21 @@ pub fn pseudo_sum((source, destination): (Address, Address), protocol: u8, upper
         + Sum::word(len as u16)
 }
 
-/// The prefix that stands for version 4 in this address, or nothing.
+/// The IPv4-mapped prefix, if this address has it; else 0.
 fn mapped(address: Address) -> u128 {
     if (address.0 ^ MAPPED_PREFIX) <= u128::from(u32::MAX) { MAPPED_PREFIX } else { 0 }
 }
 
-/// A frame up to Ethernet's shortest may be padding behind a short packet; a longer one whose length field is 0 comes
-/// from an offloading sender. In bytes of IP.
+/// A frame up to Ethernet's minimum may be padding behind a short packet. A longer frame whose length field is 0
+/// comes from an offloading sender. In bytes of IP.
 pub(crate) const PADDED_LEN_MAX: usize = 60;
-/// Longest length that a 16-bit length field can say, in bytes.
+/// Maximum of a 16-bit length field, in bytes.
 pub const LEN_MAX: usize = 65_535;
 /// ::ffff:0:0/96 (RFC 4291 section 2.5.5.2).
 const MAPPED_PREFIX: u128 = 0xFFFF_0000_0000;
 /// Addresses from 240.0.0.0 on are reserved (RFC 1112 section 4).
 const FIRST_RESERVED_NETWORK: u8 = 240;
-/// Protocol numbers (IANA) that the engine looks into.
+/// Protocol numbers (IANA) that the engine inspects.
 pub const ICMP: u8 = 1;
 /// TCP (RFC 9293).
 pub const TCP: u8 = 6;

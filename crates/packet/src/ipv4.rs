@@ -1,4 +1,4 @@
-//! IPv4 header bytes in, an [`Ip`] out; and headers for whole datagrams and for pieces (RFC 791).
+//! IPv4 header bytes -> an [`Ip`]; a packet's header -> the headers of its datagram and fragments (RFC 791).
 
 use crate::checksum::{Sum, patched};
 use crate::ip::{
@@ -26,12 +26,12 @@ pub struct Ipv4Header {
     destination: [u8; 4],
 }
 
-/// Hops that the packet may still take.
+/// Time to live.
 pub(crate) fn ttl(header: &[u8]) -> u8 {
     Ipv4Header::ref_from_prefix(header).map_or(0, |(header, _)| header.ttl)
 }
 
-/// Takes one hop, and patches the checksum (RFC 1812 section 5.3.1, RFC 1624).
+/// Decrements the TTL and patches the checksum (RFC 1812 section 5.3.1, RFC 1624).
 pub(crate) fn decrement_ttl(header: &mut [u8]) {
     let Ok((header, _)) = Ipv4Header::mut_from_prefix(header) else { return };
     let word = |header: &Ipv4Header| u16::from_be_bytes([header.ttl, header.protocol]);
@@ -40,8 +40,8 @@ pub(crate) fn decrement_ttl(header: &mut [u8]) {
     header.checksum = U16::new(patched(header.checksum.get(), before, word(header)));
 }
 
-/// Reads an IPv4 header: the five checks of RFC 1812 section 5.2.2 (R032), in that order but for the checksum, which
-/// needs the header's length.
+/// Reads an IPv4 header. It makes the five checks of RFC 1812 section 5.2.2 (R032) in that order, except that the
+/// checksum needs the header's length first.
 #[inline]
 pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), ParseError> {
     let (header, _) = Ipv4Header::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
@@ -61,7 +61,7 @@ fn read_options(ip: &mut Ip, header: &Ipv4Header, bytes: &[u8]) -> Result<(), Pa
     read_fields(ip, header, header_len, bytes, Sum::of, has_uncopied_option)
 }
 
-/// Reads a header of this length; `sum` and `has_option` are asked of all its bytes.
+/// Reads a header of this length; `sum` and `has_option` cover all its bytes.
 #[inline(always)]
 fn read_fields(
     ip: &mut Ip,
@@ -75,7 +75,7 @@ fn read_fields(
     let word = header.flags_offset.get();
     let (offset, more) = ((word & OFFSET_MASK) << 3, word & MORE != 0);
     let is_fragment = offset != 0 || more;
-    // Offloading senders leave out the lengths of whole packets; of a fragment, padding could not be told from payload.
+    // Offloading senders omit the lengths of whole packets. In a fragment, padding could not be told from payload.
     let length_missing =
         claimed_len == 0 && !is_fragment && matches!(header.protocol, TCP | UDP) && bytes.len() > PADDED_LEN_MAX;
     let len = if length_missing { bytes.len() } else { claimed_len };
@@ -117,7 +117,7 @@ fn read_fields(
     Ok(())
 }
 
-/// Version and header length, class, length, flags, protocol, and whether an option stands where it may not.
+/// Version and header length, class, length, flags, protocol, and whether an option is misplaced.
 #[inline(always)]
 fn shape(header: &Ipv4Header, option_misplaced: bool) -> FragmentFingerprint {
     let [len_high, len_low] = header.total_len.to_bytes();
@@ -164,7 +164,7 @@ pub(crate) fn addresses(header: &[u8]) -> (Address, Address) {
     }
 }
 
-/// Writes the fields of one datagram or fragment: length, DF, place, congestion mark and the header's checksum.
+/// Writes the fields of one datagram or fragment: length, DF, offset, ECN and the header checksum.
 #[inline]
 pub(crate) fn seal(ip: &Ip, header: &mut [u8], fragment: Option<Fragment>) {
     let Ok((fixed, options)) = Ipv4Header::mut_from_prefix(header) else {
@@ -175,7 +175,7 @@ pub(crate) fn seal(ip: &Ip, header: &mut [u8], fragment: Option<Fragment>) {
     let flags_offset = reserved | if ip.dont_fragment { DONT_FRAGMENT } else { 0 } | place;
     let tos = fixed.tos & !3 | ip.ecn.bits();
     let total_len = ip.len as u16;
-    // Bytes just written are slow to read as longer words, so the sum is that of the fields.
+    // Bytes just written are slow to read as longer words, so the sum is taken from the fields.
     let [front, rest] = [[fixed.version_ihl, tos], [fixed.ttl, fixed.protocol]].map(u16::from_be_bytes);
     let words = [front, total_len, fixed.id.get(), flags_offset, rest];
     let sum = Sum::long(words.into_iter().map(u32::from).sum()) + Sum::native(fixed.ends());
@@ -186,7 +186,7 @@ pub(crate) fn seal(ip: &Ip, header: &mut [u8], fragment: Option<Fragment>) {
     fixed.checksum = U16::new(sum.checksum());
 }
 
-/// The sum of a header; nearly all have no options.
+/// The sum of a header; nearly all headers have no options.
 #[inline]
 fn header_sum(header: &[u8]) -> Sum {
     match Ipv4Header::ref_from_prefix(header) {
@@ -195,8 +195,8 @@ fn header_sum(header: &[u8]) -> Sum {
     }
 }
 
-/// Copies a header for the pieces that do not start their datagram into `out` and returns its length: of the options, those
-/// with the copied bit (RFC 791 section 3.1, R004).
+/// Copies the header of later fragments into `out` and returns its length. Only options with the copied bit are
+/// kept (RFC 791 section 3.1, R004).
 pub(crate) fn later_header(header: &[u8], out: &mut [u8]) -> usize {
     let (fixed, options) = header.split_at(HEADER_LEN.min(header.len()));
     let mut len = place(out, 0, fixed);
@@ -210,7 +210,7 @@ pub(crate) fn later_header(header: &[u8], out: &mut [u8]) -> usize {
     len
 }
 
-/// Lengths of the headers of a packet's pieces: of the first, and of the others.
+/// Header lengths of the fragments of a packet: of the first, and of the others.
 #[inline]
 pub(crate) fn fragment_header_lens(header: &[u8], starts: bool) -> [usize; 2] {
     if header.len() == HEADER_LEN {
@@ -220,7 +220,8 @@ pub(crate) fn fragment_header_lens(header: &[u8], starts: bool) -> [usize; 2] {
     [if starts { header.len() } else { later }, later]
 }
 
-/// What pieces with this header have in common: flags, and the sum of all but length, identification, place and checksum.
+/// Values shared by all fragments with this header: flags, and the sum of all but length, identification, offset
+/// and checksum.
 #[inline]
 pub(crate) fn common(header: &[u8], dont_fragment: bool) -> Common {
     let Ok((fixed, _)) = Ipv4Header::ref_from_prefix(header) else { panic!("a parsed IPv4 packet has its header") };
@@ -237,8 +238,8 @@ pub(crate) fn sum_of_rest(header: &[u8]) -> Sum {
     header_sum(header) - Sum::long(differs.iter().sum())
 }
 
-/// Writes what differs between the pieces of one packet: length, place, identification; then the checksum, from the sum of
-/// the rest.
+/// Writes the fields that differ between the fragments of one packet: length, offset, identification. The checksum
+/// follows from these and the shared sum.
 #[inline]
 pub(crate) fn stamp(header: &mut [u8], common: Common, payload_len: usize, fragment: Fragment) {
     let total_len = header.len() + payload_len;
@@ -253,8 +254,8 @@ pub(crate) fn stamp(header: &mut [u8], common: Common, payload_len: usize, fragm
     fixed.checksum = U16::new(sum.checksum());
 }
 
-/// Writes what differs between the segments of a train: length, identification, checksum; DF stays. `rest` is the
-/// [`sum_of_rest`].
+/// Writes the fields that differ between the segments of a GSO packet: length, identification, checksum. DF is
+/// kept. `rest` is the [`sum_of_rest`].
 #[inline]
 pub(crate) fn stamp_segment(header: &mut [u8], rest: Sum, upper_len: usize, id: u32) {
     let total_len = (header.len() + upper_len) as u16;
@@ -266,27 +267,27 @@ pub(crate) fn stamp_segment(header: &mut [u8], rest: Sum, upper_len: usize, id: 
     fixed.checksum = U16::new(sum.checksum());
 }
 
-/// Does any option, or what fills up between them, stay behind in the first piece?
+/// Whether later fragments lack any option, or any padding between options, of the first.
 pub(crate) fn has_option_of_the_first(header: &[u8]) -> bool {
     Options(header.get(HEADER_LEN..).unwrap_or_default()).any(|option| !option.is_copied())
 }
 
-/// True where a header carries an option which only a datagram's first piece may carry: no sender puts one into a later
-/// piece (RFC 6274 section 3.13.2.5, R074).
+/// Whether a header carries an option that only a first fragment may carry. No sender puts one into a later
+/// fragment (RFC 6274 section 3.13.2.5, R074).
 fn has_uncopied_option(header: &[u8]) -> bool {
     let options = header.get(HEADER_LEN..).unwrap_or_default();
     Options(options).any(|option| !option.is_copied() && option.kind() > NO_OPERATION)
 }
 
-/// Are two headers without options equal, but for length, identification and checksum?
+/// Whether two headers without options are equal, except length, identification and checksum.
 pub(crate) fn shares_header(one: &[u8], other: &[u8]) -> bool {
     let same = |from: usize, to: usize| one.get(from..to) == other.get(from..to);
     same(0, TOTAL_LEN_AT) && same(FLAGS_AT, CHECKSUM_AT) && same(CHECKSUM_AT + 2, one.len().max(other.len()))
 }
 
-/// Can the header of a fragment stand for the one that follows it in its datagram, too? It can where they are equal but for
-/// length, place and checksum. The second has the same options, or those of them that later pieces carry (RFC 791 section
-/// 3.1, R004), however it pads them.
+/// Whether the header of a fragment can also stand for the next fragment of its datagram. The two must be equal,
+/// except length, offset and checksum. The second has the same options, or only those that later fragments carry
+/// (RFC 791 section 3.1, R004); their padding may differ.
 pub(crate) fn shares_fragment_header(one: &[u8], next: &[u8]) -> bool {
     let (Ok((one, options)), Ok((next, next_options))) =
         (Ipv4Header::ref_from_prefix(one), Ipv4Header::ref_from_prefix(next))
@@ -301,21 +302,21 @@ pub(crate) fn shares_fragment_header(one: &[u8], next: &[u8]) -> bool {
     marks(one) == marks(next) && (one.source, one.destination) == (next.source, next.destination) && same_options
 }
 
-/// Does the header carry options? They may speak of one packet.
+/// Whether the header carries options, which may describe one packet only.
 pub(crate) fn has_options(ip: &Ip) -> bool {
     usize::from(ip.header_len) > HEADER_LEN
 }
 
-/// A checksum of all ones is right where 0 is, but is not what sealing writes.
+/// Whether the checksum is the one that sealing writes. All ones is as correct as 0, but sealing does not write it.
 pub(crate) fn checksum_is_canonical(header: &[u8]) -> bool {
     header.get(CHECKSUM_AT..CHECKSUM_AT + 2) != Some(&[0xFF, 0xFF])
 }
 
-/// The options of a header, one by one; a malformed one ends the walk.
+/// The options of a header, one by one; a malformed option ends the walk.
 struct Options<'a>(&'a [u8]);
 
 impl Options<'_> {
-    /// Do they end where the header ends, or by saying so?
+    /// Whether the options end at the header's end, or with an end-of-options byte.
     fn are_well_formed(mut self) -> bool {
         self.by_ref().for_each(drop);
         matches!(self.0.first(), None | Some(&END_OF_OPTIONS))
@@ -365,7 +366,7 @@ impl Ipv4Header {
         usize::from(self.version_ihl & 0x0F) * 4
     }
 
-    /// A header of an ICMP error: no options, not to be cut, identification 0 (RFC 6864 section 4.1).
+    /// The header of an ICMP error: no options, DF, identification 0 (RFC 6864 section 4.1).
     pub(crate) fn for_error(source: [u8; 4], destination: [u8; 4], total_len: usize) -> Ipv4Header {
         let mut header = Ipv4Header {
             version_ihl: 0x45,
@@ -392,24 +393,25 @@ fn place(out: &mut [u8], at: usize, bytes: &[u8]) -> usize {
     at + bytes.len()
 }
 
-/// Every hop takes 68 bytes: 60 of header and 8 of payload (RFC 791 section 3.2, R005).
+/// Every link takes 68 bytes: 60 of header and 8 of payload (RFC 791 section 3.2, R005).
 pub const MTU_MIN: usize = 68;
 /// Header without options, in bytes.
 pub(crate) const HEADER_LEN: usize = 20;
 /// MSS of a host that announces none, in bytes: 576 less both headers (RFC 9293 section 3.7.1).
 pub(crate) const MSS_DEFAULT: u16 = 536;
-/// Header with all the options it can have, in bytes.
+/// Header with the maximum of options, in bytes.
 const HEADER_LEN_MAX: usize = 60;
-/// Linux waits as long, half of what RFC 1122 section 3.3.2 asks for (R016): identifiers come back sooner than that.
+/// Reassembly time-out, as in Linux: half of RFC 1122 section 3.3.2 (R016), because identifiers repeat sooner than
+/// that.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// Places in the header, in bytes (RFC 791 section 3.1).
+/// Offsets in the header, in bytes (RFC 791 section 3.1).
 const PROTOCOL_AT: u16 = 9;
 const TOTAL_LEN_AT: usize = 2;
 const FLAGS_AT: usize = 6;
 const CHECKSUM_AT: usize = 10;
 /// See [`TOTAL_LEN_AT`].
 const SOURCE_AT: usize = 12;
-/// Version, and length of a header without options, in the first byte.
+/// First byte: version, and length of a header without options.
 const PLAIN: u8 = 0x45;
 /// Flags, in the first byte of their word.
 const FLAGS: u8 = 0xE0;
@@ -417,7 +419,7 @@ const RESERVED: u16 = 0x8000;
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1FFF;
-/// Option kinds and the bit that says "in every fragment" (RFC 791 section 3.1).
+/// Option kinds, and the copied bit ("in every fragment", RFC 791 section 3.1).
 const END_OF_OPTIONS: u8 = 0;
 const NO_OPERATION: u8 = 1;
 const COPIED: u8 = 0x80;

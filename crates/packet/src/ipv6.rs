@@ -1,4 +1,4 @@
-//! IPv6 header bytes in, an [`Ip`] out; and headers for whole datagrams and for pieces (RFC 8200).
+//! IPv6 header bytes -> an [`Ip`]; a packet's header -> the headers of its datagram and fragments (RFC 8200).
 
 use crate::ip::{
     Address, AddressPair, Ecn, Fragment, FragmentFingerprint, ICMPV6, Ip, LEN_MAX, PADDED_LEN_MAX, ParseError, TCP,
@@ -22,12 +22,12 @@ pub struct Ipv6Header {
     destination: [u8; 16],
 }
 
-/// Hops that the packet may still take.
+/// Hop limit.
 pub(crate) fn ttl(header: &[u8]) -> u8 {
     Ipv6Header::ref_from_prefix(header).map_or(0, |(header, _)| header.hop_limit)
 }
 
-/// Takes one hop (RFC 8200 section 3).
+/// Decrements the hop limit (RFC 8200 section 3).
 pub(crate) fn decrement_ttl(header: &mut [u8]) {
     if let Ok((header, _)) = Ipv6Header::mut_from_prefix(header) {
         header.hop_limit = header.hop_limit.saturating_sub(1);
@@ -52,13 +52,13 @@ struct ExtensionHeader {
     len: u8,
 }
 
-/// Where a walk along the headers stands.
+/// The state of a walk along the headers.
 struct Walk {
-    /// What the next header is, where it starts, and which byte said so.
+    /// Protocol of the next header, its offset, and the offset of the byte that named it.
     next_header: u8,
     at: usize,
     named_at: usize,
-    /// Where the part that every fragment repeats ends, and which byte names what follows it.
+    /// End of the part that every fragment repeats, and the offset of the byte that names the header behind it.
     repeated_len: usize,
     repeated_named_at: usize,
     fragment: Option<(Fragment, usize)>,
@@ -89,7 +89,7 @@ pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), ParseError> {
     let (upper, headers_end) = match walk.follow(packet) {
         Ok(Some(upper)) => (Some(upper), walk.at + upper_len_min(upper.protocol)),
         Ok(None) => (None, walk.at),
-        // A first piece may lack the rest of its headers; who joins it judges that (RFC 7112 section 5).
+        // A first fragment may lack the rest of its headers; reassembly judges that (RFC 7112 section 5).
         Err(ParseError::ChainCut) if walk.fragment.is_some_and(|(fragment, _)| fragment.more) => (None, LEN_MAX),
         Err(unfit) => return Err(unfit),
     };
@@ -118,7 +118,7 @@ pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Where the header that every piece repeats ends, and where the payload starts; congestion mark; length and MF.
+/// End of the header that every fragment repeats, start of the payload; ECN; length and MF.
 fn shape(
     len: usize,
     header_len: usize,
@@ -135,8 +135,9 @@ fn shape(
 impl Walk {
     /// Follows the headers to the transport header; none where a later fragment hides it.
     ///
-    /// The cap is ours: RFC 8200 section 4.1 lets headers repeat without end, RFC 8504 section 5.3 lets a host limit
-    /// them (R097). A Fragment header does not count, so that what may be cut can be read again in pieces.
+    /// The cap is ours: RFC 8200 section 4.1 lets headers repeat without end, RFC 8504 section 5.3 lets a host
+    /// limit them (R097). A Fragment header does not count, so that the fragments of an accepted packet are
+    /// accepted too.
     fn follow(&mut self, packet: &[u8]) -> Result<Option<Transport>, ParseError> {
         let (mut count, mut len_max) = (0, HEADER_LEN + CHAIN_LEN_MAX);
         while count <= HEADER_COUNT_MAX && self.at <= len_max {
@@ -152,7 +153,7 @@ impl Walk {
                 AUTHENTICATION => self.step(packet, 4, 8)?,
                 FRAGMENT => {
                     self.fragment_header(packet)?;
-                    // With the Fragment header taken out, they would stand behind the IPv6 header, as if they had been sent there.
+                    // Without the Fragment header they would stand behind the IPv6 header, as if sent there.
                     if self.next_header == HOP_BY_HOP {
                         return Err(ParseError::HopByHopMisplaced);
                     }
@@ -170,7 +171,7 @@ impl Walk {
         Err(ParseError::ChainTooLong)
     }
 
-    /// Passes one extension header, whose length field counts `unit` bytes beyond the first `base`.
+    /// Skips one extension header, whose length field counts `unit` bytes beyond the first `base`.
     fn step(&mut self, packet: &[u8], unit: usize, base: usize) -> Result<(), ParseError> {
         let rest = packet.get(self.at..).ok_or(ParseError::ChainCut)?;
         let (header, _) = ExtensionHeader::ref_from_prefix(rest).map_err(|_| ParseError::ChainCut)?;
@@ -220,7 +221,7 @@ pub(crate) fn addresses(header: &[u8]) -> (Address, Address) {
     }
 }
 
-/// Writes the fields of one whole datagram: length, congestion mark, and the protocol where a Fragment header was.
+/// Writes the fields of one whole datagram: length, ECN, and the protocol in place of a Fragment header.
 pub(crate) fn seal(ip: &Ip, header: &mut [u8]) {
     name_next(header, usize::from(ip.protocol_at), ip.protocol);
     let Ok((fixed, _)) = Ipv6Header::mut_from_prefix(header) else { panic!("a parsed IPv6 packet has its header") };
@@ -229,8 +230,10 @@ pub(crate) fn seal(ip: &Ip, header: &mut [u8]) {
     fixed.version_class_flow = U32::new(others | u32::from(ip.ecn.bits()) << CLASS_SHIFT);
 }
 
-/// Makes the header of a packet, which stands at the front of `header`, that of a piece: the Fragment header at its end,
-/// behind exactly the headers up to the last one that is read on the way (RFC 8200 section 4.5, R088).
+/// Turns the header of a packet, at the front of `header`, into that of a fragment.
+///
+/// The Fragment header comes last, directly behind the last header that routers on the path read (RFC 8200
+/// section 4.5, R088).
 #[inline]
 pub(crate) fn stamp(ip: &Ip, header: &mut [u8], payload_len: usize, fragment: Fragment) {
     let header_len = header.len();
@@ -249,7 +252,7 @@ pub(crate) fn stamp(ip: &Ip, header: &mut [u8], payload_len: usize, fragment: Fr
     }
 }
 
-/// Writes what differs between the segments of a train: the length.
+/// Writes the field that differs between the segments of a GSO packet: the length.
 #[inline]
 pub(crate) fn stamp_segment(header: &mut [u8], upper_len: usize) {
     let payload_len = header.len() - HEADER_LEN + upper_len;
@@ -258,13 +261,13 @@ pub(crate) fn stamp_segment(header: &mut [u8], upper_len: usize) {
     }
 }
 
-/// Are two headers, extension headers counted, equal but for the length?
+/// Whether two headers with their extension headers are equal, except the length.
 pub(crate) fn shares_header(one: &[u8], other: &[u8]) -> bool {
     let same = |from: usize, to: usize| one.get(from..to) == other.get(from..to);
     same(0, PAYLOAD_LEN_AT) && same(NEXT_HEADER_AT, one.len().max(other.len()))
 }
 
-/// Does an Authentication header stand among the headers of a packet that parsed?
+/// Whether a parsed packet has an Authentication header.
 pub(crate) fn is_authenticated(packet: &[u8], upper: Transport) -> bool {
     let (mut at, mut named_at) = (HEADER_LEN, NEXT_HEADER_AT);
     while at < usize::from(upper.at) {
@@ -278,7 +281,7 @@ pub(crate) fn is_authenticated(packet: &[u8], upper: Transport) -> bool {
 }
 
 impl Ipv6Header {
-    /// A header of an ICMPv6 error.
+    /// The header of an ICMPv6 error.
     pub(crate) fn for_error(source: [u8; 16], destination: [u8; 16], payload_len: usize) -> Ipv6Header {
         Ipv6Header {
             version_class_flow: U32::new(6 << 28),
@@ -291,7 +294,7 @@ impl Ipv6Header {
     }
 }
 
-/// Shortest header of a transport protocol, in bytes; 0 where we do not know it.
+/// Shortest header of a transport protocol, in bytes; 0 for an unknown protocol.
 fn upper_len_min(protocol: u8) -> usize {
     match protocol {
         TCP => tcp::HEADER_LEN,
@@ -309,7 +312,7 @@ fn name_next(header: &mut [u8], at: usize, protocol: u8) {
 
 /// Every IPv6 link takes 1,280 bytes (RFC 8200 section 5, R095).
 pub const MTU_MIN: usize = 1_280;
-/// RFC 8200 section 4.5 (R091).
+/// Reassembly time-out (RFC 8200 section 4.5, R091).
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The fixed header, in bytes.
 pub(crate) const HEADER_LEN: usize = 40;
@@ -317,18 +320,18 @@ pub(crate) const HEADER_LEN: usize = 40;
 pub(crate) const MSS_DEFAULT: u16 = 1_220;
 /// The Fragment header, in bytes.
 pub(crate) const FRAGMENT_HEADER_LEN: usize = 8;
-/// Caps on extension headers beside the Fragment header: how many, and how many bytes of them (rel:C7).
+/// Caps on extension headers, Fragment header excluded: their number, and their bytes (rel:C7).
 const HEADER_COUNT_MAX: usize = 8;
 /// See [`HEADER_COUNT_MAX`].
 pub(crate) const CHAIN_LEN_MAX: usize = 256;
-/// Places in the header, in bytes (RFC 8200 section 3).
+/// Offsets in the header, in bytes (RFC 8200 section 3).
 const PAYLOAD_LEN_AT: usize = 4;
 const NEXT_HEADER_AT: usize = 6;
 /// See [`PAYLOAD_LEN_AT`].
 const SOURCE_AT: usize = 8;
-/// What only the shape of IPv6 packets has.
+/// Bit that only the fingerprints of IPv6 packets have.
 const SHAPE_V6: u64 = 1 << 63;
-/// Where the traffic class stands in the first word.
+/// Position of the traffic class in the first word, in bits.
 const CLASS_SHIFT: u32 = 20;
 const OFFSET_MASK: u16 = 0xFFF8;
 const MORE: u16 = 1;

@@ -1,15 +1,18 @@
-//! What a packet is: bytes on loan from a pool, link and IP headers, checksums, time.
+//! Packets in pooled buffers: link and IP headers, checksums, fragment and segment arithmetic, time.
+//!
+//! This crate reads and writes single packets. It keeps no state between them: reassembly, coalescing and policy
+//! are the engine's.
 //!
 //! ```
-//! use wideload_packet::{Frame, Ingress, Medium, Pool};
+//! use wideload_packet::{Frame, Ingress, LinkType, Pool};
 //!
-//! // An IPv4 packet of 28 bytes: a header and eight bytes of payload, the first piece of a datagram.
+//! // An IPv4 packet of 28 bytes: a header and eight bytes of payload, the first fragment of a datagram.
 //! let bytes = [
 //!     0x45, 0, 0, 28, 0x12, 0x34, 0x20, 0, 64, 17, 0xC4, 0x99, 192, 0, 2, 1, 192, 0, 2, 2, //
 //!     1, 2, 3, 4, 5, 6, 7, 8,
 //! ];
 //! let mut pool = Pool::new(1 << 20);
-//! let packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool).unwrap();
+//! let packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut pool).unwrap();
 //! assert_eq!(packet.payload(), [1, 2, 3, 4, 5, 6, 7, 8]);
 //! assert_eq!(packet.ip().fragment.unwrap().id, 0x1234);
 //! ```

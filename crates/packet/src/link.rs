@@ -1,15 +1,15 @@
-//! A frame's bytes in, where its IP packet starts out.
+//! The bytes of a frame -> the offset of its IP packet, its VLANs and its cooked interface.
 
 use crate::ip::{ParseError, Version};
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// What stands in front of an IP packet on a link.
+/// The kind of link header in front of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkType {
     /// Ethernet II, with any IEEE 802.1Q and 802.1ad tags.
     Ethernet,
-    /// Nothing: the packet starts with its IP header.
+    /// No link header: the packet starts with its IP header.
     Ip,
     /// BSD loopback: four bytes of address family, in either byte order.
     Loopback,
@@ -19,41 +19,43 @@ pub enum LinkType {
     Cooked2,
 }
 
-/// What a link header says.
+/// The facts of a link header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Bytes in front of the IP header, at most [`LINK_LEN_MAX`].
     pub len: usize,
-    /// What kind of header it is.
+    /// Link type of the header.
     pub medium: LinkType,
-    /// The IP version that it announces, where it does.
+    /// The IP version that it announces, if it announces one.
     pub version: Option<Version>,
-    /// The VLANs that the packet travels in.
+    /// The VLANs of the packet.
     pub tags: Tags,
-    /// Which port of the capturing host it names.
+    /// The interface of the capturing host that it names.
     pub channel: CookedInterface,
 }
 
-/// The port that a cooked header names, where a capture of all interfaces has one header for them all: the interface's
-/// number, and whether the packet came or went; 0 where the header names none.
+/// The interface named by a cooked header.
+///
+/// A capture of all interfaces has one link type for them all. The number combines the interface's index with the
+/// direction, received or sent; 0 where the header names none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CookedInterface(u64);
 
-/// Where a packet came from: port, VLANs, and the port of the capturing host. Packets of two origins are never mixed.
+/// The ingress of a packet: port, VLANs, and cooked interface. Packets of different scopes are never mixed.
 ///
-/// Two words, so that one compare tells: the tags and the direction; the interface and the port.
+/// It has two words, so that one compare is enough: tags and direction; interface and port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct L2Scope([u64; 2]);
 
-/// The port a packet came from: an interface, in a number that its worker gave it.
+/// The port through which a packet arrived: an interface, as a number that its worker assigned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ingress(pub u32);
 
-/// The link address of the station that sent a frame, in a number; 0 where its medium names none.
+/// The link address of the station that sent a frame, as a number; 0 where its link type has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PrevHop(u64);
 
-/// The VLAN identifiers of a frame's tags, outermost first: twelve bits each and a mark that a tag was there.
+/// The VLAN identifiers of a frame's tags, outermost first: twelve bits each, and a bit that marks the tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tags(u64);
 
@@ -61,7 +63,7 @@ impl Link {
     /// Reads the link header of a frame.
     ///
     /// # Errors
-    /// Why the frame does not carry an IP packet that we can work on.
+    /// The reason for which the frame is unparsed.
     #[inline]
     pub fn parse(medium: LinkType, frame: &[u8]) -> Result<Link, ParseError> {
         let plain =
@@ -77,7 +79,7 @@ impl Link {
 }
 
 impl LinkType {
-    /// Was the frame behind this link header sent to more stations than one?
+    /// Whether the frame behind this link header was sent to more than one station.
     pub(crate) fn is_for_many(self, header: &[u8]) -> bool {
         match self {
             // The group bit of the destination (IEEE 802 section 8.2.2).
@@ -91,7 +93,7 @@ impl LinkType {
 }
 
 impl L2Scope {
-    /// What comes in at `ingress` behind this link header.
+    /// The scope of a frame that arrives at `ingress` with this link header.
     #[inline]
     pub fn new(link: &Link, ingress: Ingress) -> L2Scope {
         let CookedInterface(channel) = link.channel;
@@ -110,25 +112,25 @@ impl L2Scope {
         Tags(tags >> 1)
     }
 
-    /// The port of the capturing host.
+    /// The interface of the capturing host.
     pub fn channel(self) -> CookedInterface {
         let [tags, ports] = self.0;
         CookedInterface(ports >> 32 << 1 | tags & 1)
     }
 
-    /// It as two numbers, for tables.
+    /// The scope as two numbers, for tables.
     pub fn words(self) -> [u64; 2] {
         self.0
     }
 }
 
 impl PrevHop {
-    /// It as a number, for tables.
+    /// The address as a number, for tables.
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// The station that a link header of this medium names as the sender.
+    /// The station that a link header of this type names as the sender.
     pub(crate) fn of(medium: LinkType, header: &[u8]) -> PrevHop {
         let address = match medium {
             LinkType::Ethernet => header.get(6..12),
@@ -157,7 +159,7 @@ impl CookedInterface {
     }
 }
 
-/// Follows EtherTypes from byte `at` through any VLAN tags to IP.
+/// Follows EtherTypes from offset `at` through any VLAN tags to IP.
 fn tagged(frame: &[u8], mut at: usize, mut link: Link) -> Result<Link, ParseError> {
     for _ in 0..=TAGS_MAX {
         let rest = frame.get(at..).ok_or(ParseError::Truncated)?;
@@ -172,7 +174,7 @@ fn tagged(frame: &[u8], mut at: usize, mut link: Link) -> Result<Link, ParseErro
     Err(ParseError::NotIp)
 }
 
-/// The IP version that an EtherType stands for; none for a tag.
+/// The IP version of an EtherType; none for a tag.
 fn version(ether_type: U16) -> Result<Option<Version>, ParseError> {
     match ether_type.get() {
         IPV4 => Ok(Some(Version::V4)),
@@ -192,7 +194,7 @@ fn loopback(frame: &[u8], link: Link) -> Result<Link, ParseError> {
     Ok(Link { len: 4, version: Some(version), ..link })
 }
 
-/// Version 2 puts the EtherType first, and a tag that the kernel left in place behind its 20 bytes.
+/// Version 2 has the EtherType first. A tag that the kernel left in place follows its 20 bytes.
 fn cooked2(frame: &[u8], link: Link) -> Result<Link, ParseError> {
     let (header, rest) = Cooked2Header::read_from_prefix(frame).map_err(|_| ParseError::Truncated)?;
     let link = Link { channel: CookedInterface::cooked2(&header), ..link };
@@ -217,10 +219,10 @@ struct Cooked2Header {
     _address: [u8; 8],
 }
 
-/// Longest link header we work on, in bytes: Ethernet or Linux cooked version 2, with three tags.
+/// Longest supported link header, in bytes: Ethernet or Linux cooked version 2, with three tags.
 pub const LINK_LEN_MAX: usize = COOKED2_LEN + TAGS_MAX * TAG_LEN;
 
-/// EtherTypes (IEEE 802 numbers): IP, and the tags that may stand before it.
+/// EtherTypes (IEEE 802 numbers): IP, and the tags that may precede it.
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86DD;
 const CUSTOMER_TAG: u16 = 0x8100;
@@ -232,9 +234,9 @@ const VLAN_ID: u16 = 0x0FFF;
 const TAG_LEN: usize = 4;
 const TAGS_MAX: usize = 3;
 const COOKED2_LEN: usize = 20;
-/// Packet type of what the capturing host sent.
+/// Packet type of frames that the capturing host sent.
 const OUTGOING: u16 = 4;
-/// Where the packet type stands in a Linux cooked header of version 2.
+/// Offset of the packet type in a Linux cooked header of version 2, in bytes.
 const COOKED2_TYPE_AT: usize = 10;
 const AF_INET: u32 = 2;
 /// AF_INET6 of Linux (10), NetBSD and OpenBSD (24), FreeBSD (28) and macOS (30).

@@ -1,7 +1,7 @@
-//! A SYN in, the MSS that it announces out; another one written in its place.
+//! A SYN -> the MSS that it announces; the same SYN with another MSS.
 //!
-//! The announcement is read as its receiver may read it: where that is not clear, as the least of what it may mean. What
-//! is signed, or cannot be read to its end, has no place where another could be written.
+//! An unclear announcement is read as the smallest value that its receiver may read. An MSS is written only into
+//! options that are unsigned and can be read to their end.
 
 use crate::checksum::patched;
 use crate::ip::TCP;
@@ -9,35 +9,36 @@ use crate::packet::{Checksum, Packet};
 use crate::segments::is_signature;
 use crate::tcp::{self, Segment, TcpOption};
 
-/// What a SYN announces (RFC 9293 section 3.7.1, R112).
+/// The announcements of a SYN (RFC 9293 section 3.7.1, R112).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MssOption {
-    /// Does it open a connection? Else it answers one that does.
+    /// Whether it opens a connection; else it is a SYN-ACK.
     pub opens: bool,
-    /// Longest TCP payload that its sender takes, options not counted, in bytes: what every host takes where it says
-    /// nothing, or nothing clear.
+    /// Longest TCP payload that its sender accepts, without options, in bytes. The default of the IP version where
+    /// the SYN announces none, or none clearly.
     pub mss: u16,
-    /// Bytes of options in each segment of the connection, if its other end agrees to time stamps; 0 where it offers none.
+    /// Option bytes in each segment of the connection, if the peer agrees to timestamps; 0 where the SYN offers
+    /// none.
     pub options_len: u16,
-    /// What its sender takes before it is asked again, in bytes; a SYN's is never scaled (RFC 7323 section 2.2).
+    /// Initial receive window of its sender, in bytes; a SYN's window is never scaled (RFC 7323 section 2.2).
     pub window: u16,
     /// Its sequence number.
     pub seq: u32,
     /// The next byte that its sender expects.
     pub ack: u32,
-    /// Does it ask for, or bring, a cookie to send with a SYN (RFC 7413)? Its sender remembers the MSS that answers it, for packets
-    /// that no border may cut.
+    /// Whether it requests or carries a TCP Fast Open cookie (RFC 7413). Its sender remembers the MSS of the
+    /// answer, for packets that no border may segment.
     pub is_fast_open: bool,
-    /// What it says of accurate ECN: AE, CWR and ECE (RFC 9768 section 3.1).
+    /// Its accurate ECN bits: AE, CWR and ECE (RFC 9768 section 3.1).
     pub accurate_ecn_field: u8,
     is_clear: bool,
-    /// Where the MSS stands, in bytes from the TCP header, where another may be written.
+    /// Offset of the MSS, in bytes from the TCP header, if another may be written.
     place: Option<u8>,
 }
 
 impl MssOption {
-    /// What this packet announces, if it is a whole SYN. A damaged one announces nothing; looking for damage settles what is
-    /// known of the checksum.
+    /// The announcements of this packet, if it is a whole SYN. A damaged SYN announces nothing. The check also
+    /// settles the packet's checksum state.
     pub fn by(packet: &mut Packet) -> Option<Result<MssOption, Damaged>> {
         let ip = packet.ip();
         let upper = ip.upper.filter(|upper| upper.protocol == TCP && ip.fragment.is_none())?;
@@ -60,18 +61,18 @@ impl MssOption {
         Some(Ok(announced))
     }
 
-    /// Can its options be read in one way only?
+    /// Whether its options can be read in one way only.
     pub fn is_clear(&self) -> bool {
         self.is_clear
     }
 
-    /// May another MSS be written?
+    /// Whether another MSS may be written.
     pub fn may_change(&self) -> bool {
         self.place.is_some()
     }
 
-    /// Writes another MSS into the packet that this was read from; the checksum goes along (RFC 1624, R029), and a
-    /// half-filled one stays: it covers no option. Nothing where it may not change.
+    /// Writes another MSS into the packet that this was read from, where that is allowed. The checksum is updated
+    /// (RFC 1624, R029). A partial checksum stays: it covers no option.
     pub fn write(&self, packet: &mut Packet, mss: u16) {
         let (Some(place), Some(upper)) = (self.place, packet.ip().upper) else { return };
         let at = usize::from(upper.at) + usize::from(place);
@@ -79,7 +80,7 @@ impl MssOption {
         packet.set_word(at, mss);
         if packet.checksum != Checksum::Partial {
             let field_at = usize::from(upper.at) + tcp::CHECKSUM_AT;
-            // A number at an odd place is the end of one word and the start of the next.
+            // A number at an odd offset is the end of one word and the start of the next.
             let swapped = |word: u16| if place.is_multiple_of(2) { word } else { word.swap_bytes() };
             let field = patched(packet.word(field_at), swapped(before), swapped(mss));
             packet.set_word(field_at, field);
@@ -88,7 +89,7 @@ impl MssOption {
     }
 }
 
-/// The SYN's checksum is wrong: its receiver will not read it.
+/// The SYN's checksum is wrong: its receiver will drop it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged;
 
@@ -134,15 +135,15 @@ fn read(segment: &Segment<'_>, default: u16) -> MssOption {
     }
 }
 
-/// Smallest MSS that is believed, in bytes: below it, headers are most of what is sent (R113, CVE-2019-11479).
+/// Smallest accepted MSS, in bytes: below it, most of the traffic would be headers (R113, CVE-2019-11479).
 pub const MSS_MIN: u16 = 48;
-/// Time stamps, and what brings what follows them to a multiple of four, in bytes (RFC 7323 appendix A).
+/// Timestamps, and the padding to a multiple of four, in bytes (RFC 7323 appendix A).
 const STAMPS_LEN: u16 = 12;
 /// Kind of the option (RFC 9293 section 3.7.1).
 const MSS: u8 = 2;
 /// Kind of the option (RFC 7413 section 4.1.1).
 const FAST_OPEN: u8 = 34;
-/// Kind of options that are tried (RFC 6994), and what stands in front of this one.
+/// Kind of experimental options (RFC 6994), and the identifier of this one.
 const EXPERIMENT: u8 = 254;
 /// See [`EXPERIMENT`].
 const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xF9, 0x89];

@@ -1,19 +1,22 @@
-//! A packet in, the MTU that it advises hosts to use out: of router advertisements and of DHCP.
+//! A router advertisement or a DHCP message -> the MTU that it advises to hosts.
 //!
-//! A jumbo network's hosts follow a router or a DHCP server that says 1,500, and are wide no longer. Nothing is changed
-//! here; who asks can tell its operator. Only what a host would follow counts, and only what is said in one packet: no
-//! exchange is remembered.
+//! On a jumbo network, hosts follow a router or a DHCP server that advises 1,500 bytes, and send small packets
+//! again. This file changes no packet; its caller can warn the operator. Only advice that a host would follow
+//! counts, and only from a single packet: no exchange is remembered.
 
 use crate::checksum::Sum;
 use crate::ip::{ICMPV6, UDP, Version, pseudo_sum};
 use crate::packet::Packet;
 use crate::udp::{self, UdpHeader};
 
-/// The MTU that a packet advises to the hosts that hear it, in bytes; of several in one packet, the smallest.
+/// The MTU that a packet advises to the hosts that receive it, in bytes; the smallest, if it advises several.
 ///
-/// A router advertisement advises by its MTU option (RFC 4861 section 4.6.4) where hosts take it for valid (section 6.1.2),
-/// a DHCPv4 server by the option Interface MTU (RFC 2132 section 5.1) in an offer, an acknowledgement or a BOOTP reply. What
-/// is below the least that a link must take is no advice.
+/// - A router advertisement advises by its MTU option (RFC 4861 section 4.6.4), if hosts consider it valid
+///   (section 6.1.2).
+/// - A DHCPv4 server advises by the option Interface MTU (RFC 2132 section 5.1) in an offer, an acknowledgement or
+///   a BOOTP reply.
+///
+/// An MTU below the minimum of every link is ignored.
 pub fn advised_mtu(packet: &Packet) -> Option<u32> {
     let ip = packet.ip();
     let upper = ip.upper.filter(|_| ip.fragment.is_none())?;
@@ -30,14 +33,15 @@ pub fn advised_mtu(packet: &Packet) -> Option<u32> {
 fn router_mtu(packet: &Packet, bytes: &[u8]) -> Option<u32> {
     let (header, options) = bytes.split_first_chunk::<ADVERTISEMENT_LEN>()?;
     let [ROUTER_ADVERTISEMENT, 0, ..] = header else { return None };
-    // Whoever is more than one hop away cannot have made it (RFC 4861 section 6.1.2).
+    // A packet that was forwarded did not come from a router on this link (RFC 4861 section 6.1.2).
     let is_from_here = packet.header().get(HOP_LIMIT_AT) == Some(&HOP_LIMIT_MAX)
         && packet.header().get(SOURCE_AT..SOURCE_AT + 2).is_some_and(is_link_local);
     let sum = pseudo_sum(packet.addresses(), ICMPV6, bytes.len()) + Sum::of(bytes);
     if is_from_here && sum.is_right() { smallest_router_mtu(options) } else { None }
 }
 
-/// The smallest MTU among these options; none where they do not end with the packet, which is then ignored as a whole.
+/// The smallest MTU among these options. None where they do not end with the packet, which is then ignored as a
+/// whole.
 fn smallest_router_mtu(mut options: &[u8]) -> Option<u32> {
     let mut smallest: Option<u32> = None;
     while let [kind, eights, ..] = *options {
@@ -52,7 +56,7 @@ fn smallest_router_mtu(mut options: &[u8]) -> Option<u32> {
     smallest.filter(|_| options.is_empty())
 }
 
-/// The MTU that a DHCP server gives a client for its interface.
+/// The MTU that a DHCP server assigns to a client's interface.
 fn dhcp_mtu(packet: &Packet, bytes: &[u8]) -> Option<u32> {
     let (header, message) = UdpHeader::parse(bytes)?;
     let is_for_client = (header.source.get(), header.destination.get()) == (SERVER_PORT, CLIENT_PORT);
@@ -64,7 +68,7 @@ fn dhcp_mtu(packet: &Packet, bytes: &[u8]) -> Option<u32> {
     }
     let mut said = Said::default();
     said.read(options)?;
-    // Options may go on in the fields for the names of a file and a server (RFC 2132 section 9.3).
+    // Options may continue in the fields for the names of a file and a server (RFC 2132 section 9.3).
     let fields = match said.overload {
         0 => [None, None],
         1 => [fixed.get(FILE), None],
@@ -76,17 +80,17 @@ fn dhcp_mtu(packet: &Packet, bytes: &[u8]) -> Option<u32> {
     said.mtu.filter(|_| matches!(said.kind, None | Some(OFFER | ACKNOWLEDGEMENT))).map(u32::from)
 }
 
-/// What a DHCP message says of interest.
+/// The relevant options of a DHCP message.
 #[derive(Debug, Default)]
 struct Said {
     kind: Option<u8>,
     overload: u8,
-    /// The smallest.
+    /// The smallest MTU.
     mtu: Option<u16>,
 }
 
 impl Said {
-    /// Reads options up to their end (RFC 2132 section 2); nothing where one runs past it.
+    /// Reads options up to their end (RFC 2132 section 2); none where one runs past it.
     fn read(&mut self, mut options: &[u8]) -> Option<()> {
         while let [kind, rest @ ..] = options {
             options = match *kind {
@@ -127,21 +131,22 @@ const ROUTER_ADVERTISEMENT: u8 = 134;
 const ADVERTISEMENT_LEN: usize = 16;
 /// Option type (RFC 4861 section 4.6.4).
 const MTU_OPTION: u8 = 5;
-/// Where hop limit and source stand in an IPv6 header, in bytes (RFC 8200 section 3).
+/// Offsets of hop limit and source in an IPv6 header, in bytes (RFC 8200 section 3).
 const HOP_LIMIT_AT: usize = 7;
 /// See [`HOP_LIMIT_AT`].
 const SOURCE_AT: usize = 8;
-/// The hop limit of what was not forwarded (RFC 4861 section 6.1.2).
+/// The hop limit of packets that were not forwarded (RFC 4861 section 6.1.2).
 const HOP_LIMIT_MAX: u8 = 255;
 /// Ports of DHCP (RFC 2131 section 4.1).
 const SERVER_PORT: u16 = 67;
 /// See [`SERVER_PORT`].
 const CLIENT_PORT: u16 = 68;
-/// The operation of what servers send (RFC 2131 section 2).
+/// The operation of server messages (RFC 2131 section 2).
 const BOOT_REPLY: u8 = 2;
-/// What stands in front of options (RFC 2131 section 3).
+/// The bytes in front of options (RFC 2131 section 3).
 const COOKIE: [u8; 4] = [99, 130, 83, 99];
-/// Where the fields for names stand in a message, and the options behind the cookie, in bytes (RFC 2131 section 2).
+/// Ranges of the fields for names in a message, and offset of the options behind the cookie, in bytes (RFC 2131
+/// section 2).
 const SERVER_NAME: core::ops::Range<usize> = 44..108;
 /// See [`SERVER_NAME`].
 const FILE: core::ops::Range<usize> = 108..236;

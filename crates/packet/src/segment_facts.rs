@@ -1,7 +1,8 @@
-//! A TCP segment or UDP datagram in, what tells whether it goes on where another ended.
+//! A TCP segment or UDP datagram -> the facts that decide whether it continues another one.
 //!
-//! Two packets can share one header where everything in front of their payload is equal but for what is said here, and
-//! what each packet of a train is given anew: lengths, identification, checksums.
+//! Two packets can share one header if everything in front of their payload is equal, with two exceptions. The
+//! first are the fields recorded here. The second are the fields that each segment of a GSO packet gets anew:
+//! lengths, identification, checksums.
 
 use crate::checksum::Sum;
 use crate::ip::{TCP, Transport, UDP, pseudo_sum};
@@ -9,32 +10,35 @@ use crate::packet::{Checksum, Packet};
 use crate::tcp::{self, TcpFacts, TcpOption, TcpSegmentFacts, Timestamps};
 use crate::udp::{self, UdpHeader};
 
-/// What moves along a flow, as one packet of it says.
+/// The fields of a packet that change along its flow.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentFacts {
-    /// Where the payload starts, in bytes from the IP header.
+    /// Offset of the payload, in bytes from the IP header.
     pub payload_at: u16,
-    /// Bytes of the flow that it carries; at least one.
+    /// Payload bytes of the flow; at least one.
     pub payload_len: u16,
-    /// Their sum, as if they stood at an even place.
+    /// Their sum, as at an even offset.
     pub payload_sum: Sum,
     /// The sender's identification.
     pub id: u32,
-    /// Would sealing its headers anew give the same checksums, bit for bit? 0 can be written in two ways.
+    /// Whether sealing its headers anew would give the same checksums, bit for bit. 0 can be written in two ways.
     pub canonical: bool,
-    /// What TCP says beyond that.
+    /// The TCP fields.
     pub tcp: Option<TcpSegmentFacts>,
 }
 
 impl SegmentFacts {
-    /// What a packet says about its place in its flow; none where it may share its header with no other: a fragment, one
-    /// with IPv4 options or an Authentication header, without payload, of TCP with other flags than ACK, PSH, FIN and
-    /// ECE or with other options than time stamps, and one with a wrong checksum (L6; R114, R115, R118).
+    /// The facts of a packet. None for a packet that may share its header with no other (L6; R114, R115, R118):
+    ///
+    /// - a fragment, or a packet without payload;
+    /// - a packet with IPv4 options or an Authentication header;
+    /// - a TCP segment with flags other than ACK, PSH, FIN and ECE, or with options other than timestamps;
+    /// - a packet with a wrong checksum.
     pub fn of(packet: &Packet) -> Option<SegmentFacts> {
         SegmentFacts::with(packet, packet.tcp_facts().as_ref())
     }
 
-    /// The same, where the facts of a TCP header were read.
+    /// The same for a packet whose TCP header facts are already read.
     pub fn with(packet: &Packet, facts: Option<&TcpFacts>) -> Option<SegmentFacts> {
         let ip = packet.ip();
         let upper = ip.upper?;
@@ -65,8 +69,11 @@ impl SegmentFacts {
     }
 }
 
-/// Are the headers of two packets equal, but for what their [`SegmentFacts`]s say and what is sealed anew? That is: link header,
-/// IP header (DF, hop count, class and congestion mark with it), ports, reserved bits, flags, the layout of options.
+/// Whether the headers of two packets are equal, except the fields in [`SegmentFacts`] and those that are sealed
+/// anew.
+///
+/// Compared are link header, IP header (with DF, hop count, class and ECN), ports, reserved bits, flags, and the
+/// layout of options.
 pub fn share_headers(one: &Packet, one_part: &SegmentFacts, other: &Packet, other_part: &SegmentFacts) -> bool {
     let (ip, other_ip) = (one.ip(), other.ip());
     let same_layout = ip.version == other_ip.version && ip.upper == other_ip.upper;
@@ -92,7 +99,7 @@ fn split(packet: &Packet, end: usize, upper: Transport) -> Option<(&[u8], &[u8])
     packet.bytes().get(..end)?.split_at_checked(upper.at.into())
 }
 
-/// Everything but sequence and acknowledgement number, PSH and FIN, window, checksum and time stamps.
+/// Compares all but sequence and acknowledgement number, PSH and FIN, window, checksum and timestamps.
 fn tcp_headers_share(one: &[u8], one_part: &TcpSegmentFacts, other: &[u8], other_part: &TcpSegmentFacts) -> bool {
     let stamps_at = |part: &TcpSegmentFacts| part.timestamps.map(|stamps| usize::from(stamps.at));
     if one.len() != other.len() || stamps_at(one_part) != stamps_at(other_part) {
@@ -111,13 +118,14 @@ fn tcp_headers_share(one: &[u8], one_part: &TcpSegmentFacts, other: &[u8], other
         && same_options
 }
 
-/// The ports, and whether there is a checksum.
+/// Compares the ports, and whether there is a checksum.
 fn udp_headers_share(one: &[u8], other: &[u8]) -> bool {
     let has_checksum = |header| UdpHeader::parse(header).is_some_and(|(header, _)| header.checksum.get() != 0);
     one.get(..UDP_LEN_AT) == other.get(..UDP_LEN_AT) && has_checksum(one) == has_checksum(other)
 }
 
-/// The length of a TCP header and what moves in it, if nothing else is in it but what a train's segments may repeat.
+/// The length of a TCP header and its changing fields. None if the header has anything that the segments of a GSO
+/// packet may not repeat.
 fn tcp_part(bytes: &[u8], facts: &TcpFacts) -> Option<(usize, Option<TcpSegmentFacts>)> {
     let &TcpFacts { seq, ack, window, flags, header_len, payload_len, .. } = facts;
     let plain = flags & !(tcp::PSH | tcp::FIN | tcp::ECE) == tcp::ACK;
@@ -129,7 +137,7 @@ fn tcp_part(bytes: &[u8], facts: &TcpFacts) -> Option<(usize, Option<TcpSegmentF
     Some((header_len.into(), Some(part)))
 }
 
-/// The time stamps, or that there are none; nothing where any other option stands there.
+/// The timestamps. Inner none: there are none. Outer none: there is any other option.
 fn timestamps(options: &[u8]) -> Option<Option<Timestamps>> {
     let mut found = None;
     let mut at = tcp::HEADER_LEN;
@@ -147,14 +155,14 @@ fn timestamps(options: &[u8]) -> Option<Option<Timestamps>> {
     Some(found)
 }
 
-/// The length of a UDP header, of a datagram as long as its header says, with payload.
+/// The length of the UDP header, if the datagram has payload and the length that its header states.
 fn udp_header_len(bytes: &[u8]) -> Option<usize> {
     let (header, payload) = UdpHeader::parse(bytes)?;
     (usize::from(header.len.get()) == bytes.len() && !payload.is_empty()).then_some(udp::HEADER_LEN)
 }
 
-/// The sum of the payload; none where the transport checksum is wrong. Where it is known to be right, the payload's sum
-/// follows from the headers' (X3).
+/// The sum of the payload; none where the transport checksum is wrong. Where the checksum is known to be correct,
+/// the payload's sum follows from the headers' (X3).
 fn payload_sum(packet: &Packet, upper: Transport, header: &[u8], payload: &[u8]) -> Option<Sum> {
     let has_checksum =
         upper.protocol == TCP || UdpHeader::parse(header).is_some_and(|(it, _)| it.checksum.get() != 0);
@@ -169,13 +177,13 @@ fn payload_sum(packet: &Packet, upper: Transport, header: &[u8], payload: &[u8])
     }
 }
 
-/// Places in a TCP header, in bytes (RFC 9293 section 3.1).
+/// Offsets in a TCP header, in bytes (RFC 9293 section 3.1).
 const SEQ_AT: usize = 4;
 /// See [`SEQ_AT`].
 const FLAGS_AT: usize = 13;
 /// See [`SEQ_AT`].
 const URGENT_AT: usize = 18;
-/// Where the length stands in a UDP header, in bytes.
+/// Offset of the length in a UDP header, in bytes.
 const UDP_LEN_AT: usize = 4;
 /// Value and echo of the time stamps option, in bytes.
 const TIMESTAMPS_LEN: usize = 8;

@@ -1,7 +1,7 @@
-//! One packet that stands for many in, their headers out.
+//! A GSO packet -> the headers of its segments.
 //!
-//! A train has one header and the payload of all its segments, as virtio-net and GSO carry it. Its segments differ
-//! in length, sequence number, flags, identification and checksums, and in nothing else.
+//! A GSO packet has one header and the payload of all its segments, as in virtio-net and GSO. Its segments differ
+//! only in length, sequence number, flags, identification and checksums.
 
 use crate::checksum::Sum;
 use crate::gso::Identifications;
@@ -11,19 +11,24 @@ use crate::packet::{HEADROOM, Packet, fitting};
 use crate::tcp::{self, Segment, TcpOption};
 use crate::udp::{self, UdpHeader};
 
-/// May this packet be divided into segments that repeat its header? Not what is no whole TCP packet, nor one that
-/// opens or resets a connection or is urgent (R117, R118), nor one that is signed as a whole (RFC 2385, RFC 4302,
-/// RFC 5925) or whose options cannot be read.
+/// Whether this packet may be divided into segments that repeat its header.
+///
+/// Excluded are:
+///
+/// - packets that are not whole TCP packets;
+/// - packets that open or reset a connection, or are urgent (R117, R118);
+/// - packets that are signed as a whole (RFC 2385, RFC 4302, RFC 5925);
+/// - packets whose options cannot be read.
 pub fn may_be_segmented(packet: &Packet) -> bool {
     is_divisible(packet, tcp::SYN | tcp::RST | tcp::URG)
 }
 
-/// May packets be divided that follow this one, which agrees to a connection: does it sign nothing?
+/// Whether the later packets of the connection that this packet agrees to may be divided: it must sign nothing.
 pub fn may_be_segmented_hence(packet: &Packet) -> bool {
     is_divisible(packet, tcp::RST | tcp::URG)
 }
 
-/// Is this a whole TCP packet without these flags that is not signed and whose options can be read?
+/// Whether this is a whole, unsigned TCP packet without the flags in `without` and with readable options.
 fn is_divisible(packet: &Packet, without: u8) -> bool {
     let ip = packet.ip();
     let Some(upper) = ip.upper.filter(|upper| upper.protocol == TCP && ip.fragment.is_none()) else { return false };
@@ -36,26 +41,28 @@ fn is_divisible(packet: &Packet, without: u8) -> bool {
     !ip.is_authenticated(packet.bytes()) && segment.header.flags() & without == 0 && !segment.options().any(signs)
 }
 
-/// Does a TCP option of this kind cover the bytes of its segment?
+/// Whether a TCP option of this kind covers the bytes of its segment.
 #[inline]
 pub(crate) fn is_signature(kind: u8) -> bool {
     matches!(kind, MD5_SIGNATURE | AUTHENTICATION)
 }
 
-/// The headers of a train's segments: what they have in common is read once, what differs is written for each.
+/// The headers of a GSO packet's segments. Common fields are read once; fields that differ are written for each
+/// segment.
 #[derive(Debug)]
 pub struct SegmentTemplate<'a> {
     version: Version,
-    /// Link, IP and transport header of the train.
+    /// Link, IP and transport header of the GSO packet.
     front: &'a [u8],
     link_len: usize,
-    /// Where the transport header starts.
+    /// Offset of the transport header.
     upper_at: usize,
     id: u32,
     ids: Identifications,
-    /// Of the IP header, where it has a checksum.
+    /// Sum of the IP header, where it has a checksum.
     ip_rest: Sum,
-    /// Of the transport header and the pseudo-header without the length, less what the train's own sum is wrong by.
+    /// Sum of the transport header and of the pseudo-header without the length, less the error of the GSO packet's
+    /// own sum.
     upper_rest: Sum,
     transport: SegmentTransport,
 }
@@ -66,12 +73,12 @@ enum SegmentTransport {
     Udp { has_checksum: bool },
 }
 
-/// A segment in its train.
+/// A segment and its position in its GSO packet.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentRange<'a> {
-    /// How many segments stand before it.
+    /// Number of segments in front of it.
     pub index: usize,
-    /// How many bytes of payload stand before it.
+    /// Payload bytes in front of it.
     pub offset: usize,
     /// Its payload.
     pub payload: &'a [u8],
@@ -80,7 +87,7 @@ pub struct SegmentRange<'a> {
 }
 
 impl<'a> SegmentTemplate<'a> {
-    /// The template of `packet`'s segments; none where it is neither a TCP nor a UDP packet with its whole header.
+    /// The template of `packet`'s segments; none if it is not a TCP or UDP packet with its whole header.
     #[inline]
     pub fn new(packet: &'a Packet, ids: Identifications) -> Option<SegmentTemplate<'a>> {
         let upper = packet.ip().upper?;
@@ -90,7 +97,7 @@ impl<'a> SegmentTemplate<'a> {
         let upper_at = link_len + usize::from(upper.at);
         let front = packet.frame().get(..upper_at + header_len)?;
         let (ip_header, upper_header) = front.get(link_len..)?.split_at_checked(upper.at.into())?;
-        // A wrong sum stays wrong, by as much, in every segment: nothing that was damaged becomes credible.
+        // A wrong sum stays wrong, by the same amount, in every segment: a damaged packet never becomes valid.
         let pseudo = pseudo_sum(packet.addresses(), upper.protocol, 0) - packet.checksum_error();
         let upper_rest = match transport {
             SegmentTransport::Tcp { .. } => pseudo + tcp::sum_of_rest(upper_header),
@@ -107,7 +114,7 @@ impl<'a> SegmentTemplate<'a> {
         self.front.len()
     }
 
-    /// Never: a template has headers.
+    /// Always false: a template has headers.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -115,7 +122,7 @@ impl<'a> SegmentTemplate<'a> {
     /// Writes the headers of a segment, with both checksums, to the front of `room`, and returns them.
     ///
     /// # Panics
-    /// Where they do not fit.
+    /// If `room` is too short.
     #[inline]
     pub fn stamp<'r>(&self, room: &'r mut [u8], share: SegmentRange<'_>) -> &'r [u8] {
         let headers = fitting(room, self.front.len());
@@ -141,7 +148,7 @@ impl<'a> SegmentTemplate<'a> {
     }
 }
 
-/// Where a segment stands in its train.
+/// The position of a segment in its GSO packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// It is the first.
@@ -151,9 +158,10 @@ pub struct Place {
 }
 
 impl Place {
-    /// The flags that a segment here may have: CWR only the first (RFC 3168 section 6.1.2, R043) unless the
-    /// connection counts by it (RFC 9768 section 3.2.2), PSH and FIN only the last (RFC 9293 section 3.9.1.2,
-    /// R117).
+    /// The flags that a segment may have at this position.
+    ///
+    /// CWR is for the first only (RFC 3168 section 6.1.2, R043), unless the connection uses accurate ECN (RFC 9768
+    /// section 3.2.2). PSH and FIN are for the last only (RFC 9293 section 3.9.1.2, R117).
     pub(crate) fn flags(self) -> u8 {
         let without_first = if self.first { 0 } else { tcp::CWR };
         let without_last = if self.last { 0 } else { tcp::PSH | tcp::FIN };

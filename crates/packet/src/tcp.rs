@@ -1,4 +1,4 @@
-//! TCP header bytes in, its fields and options out (RFC 9293).
+//! TCP header bytes -> fields and options (RFC 9293).
 
 use crate::checksum::Sum;
 use zerocopy::byteorder::network_endian::{U16, U32};
@@ -31,41 +31,41 @@ pub struct TcpHeader {
 pub struct Segment<'a> {
     /// The fixed part of the header.
     pub header: &'a TcpHeader,
-    /// Option bytes, padding counted.
+    /// Option bytes, padding included.
     pub options: &'a [u8],
-    /// The stream's bytes.
+    /// Bytes of the stream.
     pub payload: &'a [u8],
 }
 
-/// One TCP option, with the bytes it stands in.
+/// One TCP option, with its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpOption<'a> {
-    /// End of the list; what follows is padding.
+    /// End of the list; the rest is padding.
     End,
     /// One byte of alignment.
     NoOperation,
-    /// Longest payload that the sender takes, in bytes (RFC 9293 section 3.7.1).
+    /// Longest payload that the sender accepts, in bytes (RFC 9293 section 3.7.1).
     MaximumSegmentSize(u16),
     /// Shift of the window field (RFC 7323 section 2).
     WindowScale(u8),
-    /// Selective acknowledgements are welcome (RFC 2018 section 2).
+    /// The sender accepts selective acknowledgements (RFC 2018 section 2).
     SackPermitted,
     /// Blocks of eight bytes, each two sequence numbers (RFC 2018 section 3).
     Sack(&'a [u8]),
-    /// Clock of the sender and its echo (RFC 7323 section 3).
+    /// Clock of the sender and echo of the other clock (RFC 7323 section 3).
     Timestamps {
         /// The sender's clock.
         value: u32,
-        /// The other side's clock, echoed.
+        /// The peer's clock, echoed.
         echo: u32,
     },
     /// Any other kind, with its data.
     Other(u8, &'a [u8]),
-    /// A length that cannot be: the rest of the options, as they stand (R114).
+    /// An impossible length: the rest of the options, as they stand (R114).
     Malformed(&'a [u8]),
 }
 
-/// What the fixed part of a whole segment's header says.
+/// The fields of a whole segment's header, without options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpFacts {
     /// Source and destination port.
@@ -74,44 +74,44 @@ pub struct TcpFacts {
     pub seq: u32,
     /// The next byte that the sender of this segment expects.
     pub ack: u32,
-    /// The window offered, not scaled.
+    /// Receive window, not scaled.
     pub window: u16,
     /// The eight flags, CWR first and FIN last.
     pub flags: u8,
     /// Length of the header with its options, in bytes.
     pub header_len: u16,
-    /// The stream's bytes that it carries.
+    /// Payload bytes of the stream.
     pub payload_len: u32,
 }
 
-/// What moves along a TCP flow.
+/// The fields of a TCP segment that change along its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpSegmentFacts {
     /// Sequence number of the first byte.
     pub seq: u32,
-    /// The next byte expected from the other side.
+    /// The next byte expected from the peer.
     pub ack: u32,
-    /// The window offered, not scaled.
+    /// Receive window, not scaled.
     pub window: u16,
-    /// PSH and FIN, where they are set.
+    /// PSH and FIN, if set.
     pub ends: u8,
-    /// Time stamps (RFC 7323 section 3).
+    /// Timestamps (RFC 7323 section 3).
     pub timestamps: Option<Timestamps>,
 }
 
-/// The time stamps of a segment, and where they stand.
+/// The timestamps of a segment, and their offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamps {
-    /// Where the sender's clock stands, in bytes from the TCP header.
+    /// Offset of the sender's clock, in bytes from the TCP header.
     pub at: u16,
     /// The sender's clock.
     pub value: u32,
-    /// The other side's clock, echoed.
+    /// The peer's clock, echoed.
     pub echo: u32,
 }
 
 impl Segment<'_> {
-    /// Reads a TCP segment; none where its header does not fit.
+    /// Reads a TCP segment; none where its header is cut off or malformed.
     pub fn parse(bytes: &[u8]) -> Option<Segment<'_>> {
         let (header, rest) = TcpHeader::ref_from_prefix(bytes).ok()?;
         let options_len = header.header_len().checked_sub(HEADER_LEN)?;
@@ -120,7 +120,7 @@ impl Segment<'_> {
     }
 }
 
-/// Bytes behind the header; none where it is not all there.
+/// Bytes behind the header; none where the header is incomplete.
 #[inline]
 pub(crate) fn payload_len(segment: &[u8]) -> usize {
     let header_len = segment.get(OFFSET_AT).map_or(0, |byte| usize::from(byte >> 4) * 4);
@@ -128,13 +128,13 @@ pub(crate) fn payload_len(segment: &[u8]) -> usize {
 }
 
 impl<'a> Segment<'a> {
-    /// The options in the order in which they stand; together they are all of the option bytes.
+    /// The options in order; together they cover all option bytes.
     pub fn options(&self) -> impl Iterator<Item = TcpOption<'a>> {
         options(self.options)
     }
 }
 
-/// The options in the order in which they stand; together they are all of these bytes.
+/// The options in order; together they cover all of these bytes.
 pub(crate) fn options(bytes: &[u8]) -> impl Iterator<Item = TcpOption<'_>> {
     let mut rest = bytes;
     core::iter::from_fn(move || {
@@ -145,7 +145,7 @@ pub(crate) fn options(bytes: &[u8]) -> impl Iterator<Item = TcpOption<'_>> {
 }
 
 impl TcpOption<'_> {
-    /// Bytes that it stands in; of the end of the list, the one byte that says so.
+    /// Number of its bytes; 1 for the end of the list.
     pub(crate) fn len(&self) -> usize {
         match self {
             TcpOption::End | TcpOption::NoOperation => 1,
@@ -160,7 +160,7 @@ impl TcpOption<'_> {
 }
 
 impl TcpFacts {
-    /// Those of a segment; none where its header does not fit (see [`Segment::parse`]).
+    /// The facts of a segment; none where its header does not fit (see [`Segment::parse`]).
     #[inline]
     pub fn read(segment: &[u8]) -> Option<TcpFacts> {
         let Segment { header, payload, .. } = Segment::parse(segment)?;
@@ -177,12 +177,12 @@ impl TcpFacts {
 }
 
 impl TcpSegmentFacts {
-    /// Does it say that the sender has nothing to add (RFC 9293 section 3.9.1.2, R116)?
+    /// Whether the sender has no more data for now (RFC 9293 section 3.9.1.2, R116).
     pub fn ends(&self) -> bool {
         self.ends != 0
     }
 
-    /// Does it end the stream?
+    /// Whether it ends the stream.
     pub fn is_last(&self) -> bool {
         self.ends & FIN != 0
     }
@@ -194,12 +194,12 @@ impl TcpHeader {
         usize::from(self.data_offset >> 4) * 4
     }
 
-    /// The three bits by which accurate ECN counts marks: AE, CWR and ECE (RFC 9768 section 3.2.2).
+    /// The three bits of accurate ECN: AE, CWR and ECE (RFC 9768 section 3.2.2).
     pub fn accurate_ecn_field(&self) -> u8 {
         (self.data_offset & 1) << 2 | self.flags >> 6
     }
 
-    /// Is AE set, which only accurate ECN knows (RFC 9768 section 3.2)?
+    /// Whether AE is set, which only accurate ECN uses (RFC 9768 section 3.2).
     pub fn has_accurate_ecn_bit(&self) -> bool {
         self.data_offset & 1 != 0
     }
@@ -210,15 +210,16 @@ impl TcpHeader {
     }
 }
 
-/// The sum of a header without what differs between the segments of a train: sequence number, flags, checksum.
+/// The sum of a header without the fields that differ between segments: sequence number, flags, checksum.
 pub(crate) fn sum_of_rest(header: &[u8]) -> Sum {
     let Ok((fixed, _)) = TcpHeader::ref_from_prefix(header) else { panic!("a segment has its TCP header") };
     let marks = Sum::long(u32::from(fixed.flags) + u32::from(fixed.checksum.get()));
     Sum::of(header) - (Sum::long(fixed.seq.get()) + marks)
 }
 
-/// Writes what differs between the segments of a train: sequence number, flags, checksum. `rest` is the sum of
-/// pseudo-header and payload, and the [`sum_of_rest`].
+/// Writes the fields that differ between the segments of a GSO packet: sequence number, flags, checksum.
+///
+/// `rest` is the sum of pseudo-header and payload, and the [`sum_of_rest`].
 #[inline]
 pub(crate) fn stamp(header: &mut [u8], seq: u32, flags: u8, rest: Sum) {
     let Ok((fixed, _)) = TcpHeader::mut_from_prefix(header) else { panic!("a template has its TCP header") };
@@ -227,8 +228,8 @@ pub(crate) fn stamp(header: &mut [u8], seq: u32, flags: u8, rest: Sum) {
     fixed.checksum = U16::new((rest + Sum::long(seq) + Sum::word(flags.into())).checksum());
 }
 
-/// Writes what a run of segments takes from its last: acknowledgement, window, PSH and FIN, echo; then the checksum.
-/// `rest` is the sum of the pseudo-header and the payload.
+/// Writes the fields that a GSO packet takes from its last segment: acknowledgement, window, PSH and FIN, echo.
+/// Then writes the checksum. `rest` is the sum of the pseudo-header and the payload.
 pub(crate) fn seal(header: &mut [u8], last: &TcpSegmentFacts, rest: Sum) {
     let Ok((fixed, _)) = TcpHeader::mut_from_prefix(header) else { panic!("a segment has its TCP header") };
     (fixed.ack, fixed.window) = (U32::new(last.ack), U16::new(last.window));
@@ -267,14 +268,14 @@ fn next_option(bytes: &[u8]) -> Option<(TcpOption<'_>, &[u8])> {
     Some((option, tail))
 }
 
-/// Where the checksum field stands, in a segment that holds its whole header.
+/// Offset of the checksum field, in a segment that holds its whole header.
 pub(crate) fn checksum_at(bytes: &[u8]) -> Option<usize> {
     Segment::parse(bytes).map(|_| CHECKSUM_AT)
 }
 
 /// Header without options, in bytes.
 pub const HEADER_LEN: usize = 20;
-/// Header with all the options it can have, in bytes.
+/// Header with the maximum of options, in bytes.
 pub const HEADER_LEN_MAX: usize = 60;
 /// Flags (RFC 9293 section 3.1, RFC 3168 section 6.1).
 pub const FIN: u8 = 0x01;
@@ -292,9 +293,9 @@ pub const URG: u8 = 0x20;
 pub const ECE: u8 = 0x40;
 /// See [`FIN`].
 pub const CWR: u8 = 0x80;
-/// Where the data offset stands, in bytes, in the upper four bits (RFC 9293 section 3.1).
+/// Offset of the data offset, in bytes; it has the upper four bits (RFC 9293 section 3.1).
 const OFFSET_AT: usize = 12;
-/// Where the checksum stands, in bytes.
+/// Offset of the checksum, in bytes.
 pub(crate) const CHECKSUM_AT: usize = 16;
 /// Kind and length of an option, in bytes.
 const OPTION_HEADER_LEN: usize = 2;

@@ -1,25 +1,25 @@
-//! A moment in, a moment out: time is a value that is handed in, never read from a clock.
+//! Time as a value: callers supply it, and nothing here reads a clock.
 
 use core::fmt;
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
-/// A moment, in nanoseconds since an origin that the caller chose.
+/// A moment, in nanoseconds since an origin of the caller's choice.
 ///
-/// A live worker counts from its start, a capture from 1970. Arithmetic saturates, so a hostile time stamp
-/// cannot wrap a deadline into the past.
+/// A live worker counts from its start, a capture from 1970. Arithmetic saturates, so a hostile timestamp cannot
+/// wrap a deadline into the past.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
 impl Time {
-    /// So many nanoseconds later; at most the end of all time.
+    /// The moment `nanos` nanoseconds later; at most [`NEVER`](Time::NEVER).
     pub fn later(self, nanos: u64) -> Time {
         Time(self.0.saturating_add(nanos))
     }
 
     /// The origin.
     pub const ZERO: Time = Time(0);
-    /// A moment that never comes.
+    /// A moment that is never reached.
     pub const NEVER: Time = Time(u64::MAX);
 
     /// The moment `nanos` nanoseconds after the origin.
@@ -32,7 +32,7 @@ impl Time {
         self.0
     }
 
-    /// How long after `earlier` this is; zero where it is not after it.
+    /// Duration from `earlier` to this moment; zero if `earlier` is later.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,62 +1,70 @@
-//! A packet in, the kind of tunnel that it carries out.
+//! A packet -> the kind of tunnel that it belongs to.
 //!
-//! A tunnel adds headers to what hosts sent, so it is in tunnels that packets outgrow a link. One is told by its IP
-//! protocol, or by its UDP port and the first bytes behind it; nothing is read farther in, and no flow is remembered.
-//! That is a guess: who asks must be right with a wrong answer too.
+//! Tunnels add headers, so tunnelled packets are the ones that outgrow a link. A tunnel is detected by its IP
+//! protocol, or by its UDP port and the first bytes behind the UDP header. Nothing deeper is read, and no flow is
+//! remembered. Detection is a heuristic: callers must stay correct when it is wrong.
 
 use crate::ip::UDP;
 use crate::packet::Packet;
 use crate::udp::{self, UdpHeader};
 
-/// A kind of tunnel, and how it is told.
+/// A kind of tunnel, and how it is detected.
 ///
-/// What has an IP protocol of its own is told by that alone, in later fragments too. What is in UDP is told on its
-/// usual ports only, where the UDP header's length fits the packet, and not in later fragments, for they have no ports.
-/// Behind AH all are told in IPv6, and none in IPv4, where AH counts as the transport.
+/// - A tunnel with its own IP protocol is detected by that alone, in later fragments too.
+/// - A tunnel over UDP is detected on its usual ports only, and only if the UDP length fits the packet. Later
+///   fragments have no ports, so they are not detected.
+/// - Behind AH, all tunnels are detected in IPv6. None are in IPv4, where AH counts as the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tunnel {
-    /// UDP to port 4789, or 8472 of older Linux: the I flag, no flag beside it and 0 in what is reserved (RFC 7348
-    /// section 5), or those of a group policy (draft-smith-vxlan-group-policy). With any other extension it
-    /// is not seen. One random datagram in four million on these ports is taken for it.
+    /// UDP to port 4789, or 8472 of older Linux, with one of two forms of flags:
+    ///
+    /// - the I flag, no other flag, and 0 in the reserved fields (RFC 7348 section 5);
+    /// - the flags of a group policy (draft-smith-vxlan-group-policy).
+    ///
+    /// Other extensions are not detected. One random datagram in four million on these ports is a false positive.
     Vxlan,
-    /// UDP to port 6081: version 0, and Ethernet, IPv4 or IPv6 inside (RFC 8926 section 3.4). With anything else inside
-    /// it is not seen. One random datagram in 90,000 on this port is taken for it.
+    /// UDP to port 6081: version 0, and Ethernet, IPv4 or IPv6 inside (RFC 8926 section 3.4). Other contents are
+    /// not detected. One random datagram in 90,000 on this port is a false positive.
     Geneve,
-    /// IP protocol 47, whatever is inside (RFC 2784). GRE in UDP (RFC 8086) is not seen.
+    /// IP protocol 47, with any content (RFC 2784). GRE in UDP (RFC 8086) is not detected.
     Gre,
     /// IPv4 inside IPv4 or IPv6 (protocol 4: RFC 2003, RFC 2473), or IPv6 inside either (protocol 41: RFC 4213,
-    /// RFC 2473). Whether there is an IP header inside is not looked at.
+    /// RFC 2473). The inner IP header is not checked.
     IpInIp,
-    /// UDP from or to port 51820: one of the four message types, three zero bytes, and a length that the type may have
-    /// (WireGuard paper, section 5.4). The port is a custom; on any other it is not seen. One random datagram in four
-    /// thousand million on this port is taken for it.
+    /// UDP from or to port 51820, the customary port; other ports are not detected.
+    ///
+    /// The payload has one of the four message types, three zero bytes, and a length allowed for the type
+    /// (WireGuard paper, section 5.4). One random datagram in four thousand million on this port is a false
+    /// positive.
     WireGuard,
-    /// UDP from or to port 2152: GTP version 1 with a user's packet, message type 255 (3GPP TS 29.281 sections 5.1 and
-    /// 6.1). What its stations say to each other is no tunnel. One random datagram in 4,096 on this port is taken for
-    /// it.
+    /// UDP from or to port 2152: GTP version 1 with a user's packet, message type 255 (3GPP TS 29.281 sections 5.1
+    /// and 6.1). Control messages between its stations do not count. One random datagram in 4,096 on this port is a
+    /// false positive.
     Gtp,
-    /// ESP: IP protocol 50 (RFC 4303), or UDP from or to port 4500 with a number in its first four bytes (RFC 3948
-    /// section 2). Transport mode, which is no tunnel, looks alike and counts. Key exchange, which has 0 there, and
-    /// keepalives do not. All else of eight bytes and more on this port is taken for it, such as the answers to a
-    /// client that drew it.
+    /// ESP: IP protocol 50 (RFC 4303), or UDP from or to port 4500 with an SPI in its first four bytes (RFC 3948
+    /// section 2).
+    ///
+    /// Transport mode is no tunnel, but looks the same and counts. Key exchange, which has 0 in place of the SPI,
+    /// and keepalives do not count. All other datagrams of at least eight bytes on this port count. An example are
+    /// the answers to a client that uses 4500 as its ephemeral port.
     Ipsec,
 }
 
 impl Tunnel {
-    /// The tunnel that a packet belongs to, where it looks like one.
+    /// The tunnel that a packet appears to belong to.
     #[inline(always)]
     pub fn of(packet: &Packet) -> Option<Tunnel> {
         let ip = packet.ip();
         match ip.upper {
             Some(upper) if upper.protocol == UDP => in_udp(packet),
             Some(upper) => Tunnel::of_protocol(upper.protocol),
-            // Later pieces in IPv6 may name any protocol (RFC 8200 section 4.5), and as sent they name that of the
-            // first.
+            // Later fragments in IPv6 may name any protocol (RFC 8200 section 4.5), but as sent they name that of
+            // the first.
             None => Tunnel::of_protocol(ip.protocol),
         }
     }
 
-    /// The tunnel that a later piece with this protocol belongs to, where it looks like one.
+    /// The tunnel that a later fragment with this protocol appears to belong to.
     #[inline]
     pub fn of_protocol(protocol: u8) -> Option<Tunnel> {
         match protocol {
@@ -68,7 +76,8 @@ impl Tunnel {
     }
 }
 
-/// Each rule whose port fits is asked, for the other end may have drawn any port; the one that asks least comes last.
+/// Every rule whose port matches is tried, because the other end may use any port. The least strict rule comes
+/// last.
 fn in_udp(packet: &Packet) -> Option<Tunnel> {
     let (header, behind) = UdpHeader::parse(packet.upper_bytes(packet.ip().upper?))?;
     let (source, destination) = (header.source.get(), header.destination.get());
@@ -89,16 +98,16 @@ fn in_udp(packet: &Packet) -> Option<Tunnel> {
     }
 }
 
-/// What stands behind a UDP header.
+/// The bytes behind a UDP header.
 struct Message<'a> {
-    /// As much of it as the packet holds.
+    /// The part that the packet holds.
     bytes: &'a [u8],
-    /// All of it, in bytes: more than the packet holds where this is a first fragment.
+    /// Length of the whole message, in bytes; in a first fragment this exceeds the bytes present.
     len: usize,
 }
 
 impl<'a> Message<'a> {
-    /// The message that starts at `behind`; none where the header says a length that cannot be.
+    /// The message that starts at `behind`; none where the header states an impossible length.
     fn of(packet: &Packet, header: &UdpHeader, behind: &'a [u8]) -> Option<Message<'a>> {
         let ip = packet.ip();
         let len = match usize::from(header.len.get()) {
@@ -154,13 +163,13 @@ const GRE: u8 = 47;
 const ESP: u8 = 50;
 /// UDP ports (IANA, but for the last).
 const VXLAN_PORT: u16 = 4_789;
-/// Linux had VXLAN here before it had a port, and still does where it is told none; flannel and Cilium kept it.
+/// Linux used this port for VXLAN before one was assigned, and still does by default; flannel and Cilium kept it.
 const OLD_VXLAN_PORT: u16 = 8_472;
 const GENEVE_PORT: u16 = 6_081;
 const GTP_PORT: u16 = 2_152;
 const ESP_PORT: u16 = 4_500;
 const WIREGUARD_PORT: u16 = 51_820;
-/// First byte of VXLAN: there is a network identifier; there is a group, too.
+/// First byte of VXLAN: with a network identifier; with a group, too.
 const VXLAN_ID: u8 = 0x08;
 const VXLAN_ID_AND_GROUP: u8 = 0x88;
 /// Second byte, where there is a group: "do not learn" and "policy applied".
@@ -171,5 +180,5 @@ const GENEVE_CONTENTS: [u16; 3] = [0x6558, 0x0800, 0x86DD];
 const GTP_KIND: u8 = 0xF0;
 const GTP_VERSION_1: u8 = 0x30;
 const GTP_USER_PACKET: u8 = 255;
-/// Where ESP has its security parameters index, key exchange on the same port has this.
+/// Key exchange on the same port has this in place of ESP's security parameters index.
 const NO_ESP: [u8; 4] = [0; 4];

@@ -1,4 +1,4 @@
-//! UDP header bytes in, its fields out (RFC 768).
+//! UDP header bytes -> fields and checksum (RFC 768).
 
 use crate::checksum::Sum;
 use crate::ip::UDP;
@@ -15,19 +15,19 @@ pub struct UdpHeader {
     pub destination: U16,
     /// Header and payload, in bytes.
     pub len: U16,
-    /// Checksum; 0 where the sender made none.
+    /// Checksum; 0 where the sender computed none.
     pub checksum: U16,
 }
 
 impl UdpHeader {
-    /// Reads the header at the start of a datagram, and what follows it.
+    /// Reads the header at the start of a datagram, and returns it with the bytes behind it.
     pub fn parse(bytes: &[u8]) -> Option<(&UdpHeader, &[u8])> {
         UdpHeader::ref_from_prefix(bytes).ok()
     }
 }
 
-/// The checksum field for this sum: a sum whose complement is 0 goes out as all ones, for 0 means "none"
-/// (RFC 768, RFC 8200 section 8.1, R096).
+/// The checksum field for this sum. A complement of 0 is written as all ones, because 0 means "none" (RFC 768,
+/// RFC 8200 section 8.1, R096).
 pub fn field(sum: Sum) -> u16 {
     match sum.checksum() {
         0 => 0xFFFF,
@@ -35,8 +35,8 @@ pub fn field(sum: Sum) -> u16 {
     }
 }
 
-/// Where the checksum field stands, in a datagram that has a checksum and the length that its header says; `len_missing`:
-/// its sender left that out.
+/// Offset of the checksum field, in a datagram with a checksum and the length that its header states.
+/// `len_missing`: the sender omitted that length.
 pub(crate) fn checksum_at(bytes: &[u8], len_missing: bool) -> Option<usize> {
     let (header, _) = UdpHeader::parse(bytes)?;
     let claimed_len = usize::from(header.len.get());
@@ -44,20 +44,21 @@ pub(crate) fn checksum_at(bytes: &[u8], len_missing: bool) -> Option<usize> {
         .then_some(CHECKSUM_AT)
 }
 
-/// Where the length field stands, of a datagram whose sender left it out.
+/// Offset of the length field, in a datagram whose sender omitted the length.
 pub(crate) fn missing_len_at(protocol: u8, bytes: &[u8]) -> Option<usize> {
     let (header, _) = UdpHeader::parse(bytes)?;
     (protocol == UDP && header.len.get() == 0).then_some(LEN_AT)
 }
 
-/// The sum of a header without what differs between the datagrams of a train: length and checksum.
+/// The sum of a header without the fields that differ between the datagrams of a GSO packet: length and checksum.
 pub(crate) fn sum_of_rest(header: &[u8]) -> Sum {
     let Ok((fixed, _)) = UdpHeader::ref_from_prefix(header) else { panic!("a datagram has its UDP header") };
     Sum::long(u32::from(fixed.source.get()) + u32::from(fixed.destination.get()))
 }
 
-/// Writes what differs between the datagrams of a train: length and checksum, where the first has one. `rest` is the sum
-/// of pseudo-header and payload, and the [`sum_of_rest`].
+/// Writes the fields that differ between the datagrams of a GSO packet: length and, if the first has one, checksum.
+///
+/// `rest` is the sum of pseudo-header and payload, and the [`sum_of_rest`].
 #[inline]
 pub(crate) fn stamp(header: &mut [u8], has_checksum: bool, rest: Sum, len: usize) {
     let Ok((fixed, _)) = UdpHeader::mut_from_prefix(header) else { panic!("a template has its UDP header") };
@@ -65,7 +66,8 @@ pub(crate) fn stamp(header: &mut [u8], has_checksum: bool, rest: Sum, len: usize
     fixed.checksum = U16::new(if has_checksum { field(rest + Sum::word(len as u16)) } else { 0 });
 }
 
-/// Writes length and checksum, where there is one, of a train. `rest` is the sum of the pseudo-header and the payload.
+/// Writes the length of a GSO packet and, if it has one, its checksum. `rest` is the sum of the pseudo-header and
+/// the payload.
 pub(crate) fn seal(datagram: &mut [u8], rest: Sum) {
     let len = datagram.len();
     let Ok((fixed, _)) = UdpHeader::mut_from_prefix(datagram) else { panic!("a datagram has its UDP header") };
@@ -78,7 +80,7 @@ pub(crate) fn seal(datagram: &mut [u8], rest: Sum) {
 
 /// The header, in bytes.
 pub const HEADER_LEN: usize = 8;
-/// Where the length stands, in bytes.
+/// Offset of the length, in bytes.
 const LEN_AT: usize = 4;
-/// Where the checksum stands, in bytes.
+/// Offset of the checksum, in bytes.
 pub(crate) const CHECKSUM_AT: usize = 6;

@@ -1,21 +1,21 @@
-//! A question about an IP header in, the answer of its version's file out.
+//! A call on an IP header -> the implementation of its version, `ipv4.rs` or `ipv6.rs`.
 
 use crate::checksum::Sum;
 use crate::ip::{Address, AddressPair, Common, Fragment, Ip, LEN_MAX, ParseError, Version};
 use crate::{ipv4, ipv6};
 
 impl Ip {
-    /// Reads the IP header at the start of `bytes`, which may go on past the packet (link padding).
+    /// Reads the IP header at the start of `bytes`, which may extend past the packet (link padding).
     ///
     /// # Errors
-    /// Why these bytes are not an IP packet that can be worked on.
+    /// The reason for which these bytes are unparsed.
     pub fn parse(bytes: &[u8]) -> Result<Ip, ParseError> {
         let mut ip = Ip::NONE;
         ip.read(bytes)?;
         Ok(ip)
     }
 
-    /// Becomes what the IP header at the start of `bytes` says, in place; or stays what it is.
+    /// Replaces itself by the facts of the IP header at the start of `bytes`; unchanged on an error.
     ///
     /// # Errors
     /// See [`parse`](Ip::parse).
@@ -37,7 +37,7 @@ impl Ip {
         }
     }
 
-    /// Hops that the packet with this header may still take.
+    /// Time to live or hop limit.
     pub(crate) fn ttl(&self, header: &[u8]) -> u8 {
         match self.version {
             Version::V4 => ipv4::ttl(header),
@@ -45,7 +45,7 @@ impl Ip {
         }
     }
 
-    /// Takes one hop.
+    /// Decrements it.
     pub(crate) fn decrement_ttl(&self, header: &mut [u8]) {
         match self.version {
             Version::V4 => ipv4::decrement_ttl(header),
@@ -53,7 +53,7 @@ impl Ip {
         }
     }
 
-    /// The smallest MTU that every link has: packets are never cut for a smaller one.
+    /// The minimum MTU of every link: packets are never fragmented for a smaller one.
     pub fn mtu_min(&self) -> usize {
         match self.version {
             Version::V4 => ipv4::MTU_MIN,
@@ -61,7 +61,8 @@ impl Ip {
         }
     }
 
-    /// Length of a header without options or extension headers, in bytes: what an MSS does not count, beside TCP's.
+    /// Length of a header without options or extension headers, in bytes. An MSS counts neither this nor TCP's
+    /// header.
     pub fn header_len_min(&self) -> usize {
         match self.version {
             Version::V4 => ipv4::HEADER_LEN,
@@ -69,8 +70,8 @@ impl Ip {
         }
     }
 
-    /// Longest TCP payload that every host takes, in bytes: the MSS of one that announces none (RFC 9293 section
-    /// 3.7.1, R112).
+    /// Longest TCP payload that every host accepts, in bytes: the MSS of a host that announces none (RFC 9293
+    /// section 3.7.1, R112).
     pub fn mss_default(&self) -> u16 {
         match self.version {
             Version::V4 => ipv4::MSS_DEFAULT,
@@ -78,8 +79,8 @@ impl Ip {
         }
     }
 
-    /// The longest payload that may stand behind this header: the length field has 16 bits, and counts the header
-    /// in IPv4 and the extension headers in IPv6.
+    /// The longest payload behind this header. The 16-bit length field includes the header in IPv4 and the
+    /// extension headers in IPv6.
     pub fn payload_len_max(&self) -> usize {
         match self.version {
             Version::V4 => LEN_MAX - usize::from(self.header_len),
@@ -87,7 +88,7 @@ impl Ip {
         }
     }
 
-    /// Which two hosts a packet with this header is between, as its bytes say it.
+    /// The address pair of a packet with this header, as its bytes state it.
     #[inline(always)]
     pub fn ends(&self, header: &[u8]) -> AddressPair {
         match self.version {
@@ -96,7 +97,7 @@ impl Ip {
         }
     }
 
-    /// Is a packet with this header between these two?
+    /// Whether a packet with this header has this address pair.
     #[inline(always)]
     pub fn has_ends(&self, header: &[u8], ends: &AddressPair) -> bool {
         match self.version {
@@ -105,13 +106,13 @@ impl Ip {
         }
     }
 
-    /// Does it carry options that only a first piece carries?
+    /// Whether it carries options that only a first fragment carries.
     #[inline]
     pub(crate) fn keeps_options_to_the_first(&self, header: &[u8]) -> bool {
         self.version == Version::V4 && ipv4::has_options(self) && ipv4::has_option_of_the_first(header)
     }
 
-    /// Length of the header that pieces have and whole packets have not, in bytes.
+    /// Length of the header that fragments have and whole packets lack, in bytes.
     #[inline]
     pub(crate) fn fragment_header_len(&self) -> usize {
         match self.version {
@@ -120,7 +121,7 @@ impl Ip {
         }
     }
 
-    /// Lengths of the headers of pieces: of the one that starts the datagram, and of the others.
+    /// Header lengths of fragments: of the first, and of the others.
     #[inline]
     pub(crate) fn fragment_header_lens(&self, header: &[u8]) -> [usize; 2] {
         match self.version {
@@ -129,7 +130,7 @@ impl Ip {
         }
     }
 
-    /// How long a host waits for the pieces of a datagram.
+    /// Reassembly time-out.
     pub fn patience(&self) -> core::time::Duration {
         match self.version {
             Version::V4 => ipv4::PATIENCE,
@@ -137,7 +138,7 @@ impl Ip {
         }
     }
 
-    /// What pieces with this header have in common. `dont_fragment`: no router may cut them.
+    /// Values shared by all fragments with this header. `dont_fragment`: no router may fragment them.
     #[inline]
     pub(crate) fn common(&self, header: &[u8], dont_fragment: bool) -> Common {
         match self.version {
@@ -146,8 +147,7 @@ impl Ip {
         }
     }
 
-    /// Writes the header of the pieces that do not start their datagram to the front of `out`, where it is another
-    /// than that of the piece that does.
+    /// Writes the header of later fragments to the front of `out`, where it differs from that of the first.
     pub(crate) fn later_header(&self, header: &[u8], out: &mut [u8]) {
         match self.version {
             Version::V4 => drop(ipv4::later_header(header, out)),
@@ -155,8 +155,8 @@ impl Ip {
         }
     }
 
-    /// Writes what makes a copy of the packet's header that of a piece. In IPv6, a Fragment header's room is behind
-    /// the copy.
+    /// Turns a copy of the packet's header into that of a fragment. In IPv6, the copy has room for a Fragment
+    /// header behind it.
     #[inline]
     pub(crate) fn stamp(&self, header: &mut [u8], common: Common, payload_len: usize, fragment: Fragment) {
         match self.version {
@@ -165,7 +165,7 @@ impl Ip {
         }
     }
 
-    /// The sum of a header without what segments differ in, where it has a checksum.
+    /// The sum of a header without the fields that differ between segments, where it has a checksum.
     #[inline]
     pub(crate) fn sum_of_rest(version: Version, header: &[u8]) -> Sum {
         match version {
@@ -174,8 +174,8 @@ impl Ip {
         }
     }
 
-    /// Writes what differs between the segments of a train, for one with `upper_len` bytes behind the IP headers.
-    /// `rest` is the [`sum_of_rest`](Ip::sum_of_rest).
+    /// Writes the fields that differ between the segments of a GSO packet, for one with `upper_len` bytes behind
+    /// the IP headers. `rest` is the [`sum_of_rest`](Ip::sum_of_rest).
     #[inline]
     pub(crate) fn stamp_segment(version: Version, header: &mut [u8], rest: Sum, upper_len: usize, id: u32) {
         match version {
@@ -184,8 +184,8 @@ impl Ip {
         }
     }
 
-    /// Are two headers of this version, up to the transport header, equal but for lengths, identification and
-    /// checksum?
+    /// Whether two headers of this version, up to the transport header, are equal, except lengths, identification
+    /// and checksum.
     pub(crate) fn shares_header(&self, one: &[u8], other: &[u8]) -> bool {
         match self.version {
             Version::V4 => ipv4::shares_header(one, other),
@@ -193,7 +193,7 @@ impl Ip {
         }
     }
 
-    /// Can the header of a fragment stand for the fragment that follows it in its datagram, too?
+    /// Whether the header of a fragment can also stand for the next fragment of its datagram.
     pub(crate) fn shares_fragment_header(&self, one: &[u8], next: &[u8]) -> bool {
         match self.version {
             Version::V4 => ipv4::shares_fragment_header(one, next),
@@ -201,14 +201,14 @@ impl Ip {
         }
     }
 
-    /// May the packets of a train repeat this packet's IP headers, once they have come as one?
+    /// Whether the segments of a GSO packet may repeat this packet's IP headers.
     pub(crate) fn headers_may_be_shared(&self, packet: &[u8]) -> bool {
         let has_options = self.version == Version::V4 && ipv4::has_options(self);
         !has_options && !self.is_authenticated(packet)
     }
 
-    /// Does an Authentication header cover all of this packet (RFC 4302 section 3.3.3)? In IPv4 it hides what is
-    /// behind.
+    /// Whether an Authentication header covers all of this packet (RFC 4302 section 3.3.3). In IPv4 it hides the
+    /// bytes behind it.
     pub(crate) fn is_authenticated(&self, packet: &[u8]) -> bool {
         match (self.version, self.upper) {
             (Version::V6, Some(upper)) => ipv6::is_authenticated(packet, upper),
@@ -216,7 +216,7 @@ impl Ip {
         }
     }
 
-    /// Is the header's checksum, where it has one, what sealing would write?
+    /// Whether the header's checksum, if it has one, is the one that sealing would write.
     pub(crate) fn checksum_is_canonical(&self, header: &[u8]) -> bool {
         match self.version {
             Version::V4 => ipv4::checksum_is_canonical(header),
@@ -224,8 +224,8 @@ impl Ip {
         }
     }
 
-    /// Writes lengths, marks and the header's checksum for one packet of `len` bytes: a whole datagram, or in IPv4
-    /// this fragment of one.
+    /// Writes lengths, flags, ECN and the header's checksum for one packet of `len` bytes: a whole datagram, or in
+    /// IPv4 this fragment of one.
     #[inline]
     pub(crate) fn seal(&self, header: &mut [u8], fragment: Option<Fragment>) {
         match self.version {

@@ -1,8 +1,9 @@
-//! Bytes in, nanoseconds to sum and to copy them out: by length, by path, from a near source and from far memory.
+//! Bytes -> the time to sum and to copy them, in nanoseconds: by length, by path, from cache and from memory.
 //!
 //! `cargo bench -p wideload-simd` prints the table; a word as argument keeps the rows whose name contains it. All
-//! cases of a length take turns, so that what disturbs the machine disturbs them alike; the figure is the median of
-//! their turns. Source and destination stand as a payload does behind its headers: on no line's beginning.
+//! cases of a length take turns, so that disturbances of the machine affect them equally. The figure is the median
+//! of their turns. Source and destination lie as a payload does behind its headers: not at the start of a cache
+//! line.
 #![allow(missing_docs)]
 
 use internet_checksum::Checksum;

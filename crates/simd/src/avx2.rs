@@ -1,6 +1,6 @@
-//! Bytes in; their sum and copy out, 32 bytes at a time. For x86-64 with AVX2.
+//! Bytes -> their sum and copy, 32 bytes at a time, on x86-64 with AVX2.
 //!
-//! As in `scalar.rs`, words of 64 bits are summed without their carries, and their upper halves again.
+//! As in `scalar.rs`, 64-bit words are summed without their carries, and their upper halves are summed again.
 
 use crate::scalar::{self, add};
 use core::arch::x86_64::*;
@@ -11,7 +11,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
     if bytes.len() <= CHUNK_LEN { sum_chunk(bytes) } else { sum_chunks(bytes) }
 }
 
-/// Copies `from` to `to`, which is as long, and sums the bytes on the way.
+/// Copies `from` to `to`, which has the same length, and sums the bytes in the same pass.
 #[target_feature(enable = "avx2")]
 pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
     if from.len() <= CHUNK_LEN { copy_and_sum_chunk(to, from) } else { copy_and_sum_chunks(to, from) }
@@ -68,7 +68,7 @@ fn copy_and_sum_chunk(to: &mut [u8], from: &[u8]) -> u64 {
     add(lanes.total(), scalar::sum_small(tail))
 }
 
-/// Sums without carries, and the sums of upper halves that tell the carries.
+/// Sums without carries, and sums of upper halves that give the carries.
 struct Lanes {
     sums: [__m256i; LANES_COUNT],
     uppers: [__m256i; LANES_COUNT],
@@ -128,8 +128,8 @@ fn store(to: &mut [u8; VECTOR_LEN], vector: __m256i) {
     unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), hidden(vector)) }
 }
 
-/// The same vector, from where the compiler cannot tell: it would make a loop of loads and stores a call to `memcpy`, and
-/// a second loop of what else was in it.
+/// The same vector, hidden from the compiler. Otherwise it would turn a loop of loads and stores into a call to
+/// `memcpy` and a second loop for the rest.
 #[inline]
 #[target_feature(enable = "avx2")]
 #[cfg_attr(miri, allow(unused_mut))]
@@ -144,10 +144,9 @@ fn hidden(mut vector: __m256i) -> __m256i {
 
 /// Bytes in a register.
 const VECTOR_LEN: usize = 32;
-/// Registers of lanes that run beside each other.
+/// Registers of lanes that run in parallel.
 const LANES_COUNT: usize = 4;
-/// Bytes summed in one turn.
+/// Bytes summed in one iteration.
 const BLOCK_LEN: usize = LANES_COUNT * VECTOR_LEN;
-/// Longest stretch summed before lanes are folded, in bytes: 2^15 halves of a word in each, which all together fit 64
-/// bits.
+/// Longest input summed before lanes are folded, in bytes: 2^15 half words in each lane, whose total fits 64 bits.
 const CHUNK_LEN: usize = 1 << 20;

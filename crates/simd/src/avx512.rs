@@ -1,7 +1,7 @@
-//! Bytes in; their sum and copy out, 64 bytes at a time. For x86-64 with AVX-512 F, BW, VL and VNNI.
+//! Bytes -> their sum and copy, 64 bytes at a time, on x86-64 with AVX-512 F, BW, VL and VNNI.
 //!
-//! One instruction multiplies 32 signed words and adds them to 16 lanes of 32 bits. Words are unsigned: their upper bit is
-//! flipped, which takes 32,768 from each, and lanes begin with what will have been taken.
+//! One instruction multiplies 32 signed words and adds them to 16 lanes of 32 bits. Our words are unsigned. Their
+//! upper bit is flipped, which subtracts 32,768 from each, and lanes start with the sum of these subtractions.
 
 use crate::scalar::add;
 use core::arch::x86_64::*;
@@ -16,7 +16,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Copies `from` to `to`, which is as long, and sums the bytes on the way.
+/// Copies `from` to `to`, which has the same length, and sums the bytes in the same pass.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
     match from.len() {
@@ -39,7 +39,8 @@ fn copy_and_sum_chunks(to: &mut [u8], from: &[u8]) -> u64 {
     chunks.fold(0, |all, (to, from)| add(all, copy_and_sum(to, from)))
 }
 
-/// What is loaded or stored across two lines costs twice, so where `ALIGNED` loads begin at a line, behind a head.
+/// A load or store across two cache lines costs twice. With `ALIGNED`, loads therefore start at a cache line, after
+/// a head.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn sum_chunk<const ALIGNED: bool>(bytes: &[u8]) -> u64 {
@@ -67,7 +68,7 @@ fn sum_chunk<const ALIGNED: bool>(bytes: &[u8]) -> u64 {
     behind(head, lanes.total())
 }
 
-/// As above, for stores.
+/// As [`sum_chunk`], but the stores are aligned.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn copy_and_sum_chunk<const ALIGNED: bool>(to: &mut [u8], from: &[u8]) -> u64 {
@@ -104,7 +105,8 @@ fn copy_and_sum_chunk<const ALIGNED: bool>(to: &mut [u8], from: &[u8]) -> u64 {
 struct Lanes([__m512i; LANES_COUNT]);
 
 impl Lanes {
-    /// Lanes for so many vectors: they hold what flipping upper bits will take from two words of each.
+    /// Lanes for so many vectors. They start with the amount that flipping upper bits subtracts from two words of
+    /// each.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     fn new(vectors: usize) -> Lanes {
@@ -120,14 +122,14 @@ impl Lanes {
         self.0[index] = multiplied_and_added(self.0[index], signed, _mm512_set1_epi16(1));
     }
 
-    /// Adds `len` bytes and the zeros behind them, where the rest begins behind the `len`.
+    /// Adds a head of `len` bytes and the zeros behind them; the rest of the input starts behind the `len` bytes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     fn add_head(&mut self, vector: __m512i, len: usize) {
         self.add(0, if len.is_multiple_of(2) { vector } else { swapped(vector) });
     }
 
-    /// Adds a few vectors, each to lanes of its own.
+    /// Adds a few vectors, each to its own lanes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     fn read<const LEN: usize>(&mut self, bytes: &[u8; LEN]) {
@@ -136,7 +138,7 @@ impl Lanes {
         }
     }
 
-    /// Copies a few vectors, and adds each to lanes of its own.
+    /// Copies a few vectors, and adds each to its own lanes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     fn copy<const LEN: usize>(&mut self, to: &mut [u8; LEN], from: &[u8; LEN]) {
@@ -162,20 +164,20 @@ impl Lanes {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn multiplied_and_added(lanes: __m512i, words: __m512i, factors: __m512i) -> __m512i {
-    // Miri does not know the one instruction; these are what it does.
+    // Miri does not know the one instruction; these two are equivalent.
     #[cfg(miri)]
     return _mm512_add_epi32(lanes, _mm512_madd_epi16(words, factors));
     #[cfg(not(miri))]
     _mm512_dpwssd_epi32(lanes, words, factors)
 }
 
-/// A sum as it counts behind `len` bytes: an odd number swaps the halves of each word.
+/// The sum of bytes that start behind `len` others: an odd `len` swaps the halves of each word.
 #[inline]
 fn behind(len: usize, sum: u64) -> u64 {
     sum.rotate_left(8 * (len % 2) as u32)
 }
 
-/// Bytes before the next line.
+/// Bytes before the next cache line.
 #[inline]
 fn before_line(at: *const u8) -> usize {
     at.addr().wrapping_neg() % VECTOR_LEN
@@ -197,7 +199,7 @@ fn copied_front(to: &mut [u8], from: &[u8]) -> __m512i {
     vector
 }
 
-/// The halves of each word swapped.
+/// Swaps the halves of each word.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn swapped(vector: __m512i) -> __m512i {
@@ -218,8 +220,8 @@ fn store(to: &mut [u8; VECTOR_LEN], vector: __m512i) {
     unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), hidden(vector)) }
 }
 
-/// The same vector, from where the compiler cannot tell: it would make a loop of loads and stores a call to `memcpy`, and
-/// a second loop of what else was in it.
+/// The same vector, hidden from the compiler. Otherwise it would turn a loop of loads and stores into a call to
+/// `memcpy` and a second loop for the rest.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 #[cfg_attr(miri, allow(unused_mut))]
@@ -232,22 +234,22 @@ fn hidden(mut vector: __m512i) -> __m512i {
     vector
 }
 
-/// Less than 64 bytes, and zeros behind them.
+/// Fewer than 64 bytes, and zeros behind them.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn load_front(bytes: &[u8]) -> __m512i {
-    // SAFETY: the mask leaves out all that is behind `bytes`; what a mask leaves out is not read.
+    // SAFETY: the mask excludes everything behind `bytes`, and excluded bytes are not read.
     unsafe { _mm512_maskz_loadu_epi8(front(bytes.len()), bytes.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn store_front(to: &mut [u8], vector: __m512i) {
-    // SAFETY: the mask leaves out all that is behind `to`; what a mask leaves out is not written.
+    // SAFETY: the mask excludes everything behind `to`, and excluded bytes are not written.
     unsafe { _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), front(to.len()), vector) }
 }
 
-/// A bit for each of the first `len` bytes of a vector, of which there are more.
+/// A bit for each of the first `len` bytes of a vector; `len` is less than the vector's length.
 #[inline]
 fn front(len: usize) -> u64 {
     assert!(len < VECTOR_LEN, "the rest of a vector is shorter than a vector");
@@ -256,11 +258,11 @@ fn front(len: usize) -> u64 {
 
 /// Bytes in a register.
 const VECTOR_LEN: usize = 64;
-/// Registers of lanes: an addition takes five cycles, so as many run beside each other.
+/// Registers of lanes that run in parallel: an addition takes five cycles.
 const LANES_COUNT: usize = 8;
-/// Longest stretch summed before lanes are folded, in bytes: a lane of all registers together then holds at most 2^15
-/// words, which fit 32 bits.
+/// Longest input summed before lanes are folded, in bytes. One lane over all registers then holds at most 2^15
+/// words, whose sum fits 32 bits.
 const CHUNK_LEN: usize = 1 << 20;
-/// Below these, in bytes, what lies across lines costs less than a head of its own.
+/// For shorter inputs, in bytes, unaligned access costs less than a separate head.
 const ALIGNED_READ_LEN_MIN: usize = 1_024;
 const ALIGNED_WRITE_LEN_MIN: usize = 512;

@@ -1,4 +1,4 @@
-//! Bytes in; their sum, their copy, or both in one pass out, in the widest registers that the processor has.
+//! Bytes -> their sum, their copy, or both in one pass, with the widest registers of the processor.
 //!
 //! ```
 //! let packet = [0x45, 0, 0, 28, 0x12, 0x34, 0x20, 0, 64, 17, 0xC4, 0x99, 192, 0, 2, 1, 192, 0, 2, 2];
@@ -10,12 +10,12 @@
 //! assert_ne!(sum, 0);
 //! ```
 //!
-//! A sum is the one's complement sum of RFC 1071 before it is folded: the bytes as 16-bit words in the machine's byte
-//! order, an odd last byte followed by a zero byte, modulo 65,535. It is zero only where every byte is.
+//! A sum is the one's complement sum of RFC 1071 before folding. It adds the bytes as 16-bit words in the machine's
+//! byte order, modulo 65,535; a zero byte follows an odd last byte. It is zero only if every byte is.
 //!
-//! What is shorter than [`SMALL_LEN`] is done on the spot. Sums of anything else go one [`Path`], which is chosen once, by
-//! what the processor has; all paths give equal results, and a caller who wants a certain one asks it. Longer copies are
-//! `memcpy`'s, which chooses for itself: loops of our own were no faster at any length (`benches/simd.rs`).
+//! Inputs shorter than [`SMALL_LEN`] are handled inline. All other sums use one [`Path`], which is chosen once from
+//! the processor's features. All paths give equal results; a caller may also call a certain one. Longer copies use
+//! `memcpy`, which chooses for itself: loops of our own were no faster at any length (`benches/simd.rs`).
 #![deny(unsafe_op_in_unsafe_fn)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
@@ -34,14 +34,14 @@ pub fn sum(bytes: &[u8]) -> u64 {
     if bytes.len() < SMALL_LEN {
         return scalar::sum_small(bytes);
     }
-    // SAFETY: `path` is here.
+    // SAFETY: this processor supports `path`.
     unsafe { path().sum_wide(bytes) }
 }
 
 /// Copies `from` to `to`.
 ///
 /// # Panics
-/// Where their lengths differ.
+/// If their lengths differ.
 #[inline]
 #[track_caller]
 pub fn copy(to: &mut [u8], from: &[u8]) {
@@ -52,10 +52,10 @@ pub fn copy(to: &mut [u8], from: &[u8]) {
     to.copy_from_slice(from);
 }
 
-/// Copies `from` to `to`, and sums the bytes on the way: the sum is that of `from`.
+/// Copies `from` to `to` and sums the bytes in the same pass: the sum is that of `from`.
 ///
 /// # Panics
-/// Where their lengths differ.
+/// If their lengths differ.
 #[inline]
 #[track_caller]
 pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
@@ -64,17 +64,17 @@ pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
         scalar::copy_small(to, from);
         return scalar::sum_small(from);
     }
-    // SAFETY: `path` is here.
+    // SAFETY: this processor supports `path`.
     unsafe { path().copy_and_sum_wide(to, from) }
 }
 
-/// Asks for the first line of `bytes`, which will be read soon. A hint: nothing is read.
+/// Prefetches the first cache line of `bytes`. A hint: nothing is read.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     prefetch_lines(bytes, 1);
 }
 
-/// Asks for the first `count` lines of `bytes`, or all of them. A hint: nothing is read.
+/// Prefetches the first `count` cache lines of `bytes`, or all of them. A hint: nothing is read.
 #[inline]
 pub fn prefetch_lines(bytes: &[u8], count: usize) {
     let len = bytes.len().min(count.saturating_mul(LINE_LEN));
@@ -83,7 +83,7 @@ pub fn prefetch_lines(bytes: &[u8], count: usize) {
     }
 }
 
-/// Asks for the lines in which a value lies, which will be looked at soon. A hint: nothing is read.
+/// Prefetches the cache lines of a value. A hint: nothing is read.
 #[inline]
 pub fn prefetch_value<T>(value: &T) {
     let start = core::ptr::from_ref(value).cast::<u8>();
@@ -92,7 +92,7 @@ pub fn prefetch_value<T>(value: &T) {
     }
 }
 
-/// The path that this processor goes.
+/// The path that this processor uses.
 #[inline]
 pub fn path() -> Path {
     match PATH.load(Ordering::Relaxed) {
@@ -103,10 +103,10 @@ pub fn path() -> Path {
     }
 }
 
-/// A way to sum: the same results, by different instructions.
+/// An implementation of the sum: equal results, different instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Path {
-    /// What every processor has.
+    /// For every processor.
     Scalar,
     /// 32 bytes at a time: x86-64 with AVX2.
     Avx2,
@@ -127,7 +127,7 @@ impl Path {
         }
     }
 
-    /// Whether this processor can go it.
+    /// Whether this processor supports it.
     pub fn is_here(self) -> bool {
         match self {
             Path::Scalar => true,
@@ -148,7 +148,7 @@ impl Path {
     /// [`sum`] by this path, however short `bytes` is.
     ///
     /// # Panics
-    /// Where this processor cannot go it.
+    /// If this processor does not support it.
     pub fn sum(self, bytes: &[u8]) -> u64 {
         self.must_be_here();
         // SAFETY: asserted above.
@@ -158,7 +158,7 @@ impl Path {
     /// [`copy_and_sum`] by this path, however short `from` is.
     ///
     /// # Panics
-    /// Where this processor cannot go it, or lengths differ.
+    /// If this processor does not support it, or the lengths differ.
     #[track_caller]
     pub fn copy_and_sum(self, to: &mut [u8], from: &[u8]) -> u64 {
         self.must_be_here();
@@ -168,11 +168,11 @@ impl Path {
     }
 
     /// # Safety
-    /// The path must be here.
+    /// This processor must support the path.
     #[inline]
     unsafe fn sum_wide(self, bytes: &[u8]) -> u64 {
         match self {
-            // SAFETY: this path is here, so the processor has the features that it is compiled for.
+            // SAFETY: this processor supports the path, so it has the features that the function is compiled for.
             #[cfg(target_arch = "x86_64")]
             Path::Avx512 => unsafe { avx512::sum(bytes) },
             // SAFETY: as above.
@@ -183,11 +183,11 @@ impl Path {
     }
 
     /// # Safety
-    /// The path must be here.
+    /// This processor must support the path.
     #[inline]
     unsafe fn copy_and_sum_wide(self, to: &mut [u8], from: &[u8]) -> u64 {
         match self {
-            // SAFETY: this path is here, so the processor has the features that it is compiled for.
+            // SAFETY: this processor supports the path, so it has the features that the function is compiled for.
             #[cfg(target_arch = "x86_64")]
             Path::Avx512 => unsafe { avx512::copy_and_sum(to, from) },
             // SAFETY: as above.
@@ -203,7 +203,7 @@ impl Path {
     }
 }
 
-/// Chooses the widest path that is here, once; the same for every thread that asks at the same moment.
+/// Chooses the widest supported path, once; threads that call it at the same moment choose the same.
 #[cold]
 fn choose() -> Path {
     let path = Path::ALL.into_iter().rfind(|path| path.is_here()).unwrap_or(Path::Scalar);
@@ -234,7 +234,7 @@ fn lens_differ(to: usize, from: usize) -> ! {
 #[inline]
 fn prefetch_at(place: *const u8) {
     use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: a prefetch reads nothing and faults nowhere, whatever the address.
+    // SAFETY: a prefetch reads nothing and never faults, whatever the address.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
 }
 
@@ -242,13 +242,13 @@ fn prefetch_at(place: *const u8) {
 #[inline]
 fn prefetch_at(_place: *const u8) {}
 
-/// Which path was chosen, or zero before one was.
+/// The chosen path, or zero before the choice.
 static PATH: AtomicU8 = AtomicU8::new(0);
 const SCALAR: u8 = 1;
 const AVX2: u8 = 2;
 const AVX512: u8 = 3;
 
-/// What is shorter is done on the spot, in bytes.
+/// Shorter inputs are handled inline, in bytes.
 pub const SMALL_LEN: usize = 64;
-/// Bytes that memory hands out at a time.
+/// Length of a cache line, in bytes.
 const LINE_LEN: usize = 64;

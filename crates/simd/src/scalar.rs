@@ -1,11 +1,11 @@
-//! Bytes in; their sum and copy out, by what every processor has. No `unsafe`.
+//! Bytes -> their sum and copy, on every processor, without `unsafe`.
 
 /// The sum of bytes of any length.
 pub fn sum(bytes: &[u8]) -> u64 {
     bytes.chunks(CHUNK_LEN).fold(0, |sum, chunk| add(sum, sum_chunk(chunk)))
 }
 
-/// The copy is made a little ahead of the sum, which then finds its bytes near.
+/// The copy runs a little ahead of the sum, which then finds its bytes in the cache.
 pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
     let mut all = 0;
     for (to, from) in to.chunks_mut(NEAR_LEN).zip(from.chunks(NEAR_LEN)) {
@@ -15,7 +15,7 @@ pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
     all
 }
 
-/// The sum of less than [`SMALL_LEN`](crate::SMALL_LEN) bytes; right for more, but slow.
+/// The sum of fewer than [`SMALL_LEN`](crate::SMALL_LEN) bytes; correct for more, but slow.
 #[inline]
 pub fn sum_small(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<WORD_LEN>();
@@ -30,7 +30,7 @@ pub fn sum_small(bytes: &[u8]) -> u64 {
     add(sum as u64, (sum >> 64) as u64)
 }
 
-/// Copies less than [`SMALL_LEN`](crate::SMALL_LEN) bytes to as many: two halves that overlap where they must.
+/// Copies fewer than [`SMALL_LEN`](crate::SMALL_LEN) bytes, as two halves that may overlap.
 #[inline]
 pub fn copy_small(to: &mut [u8], from: &[u8]) {
     let is_copied = match from.len() {
@@ -57,7 +57,7 @@ fn copy_halves<const LEN: usize>(to: &mut [u8], from: &[u8]) -> bool {
     true
 }
 
-/// Less than eight bytes as a number, the first byte its lowest.
+/// Fewer than eight bytes as a number, the first byte its lowest.
 #[inline]
 fn number(bytes: &[u8]) -> u64 {
     let len = bytes.len();
@@ -73,8 +73,8 @@ fn number(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The words are summed without their carries, and their upper halves again: together they tell the carries. No
-/// addition waits for a carry, so the compiler may do several at once.
+/// Words are summed without their carries, and their upper halves are summed again: together the sums give the
+/// carries. No addition waits for a carry, so the compiler may vectorise them.
 fn sum_chunk(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<WORD_LEN>();
     let mut sum = 0u64;
@@ -88,7 +88,7 @@ fn sum_chunk(bytes: &[u8]) -> u64 {
     add(lowers + uppers, sum_small(tail))
 }
 
-/// The sum of two sums, end-around: zero only where both are.
+/// The sum of two sums, end-around: zero only if both are.
 #[inline]
 pub(crate) fn add(one: u64, other: u64) -> u64 {
     let (sum, carry) = one.overflowing_add(other);
@@ -97,7 +97,7 @@ pub(crate) fn add(one: u64, other: u64) -> u64 {
 
 /// Bytes in a machine word.
 const WORD_LEN: usize = 8;
-/// Longest stretch summed at once, in bytes: 2^17 halves of a word in each sum, which fit 64 bits.
+/// Longest input summed at once, in bytes: 2^17 half words in each sum, whose total fits 64 bits.
 const CHUNK_LEN: usize = 1 << 20;
-/// Bytes copied before they are summed: they and their copy fit the nearest cache of any processor.
+/// Bytes copied before they are summed: they and their copy fit the first-level cache of any processor.
 const NEAR_LEN: usize = 4_096;

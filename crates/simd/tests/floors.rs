@@ -1,17 +1,17 @@
-//! The sources and manifests of the workspace -> imports that run up.
+//! The sources and manifests of the workspace -> imports of a higher floor.
 //!
 //! A crate uses only crates on floors below its own. The modules of a crate have floors too: no two of them use
-//! each other, directly or through others, so there is an order in which each uses only what stands before it. A
-//! module is what the crate's root declares; a folder is one module; what the root itself defines stands in
+//! each other, directly or through others, so there is an order in which each uses only earlier modules. A
+//! module is declared by the root of the crate; a folder is one module; definitions in the root itself count as
 //! `lib.rs`.
 //!
 //! Only names in code count: `use` trees, and paths such as `crate::a::b` and `super::b`, also inside of macros. A
 //! name that the root re-exports counts as an import of the module that it comes from. The re-export itself does
 //! not count, and tests do not. A method of another module's type that is called without its path is not seen.
 //!
-//! This test stands in the lowest crate because it needs nothing of the workspace but its files.
+//! This test is in the lowest crate because it needs only the files of the workspace.
 //!
-//!     cargo test -p wideload-simd --test floors -- --nocapture      also shows the circles that are tolerated
+//!     cargo test -p wideload-simd --test floors -- --nocapture      also shows the tolerated cycles
 
 mod workspace;
 

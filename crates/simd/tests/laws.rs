@@ -1,4 +1,5 @@
-//! Every path against sums by hand, at every length and alignment: equal sums, equal copies, nothing written beside.
+//! Every path against sums by hand, at every length and alignment: equal sums, equal copies, nothing written
+//! beside.
 
 use proptest::prelude::*;
 use std::ops::Range;

@@ -1,9 +1,9 @@
-//! The sources of the workspace -> those that are too long.
+//! The sources of the workspace -> the files that are too long.
 //!
-//! A file is read from top to bottom, and one that is longer than [`LEN_MAX`] holds more than one subject: split it
-//! along what its parts do. Tests at a file's end do not count, and neither do files of tests.
+//! A file is read from top to bottom. A file longer than [`LEN_MAX`] holds more than one subject: split it by
+//! subject. Test modules at a file's end do not count, and neither do test files.
 //!
-//! This test stands in the lowest crate because it needs nothing of the workspace but its files.
+//! This test is in the lowest crate because it needs only the files of the workspace.
 
 mod workspace;
 

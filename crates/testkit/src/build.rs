@@ -1,4 +1,4 @@
-//! What a test says of a packet -> its bytes. Every length and checksum is right unless the test says otherwise.
+//! The description of a packet -> its bytes. Every length and checksum is right unless the test says otherwise.
 
 use crate::fields::{
     ACK, AUTHENTICATION, DF, EXPERIMENT, FRAGMENT, FRAGMENT_LEN, ICMP, ICMPV6, IPV4_LEN, IPV6_LEN, ROUTING, TCP,
@@ -9,18 +9,18 @@ use crate::sum::{add, checksum, field_at, octets, pseudo_header, right_udp, sum_
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::Range;
 
-/// A packet to be built: fields as they stand in the header, defaults that make it valid.
+/// A packet to be built: fields as they stand in the header, with defaults that make it valid.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
-    /// The port that it arrives by; not in its bytes.
+    /// The port through which it arrives; not in its bytes.
     pub ingress: u32,
     /// Source and destination of its Ethernet header.
     pub macs: [[u8; 6]; 2],
-    /// VLAN tags behind the Ethernet header; none: it starts with its IP header.
+    /// VLAN tags behind the Ethernet header; none: no Ethernet header, the packet starts with its IP header.
     pub vlans: Option<Vec<u16>>,
     /// EtherType of the first tag: 802.1Q's, or 802.1ad's (0x88A8).
     pub tag_type: u16,
-    /// The version is that of the addresses.
+    /// Source address. The version is that of the addresses.
     pub source: IpAddr,
     /// See `source`.
     pub destination: IpAddr,
@@ -32,17 +32,17 @@ pub struct Spec {
     pub id: u32,
     /// IPv4's reserved bit, DF and MF, as they stand in the header.
     pub ip_flags: u16,
-    /// Offset in bytes and MF. In version 6 a Fragment header says them.
+    /// Offset in bytes and MF. In version 6 these are in a Fragment header.
     pub fragment: Option<(usize, bool)>,
     /// Time to live, hop limit.
     pub ttl: u8,
-    /// Protocol of what stands behind the IP headers.
+    /// Protocol of the bytes behind the IP headers.
     pub protocol: u8,
     /// IPv4's options, a multiple of four bytes.
     pub ip_options: Vec<u8>,
-    /// IPv6's extension headers: kind and bytes, of which the first is written here.
+    /// IPv6's extension headers: kind and bytes. The first byte is set here.
     pub extensions: Vec<(u8, Vec<u8>)>,
-    /// The IPv4 header's checksum is off by this.
+    /// Error added to the IPv4 header checksum.
     pub ip_sum_off: u16,
     /// The transport header in front of the payload.
     pub transport: Transport,
@@ -62,7 +62,7 @@ pub struct Spec {
     pub urgent: u16,
     /// TCP's options, a multiple of four bytes.
     pub options: Vec<u8>,
-    /// What stands behind all headers.
+    /// The bytes behind all headers.
     pub payload: Vec<u8>,
     /// The transport's checksum.
     pub sum: Summed,
@@ -70,10 +70,10 @@ pub struct Spec {
     pub padding: usize,
 }
 
-/// Which transport header is built.
+/// The transport header to build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// None: the payload is all.
+    /// None: the payload is everything.
     None,
     /// RFC 9293.
     Tcp,
@@ -86,11 +86,11 @@ pub enum Transport {
 /// How a transport checksum is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Summed {
-    /// As it must be.
+    /// Correct.
     Right,
-    /// Wrong by so much.
+    /// Wrong by this amount.
     Off(u16),
-    /// The pseudo-header's sum, for a card to finish.
+    /// Partial: the pseudo-header's sum, for a network card to complete.
     Half,
     /// All ones where it is 0.
     AllOnes,
@@ -98,16 +98,16 @@ pub enum Summed {
     None,
 }
 
-/// Which part of a datagram a fragment is.
+/// The position of a fragment in its datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its bytes in what fragmentation divides.
+    /// Its range in the bytes that fragmentation divides.
     pub range: Range<usize>,
     /// More fragments follow.
     pub more: bool,
 }
 
-/// A packet of this version whose payload nobody knows.
+/// A packet of this version with an unknown protocol.
 pub fn ip(version: u8) -> Spec {
     let (source, destination) = match version {
         4 => (HOST_V4.into(), PEER_V4.into()),
@@ -167,23 +167,23 @@ impl Spec {
         if self.source.is_ipv4() { 4 } else { 6 }
     }
 
-    /// From this address.
+    /// Sets the source address.
     pub fn from(self, source: impl Into<IpAddr>) -> Spec {
         Spec { source: source.into(), ..self }
     }
 
-    /// To this address.
+    /// Sets the destination address.
     pub fn to(self, destination: impl Into<IpAddr>) -> Spec {
         Spec { destination: destination.into(), ..self }
     }
 
-    /// Between the hosts of these numbers, see [`host`].
+    /// Sets the addresses to the hosts of these numbers, see [`host`].
     pub fn between(self, source: u32, destination: u32) -> Spec {
         let version = self.version();
         self.from(host(version, source)).to(host(version, destination))
     }
 
-    /// The way back: addresses and ports change places.
+    /// The other direction: addresses and ports change places.
     pub fn turned(self) -> Spec {
         let ([source, destination], [port, peer_port]) = (self.macs, self.ports);
         Spec {
@@ -195,68 +195,68 @@ impl Spec {
         }
     }
 
-    /// From this port to that.
+    /// Sets the ports.
     pub fn ports(self, source: u16, destination: u16) -> Spec {
         Spec { ports: [source, destination], ..self }
     }
 
-    /// With this identification.
+    /// Sets the identification.
     pub fn id(self, id: u32) -> Spec {
         Spec { id, ..self }
     }
 
-    /// With these of IPv4's flags: DF, MF, the reserved one.
+    /// Sets IPv4's flags: DF, MF, the reserved one.
     pub fn ip_flags(self, ip_flags: u16) -> Spec {
         Spec { ip_flags, ..self }
     }
 
-    /// With this sequence number.
+    /// Sets the sequence number.
     pub fn seq(self, seq: u32) -> Spec {
         Spec { seq, ..self }
     }
 
-    /// With these of TCP's flags.
+    /// Sets TCP's flags.
     pub fn flags(self, flags: u8) -> Spec {
         Spec { flags, ..self }
     }
 
-    /// With these options of TCP.
+    /// Sets TCP's options.
     pub fn options(self, options: impl AsRef<[u8]>) -> Spec {
         Spec { options: options.as_ref().to_vec(), ..self }
     }
 
-    /// With time stamps as most senders write them.
+    /// Adds timestamps in the usual layout.
     pub fn stamped(self, value: u32, echo: u32) -> Spec {
         self.options([&[1, 1, 8, 10], &value.to_be_bytes()[..], &echo.to_be_bytes()].concat())
     }
 
-    /// With this checksum of its transport.
+    /// Sets the form of the transport checksum.
     pub fn sum(self, sum: Summed) -> Spec {
         Spec { sum, ..self }
     }
 
-    /// With this payload.
+    /// Sets the payload.
     pub fn payload(self, payload: impl AsRef<[u8]>) -> Spec {
         Spec { payload: payload.as_ref().to_vec(), ..self }
     }
 
-    /// With so many bytes of noise as payload.
+    /// Sets `len` bytes of noise as payload.
     pub fn noise(self, len: usize) -> Spec {
         self.payload(noise(len, len as u64))
     }
 
-    /// With so many bytes of a stream, from `offset` on.
+    /// Sets `len` bytes of a stream as payload, from `offset` on.
     pub fn carrying(self, offset: usize, len: usize) -> Spec {
         let seq = self.seq.wrapping_add(offset as u32);
         self.seq(seq).payload((offset..offset + len).map(|at| stream(at as u64)).collect::<Vec<_>>())
     }
 
-    /// In an Ethernet frame without tags.
+    /// Puts it in an Ethernet frame without tags.
     pub fn ethernet(self) -> Spec {
         Spec { vlans: Some(Vec::new()), ..self }
     }
 
-    /// In an Ethernet frame, with this tag behind those that it has.
+    /// Puts it in an Ethernet frame, with this tag behind its other tags.
     pub fn vlan(mut self, tag: u16) -> Spec {
         self.vlans.get_or_insert_default().push(tag);
         self
@@ -272,19 +272,19 @@ impl Spec {
         Spec { transport: Transport::None, payload: self.upper(), ..self.clone() }
     }
 
-    /// The fragment at this place, with its options as RFC 791 has them: but the first, only those to be copied.
+    /// The fragment at this position. Later fragments carry only the options with the copied bit, as in RFC 791.
     pub fn fragment(&self, place: &Place) -> Vec<u8> {
         let whole = if self.transport == Transport::None { self } else { &self.raw() };
         whole.fragment_with(place, &whole.payload[place.range.clone()])
     }
 
-    /// The same, with other bytes.
+    /// The same fragment, with other bytes.
     pub fn fragment_with(&self, place: &Place, payload: &[u8]) -> Vec<u8> {
         let offset = place.range.start;
         self.around(payload, Some((offset, place.more)), &self.options_at(offset))
     }
 
-    /// Where a sender that fills its fragments cuts this packet.
+    /// The positions of the fragments of a sender that fills each of them.
     pub fn places(&self, mtu: usize) -> Vec<Place> {
         let (mut places, mut start) = (Vec::new(), 0);
         let len = self.transport_len() + self.payload.len();
@@ -300,13 +300,13 @@ impl Spec {
         }
     }
 
-    /// The fragments that such a sender sends.
+    /// The fragments of that sender.
     pub fn fragments(&self, mtu: usize) -> Vec<Vec<u8>> {
         let raw = self.raw();
         self.places(mtu).iter().map(|place| raw.fragment(place)).collect()
     }
 
-    /// The fragments with `room` bytes of payload in each but the last, and all options in each.
+    /// The fragments with `room` payload bytes in each but the last, and all options in each.
     pub fn parts(&self, room: usize) -> Vec<Vec<u8>> {
         let raw = self.raw();
         let last = raw.payload.len().div_ceil(room) - 1;
@@ -354,13 +354,13 @@ impl Spec {
         self.ip_header_len() + self.transport_len() + self.payload.len()
     }
 
-    /// What an offloading card makes of it.
+    /// The same packet without padding and with its checksum completed, as by an offloading network card.
     pub fn finished(&self) -> Spec {
         let sum = if self.sum == Summed::Half { Summed::Right } else { self.sum };
         Spec { sum, padding: 0, ..self.clone() }
     }
 
-    /// Its frame, where it has a link header; else the packet.
+    /// Its frame, if it has a link header; else the packet.
     pub fn bytes(&self) -> Vec<u8> {
         self.around(&self.upper(), self.fragment, &self.ip_options)
     }
@@ -377,7 +377,7 @@ impl Spec {
         bytes
     }
 
-    /// What stands behind the IP headers: the transport header with its checksum, and the payload.
+    /// The bytes behind the IP headers: the transport header with its checksum, and the payload.
     pub fn upper(&self) -> Vec<u8> {
         let mut upper = self.transport_header();
         upper.extend(&self.payload);
@@ -394,7 +394,7 @@ impl Spec {
         let field = match self.sum {
             Summed::Right => right,
             Summed::Off(off) => {
-                // By adding in one's complement: never what it was, in either way to write 0.
+                // One's complement addition: the result never equals the original, in either form of 0.
                 assert!(off != 0 && off != 0xFFFF);
                 add(right, off)
             }
@@ -510,15 +510,15 @@ pub fn chain(headers: &[(u8, Vec<u8>)], last: u8) -> (u8, Vec<u8>) {
     (kinds[0], bytes.collect())
 }
 
-/// An extension header of `len` bytes that asks for nothing: an experimental source route that is at its end (RFC
-/// 4727), an authentication of zeros, or padding options.
+/// An extension header of `len` bytes without effect: an experimental source route at its end (RFC 4727), an
+/// authentication of zeros, or padding options.
 pub fn extension(kind: u8, len: usize) -> (u8, Vec<u8>) {
     let mut bytes = vec![0; len];
     bytes[1] = (len / 8 - 1) as u8;
     match kind {
         ROUTING => bytes[2] = 253,
         AUTHENTICATION => bytes[1] = (len / 4 - 2) as u8,
-        // PadN, whose data is zero.
+        // PadN, with zeros as data.
         _ => (bytes[2], bytes[3]) = (1, (len - 4).min(255) as u8),
     }
     (kind, bytes)

@@ -1,11 +1,11 @@
-//! Numbers of the fields (IANA and the RFCs), and words read from bytes.
+//! Numbers of header fields (IANA and the RFCs), and words read from bytes.
 
-/// The word at this place.
+/// The 16-bit word at this offset.
 pub fn word(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// The 32 bits at this place.
+/// The 32-bit word at this offset.
 pub fn long(bytes: &[u8], at: usize) -> u32 {
     u32::from(word(bytes, at)) << 16 | u32::from(word(bytes, at + 2))
 }
@@ -44,10 +44,10 @@ pub const AUTHENTICATION: u8 = 51;
 pub const ICMPV6: u8 = 58;
 /// IPv6's Destination Options header.
 pub const DESTINATION_OPTIONS: u8 = 60;
-/// For experiments (RFC 3692): nothing is known of its header.
+/// For experiments (RFC 3692): its header is unknown.
 pub const EXPERIMENT: u8 = 253;
 
-/// The congestion mark Congestion Experienced (RFC 3168).
+/// The ECN codepoint Congestion Experienced (RFC 3168).
 pub const CE: u8 = 3;
 
 /// TCP's flags.
@@ -58,11 +58,11 @@ pub const SYN: u8 = 0x02;
 pub const RST: u8 = 0x04;
 /// Push.
 pub const PSH: u8 = 0x08;
-/// The acknowledgement counts.
+/// The acknowledgement number is valid.
 pub const ACK: u8 = 0x10;
-/// The urgent pointer counts.
+/// The urgent pointer is valid.
 pub const URG: u8 = 0x20;
-/// Congestion was met (RFC 3168).
+/// Congestion was experienced (RFC 3168).
 pub const ECE: u8 = 0x40;
-/// The window was reduced (RFC 3168).
+/// The congestion window was reduced (RFC 3168).
 pub const CWR: u8 = 0x80;

@@ -1,20 +1,20 @@
-//! What a test says of a packet -> its bytes; bytes -> what they say.
+//! The description of a packet -> its bytes; bytes -> their fields.
 //!
-//! Nothing here uses a crate of ours, so a test and the code under test can only agree by both being right. Headers
-//! are written and read field by field; the crate's own tests hold them against bytes from RFCs and against another
-//! crate.
+//! Nothing here uses a crate of ours. A test and the code under test therefore agree only if both are right.
+//! Headers are written and read field by field. The crate's own tests compare them with bytes from RFCs and with
+//! another crate.
 //!
 //! ```
-//! use testkit::{Seen, tcp, udp};
+//! use testkit::{ReadPacket, tcp, udp};
 //!
 //! let fragments = udp(4).ports(1_500, 53).payload(&[7; 3_000]).fragments(1_500);
-//! assert_eq!(Seen::all(&fragments).iter().map(Seen::place).collect::<Vec<_>>(), [
+//! assert_eq!(ReadPacket::all(&fragments).iter().map(ReadPacket::place).collect::<Vec<_>>(), [
 //!     (0, 1_480, true),
 //!     (1_480, 1_480, true),
 //!     (2_960, 48, false),
 //! ]);
 //! let segment = tcp(6).seq(100).stamped(1, 2).payload(b"hello").vlan(7).bytes();
-//! assert_eq!(Seen::of_frame(&segment).payload(), b"hello");
+//! assert_eq!(ReadPacket::of_frame(&segment).payload(), b"hello");
 //! ```
 //!
 //! Floors: `fields` and `random` at the ground; `sum`; `build` and `read`; `rules`; `model` and `traffic`.

@@ -1,8 +1,12 @@
-//! Pieces in, what a host makes of them out: a place for every octet, and nothing clever.
+//! Fragments -> the datagrams that a host reassembles from them, by a reference model with one entry for every
+//! octet.
 //!
-//! Written from the rulings alone. A repeat, whose every byte is held and equal, is dropped alone. Any other overlap,
-//! and any disagreement on where the datagram ends, kills it and poisons its key until its deadline, which is the
-//! arrival of its first piece and the patience of its version. Nothing extends a deadline.
+//! It is written from the rulings alone:
+//!
+//! - A repeat, whose bytes are all held and equal, is dropped; its datagram stays.
+//! - Any other overlap, or a contradiction about the datagram's end, drops the datagram. Its key is then poisoned
+//!   until the deadline.
+//! - The deadline is the arrival of the first fragment plus the time-out of the version. Nothing extends it.
 
 use crate::build::{Place, Spec};
 use crate::fields::{CE, DF};
@@ -11,27 +15,27 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-/// What tells datagrams apart.
+/// The key of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     version: u8,
     source: IpAddr,
     destination: IpAddr,
     id: u32,
-    /// Only version 4's.
+    /// In version 4 only.
     protocol: Option<u8>,
     vlans: Vec<u16>,
     ingress: u32,
 }
 
-/// Everything that is waited for.
+/// All datagrams under reassembly.
 pub struct Model {
-    /// How long to wait; none: 30 s in version 4, 60 s in version 6.
+    /// Reassembly time-out; none: 30 s in version 4, 60 s in version 6.
     timeout: Option<Duration>,
     waiting: BTreeMap<Key, Waiting>,
 }
 
-/// One datagram.
+/// One datagram under reassembly.
 pub struct Waiting {
     deadline: Duration,
     octets: Vec<Option<u8>>,
@@ -46,18 +50,18 @@ struct Piece {
     ip_len: usize,
 }
 
-/// What becomes of a piece.
+/// The outcome of a fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It waits for others.
+    /// It is held until the rest arrives.
     Held,
-    /// It completes this datagram: the header of the piece at offset 0, DF and mark of the whole, and the payload.
+    /// It completes this datagram: header of the fragment at offset 0, DF and ECN of the whole, and payload.
     Whole(Box<Spec>),
-    /// Some pieces take part in ECN and some do not: all end.
+    /// Some fragments are ECN-capable and some are not: all are dropped.
     MixedMarks,
     /// It is a repeat.
     Repeat,
-    /// It ends its datagram: so many pieces, itself counted.
+    /// It drops its datagram, with this number of fragments including itself.
     Kills(usize),
     /// Its key is poisoned.
     Poisoned,
@@ -77,7 +81,7 @@ impl Key {
         }
     }
 
-    /// The key of a packet that came by this port.
+    /// The key of a packet that arrived through this port.
     pub fn of_seen(seen: &ReadPacket, ingress: u32) -> Key {
         Key {
             version: seen.version,
@@ -90,7 +94,7 @@ impl Key {
         }
     }
 
-    /// True where these differ in nothing but the identification and the protocol.
+    /// Whether two keys differ only in identification and protocol.
     pub fn of_pair(&self, other: &Key) -> bool {
         let pair = |key: &Key| Key { id: 0, protocol: None, ..key.clone() };
         pair(self) == pair(other)
@@ -98,12 +102,12 @@ impl Key {
 }
 
 impl Model {
-    /// One that waits so long.
+    /// A model with this time-out.
     pub fn new(timeout: Option<Duration>) -> Model {
         Model { timeout, waiting: BTreeMap::new() }
     }
 
-    /// What becomes of a piece with this header, place and payload.
+    /// The outcome of a fragment with this header, position and payload.
     pub fn push(&mut self, now: Duration, header: &Spec, place: &Place, payload: &[u8]) -> Verdict {
         let usual = if header.version() == 4 { 30 } else { 60 };
         let timeout = self.timeout.unwrap_or(Duration::from_secs(usual));
@@ -116,7 +120,7 @@ impl Model {
         verdict
     }
 
-    /// The datagrams whose deadline has come, by deadline; those that were killed are forgotten in silence.
+    /// The datagrams whose deadline has passed, by deadline; poisoned keys are forgotten without a report.
     pub fn expire(&mut self, now: Duration) -> Vec<(Key, Waiting)> {
         let mut late: Vec<_> = self.waiting.extract_if(.., |_, waiting| waiting.deadline <= now).collect();
         late.retain(|(_, waiting)| !waiting.poisoned);
@@ -124,7 +128,7 @@ impl Model {
         late
     }
 
-    /// All that is held, poisoned keys left out.
+    /// All datagrams under reassembly, without poisoned keys.
     pub fn open(&self) -> impl Iterator<Item = (&Key, &Waiting)> {
         self.waiting.iter().filter(|(_, waiting)| !waiting.poisoned)
     }
@@ -164,7 +168,7 @@ impl Waiting {
         self.whole()
     }
 
-    /// Notes where the datagram ends; true where that cannot be.
+    /// Records the datagram's end. Returns whether that contradicts earlier fragments.
     fn disagrees(&mut self, end: usize, more: bool) -> bool {
         if !more {
             if self.end.is_some_and(|known| known != end) {
@@ -190,24 +194,27 @@ impl Waiting {
         Verdict::Whole(Box::new(Spec { ip_flags, tos, fragment: None, payload, ..header }))
     }
 
-    /// What is held, octet by octet.
+    /// The held octets, one by one.
     pub fn octets(&self) -> &[Option<u8>] {
         &self.octets
     }
 
-    /// Where the datagram ends, if its last piece has come.
+    /// The datagram's end, if its last fragment has arrived.
     pub fn end(&self) -> Option<usize> {
         self.end
     }
 
-    /// How many pieces are held.
+    /// Number of held fragments.
     pub fn fragment_count(&self) -> usize {
         self.fragments.len()
     }
 }
 
-/// RFC 3168 section 5.3: no mark where some take part and some do not; else congestion where one met it; else the one
-/// that all share, or any of those that mean the same (`None` inside).
+/// The ECN codepoint of a reassembled datagram (RFC 3168 section 5.3).
+///
+/// - Outer none: some fragments are ECN-capable and some are not.
+/// - CE if any fragment has it.
+/// - Else the codepoint that all share; inner none for a mix of equivalent ones.
 pub fn joined_mark(marks: impl Iterator<Item = u8>) -> Option<Option<u8>> {
     let mut marks: Vec<u8> = marks.collect();
     marks.sort_unstable();

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Bytes that differ from place to place and from seed to seed.
+/// Bytes that differ from offset to offset and from seed to seed.
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut bytes = vec![0; len];
@@ -10,12 +10,12 @@ pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Bytes of which no two eights at different places are likely alike.
+/// Bytes in which any two groups of eight at different offsets are probably different.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at as u32).wrapping_mul(0x9E37_79B1).to_be_bytes()[0]).collect()
 }
 
-/// The byte of every stream at this place; no two places near each other are alike.
+/// The byte of every stream at this offset; nearby offsets have different bytes.
 pub fn stream(at: u64) -> u8 {
     (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
 }
@@ -42,7 +42,7 @@ pub fn orders(count: usize) -> Vec<Vec<usize>> {
     orders
 }
 
-/// How many seeds a swarm runs: `WIDELOAD_SEEDS`, or as many as given here.
+/// Number of seeds for a swarm: `WIDELOAD_SEEDS`, or else `usual`.
 pub fn seed_count(usual: u64) -> u64 {
     number_from("WIDELOAD_SEEDS").unwrap_or(usual)
 }
@@ -53,9 +53,10 @@ pub fn number_from(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
 }
 
-/// Runs a law on so many seeds, or on the one that `WIDELOAD_SEED` names; `WIDELOAD_SEEDS` runs more of them. Where
-/// the law fails, the command that repeats it is printed: `of` are the words behind `cargo test`. Returns how many
-/// seeds ran.
+/// Runs a law on many seeds, or on the one in `WIDELOAD_SEED`; `WIDELOAD_SEEDS` sets their number. Returns the
+/// number of seeds run.
+///
+/// Where the law fails, the command that repeats it is printed: `of` are the words behind `cargo test`.
 pub fn each_seed(of: &str, usual: u64, mut law: impl FnMut(u64)) -> u64 {
     let seeds = match number_from("WIDELOAD_SEED") {
         Some(seed) => seed..seed + 1,

@@ -1,4 +1,4 @@
-//! Bytes -> plain fields; panics where a packet contradicts itself, and says how.
+//! The bytes of a packet -> its fields. Panics, with the cause, if a packet contradicts itself.
 
 use crate::fields::{
     AUTHENTICATION, DESTINATION_OPTIONS, DF, FRAGMENT, FRAGMENT_LEN, HOP_BY_HOP, ICMP, ICMPV6, IPV4_LEN, IPV6_LEN,
@@ -7,26 +7,26 @@ use crate::fields::{
 use crate::sum::{pseudo_header, sum, sum_of};
 use core::net::IpAddr;
 
-/// What a packet's bytes say.
+/// The fields of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadPacket {
-    /// Its frame, without padding behind the packet; where it has no link header, the packet.
+    /// Its frame, without padding behind the packet; without a link header, the packet.
     pub frame: Vec<u8>,
     /// Tags of the Ethernet header.
     pub vlans: Vec<u16>,
-    /// Where the IP header starts in the frame.
+    /// Offset of the IP header in the frame.
     pub ip_at: usize,
-    /// Where what fragmentation divides starts: behind the IP header, and behind a Fragment header.
+    /// Offset of the body that fragmentation divides: behind the IP header and any Fragment header.
     pub body_at: usize,
-    /// Where the transport header starts, if this has one.
+    /// Offset of the transport header, if the packet has one.
     pub upper_at: usize,
     /// 4 or 6.
     pub version: u8,
-    /// The addresses.
+    /// Source address.
     pub source: IpAddr,
     /// See `source`.
     pub destination: IpAddr,
-    /// What the body is.
+    /// Protocol of the body.
     pub protocol: u8,
     /// IPv4's type of service, IPv6's traffic class.
     pub tos: u8,
@@ -34,13 +34,13 @@ pub struct ReadPacket {
     pub ttl: u8,
     /// Identification; 0 in version 6 without a Fragment header.
     pub id: u32,
-    /// IPv4's DF; always so in version 6.
+    /// IPv4's DF; always true in version 6.
     pub dont_fragment: bool,
     /// Offset in bytes and MF, of a fragment; in version 6 of each packet with a Fragment header.
     pub fragment: Option<(usize, bool)>,
-    /// Does an Authentication header stand in front of the transport header?
+    /// Whether an Authentication header precedes the transport header.
     pub is_authenticated: bool,
-    /// Is the transport's header here, whole and in agreement with the packet's length?
+    /// Whether the transport header is complete and agrees with the packet's length.
     pub has_header: bool,
     /// TCP's or UDP's ports.
     pub ports: [u16; 2],
@@ -52,14 +52,14 @@ pub struct ReadPacket {
     pub flags: u8,
     /// TCP's window.
     pub window: u16,
-    /// Where the payload starts in the frame.
+    /// Offset of the payload in the frame.
     pub payload_at: usize,
-    /// Is the transport's checksum right, or is there none?
+    /// Whether the transport checksum is right or absent.
     pub sum_is_right: bool,
 }
 
 impl ReadPacket {
-    /// Reads a packet that starts with its IP header and ends where it says.
+    /// Reads a packet that starts with its IP header and ends where its length says.
     pub fn of(packet: &[u8]) -> ReadPacket {
         let seen = ReadPacket::read(packet, 0);
         assert_eq!(seen.frame.len(), packet.len(), "a packet is as long as it says");
@@ -195,7 +195,7 @@ impl ReadPacket {
         }
     }
 
-    /// Reads the transport header, behind extension headers that a fragment carries.
+    /// Reads the transport header, behind extension headers in the body.
     fn read_transport(&mut self) {
         let mut protocol = self.protocol;
         while self.version == 6 && [HOP_BY_HOP, ROUTING, DESTINATION_OPTIONS, AUTHENTICATION].contains(&protocol) {
@@ -238,7 +238,7 @@ impl ReadPacket {
         }
     }
 
-    /// Offset and length of the body, MF: what a table shows of a fragment.
+    /// Offset and length of the body, and MF: the columns of a table of fragments.
     pub fn place(&self) -> (usize, usize, bool) {
         let (offset, more) = self.fragment.unwrap_or_default();
         (offset, self.body().len(), more)
@@ -254,12 +254,12 @@ impl ReadPacket {
         self.place().2
     }
 
-    /// Is it a fragment, or does it have a Fragment header?
+    /// Whether it is a fragment, or has a Fragment header.
     pub fn is_fragment(&self) -> bool {
         self.fragment.is_some()
     }
 
-    /// The congestion mark.
+    /// The ECN codepoint.
     pub fn ecn(&self) -> u8 {
         self.tos & 3
     }
@@ -269,17 +269,17 @@ impl ReadPacket {
         &self.frame[self.ip_at..]
     }
 
-    /// The IP header, with all that stands in front of the body.
+    /// The IP header, with all bytes in front of the body.
     pub fn header(&self) -> &[u8] {
         &self.frame[self.ip_at..self.body_at]
     }
 
-    /// What fragmentation divides.
+    /// The body that fragmentation divides.
     pub fn body(&self) -> &[u8] {
         &self.frame[self.body_at..]
     }
 
-    /// The transport header and what follows.
+    /// The transport header and the bytes behind it.
     pub fn upper(&self) -> &[u8] {
         &self.frame[self.upper_at..]
     }
@@ -289,7 +289,7 @@ impl ReadPacket {
         if self.has_header && self.protocol != UDP { &self.frame[self.upper_at + 20..self.payload_at] } else { &[] }
     }
 
-    /// What stands behind all headers.
+    /// The bytes behind all headers.
     pub fn payload(&self) -> &[u8] {
         &self.frame[self.payload_at..]
     }

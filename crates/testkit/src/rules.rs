@@ -1,13 +1,14 @@
-//! A packet's fields -> may it share a header with its neighbours, may it be cut into segments: the rulings,
-//! written once more in the plainest way.
+//! A packet's fields -> whether it may be coalesced with its neighbours, and whether it may be segmented.
+//!
+//! These are the rulings, written a second time in the plainest form.
 
 use crate::fields::{ACK, CWR, ECE, FIN, IPV4_LEN, PSH, RST, SYN, TCP, URG, long};
 use crate::read::ReadPacket;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 impl ReadPacket {
-    /// May it share its header with its neighbours? A whole TCP segment with payload and a right checksum, no flags
-    /// but ACK, PSH, FIN and ECE, no options but one of time stamps.
+    /// Whether it may share its header with its neighbours: a whole TCP segment with payload and a right checksum.
+    /// Flags other than ACK, PSH, FIN and ECE exclude it, and so do options other than one timestamp option.
     pub fn joins(&self) -> bool {
         self.protocol == TCP
             && self.has_header
@@ -19,8 +20,8 @@ impl ReadPacket {
             && stamps(self.options()).is_some()
     }
 
-    /// May it be cut into segments? Not what opens, resets or is urgent, or whose options sign it or cannot be
-    /// read.
+    /// Whether it may be segmented. Excluded are packets that open or reset a connection or are urgent, and packets
+    /// with signing or unreadable options.
     pub fn may_be_segmented(&self) -> bool {
         self.protocol == TCP
             && self.has_header
@@ -30,15 +31,18 @@ impl ReadPacket {
             && !signs(self.options())
     }
 
-    /// Time stamps, where there is one option of them and no other.
+    /// The timestamps, if they are the only option.
     pub fn stamps(&self) -> Option<(u32, u32)> {
         let at = stamps(self.options())??;
         Some((long(self.options(), at), long(self.options(), at + 4)))
     }
 
-    /// Everything that a TCP packet's bytes leave with unchanged, in one number: link header, IP header but for
-    /// lengths, identification and checksum; ports, reserved bits, flags but CWR, PSH and FIN, urgent pointer,
-    /// options but for the values of time stamps.
+    /// A hash of everything that must be unchanged in a TCP packet at egress:
+    ///
+    /// - the link header;
+    /// - the IP header but for lengths, identification and checksum;
+    /// - ports, reserved bits, urgent pointer, and flags but CWR, PSH and FIN;
+    /// - options but for the timestamp values.
     pub fn surroundings(&self) -> u64 {
         let mut kept = self.frame[..self.payload_at].to_vec();
         let ip_at = self.ip_at;
@@ -60,13 +64,13 @@ impl ReadPacket {
         hasher.finish()
     }
 
-    /// An Authentication header or an option of IPv4 is about one packet alone.
+    /// Whether an Authentication header or an option of IPv4 describes this packet alone.
     fn speaks_of_one(&self) -> bool {
         self.is_authenticated || self.version == 4 && self.header().len() > IPV4_LEN
     }
 }
 
-/// Where the time stamps' values stand, if nothing else stands among the options; none where anything else does.
+/// Offset of the timestamp values; inner none: no options. Outer none: there is any other option.
 fn stamps(options: &[u8]) -> Option<Option<usize>> {
     let (mut at, mut found) = (0, None);
     while at < options.len() {
@@ -83,7 +87,7 @@ fn stamps(options: &[u8]) -> Option<Option<usize>> {
     Some(found)
 }
 
-/// Does an option sign the segment, or can the options not be read?
+/// Whether an option signs the segment, or the options cannot be read.
 fn signs(options: &[u8]) -> bool {
     let mut at = 0;
     while at < options.len() {

@@ -3,7 +3,7 @@
 use crate::fields::{FRAGMENT, ICMP, ICMPV6, IPV4_LEN, IPV6_LEN, TCP, UDP, word};
 use core::net::IpAddr;
 
-/// The sum of some bytes; behind an odd length stands a zero.
+/// The sum of some bytes; a zero follows an odd length.
 pub fn sum(bytes: &[u8]) -> u16 {
     let (words, last) = bytes.as_chunks::<2>();
     let mut sum = words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum::<u64>();
@@ -30,7 +30,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !sum(bytes)
 }
 
-/// The pseudo-header of RFC 9293 and RFC 8200; version 4's has the same sum as long as lengths have 16 bits.
+/// The pseudo-header of RFC 9293 and RFC 8200. That of version 4 has the same sum as long as lengths have 16 bits.
 pub fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> Vec<u8> {
     let mut bytes = octets(source);
     bytes.extend(octets(destination));
@@ -47,7 +47,7 @@ pub(crate) fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Writes the checksum of the IPv4 header that these bytes start with.
+/// Writes the checksum of the IPv4 header at the start of these bytes.
 pub fn seal_ip(packet: &mut [u8]) {
     let len = usize::from(packet[0] & 15) * 4;
     packet[10..12].fill(0);
@@ -55,7 +55,8 @@ pub fn seal_ip(packet: &mut [u8]) {
     packet[10..12].copy_from_slice(&field.to_be_bytes());
 }
 
-/// Writes the transport's checksum (TCP, UDP or ICMP) of a packet without IPv6 extension headers but Fragment.
+/// Writes the transport checksum (TCP, UDP or ICMP) of a packet. Of IPv6 extension headers, only Fragment is
+/// supported.
 pub fn seal_transport(packet: &mut [u8]) {
     let (addresses, mut at, mut protocol) = match packet[0] >> 4 {
         4 => (12..20, usize::from(packet[0] & 15) * 4, packet[9]),
@@ -79,7 +80,7 @@ pub fn seal_transport(packet: &mut [u8]) {
     packet[field_at..field_at + 2].copy_from_slice(&field.to_be_bytes());
 }
 
-/// Where a transport's checksum stands in its header.
+/// Offset of a transport's checksum in its header.
 pub(crate) fn field_at(protocol: u8) -> Option<usize> {
     match protocol {
         TCP => Some(16),

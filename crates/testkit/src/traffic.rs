@@ -1,4 +1,4 @@
-//! A seed in, the packets of some flows out: with every habit that senders have, and all that networks do to them.
+//! A seed -> the packets of some flows, with every habit of senders and every fault of networks.
 
 use crate::build::{Spec, Summed, tcp, udp};
 use crate::fields::*;
@@ -8,10 +8,10 @@ use crate::sum::{add, field_at};
 use core::time::Duration;
 use fastrand::Rng;
 
-/// One packet on its way.
+/// One packet in transit.
 #[derive(Clone, Debug)]
 pub struct SentPacket {
-    /// When it arrives.
+    /// Its arrival time.
     pub at: Duration,
     /// The number of its flow.
     pub flow: usize,
@@ -19,20 +19,20 @@ pub struct SentPacket {
     pub spec: Spec,
 }
 
-/// What is wished of the traffic.
+/// The parameters of the traffic.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
-    /// What may not be cut into segments is no longer than this.
+    /// Maximum length of packets that may not be segmented, in bytes.
     pub mtu: usize,
-    /// Longest payload of a segment.
+    /// Maximum payload of a segment, in bytes.
     pub segment_max: usize,
-    /// Do the networks between lose, repeat and reorder?
+    /// Whether the networks lose, repeat and reorder packets.
     pub disorder: bool,
-    /// Do some packets that overlap others carry other bytes?
+    /// Whether some packets that overlap others carry other bytes.
     pub forgery: bool,
 }
 
-/// How often a sender does something, in percent of its packets.
+/// Frequencies of a sender's actions, in percent of its packets.
 #[derive(Clone, Copy, Debug)]
 struct Habits {
     push: u8,
@@ -58,7 +58,7 @@ struct Habits {
     jump: u8,
 }
 
-/// The packets of a seed, in the order in which they come.
+/// The packets of a seed, in order of arrival.
 pub fn draw(seed: u64, wishes: Wishes) -> Vec<SentPacket> {
     let mut random = Rng::with_seed(seed);
     let flow_count = *random.choice(&[1, 1, 2, 3, 6]).unwrap();
@@ -135,7 +135,7 @@ impl Habits {
     }
 }
 
-/// What one sender sends, in its order.
+/// The packets of one sender, in its order.
 fn conversation(random: &mut Rng, flow: u16, wishes: Wishes) -> Vec<Spec> {
     let version = *random.choice(&VERSIONS).unwrap();
     let is_udp = random.u8(..8) == 0;
@@ -184,7 +184,7 @@ fn conversation(random: &mut Rng, flow: u16, wishes: Wishes) -> Vec<Spec> {
         if happens(random, 2) {
             spec.id = spec.id.wrapping_add(1);
         }
-        // What lasts.
+        // Properties that last.
         if happens(random, habits.class) {
             spec.tos = random.u8(..);
         }
@@ -216,7 +216,7 @@ fn conversation(random: &mut Rng, flow: u16, wishes: Wishes) -> Vec<Spec> {
             value = value.wrapping_sub(1);
         }
         if happens(random, habits.jump) && bytes.len() > 2 {
-            // Some of the stream is lost on the way here.
+            // Some of the stream is lost on its path.
             let more = random.usize(1..2 * segment_len.min(2_000) + 2);
             (bytes.len()..bytes.len() + more).for_each(|at| bytes.push(stream(at as u64)));
         }
@@ -224,7 +224,7 @@ fn conversation(random: &mut Rng, flow: u16, wishes: Wishes) -> Vec<Spec> {
         if !is_udp {
             one.options = stamps(layout, value, echo);
         }
-        // What is of this packet alone.
+        // Properties of this packet alone.
         if happens(random, habits.mark) {
             one.tos |= 3;
         }
@@ -261,7 +261,7 @@ fn conversation(random: &mut Rng, flow: u16, wishes: Wishes) -> Vec<Spec> {
         let may_be_long = ReadPacket::of_frame(&one.bytes()).may_be_segmented() && !is_udp;
         let room = if may_be_long { 65_535 } else { wishes.mtu };
         len = len.min(room - headers_len);
-        // Where it stands in the stream: mostly at its end.
+        // Position in the stream: mostly at its end.
         let mut at = bytes.len();
         let is_again = !is_udp && at > 0 && happens(random, habits.repeat);
         if is_again {
@@ -312,7 +312,7 @@ fn happens(random: &mut Rng, percent: u8) -> bool {
     random.u8(..100) < percent
 }
 
-/// What the way here does to a flow: it loses, repeats and reorders.
+/// Applies the faults of the path to a flow: loss, repetition, reordering.
 fn disturb(random: &mut Rng, specs: &mut Vec<Spec>) {
     let often = |random: &mut Rng| *random.choice(&[0, 0, 0, 2, 20]).unwrap();
     let (loss, repeats, swaps) = (often(random), often(random), often(random));
@@ -332,20 +332,20 @@ fn disturb(random: &mut Rng, specs: &mut Vec<Spec>) {
     }
 }
 
-/// A fragment between the same two hosts, that starts or goes on.
+/// A fragment between the same two hosts, first or later.
 fn fragment(like: &Spec) -> Spec {
     let payload = like.payload[..like.payload.len().min(100)].to_vec();
     let one = Spec { payload, options: Vec::new(), sum: Summed::Right, padding: 0, ..like.clone() };
     let fragment = match (like.version(), like.seq % 2) {
         (_, 0) => (0, true),
         (4, _) => (24, false),
-        // An atomic one.
+        // An atomic fragment.
         _ => (0, false),
     };
     Spec { ip_flags: 0, fragment: Some(fragment), ..one }
 }
 
-/// Time stamps as senders write them, and as they could.
+/// Timestamps in usual and in unusual layouts.
 fn stamps(layout: u8, value: u32, echo: u32) -> Vec<u8> {
     let stamps = [&[8, 10], &value.to_be_bytes()[..], &echo.to_be_bytes()].concat();
     match layout {
@@ -356,7 +356,7 @@ fn stamps(layout: u8, value: u32, echo: u32) -> Vec<u8> {
     }
 }
 
-/// Options with which segments do not join, or only with their like.
+/// Options with which segments do not coalesce, or only with segments that have the same.
 fn odd_options(random: &mut Rng, value: u32, echo: u32) -> Vec<u8> {
     let stamps = [&[8, 10], &value.to_be_bytes()[..], &echo.to_be_bytes()].concat();
     match random.u8(..10) {
@@ -367,11 +367,11 @@ fn odd_options(random: &mut Rng, value: u32, echo: u32) -> Vec<u8> {
         // Signatures (RFC 2385, RFC 5925).
         2 => [&[19, 18][..], &[7; 16], &[1, 1]].concat(),
         3 => vec![29, 4, 1, 1],
-        // Lengths that cannot be.
+        // Impossible lengths.
         4 => vec![8, 0, 1, 1],
         5 => vec![1, 1, 1, 8],
         6 => vec![8, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        // Two clocks.
+        // Two timestamp options.
         7 => [&stamps[..], &stamps[..]].concat(),
         // Another layout.
         8 => [&stamps[..], &[1, 1]].concat(),
@@ -385,7 +385,7 @@ fn draw_extensions(random: &mut Rng, mtu: usize) -> Vec<(u8, Vec<u8>)> {
         0 | 1 => vec![(60, padding(random))],
         2 => vec![(0, padding(random))],
         3 => vec![(0, padding(random)), (43, vec![0, 0, 253, 0, 0, 0, 0, 0]), (60, padding(random))],
-        // What is signed as a whole is never cut into segments; here it is never too long.
+        // Packets signed as a whole are never segmented; here they are never too long.
         4 if mtu == 65_535 => vec![(AUTHENTICATION, vec![0, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 3, 4, 5, 6])],
         _ => Vec::new(),
     }

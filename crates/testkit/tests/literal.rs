@@ -1,4 +1,4 @@
-//! The builder and the reader against bytes that others wrote: RFCs, their examples, and another crate.
+//! The builder and the reader against bytes from elsewhere: RFCs, their examples, and another crate.
 
 use etherparse::{
     IpFragOffset, IpHeaders, IpNumber, Ipv4Header, Ipv6FragmentHeader, Ipv6Header, NetSlice, PacketBuilder,

@@ -1,4 +1,4 @@
-//! Packets in, a thread that writes them behind: the same bytes, and every failure told.
+//! Packets -> a capture written by another thread: the same bytes, and every failure reported.
 
 use crate::samples;
 use packet::Time;

@@ -1,4 +1,4 @@
-//! Captures from many tools in, the packets that others count in them out.
+//! Captures from many tools -> the packet counts that other tools report for them.
 //!
 //! The captures are not part of the project: without them the test says so and proves nothing.
 

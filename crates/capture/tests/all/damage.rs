@@ -1,4 +1,4 @@
-//! Broken captures in, every whole record and one plain sentence out.
+//! Damaged captures -> every whole record, and one plain sentence about the damage.
 
 use std::io;
 

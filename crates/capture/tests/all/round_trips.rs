@@ -1,4 +1,4 @@
-//! Captures in, the same captures out: what is read, copied and written keeps every byte.
+//! Captures -> the same captures: reading, copying and writing keep every byte.
 
 use std::io::{self, Read, Write};
 

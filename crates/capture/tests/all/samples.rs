@@ -1,4 +1,4 @@
-//! Nothing in, captures out: small files of every format, built field by field without the crate's own code.
+//! Small captures of every format, built field by field without the crate's own code.
 
 use wideload_capture::{ByteOrder, Item, Reader, Resolution, Variant};
 

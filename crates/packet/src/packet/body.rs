@@ -1,4 +1,4 @@
-//! What is known of the packet in a buffer, beside its bytes.
+//! The description of the packet in a buffer, beside its bytes.
 
 use super::memory::Memory;
 use crate::fragmentation::Fragmentation;
@@ -6,11 +6,11 @@ use crate::gso::{Gso, SegmentLimit};
 use crate::ip::{Ip, Version};
 use crate::link::{L2Scope, LinkType};
 
-/// What a [`Packet`](super::Packet) is, behind its one word; see there.
+/// The fields of a [`Packet`](super::Packet), which is one word; see there.
 #[derive(Debug)]
 pub struct Body {
     pub(super) memory: Memory,
-    /// Where the IP header starts in the buffer's memory.
+    /// Offset of the IP header in the buffer's memory.
     pub(super) ip_at: u32,
     pub(super) trailer_len: u16,
     pub(super) link_len: u8,
@@ -19,38 +19,38 @@ pub struct Body {
     pub(super) as_received: bool,
     pub(super) l2_scope: L2Scope,
     pub(super) ip: Ip,
-    /// Of what came in pieces, the longest of them; else 0.
+    /// Length of the longest fragment that arrived, if the packet arrived in fragments; else 0.
     pub(super) max_fragment_len: u32,
-    /// A number that its port gave it, such as that of its record in a capture; the engine never looks.
+    /// A number of the port's choice, such as that of its record in a capture; the engine ignores it.
     pub tag: u64,
-    /// What is known of the transport checksum.
+    /// State of the transport checksum.
     pub checksum: Checksum,
-    /// How long packets of its TCP flow may be toward its receiver; none where nobody has looked.
+    /// Length limit of its TCP flow toward the receiver; none before the flow is looked up.
     pub segment_limit: Option<SegmentLimit>,
-    /// Do the hosts of its TCP connection count marks by three bits of each segment (RFC 9768)?
+    /// Whether the hosts of its TCP connection use accurate ECN, with three bits of each segment (RFC 9768).
     pub has_accurate_ecn: bool,
-    /// Is it for a station of the side that it came from? No error is sent about it then: who it is for has it
-    /// already.
+    /// Whether it is for a station on the side that it came from. No error is sent about it then: its receiver
+    /// already has it.
     pub is_for_ingress_side: bool,
-    /// A train: this packet stands for TCP segments or UDP datagrams that are cut from it.
+    /// If set, a GSO packet: it stands for TCP segments or UDP datagrams.
     pub gso: Option<Gso>,
-    /// How IP cuts this packet on its way out.
+    /// How IP fragments this packet at egress.
     pub fragmentation: Option<Fragmentation>,
 }
 
-/// What is known of a packet's transport checksum.
+/// State of a packet's transport checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
-    /// Nobody has looked.
+    /// Not checked.
     Unverified,
-    /// It covers the bytes.
+    /// Correct.
     Verified,
-    /// An offloading sender left the pseudo-header's sum in the field; to be finished on the way out.
+    /// Partial: an offloading sender left the pseudo-header's sum in the field, to be completed at egress.
     Partial,
 }
 
 impl Body {
-    /// Forgets what the buffer's last packet was beside its bytes.
+    /// Resets the description that the buffer's last packet left.
     pub(super) fn become_fresh(&mut self, as_received: bool) {
         self.as_received = as_received;
         self.max_fragment_len = 0;
@@ -62,7 +62,7 @@ impl Body {
         self.fragmentation = None;
     }
 
-    /// What lies with memory that is no packet.
+    /// The description of memory that holds no packet.
     pub(super) fn of(memory: Memory) -> Body {
         Body {
             memory,

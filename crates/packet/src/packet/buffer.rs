@@ -1,19 +1,19 @@
-//! Memory in, buffers on loan out: contiguous bytes with room in front, and a hard limit.
+//! Memory -> buffers from a pool: contiguous bytes with headroom, up to a hard limit.
 //!
-//! A pool owns nothing but a free list. Lending and giving back are moves, so a buffer has one holder at any moment
-//! and needs neither a count nor a lock. A buffer that is dropped is lost to its pool and stays counted as lent: the
-//! law "buffers lent = buffers held + queued" finds it.
+//! A pool owns only a free list. Taking and returning a buffer are moves, so a buffer has one holder at any moment
+//! and needs neither a reference count nor a lock. A dropped buffer is lost to its pool and stays counted as in
+//! use. The law "buffers in use = buffers held + queued" detects that.
 
 use super::body::Body;
 use super::memory::{CLASS_LENS, HEADROOM, Memory, pinned_len};
 use core::ops::Range;
 
-/// Contiguous bytes on loan from a [`Pool`].
+/// Contiguous bytes from a [`Pool`].
 ///
-/// Layout: [`HEADROOM`] bytes for headers, then the content, then a map of one bit per eight bytes of content, in
-/// which a datagram's holes are kept while it is joined.
+/// Layout: [`HEADROOM`] bytes for headers, then the content, then a bitmap with one bit per eight bytes of content.
+/// The bitmap records the holes of a datagram under reassembly.
 ///
-/// It is one word: what becomes known of the packet in it lies beside its bytes.
+/// It is one word: the description of its packet lies beside its bytes.
 #[derive(Debug)]
 pub struct Buffer(pub(super) Box<Body>);
 
@@ -27,17 +27,17 @@ impl Buffer {
         self.0.memory().class()
     }
 
-    /// Bytes of content that fit behind the headroom.
+    /// Bytes of content behind the headroom.
     pub fn capacity(&self) -> usize {
         self.0.memory().capacity()
     }
 
-    /// Bytes of memory that this buffer pins.
+    /// Bytes of memory that this buffer occupies.
     pub fn pinned_len(&self) -> usize {
         self.0.memory().pinned_len()
     }
 
-    /// Bytes of memory that a buffer of the smallest class that holds `len` bytes pins.
+    /// Bytes of memory that a buffer of the smallest class for `len` bytes occupies.
     pub fn pinned_len_for(len: usize) -> usize {
         pinned_len(CLASS_LENS.into_iter().find(|class_len| *class_len >= len).unwrap_or(len))
     }
@@ -48,19 +48,19 @@ impl Buffer {
         self.0.memory().bytes(range)
     }
 
-    /// The bytes of `range`, to be changed.
+    /// Mutable access to the bytes of `range`.
     #[inline]
     pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         self.0.memory_mut().bytes_mut(range)
     }
 
-    /// Has the processor fetch what is known of the packet in it.
+    /// Prefetches the description of its packet.
     #[inline]
     pub fn prefetch(&self) {
         simd::prefetch_value(&*self.0);
     }
 
-    /// Has the processor fetch the start of the content.
+    /// Prefetches the start of the content.
     #[inline]
     pub fn prefetch_content(&self) {
         if let Some(content) = self.0.memory().all().get(HEADROOM..) {
@@ -73,36 +73,36 @@ impl Buffer {
         self.0.memory_mut().put(start, bytes);
     }
 
-    /// The map of the content: one bit per eight bytes. Its content is whatever the last holder left.
+    /// The bitmap of the content: one bit per eight bytes. It is not cleared between holders.
     pub fn map(&self) -> &[u8] {
         self.0.memory().map()
     }
 
-    /// The map, to be changed.
+    /// Mutable access to the bitmap.
     pub fn map_mut(&mut self) -> &mut [u8] {
         self.0.memory_mut().map_mut()
     }
 }
 
-/// Lends buffers of a few classes, never more than its limit.
+/// Supplies buffers of a few size classes, never more than its limit.
 #[derive(Debug)]
 pub struct Pool {
     free: [Vec<Buffer>; CLASS_LENS.len()],
-    /// Bytes of heap memory that exist, lent and free.
+    /// Bytes of heap memory allocated, in use and free.
     heap_len: usize,
     limit: usize,
     in_use_count: usize,
 }
 
 impl Pool {
-    /// A pool that takes up to `limit` bytes from the heap for contents, headroom and maps, as they are asked for; what is
-    /// known of the packet in a buffer takes about 150 bytes more.
+    /// A pool that allocates up to `limit` bytes from the heap, on demand, for contents, headroom and bitmaps. Each
+    /// buffer's description takes about 150 bytes more.
     pub fn new(limit: usize) -> Pool {
         Pool { free: Default::default(), heap_len: 0, limit, in_use_count: 0 }
     }
 
-    /// Changes the limit. Below what exists, free memory goes back to the heap at once, and nothing more is taken until what is
-    /// lent has come back.
+    /// Changes the limit. If more memory is allocated, free buffers go back to the heap at once. No more is then
+    /// allocated until enough buffers in use have returned.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
         self.free_heap(0);
@@ -110,7 +110,7 @@ impl Pool {
 
     /// Adds memory that the edge supplies; it does not count against the heap limit.
     ///
-    /// Returns the memory where it is too short for the smallest class.
+    /// Returns the memory if it is too short for the smallest class.
     pub fn supply(&mut self, memory: &'static mut [u8]) -> Result<(), &'static mut [u8]> {
         match CLASS_LENS.iter().rposition(|len| pinned_len(*len) <= memory.len()) {
             Some(class) => {
@@ -122,9 +122,9 @@ impl Pool {
         }
     }
 
-    /// Lends a buffer for `len` bytes of content, or none: the limit is reached, or `len` is above 65,536.
+    /// A buffer for `len` bytes of content. None if the limit is reached, or `len` is above 65,536.
     ///
-    /// The smallest class that holds `len` is asked first, then the larger ones, then the heap.
+    /// The smallest class for `len` is tried first, then the larger ones, then the heap.
     pub fn share(&mut self, len: usize) -> Option<Buffer> {
         let class = CLASS_LENS.iter().position(|class_len| *class_len >= len)?;
         match self.shelf(class).pop() {
@@ -136,7 +136,7 @@ impl Pool {
         }
     }
 
-    /// Lends one of a class of which none is free.
+    /// A buffer of a class that has none free.
     #[cold]
     fn lend_another(&mut self, class: usize) -> Option<Buffer> {
         let wanted = CLASS_LENS.get(class).map(|len| pinned_len(*len))?;
@@ -167,29 +167,29 @@ impl Pool {
         }
     }
 
-    /// The first time that so many are free at once.
+    /// Grows the free list: so many buffers were never free at once.
     #[cold]
     fn give_to_full(&mut self, buffer: Buffer) {
         self.shelf(buffer.class()).push(buffer);
     }
 
-    /// Buffers that are out on loan.
+    /// Number of buffers in use.
     pub fn in_use_count(&self) -> usize {
         self.in_use_count
     }
 
-    /// Bytes of heap memory that exist, lent and free; never above the limit.
+    /// Bytes of heap memory allocated, in use and free; never above the limit.
     pub fn heap_len(&self) -> usize {
         self.heap_len
     }
 
-    /// Bytes that could still be lent, if they were asked for in the classes that are free.
+    /// Bytes still available, if taken in the classes that are free.
     pub fn free_len(&self) -> usize {
         let free = self.free.iter().zip(CLASS_LENS).map(|(shelf, len)| shelf.len() * pinned_len(len));
         free.sum::<usize>() + self.limit.saturating_sub(self.heap_len)
     }
 
-    /// Gives free heap memory of other classes back to the heap, until `wanted` bytes are below the limit.
+    /// Returns free heap memory of other classes to the heap, until `wanted` bytes fit below the limit.
     fn free_heap(&mut self, wanted: usize) {
         for shelf in &mut self.free {
             while self.heap_len + wanted > self.limit {

@@ -1,6 +1,7 @@
-//! A packet's transport checksum -> whether it is right, half-filled or finished; the fields that it covers.
+//! A packet's transport checksum -> its state: correct, partial or completed; and the bytes that it covers.
 //!
-//! An offloading sender leaves the pseudo-header's sum in the field; files hold such packets, and ports take them.
+//! An offloading sender leaves the pseudo-header's sum in the field. Captures hold such packets, and ports accept
+//! them.
 
 use super::{Body, Checksum};
 use crate::checksum::Sum;
@@ -9,12 +10,14 @@ use crate::{tcp, udp};
 
 /// The transport checksum.
 impl Body {
-    /// Marks the checksum as half-filled where its field holds the pseudo-header's sum, as an offloading sender's
-    /// packets are captured, and does not by chance cover the bytes. For ports that cannot tell, such as files.
+    /// Marks the checksum as partial if its field holds the pseudo-header's sum and does not by chance cover the
+    /// bytes.
+    ///
+    /// Packets of offloading senders are captured like this. For ports that cannot tell, such as capture files.
     pub fn detect_checksum(&mut self) {
         let Some((field_at, upper)) = self.checksum_field() else { return };
         let half = pseudo_sum(self.addresses(), upper.protocol, self.upper_bytes(upper).len());
-        // Senders that leave the length to their card leave it out of the sum too.
+        // Senders that leave the length to their network card leave it out of the sum too.
         let without_len = pseudo_sum(self.addresses(), upper.protocol, 0);
         let half_filled = |sum: Sum| self.word(field_at) == sum.fold();
         let is_half = half_filled(half) || self.ip.length_missing && half_filled(without_len);
@@ -23,12 +26,12 @@ impl Body {
         }
     }
 
-    /// Is its checksum half-filled, and one that can be finished?
+    /// Whether its checksum is partial and can be completed.
     pub fn is_partial(&self) -> bool {
         self.checksum == Checksum::Partial && self.checksum_field().is_some()
     }
 
-    /// Finishes a half-filled checksum; true where there was one.
+    /// Completes a partial checksum. Returns whether there was one.
     pub fn complete_checksum(&mut self) -> bool {
         if self.checksum != Checksum::Partial {
             return false;
@@ -44,9 +47,11 @@ impl Body {
         true
     }
 
-    /// Leaves the checksum of a packet to a card or kernel that finishes it, as it does for those of its own host: its field
-    /// then holds the pseudo-header's sum. Says where transport header and field start, from the IP header on; nothing
-    /// where there is no checksum that could be left, or where it may be wrong, which would be mended in silence.
+    /// Defers the checksum to a network card or kernel, which completes it as for packets of its own host. The
+    /// field then holds the pseudo-header's sum.
+    ///
+    /// Returns the offsets of transport header and field, the first from the IP header. None where there is no
+    /// checksum to defer, or where it may be wrong: completing it would hide the damage.
     pub fn defer_checksum(&mut self) -> Option<(usize, usize)> {
         if self.checksum == Checksum::Unverified {
             return None;
@@ -61,8 +66,8 @@ impl Body {
         Some((usize::from(upper.at), field_at))
     }
 
-    /// What the sum over a TCP or UDP packet with its checksum is wrong by; zero where it is right, where it is still to be
-    /// finished, and where there is none.
+    /// The error of the sum over a TCP or UDP packet with its checksum. Zero where it is correct, partial, or
+    /// absent.
     pub fn checksum_error(&self) -> Sum {
         match self.checksum_field() {
             Some((_, upper)) if self.checksum == Checksum::Unverified => {
@@ -73,7 +78,7 @@ impl Body {
         }
     }
 
-    /// Writes the length that an offloading sender left out; true where it had.
+    /// Writes the length that an offloading sender omitted. Returns whether it was missing.
     pub fn finish_len(&mut self) -> bool {
         if !self.ip.length_missing {
             return false;
@@ -89,16 +94,16 @@ impl Body {
         true
     }
 
-    /// Would sealing its headers anew give the same checksums, bit for bit? 0 can be written in two ways.
+    /// Whether sealing its headers anew would give the same checksums, bit for bit. 0 can be written in two ways.
     pub fn has_canonical_checksums(&self) -> bool {
         let Some(upper) = self.ip.upper else { return false };
         let field_at = usize::from(upper.at) + tcp::CHECKSUM_AT;
-        // 0xFFFF is what UDP writes for 0, and what nothing else would.
+        // 0xFFFF is the form that UDP writes for 0; no other sum gives it.
         let is_canonical = upper.protocol == UDP || self.bytes().get(field_at..field_at + 2) != Some(&[0xFF, 0xFF]);
         is_canonical && self.ip.checksum_is_canonical(self.header())
     }
 
-    /// Where the checksum field stands in the packet, of a whole TCP or UDP packet that has one.
+    /// Offset of the checksum field in a whole TCP or UDP packet that has one.
     fn checksum_field(&self) -> Option<(usize, Transport)> {
         if self.ip.fragment.is_some() {
             return None;
@@ -128,7 +133,7 @@ impl Body {
         self.memory.put(self.ip_at as usize + at, &word.to_be_bytes());
     }
 
-    /// Is no longer what came.
+    /// Marks the packet as changed since it was received.
     pub(crate) fn mark_modified(&mut self) {
         self.as_received = false;
     }

@@ -1,14 +1,14 @@
-//! The bytes of a buffer: headers, content, map.
+//! The bytes of a buffer: headroom, content, bitmap.
 
 use core::ops::Range;
 
-/// Where a buffer's bytes come from, and the class that they make: the heap, or memory that the edge supplies (huge
-/// pages, a ring's area).
+/// The bytes of a buffer and their size class. They come from the heap, or from the edge (huge pages, a ring's
+/// area).
 #[derive(Debug)]
 pub(crate) enum Memory {
     /// Owned by the buffer.
     Heap { bytes: Box<[u8]>, class: u8 },
-    /// Lent for the life of the program.
+    /// Static memory, valid for the life of the program.
     Lasting { bytes: &'static mut [u8], class: u8 },
 }
 
@@ -81,16 +81,15 @@ fn outside() -> ! {
     panic!("a range lies inside its buffer")
 }
 
-/// Memory that a class pins: headroom, content, map.
+/// Memory that a class occupies: headroom, content, bitmap.
 pub(super) const fn pinned_len(content_len: usize) -> usize {
     HEADROOM + content_len + content_len / MAP_RATIO
 }
 
-/// Room in front of the content for the longest headers we work on, in bytes: link 32, IPv6 40, extension headers
+/// Room in front of the content for the longest supported headers, in bytes: link 32, IPv6 40, extension headers
 /// 256, Fragment header 8; rounded up to cache lines.
 pub const HEADROOM: usize = 384;
-/// Content that a buffer of each class holds, in bytes: one narrow packet; two; a page-sized wide one; any
-/// datagram.
+/// Content of a buffer of each class, in bytes: one narrow packet; two; a page-sized wide one; any datagram.
 pub const CLASS_LENS: [usize; 4] = [2_048, 4_096, 16_384, 65_536];
-/// Bytes of content for one byte of the map: eight bits, each for eight bytes.
+/// Bytes of content for one byte of the bitmap: eight bits, each for eight bytes.
 const MAP_RATIO: usize = 64;

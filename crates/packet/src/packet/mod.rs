@@ -1,6 +1,7 @@
 //! A frame in a buffer -> a packet: parsed once, changed in place, sealed once.
 //!
-//! This file has what a frame becomes; the others what a packet says, what it stands for, and what is done to it.
+//! This file holds construction and ownership. The other files read a packet, count its packets on the wire, or
+//! change it.
 
 mod body;
 mod buffer;
@@ -24,27 +25,27 @@ use core::ops::{Deref, DerefMut};
 
 /// One IP header over contiguous bytes, with its link header.
 ///
-/// A packet stands for one on the wire, or for many: `gso` makes it one that a port or the segmenter cuts
-/// into TCP segments or UDP datagrams, `fragmentation` says that it leaves in fragments. [`wire_count`](Body::wire_count) and
-/// [`wire_len`](Body::wire_len) answer for the wire.
+/// A packet stands for one packet on the wire, or for many. `gso` makes it a GSO packet, which a port or the
+/// segmenter divides into TCP segments or UDP datagrams. `fragmentation` says that it leaves in fragments.
+/// [`wire_count`](Body::wire_count) and [`wire_len`](Body::wire_len) describe the packets on the wire.
 ///
-/// Invariant: the bytes are those of one IP packet whenever a packet is in other hands; a run being joined is sealed
-/// first, and one with holes carries a sparse cut.
+/// Invariant: the bytes form one IP packet whenever another component holds it. A datagram under reassembly is
+/// sealed first; one with holes carries a sparse fragmentation.
 ///
-/// It is one word: what is known of it lies with its buffer, and neither moves while it is handed on.
+/// It is one word: its description lies with its buffer, and neither moves when the packet is passed on.
 #[derive(Debug)]
 pub struct Packet(Box<Body>);
 
-/// What a port delivers.
+/// A frame as a port delivers it.
 #[derive(Debug)]
 pub enum Frame {
     /// An IP packet.
     Ip(Packet),
-    /// Anything else, with the reason; it passes.
+    /// Any other frame, with the reason; it is forwarded unchanged.
     Other(OpaqueFrame, ParseError),
 }
 
-/// A frame that is no packet to us: bytes in a buffer.
+/// An unparsed frame: bytes in a buffer.
 #[derive(Debug)]
 pub struct OpaqueFrame {
     buffer: Buffer,
@@ -52,25 +53,26 @@ pub struct OpaqueFrame {
     len: usize,
 }
 
-/// Why a frame did not become a packet.
+/// Reason for which a frame did not become a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyError {
-    /// For what it is.
+    /// The frame is unparsed.
     Unparsed(ParseError),
     /// The pool has no buffer left.
     NoBuffer,
 }
 
 impl Frame {
-    /// Reads the frame of `frame_len` bytes that ends its link header where the buffer's content starts.
+    /// Reads the frame of `frame_len` bytes whose link header ends where the buffer's content starts.
     ///
-    /// A port puts a frame at [`HEADROOM`] less the link header's length, so that the IP header is the first content.
+    /// A port puts a frame at [`HEADROOM`] less the link header's length, so that the IP header is the first
+    /// content.
     #[inline]
     pub fn parse(buffer: Buffer, frame_len: usize, link: Link, ingress: Ingress) -> Frame {
         Frame::parse_at(buffer, HEADROOM, frame_len - link.len, link, ingress)
     }
 
-    /// Reads the frame of `len` bytes that lies at `at` in the buffer's memory, whatever its link header turns out to be.
+    /// Reads the frame of `len` bytes at `at` in the buffer's memory, with a link header of any length.
     pub fn read(buffer: Buffer, at: usize, len: usize, medium: LinkType, ingress: Ingress) -> Frame {
         match Link::parse(medium, buffer.bytes(at..at + len)) {
             Ok(link) => Frame::parse_at(buffer, at + link.len, len - link.len, link, ingress),
@@ -103,10 +105,10 @@ impl Frame {
     /// Copies a frame into a buffer of the pool and reads it.
     ///
     /// # Errors
-    /// Why there is no packet to work on.
+    /// The reason for which there is no packet.
     pub fn copy(bytes: &[u8], medium: LinkType, ingress: Ingress, pool: &mut Pool) -> Result<Packet, CopyError> {
         let link = Link::parse(medium, bytes).map_err(CopyError::Unparsed)?;
-        // What lies behind the longest packet is padding; a packet that claims more does not parse.
+        // Bytes behind the longest packet are padding; a packet that claims more does not parse.
         let bytes = bytes.get(..link.len + LEN_MAX + 1).unwrap_or(bytes);
         let ip_len = bytes.len() - link.len;
         let mut buffer = pool.share(ip_len).ok_or(CopyError::NoBuffer)?;
@@ -122,7 +124,7 @@ impl Frame {
 }
 
 impl Frame {
-    /// The packet, if it is one.
+    /// The packet, if the frame is one.
     #[inline]
     pub fn packet(&self) -> Option<&Packet> {
         match self {
@@ -131,7 +133,7 @@ impl Frame {
         }
     }
 
-    /// Gives the buffer back.
+    /// Returns the buffer.
     #[inline]
     pub fn into_buffer(self) -> Buffer {
         match self {
@@ -147,7 +149,7 @@ impl OpaqueFrame {
         self.buffer.bytes(self.at..self.at + self.len)
     }
 
-    /// Gives the buffer back.
+    /// Returns the buffer.
     pub fn into_buffer(self) -> Buffer {
         self.buffer
     }
@@ -170,25 +172,25 @@ impl DerefMut for Packet {
 }
 
 impl Packet {
-    /// Has the processor fetch what is known of it.
+    /// Prefetches its description.
     #[inline]
     pub fn prefetch(&self) {
         simd::prefetch_value(&*self.0);
     }
 
-    /// Says of a packet that nobody received it.
+    /// Marks a packet as built here, not received.
     pub(crate) fn originated_here(mut self) -> Packet {
         self.as_received = false;
         self
     }
 
-    /// Gives the buffer back.
+    /// Returns the buffer.
     #[inline(always)]
     pub fn into_buffer(self) -> Buffer {
         Buffer(self.0)
     }
 
-    /// Its frame, as one that carries no packet.
+    /// Its frame, as an opaque frame.
     pub fn into_opaque_frame(self) -> OpaqueFrame {
         let at = self.ip_at() - self.link_len();
         let len = self.frame().len();

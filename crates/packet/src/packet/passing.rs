@@ -1,12 +1,12 @@
-//! A packet on its way through -> the same with another link header, one hop less, or in a larger buffer.
+//! A forwarded packet -> the same with another link header, a decremented TTL, or a larger buffer.
 
 use super::{Body, Buffer, HEADROOM};
 use crate::ip::FragmentFingerprint;
 use crate::link::{LINK_LEN_MAX, LinkType};
 
-/// What changes beside the payload.
+/// Changes outside of the payload.
 impl Body {
-    /// Takes away what stands behind the packet in its frame, where both together are longer than this, in bytes.
+    /// Removes the bytes behind the packet in its frame, if both together exceed this length, in bytes.
     #[inline]
     pub fn trim(&mut self, len_max: usize) {
         if self.len() + usize::from(self.trailer_len) > len_max {
@@ -14,10 +14,10 @@ impl Body {
         }
     }
 
-    /// Puts another link header in front of the packet; the link's padding goes.
+    /// Puts another link header in front of the packet and removes the link's padding.
     ///
     /// # Panics
-    /// Where it is longer than [`LINK_LEN_MAX`].
+    /// If it is longer than [`LINK_LEN_MAX`].
     pub fn set_link_header(&mut self, medium: LinkType, header: &[u8]) {
         assert!(header.len() <= LINK_LEN_MAX, "a link header fits in front of its packet");
         let start = self.ip_at() - header.len();
@@ -27,12 +27,12 @@ impl Body {
         self.as_received = false;
     }
 
-    /// Hops that it may still take: time to live, or hop limit.
+    /// Time to live or hop limit.
     pub fn ttl(&self) -> u8 {
         self.ip.ttl(self.header())
     }
 
-    /// Takes one of them, as a router does that passes it on (R038).
+    /// Decrements it, as a router does (R038).
     pub fn decrement_ttl(&mut self) {
         let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));
         self.ip.decrement_ttl(self.memory.bytes_mut(start..start + len));
@@ -45,7 +45,7 @@ impl Body {
         (HEADROOM + self.capacity()).saturating_sub(self.ip_at() + self.len())
     }
 
-    /// Moves the packet to a larger buffer, its IP header to where content starts, and returns the smaller one.
+    /// Moves the packet to a larger buffer, its IP header to the start of the content, and returns the smaller one.
     pub fn move_to(&mut self, mut larger: Buffer) -> Buffer {
         let (start, end) = (self.ip_at() - self.link_len(), self.ip_at() + self.len());
         larger.put(HEADROOM - self.link_len(), self.memory.bytes(start..end));

@@ -1,4 +1,4 @@
-//! A packet -> what it says: header, payload, addresses, where it came from.
+//! A packet -> its facts: header, payload, addresses, ingress.
 
 use super::Body;
 use crate::ip::{Address, AddressPair, ICMPV6, Ip};
@@ -6,13 +6,13 @@ use crate::link::{Ingress, L2Scope, Link, LinkType, PrevHop, Tags};
 
 /// Reading a packet.
 impl Body {
-    /// What its IP header says.
+    /// The facts of its IP header.
     #[inline(always)]
     pub fn ip(&self) -> &Ip {
         &self.ip
     }
 
-    /// The whole frame: link header, packet and, as long as nothing has changed, the link's padding.
+    /// The whole frame: link header, packet and, while the packet is unchanged, the link's padding.
     pub fn frame(&self) -> &[u8] {
         let start = self.ip_at();
         self.memory.bytes(start - self.link_len()..start + self.len() + usize::from(self.trailer_len))
@@ -23,7 +23,7 @@ impl Body {
         self.memory.bytes(self.ip_at() - self.link_len()..self.ip_at())
     }
 
-    /// The IP header that every piece repeats, without a Fragment header.
+    /// The IP header that every fragment repeats, without a Fragment header.
     #[inline(always)]
     pub fn header(&self) -> &[u8] {
         self.memory.bytes(self.ip_at()..self.ip_at() + usize::from(self.ip.header_len))
@@ -41,24 +41,24 @@ impl Body {
         self.memory.bytes(self.ip_at()..self.ip_at() + self.len())
     }
 
-    /// Length of the packet, IP header counted, in bytes.
+    /// Length of the packet, IP header included, in bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.ip.len as usize
     }
 
-    /// Never: a packet has a header.
+    /// Always false: a packet has a header.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Which two hosts it is between, as its header says it.
+    /// Its address pair, as its header states it.
     #[inline(always)]
     pub fn ends(&self) -> AddressPair {
         self.ip.ends(self.header())
     }
 
-    /// Is it between these two?
+    /// Whether it has this address pair.
     #[inline(always)]
     pub fn has_ends(&self, ends: &AddressPair) -> bool {
         self.ip.has_ends(self.header(), ends)
@@ -69,12 +69,12 @@ impl Body {
         self.ip.addresses(self.header())
     }
 
-    /// The VLANs that it travels in.
+    /// Its VLANs.
     pub fn tags(&self) -> Tags {
         self.l2_scope.tags()
     }
 
-    /// What its link header says.
+    /// The facts of its link header.
     pub fn link_header(&self) -> Link {
         Link {
             len: self.link_len(),
@@ -85,49 +85,51 @@ impl Body {
         }
     }
 
-    /// Where it came from: port and VLANs.
+    /// Its ingress: port and VLANs.
     #[inline(always)]
     pub fn l2_scope(&self) -> L2Scope {
         self.l2_scope
     }
 
-    /// What its link header is.
+    /// Its link type.
     pub fn medium(&self) -> LinkType {
         self.medium
     }
 
-    /// The station that sent the frame, where the link header names it.
+    /// The station that sent the frame, if the link header names it.
     pub fn previous_hop(&self) -> PrevHop {
         PrevHop::of(self.medium, self.link())
     }
 
-    /// The port that it came from.
+    /// The port through which it arrived.
     pub fn ingress(&self) -> Ingress {
         self.l2_scope.ingress()
     }
 
-    /// True while these are, byte for byte, the packet that came.
+    /// Whether the bytes are still exactly the received packet.
     pub fn is_as_received(&self) -> bool {
         self.as_received && self.fragmentation.is_none() && self.gso.is_none()
     }
 
-    /// True for a piece of a datagram, and for a datagram that came in pieces.
+    /// Whether this is a fragment, or a datagram that arrived in fragments.
     pub fn was_fragmented(&self) -> bool {
         self.max_fragment_len > 0 || self.ip.fragment.is_some()
     }
 
-    /// Length of the longest piece that a joined datagram or fragment came in, IP header counted, in bytes.
+    /// Length of the longest fragment that a reassembled datagram or fragment arrived in, IP header included, in
+    /// bytes.
     pub fn max_fragment_len(&self) -> Option<usize> {
         (self.max_fragment_len > 0).then_some(self.max_fragment_len as usize)
     }
 
-    /// Says that the packet came in pieces, the longest of which had so many bytes, IP header counted; none: that it came whole.
+    /// Records the length of the longest fragment that the packet arrived in, IP header included. None: it arrived
+    /// whole.
     pub fn set_max_fragment_len(&mut self, len: Option<usize>) {
         self.max_fragment_len = len.unwrap_or_default() as u32;
     }
 
-    /// Says that the packet came in pieces with this identification, the longest of which had so many bytes, IP header counted:
-    /// what a whole packet does not say itself.
+    /// Records the length of the longest fragment, IP header included, and the identification of the fragments. A
+    /// whole packet does not carry these itself.
     pub fn set_fragments(&mut self, max_fragment_len: usize, id: u32) {
         self.set_max_fragment_len(Some(max_fragment_len));
         if !self.ip.is_numbered() {
@@ -135,17 +137,17 @@ impl Body {
         }
     }
 
-    /// The map of the buffer: which eights of bytes a sparse packet holds.
+    /// The bitmap of the buffer: the 8-byte units that a sparse packet holds.
     pub fn map(&self) -> &[u8] {
         self.memory.map()
     }
 
-    /// Bytes of memory that this packet pins.
+    /// Bytes of memory that this packet occupies.
     pub fn pinned_len(&self) -> usize {
         self.memory.pinned_len()
     }
 
-    /// Bytes of payload that its buffer takes.
+    /// Bytes of payload that its buffer can hold.
     pub fn capacity(&self) -> usize {
         self.memory.capacity()
     }
@@ -167,19 +169,19 @@ impl Body {
     }
 }
 
-/// What only some packets are.
+/// Properties that only some packets have.
 impl Body {
-    /// True where a first piece lacks headers that it must hold (RFC 7112 section 5, R083).
+    /// Whether a first fragment lacks headers that it must hold (RFC 7112 section 5, R083).
     pub fn lacks_headers(&self) -> bool {
         self.ip.fragment.is_some() && self.ip.starts() && usize::from(self.ip.headers_end) > self.len()
     }
 
-    /// Bytes of headers that stand in the payload and must all go into the first piece (RFC 7112 section 5, R082).
+    /// Bytes of headers in the payload that must all go into the first fragment (RFC 7112 section 5, R082).
     pub fn headers_in_payload_len(&self) -> usize {
         usize::from(self.ip.headers_end).min(self.len()).saturating_sub(usize::from(self.ip.payload_at))
     }
 
-    /// True for neighbour discovery, which may never come in fragments (RFC 6980 section 5, R103).
+    /// Whether this is neighbour discovery, which may never arrive in fragments (RFC 6980 section 5, R103).
     pub fn is_neighbour_discovery(&self) -> bool {
         self.ip.upper.is_some_and(|upper| {
             let kind = self.upper_bytes(upper).first();

@@ -1,6 +1,7 @@
-//! Pieces of a datagram, or segments of a flow -> one packet: headers taken over, payload appended, sealed once.
+//! Fragments of a datagram, or segments of a flow -> one packet: headers copied, payload appended, sealed once.
 //!
-//! Whether pieces belong together is decided elsewhere; here their bytes and headers become those of one packet.
+//! The engine decides which packets belong together. This file turns their bytes and headers into those of one
+//! packet, which is called a run until it is sealed.
 
 use super::{Body, Buffer, Checksum, HEADROOM, Packet, fitting};
 use crate::checksum::Sum;
@@ -10,9 +11,9 @@ use crate::ip::{Ecn, Fragment, FragmentFingerprint, Ip, pseudo_sum};
 use crate::tcp::TcpSegmentFacts;
 use crate::{tcp, udp};
 
-/// Joining: a run is a packet that still has holes.
+/// Reassembly: a run is a packet that may have holes.
 impl Packet {
-    /// Starts a run in `buffer` with the headers of `fragment`, the first that came.
+    /// Starts a run in `buffer` with the headers of `fragment`, the first to arrive.
     pub fn open(fragment: &Packet, buffer: Buffer) -> Packet {
         let Buffer(mut run) = buffer;
         run.trailer_len = 0;
@@ -24,9 +25,9 @@ impl Packet {
     }
 }
 
-/// What is done to a run.
+/// Changes to a run.
 impl Body {
-    /// Takes over the headers of the piece that starts the datagram (RFC 791 section 3.2, R009; RFC 8200 section 4.5,
+    /// Copies the headers of the first fragment of the datagram (RFC 791 section 3.2, R009; RFC 8200 section 4.5,
     /// R093).
     pub fn copy_headers_from(&mut self, fragment: &Packet) {
         let header_len = usize::from(fragment.ip.header_len);
@@ -38,23 +39,23 @@ impl Body {
         simd::copy(front, fragment.memory.bytes(start..end));
     }
 
-    /// The place of the `len` bytes from `offset` on in the datagram.
+    /// Mutable access to the `len` bytes at `offset` of the datagram.
     #[inline(always)]
     pub fn payload_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
         self.memory.bytes_mut(HEADROOM + offset..HEADROOM + offset + len)
     }
 
-    /// The bytes that are laid from `offset` on.
+    /// The `len` bytes at `offset` of the datagram, which have been written.
     pub fn laid(&self, offset: usize, len: usize) -> &[u8] {
         self.memory.bytes(HEADROOM + offset..HEADROOM + offset + len)
     }
 
-    /// The map of the buffer, to be changed.
+    /// Mutable access to the bitmap of the buffer.
     pub fn map_mut(&mut self) -> &mut [u8] {
         self.memory.map_mut()
     }
 
-    /// Moves a run, of which `laid_len` bytes are laid, to a larger buffer, and returns the smaller one.
+    /// Moves a run, of which `laid_len` bytes have been written, to a larger buffer, and returns the smaller one.
     pub fn grow(&mut self, mut larger: Buffer, laid_len: usize) -> Buffer {
         let start = self.ip_at() - self.link_len();
         larger.put(start, self.memory.bytes(start..HEADROOM + laid_len));
@@ -66,8 +67,8 @@ impl Body {
         larger
     }
 
-    /// Makes a run the whole datagram of `payload_len` bytes, which came in pieces of at most `max_fragment_len` bytes; 0: it came
-    /// whole.
+    /// Turns a run into the whole datagram of `payload_len` bytes. Its longest fragment had `max_fragment_len`
+    /// bytes; 0: it arrived whole.
     pub fn close(&mut self, payload_len: usize, ecn: Ecn, dont_fragment: bool, max_fragment_len: u32) {
         self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
         self.ip.ecn = ecn;
@@ -77,8 +78,9 @@ impl Body {
         self.seal_as(None);
     }
 
-    /// Makes a run that never completed a packet with holes, up to `payload_len` bytes long: it leaves by a sparse
-    /// cut, as fragments that carry what came. `more`: is the datagram's end still missing?
+    /// Turns a run that never completed into a packet with holes, up to `payload_len` bytes long. It leaves by a
+    /// sparse fragmentation, as fragments that carry the bytes received. `more`: the datagram's end is still
+    /// missing.
     pub fn release(&mut self, payload_len: usize, more: bool, ecn: Ecn, cut: Fragmentation) {
         self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
         if let Some(fragment) = &mut self.ip.fragment {
@@ -89,7 +91,7 @@ impl Body {
         self.fragmentation = Some(cut);
     }
 
-    /// Takes the Fragment header out of an atomic fragment, which is a whole datagram (RFC 6946 section 4).
+    /// Removes the Fragment header of an atomic fragment, which is a whole datagram (RFC 6946 section 4).
     pub fn make_whole(&mut self) {
         let header_len = usize::from(self.ip.header_len);
         let moved_by = usize::from(self.ip.payload_at) - header_len;
@@ -100,32 +102,32 @@ impl Body {
         self.trailer_len = 0;
         let payload_len = self.ip.payload_len();
         self.ip = self.ip.without_fragment_header();
-        // Of IPv6 only pieces have one (RFC 8200 section 4.5).
+        // In IPv6 only fragments have one (RFC 8200 section 4.5).
         self.ip.id = 0;
         self.close(payload_len, self.ip.ecn, self.ip.dont_fragment, 0);
     }
 
-    /// Is another packet's link header, byte for byte, the same?
+    /// Whether another packet has exactly the same link header.
     #[inline]
     pub fn shares_link(&self, other: &Packet) -> bool {
         self.link_len == other.link_len && (self.link_len == 0 || self.link() == other.link())
     }
 
-    /// The `len` bytes of memory behind the packet's payload, if there are as many.
+    /// The `len` bytes of memory behind the packet's payload, if there are so many.
     #[inline]
     pub fn behind(&self, len: usize) -> Option<&[u8]> {
         let end = self.ip_at() + self.len();
         (len <= self.room()).then(|| self.memory.bytes(end..end + len))
     }
 
-    /// The `len` bytes of memory behind the packet's payload.
+    /// Mutable access to the `len` bytes of memory behind the packet's payload.
     #[inline]
     pub fn behind_mut(&mut self, len: usize) -> &mut [u8] {
         let end = self.ip_at() + self.len();
         self.memory.bytes_mut(end..end + len)
     }
 
-    /// Takes the `len` bytes behind the payload into the packet; the headers wait to be sealed.
+    /// Extends the packet by the `len` bytes behind its payload; the headers must still be sealed.
     #[inline]
     pub fn lengthen(&mut self, len: usize) {
         self.ip.len += len as u32;
@@ -133,20 +135,23 @@ impl Body {
         self.as_received = false;
     }
 
-    /// Puts the payload of the packet that follows behind this one's; the headers wait to be sealed.
+    /// Appends the payload of the next packet; the headers must still be sealed.
     pub fn append(&mut self, payload: &[u8]) {
         self.behind_mut(payload.len()).copy_from_slice(payload);
         self.lengthen(payload.len());
     }
 
-    /// Could the headers of this fragment stand for the one that follows it in its datagram, too? Where they could not,
-    /// joining the two would lose what the second says.
+    /// Whether the headers of this fragment can also stand for the next one of its datagram. If not, merging the
+    /// two would lose information of the second.
     pub fn shares_fragment_header(&self, next: &Packet) -> bool {
         self.link() == next.link() && self.ip.shares_fragment_header(self.header(), next.header())
     }
 
-    /// Makes a run of fragments, whose payloads were appended to the first one's, one fragment, or the whole datagram:
-    /// `more` is what the last one said, `max_fragment_len` the length of the longest, IP header counted, in bytes. IPv4 only.
+    /// Turns a run of fragments, whose payloads were appended to the first, into one fragment or the whole
+    /// datagram.
+    ///
+    /// `more` is the MF bit of the last one. `max_fragment_len` is the length of the longest, IP header included,
+    /// in bytes. IPv4 only.
     pub fn seal_fragments(&mut self, more: bool, max_fragment_len: u32) {
         let fragment = self.ip.fragment.map(|fragment| Fragment { more, ..fragment });
         self.ip.fragment = fragment.filter(|fragment| fragment.offset > 0 || more);
@@ -154,8 +159,10 @@ impl Body {
         self.seal();
     }
 
-    /// Makes a run of segments or datagrams, which share the headers of the first, one train. Its payload starts at
-    /// `payload_at`, in bytes from the IP header; `last` is what the last segment said, `payload_sum` the sum of all payload.
+    /// Turns a run of segments or datagrams, which share the headers of the first, into one GSO packet.
+    ///
+    /// Its payload starts at `payload_at`, in bytes from the IP header. `last` are the facts of the last segment;
+    /// `payload_sum` is the sum of all payload.
     pub fn seal_gso(&mut self, last: Option<&TcpSegmentFacts>, payload_at: u16, payload_sum: Sum, gso: Gso) {
         let Some(upper) = self.ip.upper else { panic!("a train has a transport header") };
         let (start, len) = (self.ip_at(), self.len());
@@ -179,12 +186,12 @@ impl Body {
         self.gso = Some(gso);
     }
 
-    /// Writes lengths, marks and checksum of the header.
+    /// Writes lengths, flags, ECN and checksum of the header.
     pub(super) fn seal(&mut self) {
         self.seal_as(self.ip.fragment);
     }
 
-    /// Does the same, where it is known which part of a datagram the packet is.
+    /// The same, for a packet whose position in its datagram is known.
     #[inline]
     fn seal_as(&mut self, fragment: Option<Fragment>) {
         let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));

@@ -1,37 +1,38 @@
-//! A packet that is too long, and the place of a piece -> the headers of that piece.
+//! A packet to be fragmented, and the position of a fragment -> the headers of that fragment.
 
 use super::Packet;
 use crate::ip::{Common, Fragment, Ip};
 
-/// A header for the pieces of one packet: what they have in common is read once, what differs is written for each (G3).
+/// The header of the fragments of one packet. Common fields are read once; fields that differ are written for each
+/// (G3).
 #[derive(Debug)]
 pub struct Template<'a> {
     ip: &'a Ip,
     /// Link and IP header of the packet.
     front: &'a [u8],
     link_len: usize,
-    /// Length of a header that repeats all of the packet's, and of one that does not start its datagram.
+    /// Length of a header that repeats all of the packet's, and of that of a later fragment.
     lens: [usize; 2],
-    /// Do pieces that do not start their datagram repeat all of it, too?
+    /// Whether later fragments repeat all of it, too.
     repeats_all: bool,
     common: Common,
     dont_fragment: bool,
 }
 
 impl<'a> Template<'a> {
-    /// The header of the pieces of `packet`.
+    /// The header of the fragments of `packet`.
     #[inline]
     pub fn new(packet: &'a Packet) -> Template<'a> {
         let link_len = packet.link_len();
         let [_, later_len] = packet.fragment_header_lens();
         let front =
             packet.memory.bytes(packet.ip_at() - link_len..packet.ip_at() + usize::from(packet.ip.header_len));
-        // What came in pieces with DF leaves in pieces with DF.
+        // Fragments that arrived with DF leave as fragments with DF.
         let dont_fragment = packet.ip.dont_fragment && packet.max_fragment_len().is_some();
         let lens = [front.len() + packet.ip.fragment_header_len(), link_len + later_len];
         let [whole, later] = lens;
         Template {
-            // What is left out may be made up for by padding.
+            // Padding may make up for the length of omitted options.
             repeats_all: whole == later && !packet.ip.keeps_options_to_the_first(packet.header()),
             ip: &packet.ip,
             front,
@@ -42,11 +43,11 @@ impl<'a> Template<'a> {
         }
     }
 
-    /// Writes the link and IP header of the piece with this place and `payload_len` bytes of payload to the front of
-    /// `room`, and returns it.
+    /// Writes the link and IP header of the fragment at this position, with `payload_len` bytes of payload, to the
+    /// front of `room`, and returns it.
     ///
     /// # Panics
-    /// Where it does not fit.
+    /// If `room` is too short.
     #[inline]
     pub fn stamp<'r>(&self, room: &'r mut [u8], payload_len: usize, fragment: Fragment) -> &'r [u8] {
         let [whole, _] = self.lens;
@@ -60,7 +61,7 @@ impl<'a> Template<'a> {
         header
     }
 
-    /// What follows the first piece carries fewer options (RFC 791 section 3.1, R004).
+    /// Later fragments carry fewer options (RFC 791 section 3.1, R004).
     #[cold]
     fn stamp_later<'r>(&self, room: &'r mut [u8], payload_len: usize, fragment: Fragment) -> &'r [u8] {
         let [_, later] = self.lens;

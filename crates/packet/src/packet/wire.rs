@@ -1,4 +1,4 @@
-//! A packet -> how many packets it stands for on the wire, and their lengths.
+//! A packet -> the number and lengths of the packets that it stands for on the wire.
 
 use super::Body;
 use crate::fragmentation::{Content, FragmentRanges};
@@ -6,9 +6,9 @@ use crate::ip::{TCP, UDP};
 use crate::tcp::TcpFacts;
 use crate::{tcp, udp};
 
-/// What stands on the wire for this packet.
+/// The packets on the wire for this packet.
 impl Body {
-    /// The parts of the payload that leave in one piece each, where the packet is to be cut.
+    /// The payload ranges of the fragments, if the packet is to be fragmented.
     #[inline]
     pub fn fragment_ranges(&self) -> Option<FragmentRanges<'_>> {
         let cut = self.fragmentation.as_ref()?;
@@ -16,19 +16,19 @@ impl Body {
         Some(FragmentRanges::new(cut, self.ip.payload_len(), self.fragment_header_lens(), map))
     }
 
-    /// Length of the header of the piece that starts the datagram, and of the others, in bytes.
+    /// Header length of the fragment at offset 0, and of the others, in bytes.
     #[inline]
     pub fn fragment_header_lens(&self) -> [usize; 2] {
         self.ip.fragment_header_lens(self.header())
     }
 
-    /// Does it stand for itself alone?
+    /// Whether it stands for exactly one packet on the wire.
     #[inline]
     pub fn is_single(&self) -> bool {
         self.fragmentation.is_none() && self.gso.is_none()
     }
 
-    /// Packets on the wire.
+    /// Number of packets on the wire.
     pub fn wire_count(&self) -> usize {
         match (self.fragmentation, self.gso) {
             (None, None) => 1,
@@ -37,7 +37,7 @@ impl Body {
         }
     }
 
-    /// Length of the longest packet on the wire, IP header counted, in bytes.
+    /// Length of the longest packet on the wire, IP header included, in bytes.
     pub fn wire_len(&self) -> usize {
         match (self.fragment_ranges(), self.gso) {
             (Some(fragment_ranges), _) => {
@@ -52,7 +52,7 @@ impl Body {
         }
     }
 
-    /// Tells the length of each packet on the wire, IP header counted, in bytes.
+    /// Calls `tell` with the length of each packet on the wire, IP header included, in bytes.
     pub fn each_wire_len(&self, mut tell: impl FnMut(usize)) {
         if let Some(fragment_ranges) = self.fragment_ranges() {
             let [first, later] = self.fragment_header_lens();
@@ -67,19 +67,19 @@ impl Body {
         }
     }
 
-    /// What the TCP header of a whole packet says.
+    /// The facts of the TCP header of a whole packet.
     #[inline]
     pub fn tcp_facts(&self) -> Option<TcpFacts> {
         let upper = self.ip.upper.filter(|upper| upper.protocol == TCP && self.ip.fragment.is_none())?;
         TcpFacts::read(self.upper_bytes(upper))
     }
 
-    /// Does it carry TCP?
+    /// Whether it carries TCP.
     pub fn is_tcp(&self) -> bool {
         self.ip.upper.is_some_and(|upper| upper.protocol == TCP)
     }
 
-    /// Bytes of payload of a train, which its segments share.
+    /// Payload bytes of a GSO packet, over all segments.
     pub fn gso_len(&self) -> usize {
         let Some(upper) = self.ip.upper else { return 0 };
         match upper.protocol {

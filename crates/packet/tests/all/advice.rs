@@ -1,4 +1,4 @@
-//! Packets in, the MTU that they advise out: router advertisements and DHCP, near misses, and every change of a byte.
+//! Packets -> the MTU that they advise: router advertisements and DHCP, near misses, and every change of one byte.
 
 use crate::frames::{fragment_v4, fragment_v6};
 use testkit::{Spec, Transport, icmp, seal_ip, seal_transport, udp};

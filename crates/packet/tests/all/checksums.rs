@@ -1,4 +1,4 @@
-//! Half-filled and wrong checksums in, finished and unchanged ones out; sums compared with another crate's.
+//! Partial checksums -> completed ones; wrong checksums -> unchanged ones; sums equal to another crate's.
 
 use crate::frames::*;
 use etherparse::checksum::Sum16BitWords;

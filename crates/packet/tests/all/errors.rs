@@ -1,4 +1,4 @@
-//! Packets that cannot go on in, ICMP errors out: byte for byte those of another crate, and none where none may be.
+//! Packets that cannot be forwarded -> ICMP errors: byte for byte those of another crate, and none where forbidden.
 
 use crate::frames::*;
 use etherparse::icmpv6::{ParameterProblemCode, ParameterProblemHeader};

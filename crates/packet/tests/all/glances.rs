@@ -1,4 +1,4 @@
-//! Two segments in; a glance at the second says no more than a close look at both.
+//! Two segments -> the fast header match and the full test of the second: both must agree.
 
 use std::ops::Range;
 use testkit::{Summed, seal_ip, seal_transport, tcp};

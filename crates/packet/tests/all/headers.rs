@@ -1,4 +1,4 @@
-//! Frames in, headers read as another crate reads them; and no bytes, however broken, that end in a panic.
+//! Frames -> headers equal to another crate's; and no panic, however damaged the bytes.
 
 use crate::frames::*;
 use etherparse::{IpSlice, LinkExtSlice, NetSlice, SlicedPacket};

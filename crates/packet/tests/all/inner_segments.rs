@@ -1,4 +1,4 @@
-//! GSO packets inside of tunnels: what leaves is what the tunnel's sender would have sent, one by one.
+//! GSO packets inside tunnels -> exactly the packets that the tunnel's sender would have sent one by one.
 
 use etherparse::{SlicedPacket, TransportSlice};
 use testkit::fields::{ACK, DF, PSH};

@@ -1,4 +1,4 @@
-//! What a live port does to frames: it reads them where they lie, gives them another link, leaves their checksums.
+//! The operations of a live port on frames: parsing in place, another link header, deferred checksums.
 
 use crate::frames::*;
 use wideload_packet::{

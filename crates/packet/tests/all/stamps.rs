@@ -1,4 +1,4 @@
-//! Headers that are stamped from sums of what stays, against headers that are summed anew.
+//! Headers stamped from sums of their common fields, against headers that are summed anew.
 
 use testkit::fields::word;
 use testkit::{Spec, ip, seal_ip, seal_transport, sum};

@@ -1,4 +1,4 @@
-//! Packets in, the tunnels that they belong to out: every kind, what only nearly is one, and pieces of each.
+//! Packets -> the tunnels that they belong to: every kind, near misses, and fragments of each.
 
 use crate::frames::*;
 use testkit::fields::AUTHENTICATION;
