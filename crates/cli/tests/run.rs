@@ -657,7 +657,7 @@ fn a_helper_that_somebody_removes_is_made_again_for_a_worker_process_without_rig
     let before = gateway.worker();
     let host = &wide.pair.hosts[0];
     let until = |what: &str, is_so: &dyn Fn() -> bool| {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !is_so() {
             assert!(Instant::now() < until, "{what}");
             thread::sleep(Duration::from_millis(5));
@@ -764,7 +764,7 @@ impl Wide {
     }
 
     /// How long it takes until long messages come both ways.
-    fn carries(&self, version: u8, patience: Duration) -> Duration {
+    fn carries(&self, version: u8, timeout: Duration) -> Duration {
         let began = Instant::now();
         let messages = Messages { len: 20_000, count: 3, rate: Some(100e6) };
         let [one, other] = &self.pair.hosts;
@@ -773,7 +773,7 @@ impl Wide {
             while !traffic::udp(from.space(), to.space(), of(number), messages, 3).is_ok_and(|it| it.messages == 3)
             {
                 assert!(
-                    began.elapsed() < patience,
+                    began.elapsed() < timeout,
                     "long messages of version {version} do not come to host {number}"
                 );
                 thread::sleep(Duration::from_millis(10));
@@ -855,7 +855,7 @@ fn a_service_manager_hears_how_it_is() {
     let net = Net::new("");
     let path = net.folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).expect("there is room");
-    manager.set_read_timeout(Some(PATIENCE)).expect("it is open");
+    manager.set_read_timeout(Some(TIMEOUT)).expect("it is open");
     let hears = |expected: &str| {
         let mut room = [0; 256];
         loop {
@@ -907,7 +907,7 @@ fn a_worker_process_ends_with_its_keeper() {
     let worker = gateway.worker();
     gateway.process.kill().expect("it is ours");
     gateway.process.wait().expect("it is ours");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while is_alive(worker) {
         assert!(Instant::now() < until, "it goes on without a keeper");
         thread::sleep(Duration::from_millis(5));
@@ -1173,7 +1173,7 @@ impl Net {
 
     /// Waits until a gateway answers.
     fn answers(&self) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while daemon::control::Client::connect(&self.control).and_then(|mut client| client.status()).is_err() {
             assert!(Instant::now() < until, "nobody answers");
             thread::sleep(Duration::from_millis(5));
@@ -1277,7 +1277,7 @@ impl Gateway {
     /// Waits until another works.
     fn new_worker(&mut self) {
         let last = *self.last_worker.lock().expect("nobody panics");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let keeper = self.process.id();
             let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap_or_default();
@@ -1306,7 +1306,7 @@ impl Gateway {
     }
 
     fn wait_for(&mut self, is_so: impl Fn(&[String]) -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !is_so(&self.words()) {
             assert!(Instant::now() < until, "it does not come to that: {:?}", self.words());
             thread::sleep(Duration::from_millis(1));
@@ -1353,7 +1353,7 @@ fn fragments(id: u16) -> Vec<Vec<u8>> {
 /// The next frame of a datagram of this number.
 fn receive(port: &mut dyn port::Port, id: u16) -> Vec<u8> {
     let (mut pool, mut frames) = (packet::Pool::new(16 << 20), Vec::new());
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         assert!(Instant::now() < until, "datagram {id} does not come");
         port.receive(packet::Ingress(0), &mut pool, &mut frames).expect("it is up");
@@ -1370,7 +1370,7 @@ fn receive(port: &mut dyn port::Port, id: u16) -> Vec<u8> {
 }
 
 fn until(is_so: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < until, "it does not come to that");
         thread::sleep(Duration::from_millis(1));
@@ -1386,6 +1386,6 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_wideload");
 const STEP: Duration = Duration::from_micros(500);
 /// The same, at fifty thousand a second.
 const BRISK: Duration = Duration::from_micros(20);
-const PATIENCE: Duration = Duration::from_secs(8);
+const TIMEOUT: Duration = Duration::from_secs(8);
 /// Bytes of a transfer whose flow may be lent.
 const LENT_LEN: usize = 8 << 20;

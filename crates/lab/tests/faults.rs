@@ -239,7 +239,7 @@ fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the
     println!("in {:.1?}: taken {}, dropped for a full port {}", began.elapsed(), sent.packets, sent.queue_full);
     assert_eq!(snapshot.ends[0].missed, 0);
     assert!(sent.packets + sent.queue_full >= count && sent.rejected == 0 && sent.link_down == 0, "{sent:?}");
-    assert!(snapshot.directions[0].lent_count < 200, "{}", snapshot.directions[0].lent_count);
+    assert!(snapshot.directions[0].in_use_count < 200, "{}", snapshot.directions[0].in_use_count);
     check_books(&middle);
     // Whoever begins to read gets what still stands there, in order, and then what comes.
     let (mut last, mut after, mut all) = (None, 0, 0);
@@ -299,7 +299,7 @@ fn a_clock_that_leaps_lets_go_of_what_is_held_once() {
         gateway.flush(now);
         collect(&mut gateway, &mut came);
         assert_eq!(came, next, "leap of {leap} ns: every byte left once, in order");
-        assert_eq!(gateway.output(0).pool.lent_count(), 0);
+        assert_eq!(gateway.output(0).pool.in_use_count(), 0);
     }
 }
 
@@ -322,7 +322,7 @@ fn a_clock_that_stands_still_or_falls_back_loses_nothing() {
     gateway.flush(now);
     collect(&mut gateway, &mut came);
     assert_eq!(came, next);
-    assert_eq!(gateway.output(0).pool.lent_count(), 0);
+    assert_eq!(gateway.output(0).pool.in_use_count(), 0);
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
 }
 
 fn is_what_clang_makes() -> Result<(), Failed> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/leases");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/flow_offload");
     let scratch = tempfile::tempdir()?;
     let made = scratch.path().join("made.o");
     let output = Command::new(CLANG)

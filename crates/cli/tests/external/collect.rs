@@ -63,7 +63,7 @@ fn settings() -> Settings {
         exempt: Vec::new(),
         hold: Holding::Adaptive,
         fill: Split::Max,
-        limits: Limits { bytes: 64 << 20, patience: None },
+        limits: Limits { bytes: 64 << 20, timeout: None },
         lifetime: LIFETIME,
         seed: Secret::new(0),
         table_key: Secret::new(1),

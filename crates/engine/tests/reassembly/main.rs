@@ -7,6 +7,6 @@ mod laws;
 mod memory;
 mod memory_port;
 mod overlaps;
-mod timeout;
 mod station;
 mod swarm;
+mod timeout;
