@@ -315,7 +315,7 @@ mod tests {
         }
     }
 
-    /// What the kernel does with the parts around a place.
+    /// Fills the vectors around a place, as the kernel does.
     fn scatter_apart(landing: &mut RxBuffer, layout: Layout, front: HeaderLayout, place: &mut [u8], frame: &[u8]) {
         let (header, rest) = frame.split_at(frame.len().min(front.len()));
         let (payload, rest) = rest.split_at(rest.len().min(place.len()));
@@ -326,7 +326,7 @@ mod tests {
         landing.overflow.as_mut().expect("it was lent").put(layout.at + front.len() + place.len(), rest);
     }
 
-    /// What the kernel does with the parts.
+    /// Fills the vectors, as the kernel does.
     fn scatter(landing: &mut RxBuffer, layout: Layout, frame: &[u8]) {
         let (front, rest) = frame.split_at(frame.len().min(layout.front_len()));
         landing.small.as_mut().expect("it was lent").put(layout.at, front);
