@@ -2,7 +2,7 @@
 //!
 //! They are written in C (`flow_offload.bpf.c`). The compiled object lies beside the source, so a build needs no C
 //! compiler. `aya_obj` reads the object and links it with its maps. The loader of `aya` itself would create every
-//! map anew or take it from a bpf file system; here the table of flows is a descriptor.
+//! map anew or take it from a bpf file system. Here the table of flows is a descriptor.
 
 use crate::bpf::{self, IF_EQUAL, Instruction, Kind, R0, R1, RIGHTS, Step, jump, load_word};
 use crate::names::{self, Name};
@@ -145,12 +145,12 @@ pub const WORKERS_MAX: usize = 32;
 #[repr(C, align(8))]
 struct Aligned<T: ?Sized>(T);
 
-/// `flow_offload.bpf.c` compiled by clang 14 of Debian 12, as `tests/object.rs` checks. For little-endian machines:
-/// others refuse it, and flows stay with the workers.
+/// `flow_offload.bpf.c` compiled by clang 14 of Debian 12, as `tests/object.rs` checks. It is for little-endian
+/// machines: on others the kernel refuses it, and flows stay with the workers.
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("flow_offload.bpf.o"));
 /// Reason why reading it cannot fail.
 const OURS: &str = "the object is part of the program, and a test loads all of it";
-/// Opcodes of instructions that load an address inside a map's value (BPF_LD | BPF_DW | BPF_IMM and
+/// Opcodes of instructions that load an address inside a map's value (`BPF_LD | BPF_DW | BPF_IMM` and
 /// BPF_PSEUDO_MAP_VALUE of linux/bpf.h), and that read eight bytes (BPF_LDX | BPF_DW | BPF_MEM).
 const LOAD_ADDRESS: u8 = 0x18;
 const OF_A_VALUE: u8 = 2;

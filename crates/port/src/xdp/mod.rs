@@ -12,7 +12,6 @@
 //!
 //! Where the driver takes no XDP program, the program runs in generic mode, after GRO. GRO has to be off then
 //! (`ethtool -K NAME gro off`).
-//! front of the host, behind what joins packets: that has to be off (`ethtool -K NAME gro off`).
 
 mod interface;
 mod rings;
