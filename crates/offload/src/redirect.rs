@@ -454,8 +454,7 @@ const NOTE: i32 = 0x574C;
 const COMES_IN: i32 = 1;
 const LEAVES: i32 = 0;
 /// Offsets in `struct __sk_buff`: length, packet type, protocol, whether a tag was stripped, ingress interface,
-/// `tc_index`, wire length of a GSO packet, count of its segments, and length of their payload.
-/// packet once it is cut, the count of its segments, and the length of their payload.
+/// `tc_index`. For a GSO packet, also its length on the wire, the count of its segments, and their payload length.
 const LEN_AT: i16 = 0;
 const STATION_AT: i16 = 4;
 const ETHERTYPE_AT: i16 = 16;

@@ -1026,7 +1026,7 @@ mod tests {
         SegmentLimit { len_max, may_grow: true }
     }
 
-    /// What becomes of a packet: it stays with the worker, or goes on in segments of this length.
+    /// Verdict on a packet: it is left to the worker, or forwarded with this segment size.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Said {
         Kept,
