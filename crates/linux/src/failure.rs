@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
-/// An error of the form `what: why`.
+/// An error of the form `what: why`, with advice on how to fix it if there is any for its number.
 pub fn failed(what: impl Display, why: &io::Error) -> io::Error {
     said(what, why, None)
 }
@@ -16,7 +16,7 @@ pub fn said(what: impl Display, why: &io::Error, words: Option<&str>) -> io::Err
     io::Error::new(kind(why), format!("{what}: {reason}{words}{advice}"))
 }
 
-/// As [`failed`], with advice on how to fix it.
+/// As [`failed`], with this advice on how to fix it.
 pub fn advised(what: impl Display, why: &io::Error, advice: &str) -> io::Error {
     io::Error::new(kind(why), format!("{what}: {}; {advice}", reason(why)))
 }

@@ -399,7 +399,7 @@ mod tests {
         Refuses,
     }
 
-    /// A port that cuts by itself; what is sent at one comes out at the other.
+    /// A port that segments by itself; frames sent at one arrive at the other.
     struct Fake {
         medium: LinkType,
         fault: Fault,

@@ -845,7 +845,7 @@ mod tests {
         });
     }
 
-    /// A packet whose TCP header stands there, with so much payload, leaves in pieces as they are to be.
+    /// Checks the segments of a packet with its TCP header at this offset and this much payload.
     fn assert_is_cut(cable: &Cable, version: u8, tcp: usize, len: usize) {
         let payload_at = tcp + 20;
         let spoken = |len, seq: u32, flags, id: u16| {
@@ -1066,7 +1066,7 @@ mod tests {
             Rig { flow_offload, program }
         }
 
-        /// One that has lent the flow of a train, of which the worker has nothing.
+        /// A rig with the flow of a GSO packet offloaded; the worker holds none of its packets.
         fn ready(len_max: u16) -> Rig {
             let mut rig = Rig::new();
             rig.offload(GSO, len_max);
@@ -1109,7 +1109,7 @@ mod tests {
         }
     }
 
-    /// A cable, and the program that cuts what goes into it.
+    /// A cable, and the program that segments packets at its near end.
     struct Cable {
         program: OwnedFd,
         /// Number of the interface at its near end.
@@ -1137,7 +1137,7 @@ mod tests {
             cable
         }
 
-        /// What comes out next.
+        /// The next frame at the far end.
         fn next(&self) -> Vec<u8> {
             self.comes(Duration::from_secs(10)).expect("it comes")
         }
@@ -1225,9 +1225,9 @@ mod tests {
     const LONG: Packet = Packet { len: 2_000, segment_len: 0, ..GSO };
     /// As the program has it.
     const SINGLES_MAX: usize = 8;
-    /// Payload of pieces, in bytes: the kernel tries a program with no more than a page.
+    /// Payload of segments, in bytes: the kernel tests a program with no more than a page.
     const FRAGMENT_LEN: usize = 400;
-    /// Where `struct __sk_buff` has the count of a train's segments and their length.
+    /// Offsets in `struct __sk_buff`: count and size of a GSO packet's segments.
     const SEGMENT_COUNT_AT: i16 = 164;
     const SEGMENT_LEN_AT: i16 = 176;
 }
