@@ -198,7 +198,8 @@ pub fn become_program(path: &OsStr, arguments: &[&OsStr], variables: &[(&OsStr, 
         texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect::<Vec<*const libc::c_char>>()
     };
     let (own, named) = (ends(&own), ends(&named));
-    // SAFETY: path and both lists are strings that end with a zero, and the lists end with a null; all outlive the call.
+    // SAFETY: path and both lists are strings that end with a zero, and the lists end with a null; all outlive the
+    // call.
     unsafe { libc::execve(path.as_ptr(), own.as_ptr(), named.as_ptr()) };
     last(path.to_string_lossy())
 }

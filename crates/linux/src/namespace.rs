@@ -123,7 +123,8 @@ impl Namespace {
     /// It cannot be started, or there can be no further thread.
     pub fn start(&self, mut command: Command) -> io::Result<(Child, NamespaceGuard)> {
         let die = || set_parent_process_death_signal(Some(Signal::TERM)).map_err(io::Error::from);
-        // SAFETY: in the new process, before the program begins, it is one system call; it takes no lock and no memory.
+        // SAFETY: in the new process, before the program begins, it is one system call; it takes no lock and no
+        // memory.
         unsafe { command.pre_exec(die) };
         let (tell, told) = channel();
         let (tether, is_cut) = channel();

@@ -90,7 +90,8 @@ fn with_priority(priority: libc::c_int) -> libc::sched_param {
 
 fn policy() -> io::Result<(libc::c_int, libc::sched_param)> {
     let mut parameters = with_priority(0);
-    // SAFETY: thread 0 is the calling one, and the parameters are a live, writable value for the length of the call.
+    // SAFETY: thread 0 is the calling one, and the parameters are a live, writable value for the length of the
+    // call.
     let policy = unsafe {
         checked(libc::sched_getparam(0, &mut parameters))?;
         checked(libc::sched_getscheduler(0))?

@@ -488,8 +488,8 @@ INLINE int cut(struct __sk_buff *skb, __u32 piece_max, __u32 headers_len)
 /* Sends packets with a note to their egress interface, with the note.
  *
  * A GSO packet from a socket of this machine still counts as that socket's memory, but headroom added to it counts
- * as nobody's. When coalesced with others, it would seem to have more bytes than memory. A clone of it, which shares
- * its payload, belongs to no socket. */
+ * as nobody's. When coalesced with others, it would seem to have more bytes than memory. A clone of it, which
+ * shares its payload, belongs to no socket. */
 SECTION("classifier") int wl_flow_ingress(struct __sk_buff *skb)
 {
     if (skb->cb[MARK] != NOTED)

@@ -830,7 +830,8 @@ mod tests {
         }
     }
 
-    // The last piece is the packet itself, at which the test looks; the others come out at the other end of a cable.
+    // The last piece is the packet itself, at which the test looks; the others come out at the other end of a
+    // cable.
     #[test]
     fn each_fragment_of_a_packet_that_is_cut_has_headers_of_its_own() {
         Namespace::new().expect("the test runs as root").enter(|| {

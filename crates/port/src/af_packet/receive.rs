@@ -223,7 +223,8 @@ fn insert_tag(buffer: &mut Buffer, at: usize, tag: [u8; TAG_LEN]) {
 
 fn receive_messages(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
     let (first, count) = (messages.as_mut_ptr(), messages.len() as libc::c_uint);
-    // SAFETY: the messages point to memory of buffers and of the socket's own that nobody else touches until the call is over.
+    // SAFETY: the messages point to memory of buffers and of the socket's own that nobody else touches until the
+    // call is over.
     let result =
         unsafe { libc::recvmmsg(socket.as_raw_fd(), first, count, libc::MSG_DONTWAIT as _, ptr::null_mut()) };
     checked(result).map(|count| count as usize)
