@@ -1,4 +1,4 @@
-//! An interface in, its IP addresses out; and changes to them.
+//! IP addresses of interfaces: list, add, remove.
 
 use crate::netlink::Netlink;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
@@ -8,39 +8,39 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-/// Addresses that begin alike, or one of them with the number of bits that its neighbours share: `192.0.2.1/24`.
+/// An address prefix, or an address with the prefix length of its link: `192.0.2.1/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
-    /// An address that begins so.
+    /// An address in the prefix.
     pub address: IpAddr,
-    /// How many of its first bits count.
+    /// Prefix length, in bits.
     pub bit_count: u8,
 }
 
-/// An address that an interface has.
+/// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The interface.
+    /// Index of the interface.
     pub index: u32,
-    /// The address, and the prefix that lies on the link.
+    /// The address, and the prefix of its link.
     pub prefix: Prefix,
-    /// Whether it may be used.
+    /// State of the address.
     pub state: AddressState,
 }
 
-/// Whether an address may be used.
+/// State of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressState {
-    /// It may.
+    /// In use.
     Usable,
-    /// The kernel is asking whether another host has it (RFC 4862 section 5.4).
+    /// The kernel checks whether another host uses it (RFC 4862 section 5.4).
     Tentative,
-    /// Another host has it.
+    /// Another host uses it.
     Duplicate,
 }
 
 impl Prefix {
-    /// `bit_count` bits of `address`.
+    /// The prefix of the first `bit_count` bits of `address`.
     ///
     /// # Panics
     /// Where the address has fewer bits.
@@ -50,7 +50,7 @@ impl Prefix {
         Prefix { address, bit_count }
     }
 
-    /// This address alone.
+    /// The prefix of this address alone.
     pub fn host(address: impl Into<IpAddr>) -> Prefix {
         let address = address.into();
         Prefix { address, bit_count: bits(address) }
@@ -67,7 +67,7 @@ impl Netlink {
     /// All addresses of all interfaces.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn addresses(&mut self) -> io::Result<Vec<Address>> {
         let answers =
             self.list(RouteNetlinkMessage::GetAddress(AddressMessage::default()), "cannot list addresses")?;
@@ -78,11 +78,12 @@ impl Netlink {
         Ok(answers.into_iter().filter_map(read).collect())
     }
 
-    /// Gives an interface an address, and its link the prefix. Nobody is asked whether another host has it; the kernel
-    /// puts an IPv6 address to use by and by, when [`Netlink::route_to`] it says that it is local.
+    /// Adds an address to an interface, and the prefix to its link. Duplicate address detection is skipped. The
+    /// kernel takes an IPv6 address into use with a delay. It is in use once [`Netlink::route_to`] reports it as
+    /// local.
     ///
     /// # Errors
-    /// `AlreadyExists`, `NotFound` for the interface, or that the right is missing.
+    /// `AlreadyExists`, `NotFound` for the interface, or missing privileges.
     pub fn add_address(&mut self, name: &str, prefix: Prefix) -> io::Result<()> {
         let mut message = self.address(name, prefix)?;
         message.header.flags = AddressHeaderFlags::Nodad;
@@ -97,10 +98,10 @@ impl Netlink {
         self.order(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, what)
     }
 
-    /// Takes an address from an interface.
+    /// Removes an address from an interface.
     ///
     /// # Errors
-    /// `NotFound` for the address or the interface, or that the right is missing.
+    /// `NotFound` for the address or the interface, or missing privileges.
     pub fn remove_address(&mut self, name: &str, prefix: Prefix) -> io::Result<()> {
         let message = self.address(name, prefix)?;
         self.order(RouteNetlinkMessage::DelAddress(message), 0, format!("{name}: cannot remove address {prefix}"))
@@ -118,7 +119,7 @@ impl Netlink {
 }
 
 impl Address {
-    /// `None` for a family that is not IP.
+    /// `None` for a family other than IP.
     pub(crate) fn read(message: &AddressMessage) -> Option<Address> {
         let header = &message.header;
         let mut state = u32::from(header.flags.bits());

@@ -1,4 +1,4 @@
-//! Interfaces in, a bridge of the kernel between them out.
+//! Interfaces -> ports of a kernel bridge.
 
 use crate::interfaces::named;
 use crate::netlink::Netlink;
@@ -8,10 +8,10 @@ use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo};
 use std::io;
 
 impl Netlink {
-    /// Makes a bridge without ports.
+    /// Creates a bridge without ports.
     ///
     /// # Errors
-    /// `AlreadyExists`, or that the right is missing.
+    /// `AlreadyExists`, or missing privileges.
     pub fn make_bridge(&mut self, name: &str) -> io::Result<()> {
         let mut bridge = named(name);
         bridge.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]));
@@ -19,10 +19,10 @@ impl Netlink {
         self.order(RouteNetlinkMessage::NewLink(bridge), NLM_F_CREATE | NLM_F_EXCL, what)
     }
 
-    /// Makes an interface a port of this bridge, or, without one, of none.
+    /// Makes an interface a port of this bridge; `None` removes it from its bridge.
     ///
     /// # Errors
-    /// `NotFound` for either, or that it cannot be such a port.
+    /// `NotFound` for either, or the interface cannot be a port.
     pub fn set_bridge(&mut self, name: &str, bridge: Option<&str>) -> io::Result<()> {
         let index = bridge.map(|bridge| self.index(bridge)).transpose()?.unwrap_or(0);
         let what = match bridge {

@@ -1,30 +1,30 @@
-//! Nothing in, the moment out; and how often a thread slept.
+//! The monotonic clock, and the count of a thread's wake-ups.
 //!
-//! The pure crates are handed a [`Time`]; whoever runs them live reads it here, once for each batch.
+//! The pure crates take a [`Time`] as input. The live code reads it here, once for each batch.
 
 use packet::Time;
 use std::mem;
 use std::time::Instant;
 
-/// Counts from its start, and never goes back (CLOCK_MONOTONIC).
+/// Time since its start; it never goes back (CLOCK_MONOTONIC).
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
 }
 
 impl Clock {
-    /// Starts to count.
+    /// Starts the clock.
     pub fn start() -> Clock {
         Clock { start: Instant::now() }
     }
 
-    /// The moment, in nanoseconds since the start.
+    /// Current time, in nanoseconds since the start.
     pub fn now(&self) -> Time {
         Time::ZERO + self.start.elapsed()
     }
 }
 
-/// Times that the calling thread slept and was woken so far: its voluntary switches.
+/// Number of times the calling thread slept and was woken: its voluntary context switches.
 pub fn wake_count() -> u64 {
     // SAFETY: all zero is a value of this struct of numbers.
     let mut usage: libc::rusage = unsafe { mem::zeroed() };

@@ -1,7 +1,7 @@
-//! Descriptors and messages in, the same in another process out; and what a process does with signals and with its own program.
+//! Descriptors and messages between processes; signals as messages; exec of another program.
 //!
-//! What one process may open, another may only use: it is handed descriptors over a socket of the two (SCM_RIGHTS). What is to
-//! live through an exec stays open under its number.
+//! A privileged process opens descriptors and passes them to an unprivileged one over a socket (SCM_RIGHTS). A
+//! descriptor that must survive an exec stays open under its number.
 
 use crate::failure::{advised, failed, last};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
@@ -17,7 +17,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
-/// Both ends of a socket between two processes, which keeps messages apart and tells when the other end is gone.
+/// Both ends of a socket between two processes. It preserves message boundaries and reports when the other end is
+/// gone.
 ///
 /// # Errors
 /// No descriptor is left.
@@ -28,7 +29,7 @@ pub fn pair() -> io::Result<[OwnedFd; 2]> {
     Ok([one, other])
 }
 
-/// Sends a message and descriptors, which stay open here as well; never waits.
+/// Sends a message and descriptors, which stay open here as well. Never waits.
 ///
 /// # Errors
 /// The other end is gone, or has no room.
@@ -43,10 +44,11 @@ pub fn send(socket: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -
     Ok(())
 }
 
-/// Receives a message of up to `len_max` bytes and the descriptors with it; never waits. None where the other end is gone.
+/// Receives a message of up to `len_max` bytes and the descriptors with it. Never waits. `None` where the other end
+/// is gone.
 ///
 /// # Errors
-/// There is none, or it is longer.
+/// There is no message, or it is longer.
 pub fn receive(socket: impl AsFd, len_max: usize) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     let mut message = vec![0; len_max];
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -73,8 +75,8 @@ pub fn receive(socket: impl AsFd, len_max: usize) -> io::Result<Option<(Vec<u8>,
     Ok(Some((message, descriptors)))
 }
 
-/// Takes all that a process was started with, by number: to be called before it opens anything, by whoever starts it anew as its
-/// own successor.
+/// All descriptors that the process was started with, by number. Call this before the process opens any descriptor.
+/// Only a process that re-executes itself as its own successor needs it.
 ///
 /// # Errors
 /// `/proc` is not there.
@@ -93,16 +95,16 @@ fn claim(number: RawFd) -> io::Result<OwnedFd> {
     Ok(descriptor)
 }
 
-/// How long a descriptor stays open.
+/// Lifetime of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
-    /// Until the process runs another program.
+    /// Until the process executes another program.
     InThisProgram,
     /// Until it is closed.
     InTheNext,
 }
 
-/// Says how long a descriptor stays open.
+/// Sets the lifetime of a descriptor.
 ///
 /// # Errors
 /// It is not open.
@@ -115,7 +117,7 @@ pub fn stay(descriptor: impl AsFd, stay: Stay) -> io::Result<()> {
     Ok(fcntl_setfd(descriptor, flags)?)
 }
 
-/// Says how long all that is open stays so, but standard input, output and error.
+/// Sets the lifetime of all open descriptors except standard input, output and error.
 ///
 /// # Errors
 /// `/proc` is not there.
@@ -123,26 +125,26 @@ pub fn stay_all(how_long: Stay) -> io::Result<()> {
     for number in open_numbers()? {
         // SAFETY: it is looked at for this one call; where it is not open any more, the call says so.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
-        // One that was closed since needs nothing.
+        // A descriptor closed in the meantime needs no change.
         let _ = stay(descriptor, how_long);
     }
     Ok(())
 }
 
-/// Numbers of what is open.
+/// Numbers of the open descriptors.
 fn open_numbers() -> io::Result<Vec<RawFd>> {
     let listed = fs::read_dir(OPEN).map_err(|why| advised(OPEN, &why, "mount /proc"))?;
     let number = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     Ok(listed.filter_map(number).filter(|number| *number >= FIRST).collect())
 }
 
-/// Signals that a process takes as messages, and nothing else: until it is dropped they interrupt nothing.
+/// Signals delivered as messages. Until this is dropped, they interrupt nothing.
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Takes these from now on; to be called before there is a second thread. What a program before this one of the same
-    /// process took, and has not read, comes here.
+    /// Starts to receive these signals. Call this before there is a second thread. Signals that an earlier program
+    /// of the same process received but did not read are delivered here.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -166,7 +168,7 @@ impl Signals {
         Ok(Signals(unsafe { OwnedFd::from_raw_fd(number) }))
     }
 
-    /// The next one that came; never waits.
+    /// The next signal, if any. Never waits.
     pub fn next(&self) -> Option<libc::c_int> {
         let mut told = [0; size_of::<libc::signalfd_siginfo>()];
         let len = rustix::io::read(&self.0, &mut told).ok()?;
@@ -181,8 +183,8 @@ impl AsFd for Signals {
     }
 }
 
-/// Goes on as another program in the same process, with these arguments and variables; signals that are held back stay so.
-/// Returns only where that cannot be.
+/// Executes another program in the same process, with these arguments and environment variables. Blocked signals
+/// stay blocked. Returns only on failure.
 pub fn become_program(path: &OsStr, arguments: &[&OsStr], variables: &[(&OsStr, &OsStr)]) -> io::Error {
     let strings = |texts: Vec<Vec<u8>>| texts.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>();
     let own = [path].into_iter().chain(arguments.iter().copied()).map(|text| text.as_bytes().to_vec());
@@ -196,12 +198,13 @@ pub fn become_program(path: &OsStr, arguments: &[&OsStr], variables: &[(&OsStr, 
         texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect::<Vec<*const libc::c_char>>()
     };
     let (own, named) = (ends(&own), ends(&named));
-    // SAFETY: path and both lists are strings that end with a zero, and the lists end with a null; all outlive the call.
+    // SAFETY: path and both lists are strings that end with a zero, and the lists end with a null; all outlive the
+    // call.
     unsafe { libc::execve(path.as_ptr(), own.as_ptr(), named.as_ptr()) };
     last(path.to_string_lossy())
 }
 
-/// Number and group of the user of this name.
+/// User and group ID of the user with this name.
 ///
 /// # Errors
 /// There is none.
@@ -222,15 +225,15 @@ pub fn user(name: &str) -> io::Result<(u32, u32)> {
     if found.is_null() { Err(unknown()) } else { Ok((entry.pw_uid, entry.pw_gid)) }
 }
 
-/// The number of a descriptor, which says to a later program of this process what it is.
+/// Number of a descriptor, under which a later program of this process finds it.
 pub fn number(descriptor: impl AsFd) -> RawFd {
     descriptor.as_fd().as_raw_fd()
 }
 
-/// Descriptors that one message takes at most (the kernel's SCM_MAX_FD).
+/// Limit of descriptors in one message (the kernel's SCM_MAX_FD).
 pub const DESCRIPTORS_MAX: usize = 253;
 const OPEN: &str = "/proc/self/fd";
-/// The first behind standard input, output and error.
+/// The first number after standard input, output and error.
 const FIRST: RawFd = 3;
 /// Longest entry of a user, in bytes.
 const USER_LEN_MAX: usize = 16 << 10;

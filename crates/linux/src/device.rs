@@ -1,4 +1,4 @@
-//! An interface's name in, what the kernel says of it out.
+//! Interface name -> ioctl requests about that interface.
 
 use std::io;
 use std::mem;
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// Longest name of an interface, in bytes.
 pub const NAME_LEN_MAX: usize = libc::IFNAMSIZ - 1;
 
-/// An interface that is asked or told something, by its name.
+/// An interface, by name, and a socket for requests about it.
 pub struct Device<'a> {
     name: &'a str,
     socket: OwnedFd,
@@ -22,10 +22,10 @@ impl<'a> Device<'a> {
         Ok(Device { name, socket: socket(libc::AF_INET, libc::SOCK_DGRAM)? })
     }
 
-    /// Its number.
+    /// Index of the interface.
     ///
     /// # Errors
-    /// It is not there.
+    /// It does not exist.
     pub fn index(&self) -> io::Result<i32> {
         let answer = self.ask(libc::SIOCGIFINDEX as libc::Ioctl, request(self.name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
@@ -35,47 +35,47 @@ impl<'a> Device<'a> {
     /// Its MTU, in bytes.
     ///
     /// # Errors
-    /// It is not there.
+    /// It does not exist.
     pub fn mtu(&self) -> io::Result<usize> {
         let answer = self.ask(libc::SIOCGIFMTU as libc::Ioctl, request(self.name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
         Ok(unsafe { answer.ifr_ifru.ifru_mtu } as usize)
     }
 
-    /// Gives it an MTU, in bytes.
+    /// Sets its MTU, in bytes.
     ///
     /// # Errors
-    /// It is not there or does not take it, or the right is missing.
+    /// It does not exist, it rejects this MTU, or privileges are missing.
     pub fn set_mtu(&self, mtu: u32) -> io::Result<()> {
         let mut request = request(self.name);
         request.ifr_ifru.ifru_mtu = i32::try_from(mtu).unwrap_or(i32::MAX);
         self.ask(libc::SIOCSIFMTU as libc::Ioctl, request).map(drop)
     }
 
-    /// Gives it room for so many packets that wait to be sent.
+    /// Sets the length of its transmit queue, in packets.
     ///
     /// # Errors
-    /// It is not there, or the right is missing.
+    /// It does not exist, or privileges are missing.
     pub fn set_queue_count(&self, count: i32) -> io::Result<()> {
         let mut request = request(self.name);
         request.ifr_ifru.ifru_metric = count;
         self.ask(libc::SIOCSIFTXQLEN as libc::Ioctl, request).map(drop)
     }
 
-    /// Was it set up?
+    /// Whether the interface is set up.
     ///
     /// # Errors
-    /// It is not there.
+    /// It does not exist.
     pub fn is_up(&self) -> io::Result<bool> {
         let answer = self.ask(libc::SIOCGIFFLAGS as libc::Ioctl, request(self.name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
         Ok(i32::from(unsafe { answer.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0)
     }
 
-    /// The kind of its hardware, an ARPHRD number.
+    /// Its hardware type, an ARPHRD number.
     ///
     /// # Errors
-    /// It is not there.
+    /// It does not exist.
     pub fn hardware(&self) -> io::Result<u16> {
         let answer = self.ask(libc::SIOCGIFHWADDR as libc::Ioctl, request(self.name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
@@ -103,24 +103,24 @@ pub fn name(request: &libc::ifreq) -> String {
     request.ifr_name.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8 as char).collect()
 }
 
-/// Puts a request to the kernel and returns its answer.
+/// Sends a request to the kernel and returns its answer.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 ///
 /// # Safety
-/// The number is that of a request that takes the address of a `T`, and writes no more than that, or what it points
-/// to.
+/// The request `number` must take the address of a `T`. It must write only to that `T`, or to memory that the `T`
+/// points to.
 pub unsafe fn ioctl<T>(file: &OwnedFd, number: libc::Ioctl, mut request: T) -> io::Result<T> {
     // SAFETY: as the caller says; the request lives until the call is over.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), number, &raw mut request) };
     checked(result).map(|_| request)
 }
 
-/// A socket that is closed on exec.
+/// Opens a socket that is closed on exec.
 ///
 /// # Errors
-/// The right is missing, or the process can open no further one.
+/// Privileges are missing, or the process can open no further descriptor.
 pub fn socket(family: libc::c_int, kind: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: the call takes three numbers.
     let number = checked(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, 0) })?;
@@ -128,15 +128,15 @@ pub fn socket(family: libc::c_int, kind: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// The result of a system call, or what went wrong.
+/// The result of a system call, or its error.
 ///
 /// # Errors
-/// That.
+/// The error of the system call.
 pub fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// An error as a sentence: what, why, what to do.
+/// An error as a sentence: action, reason, advice.
 pub fn sentence(what: &str, error: &io::Error, advice: &str) -> io::Error {
     let advice = match error.kind() {
         io::ErrorKind::PermissionDenied => "run as root or give CAP_NET_ADMIN and CAP_NET_RAW",

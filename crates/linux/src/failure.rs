@@ -1,14 +1,14 @@
-//! What was tried and what the kernel said in, an error in one sentence out.
+//! Failed action and kernel error -> an error in one sentence.
 
 use std::fmt::Display;
 use std::io;
 
-/// `what: why; what to do`.
+/// An error of the form `what: why`, with advice on how to fix it if there is any for its number.
 pub fn failed(what: impl Display, why: &io::Error) -> io::Error {
     said(what, why, None)
 }
 
-/// As [`failed`], with the kernel's own words on it where it found any.
+/// As [`failed`], with the kernel's own explanation if there is one.
 pub fn said(what: impl Display, why: &io::Error, words: Option<&str>) -> io::Error {
     let reason = reason(why);
     let words = words.map(|words| format!(" ({words})")).unwrap_or_default();
@@ -16,12 +16,12 @@ pub fn said(what: impl Display, why: &io::Error, words: Option<&str>) -> io::Err
     io::Error::new(kind(why), format!("{what}: {reason}{words}{advice}"))
 }
 
-/// As [`failed`], with what to do.
+/// As [`failed`], with this advice on how to fix it.
 pub fn advised(what: impl Display, why: &io::Error, advice: &str) -> io::Error {
     io::Error::new(kind(why), format!("{what}: {}; {advice}", reason(why)))
 }
 
-/// The error that the last call into the kernel left.
+/// The error of the last system call.
 pub fn last(what: impl Display) -> io::Error {
     failed(what, &io::Error::last_os_error())
 }

@@ -1,7 +1,7 @@
-//! An interface in, what it does to packets on its own out: segments, checksums, trains; and changes to that.
+//! Interface -> its offload features (segmentation, checksums, GRO); and changes to them.
 //!
-//! Every call opens its own socket, so it speaks of the interfaces of the namespace in which the calling thread is; a
-//! [`Previous`] keeps the socket, and restores where it was made.
+//! Every call opens its own socket, so it applies to the namespace of the calling thread. A [`Previous`] keeps its
+//! socket, and restores in the namespace where it was made.
 
 use crate::device;
 use crate::failure::{failed, last};
@@ -19,15 +19,15 @@ pub enum Switch {
     Off,
 }
 
-/// What an interface can do on its own, and does, by the names that `ethtool -k` has in its driver's words: such as
-/// `tx-tcp-segmentation`, `rx-gro`.
+/// The offload features of an interface: supported and active. The names are those of the kernel, such as
+/// `tx-tcp-segmentation` or `rx-gro`.
 #[derive(Clone, Debug)]
 pub struct Features {
     names: Vec<String>,
     blocks: Vec<Block>,
 }
 
-/// What was wished before a change.
+/// The requested features before a change.
 #[derive(Debug)]
 #[must_use = "the change stays where this is dropped"]
 pub struct Previous {
@@ -44,17 +44,17 @@ impl Features {
         Card::open(name)?.features()
     }
 
-    /// Is this one on? One that the kernel does not know is not.
+    /// Whether this feature is on; `false` for one that the kernel does not know.
     pub fn is_on(&self, feature: &str) -> bool {
         self.has(feature, |block| block.active)
     }
 
-    /// Can it be switched?
+    /// Whether this feature can be switched.
     pub fn can_change(&self, feature: &str) -> bool {
         self.has(feature, |block| block.available & !block.never_changed)
     }
 
-    /// The names of all that are on.
+    /// Names of all active features.
     pub fn on(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str).filter(|name| !name.is_empty() && self.is_on(name))
     }
@@ -72,8 +72,10 @@ impl Features {
 /// Switches features of an interface, all of them or none.
 ///
 /// # Errors
-/// `NotFound` for the interface, `InvalidInput` for a feature that the kernel does not know, `Unsupported` for one that
-/// this interface cannot switch or did not, or that the right is missing.
+/// - `NotFound` for the interface.
+/// - `InvalidInput` for a feature that the kernel does not know.
+/// - `Unsupported` for a feature that this interface cannot switch or did not switch.
+/// - Missing privileges.
 pub fn set(name: &str, switches: &[(&str, Switch)]) -> io::Result<Previous> {
     let card = Card::open(name)?;
     let features = card.features()?;
@@ -104,8 +106,8 @@ pub fn set(name: &str, switches: &[(&str, Switch)]) -> io::Result<Previous> {
     }
 }
 
-/// Lets an interface stand for a wire: whatever would join, split or leave unfinished a packet is off, so that each frame
-/// is what a wire would carry.
+/// Makes an interface behave like a wire. All features that merge, segment or leave packets incomplete are switched
+/// off, so each frame is as it would be on a wire.
 ///
 /// # Errors
 /// As [`set`].
@@ -117,7 +119,7 @@ pub fn as_a_wire(name: &str) -> io::Result<Previous> {
 }
 
 impl Previous {
-    /// What is to be put back where that was known before, such as from a record: these features as they say.
+    /// The features to restore where they are known already, such as from a record.
     ///
     /// # Errors
     /// `NotFound` for the interface, `InvalidInput` for a feature that the kernel does not know.
@@ -133,21 +135,21 @@ impl Previous {
         Ok(Previous { card, wishes })
     }
 
-    /// The same, of an interface that has another name by now.
+    /// The same for an interface that was renamed in the meantime.
     pub fn renamed(mut self, name: &str) -> Previous {
         name.clone_into(&mut self.card.name);
         self
     }
 
-    /// Puts back what was wished before.
+    /// Restores the requested features from before the change.
     ///
     /// # Errors
-    /// `NotFound` where the interface has gone, or that the right is missing.
+    /// `NotFound` where the interface is gone, or missing privileges.
     pub fn restore(self) -> io::Result<()> {
         self.card.wish(&self.wishes)
     }
 
-    /// Was there nothing to change?
+    /// Whether nothing was changed.
     pub fn is_same(&self) -> bool {
         self.wishes.iter().all(|wish| wish.valid == 0)
     }
@@ -183,7 +185,7 @@ struct Block {
     never_changed: u32,
 }
 
-/// What is to become of 32 features (`struct ethtool_set_features_block`).
+/// Requested changes to 32 features (`struct ethtool_set_features_block`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Wish {
     valid: u32,
@@ -228,7 +230,7 @@ impl Card {
         self.ioctl(&mut words, "cannot set its features")
     }
 
-    /// `words` begins with its command and is as long as that says.
+    /// `words` begins with its command, which determines its length.
     fn ioctl(&self, words: &mut [u32], what: &str) -> io::Result<()> {
         let mut request = device::request(&self.name);
         request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();

@@ -1,6 +1,8 @@
-//! Bytes in, frames on an interface out, exactly as they are; frames that come in out, with the tag that the kernel took out.
+//! Bytes -> frames on an interface, unchanged; received frames -> bytes, with the VLAN tag that the kernel
+//! stripped.
 //!
-//! For whoever watches or tests a network. It does nothing for a gateway: it reads one frame a call, and knows no pool.
+//! This serves programs that watch or test a network. A gateway does not use it: it reads one frame a call, without
+//! a buffer pool.
 
 use crate::device::{self, Device, checked};
 use crate::failure::failed;
@@ -15,20 +17,21 @@ pub struct FrameSocket {
     room: Box<[u8]>,
 }
 
-/// A frame that came.
+/// A received frame.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeenFrame {
-    /// From the Ethernet header on, with its VLAN tag, and with a checksum that the sender left to the link finished.
+    /// From the Ethernet header on, with its VLAN tag. A partial checksum is completed.
     pub bytes: Vec<u8>,
-    /// Of a GSO packet, bytes of payload in each of its packets.
+    /// For a GSO packet: payload of each of its segments, in bytes.
     pub segment_len: Option<u16>,
 }
 
 impl FrameSocket {
-    /// Opens one on an interface of the calling thread's namespace, which is promiscuous as long as it lives.
+    /// Opens a socket on an interface of the calling thread's namespace. The interface is promiscuous as long as
+    /// the socket lives.
     ///
     /// # Errors
-    /// There is no such interface, or the right is missing.
+    /// The interface does not exist, or privileges are missing.
     pub fn open(name: &str) -> io::Result<FrameSocket> {
         let tried = |why: io::Error| failed(format!("{name}: cannot open a socket for its frames"), &why);
         let index = Device::new(name).and_then(|device| device.index()).map_err(tried)?;
@@ -39,7 +42,7 @@ impl FrameSocket {
         {
             made.set(libc::SOL_PACKET, option, &value).map_err(tried)?;
         }
-        // Who may not go past the host's limit takes what it grants.
+        // Without the privilege to exceed the host's limit, the granted size is enough.
         made.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &BUFFER_LEN)
             .or_else(|_| made.set(libc::SOL_SOCKET, libc::SO_RCVBUF, &BUFFER_LEN))
             .map_err(tried)?;
@@ -65,10 +68,10 @@ impl FrameSocket {
         Ok(made)
     }
 
-    /// Sends a frame as it is: no tag, checksum or length is made for it.
+    /// Sends a frame unchanged: no tag, checksum or length is added.
     ///
     /// # Errors
-    /// The interface does not take it, such as a frame that is too long.
+    /// The interface rejects it, for example because it is too long.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         let mut message = vec![0; VNET_LEN];
         message.extend_from_slice(frame);
@@ -78,7 +81,7 @@ impl FrameSocket {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// The next frame that came; none where there is none yet.
+    /// The next received frame; `None` where there is none yet.
     ///
     /// # Errors
     /// The interface is gone or down.
@@ -127,7 +130,7 @@ impl AsFd for FrameSocket {
     }
 }
 
-/// Finishes a checksum from `start` on, whose field stands `field` bytes further.
+/// Completes a checksum over the bytes from `start` on. Its field is `field` bytes further.
 fn finish(bytes: &mut [u8], start: usize, field: usize) {
     let Some(covered) = bytes.get(start..) else { return };
     let value = match !packet::Sum::of(covered).fold() {
@@ -139,7 +142,7 @@ fn finish(bytes: &mut [u8], start: usize, field: usize) {
     }
 }
 
-/// The VLAN tag that the kernel took out of a frame (packet(7), `PACKET_AUXDATA`).
+/// The VLAN tag that the kernel stripped from a frame (packet(7), `PACKET_AUXDATA`).
 fn tag(control: &[u8]) -> Option<[u8; 4]> {
     let told = control.get(size_of::<libc::cmsghdr>()..)?;
     let half = |at: usize| told.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes);
@@ -152,11 +155,11 @@ fn tag(control: &[u8]) -> Option<[u8; 4]> {
     Some([p0, p1, c0, c1])
 }
 
-/// Room for what the kernel says beside a frame.
+/// Room for a frame's ancillary data.
 #[repr(align(8))]
 struct Control([u8; CONTROL_LEN]);
 
-/// Longest GSO packet with its headers, in bytes, and then some.
+/// Room for the longest GSO packet with its headers, in bytes, with a margin.
 const ROOM_LEN: usize = 1 << 17;
 const BUFFER_LEN: libc::c_int = 16 << 20;
 const CONTROL_LEN: usize = 64;

@@ -1,4 +1,4 @@
-//! A name in, what the kernel says of that interface out; and changes to it.
+//! Interface name -> state and counters of the interface; and changes to it.
 
 use crate::features::Switch;
 use crate::namespace::Namespace;
@@ -15,52 +15,52 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// An interface as it was when it was asked for.
+/// State of an interface when it was queried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its number in its namespace.
+    /// Its index in its namespace.
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// Longest IP packet it takes, in bytes.
+    /// Its MTU, in bytes.
     pub mtu: u32,
-    /// Its hardware address, where that has six bytes.
+    /// Its hardware address, if that has six bytes.
     pub mac: Option<[u8; 6]>,
-    /// What stands in front of its IP packets, where this project knows it.
+    /// Link type of its frames, if supported.
     pub medium: Option<LinkType>,
-    /// It was set up.
+    /// Whether it is set up.
     pub is_up: bool,
-    /// It is up, and there is something at the other end of its cable.
+    /// Whether it is up and has a carrier.
     pub has_carrier: bool,
-    /// Which driver made it, such as `veth` or `tun`; none where the hardware did.
+    /// Name of its driver's link kind, such as `veth` or `tun`; `None` for hardware.
     pub kind: Option<String>,
-    /// What went through it.
+    /// Its counters.
     pub counters: Counters,
 }
 
-/// What went through an interface since it was made.
+/// Counters of an interface since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// What came in.
+    /// Received packets.
     pub received: Tally,
-    /// What went out.
+    /// Sent packets.
     pub sent: Tally,
 }
 
-/// One direction of an interface.
+/// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Packets; a train is one.
+    /// Packets; a GSO packet counts once.
     pub packet_count: u64,
-    /// Bytes, link headers with them.
+    /// Bytes, link headers included.
     pub byte_count: u64,
-    /// Packets for which there was no room or no taker.
+    /// Packets dropped for lack of room or a receiver.
     pub drop_count: u64,
-    /// Packets that were damaged.
+    /// Damaged packets.
     pub error_count: u64,
 }
 
-/// A hardware address as people write it: `02:00:00:00:00:01`.
+/// A hardware address in its usual notation: `02:00:00:00:00:01`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mac(pub [u8; 6]);
 
@@ -86,16 +86,16 @@ impl Netlink {
     /// All interfaces.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn interfaces(&mut self) -> io::Result<Vec<Interface>> {
         let answers = self.list(RouteNetlinkMessage::GetLink(LinkMessage::default()), "cannot list interfaces")?;
         Ok(answers.into_iter().filter_map(link).map(|message| Interface::read(&message)).collect())
     }
 
-    /// Makes a cable with an end of this name here, and one named `peer` in the other namespace.
+    /// Creates a veth pair: one end of this name here, and one named `peer` in the other namespace.
     ///
     /// # Errors
-    /// `AlreadyExists`, or that the right is missing.
+    /// `AlreadyExists`, or missing privileges.
     pub fn make_veth(&mut self, name: &str, peer: &str, peer_namespace: &Namespace) -> io::Result<()> {
         let mut far = named(peer);
         far.attributes.push(LinkAttribute::NetNsFd(peer_namespace.as_fd().as_raw_fd()));
@@ -111,7 +111,7 @@ impl Netlink {
     /// Removes an interface; the other end of a veth pair goes with it.
     ///
     /// # Errors
-    /// `NotFound`, or that this interface cannot be removed.
+    /// `NotFound`, or the interface cannot be removed.
     pub fn remove(&mut self, name: &str) -> io::Result<()> {
         self.order(RouteNetlinkMessage::DelLink(named(name)), 0, format!("{name}: cannot remove it"))
     }
@@ -119,12 +119,12 @@ impl Netlink {
     /// Sets an interface up.
     ///
     /// # Errors
-    /// `NotFound`, or that the right is missing.
+    /// `NotFound`, or missing privileges.
     pub fn set_up(&mut self, name: &str) -> io::Result<()> {
         self.set_flag(name, LinkFlags::Up, Switch::On, "cannot set it up")
     }
 
-    /// Sets an interface down; its IPv6 addresses and its routes go.
+    /// Sets an interface down, which removes its IPv6 addresses and its routes.
     ///
     /// # Errors
     /// As [`Netlink::set_up`].
@@ -132,7 +132,7 @@ impl Netlink {
         self.set_flag(name, LinkFlags::Up, Switch::Off, "cannot set it down")
     }
 
-    /// Lets an interface take frames for whichever address, or only for its own.
+    /// Makes an interface promiscuous, or ends that.
     ///
     /// # Errors
     /// As [`Netlink::set_up`].
@@ -140,7 +140,7 @@ impl Netlink {
         self.set_flag(name, LinkFlags::Promisc, switch, &format!("cannot set promiscuous mode {switch}"))
     }
 
-    /// Has the host ask for the link addresses of others on an interface, or take everybody there for one station.
+    /// Switches address resolution on an interface on or off. When off, all neighbours count as one station.
     ///
     /// # Errors
     /// As [`Netlink::set_up`].
@@ -152,19 +152,19 @@ impl Netlink {
         self.set_flag(name, LinkFlags::Noarp, no_arp, &format!("cannot set address resolution {switch}"))
     }
 
-    /// Sets the longest IP packet that an interface takes, in bytes.
+    /// Sets the MTU of an interface, in bytes.
     ///
     /// # Errors
-    /// That the interface cannot have this MTU, and as [`Netlink::set_up`].
+    /// The interface does not support this MTU, and as [`Netlink::set_up`].
     pub fn set_mtu(&mut self, name: &str, mtu: u32) -> io::Result<()> {
         let what = format!("{name}: cannot set MTU {mtu}");
         self.set(name, LinkAttribute::Mtu(mtu), what)
     }
 
-    /// Sets up to which length an interface joins packets that it receives (GRO), in bytes: with 1, it joins none.
+    /// Sets the longest packet that GRO builds on an interface, in bytes; 1 turns merging off.
     ///
     /// # Errors
-    /// That the kernel is older than 5.19, and as [`Netlink::set_up`].
+    /// The kernel is older than 5.19, and as [`Netlink::set_up`].
     pub fn set_joined_len_max(&mut self, name: &str, len: u32) -> io::Result<()> {
         let what = format!("{name}: cannot join packets up to {len} bytes only");
         self.set(name, LinkAttribute::GroMaxSize(len), what)
@@ -173,7 +173,7 @@ impl Netlink {
     /// Sets the hardware address.
     ///
     /// # Errors
-    /// That the interface cannot have this address, and as [`Netlink::set_up`].
+    /// The interface does not support this address, and as [`Netlink::set_up`].
     pub fn set_mac(&mut self, name: &str, mac: [u8; 6]) -> io::Result<()> {
         let what = format!("{name}: cannot set hardware address {}", Mac(mac));
         self.set(name, LinkAttribute::Address(mac.to_vec()), what)
@@ -189,7 +189,7 @@ impl Netlink {
         Ok(Interface::read(&message))
     }
 
-    /// Has the host choose no route by an interface while it has no carrier (IPv4).
+    /// Makes the host ignore routes over an interface while it has no carrier (IPv4).
     ///
     /// # Errors
     /// As [`Netlink::set_up`].
@@ -202,10 +202,10 @@ impl Netlink {
         self.set(name, attribute, format!("{name}: cannot have its routes ignored without carrier"))
     }
 
-    /// Gives an interface no IPv6 address by itself.
+    /// Disables automatic IPv6 addresses on an interface.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`], or that the kernel has no IPv6.
+    /// As [`Netlink::set_up`], or the kernel has no IPv6.
     pub fn make_no_address(&mut self, name: &str) -> io::Result<()> {
         let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
         let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
@@ -229,7 +229,8 @@ impl Netlink {
 impl Interface {
     pub(crate) fn read(message: &LinkMessage) -> Interface {
         let flags = message.header.flags;
-        // A tunnel of GRE to one host says whom it leads to. Others have link headers that name their packets' destination.
+        // A GRE tunnel to one host has that host as its broadcast address. Other GRE tunnels have link headers with
+        // the destination of their packets.
         let is_gre = matches!(message.header.link_layer_type.into(), libc::ARPHRD_IPGRE | IP6GRE);
         let mut interface = Interface {
             index: message.header.index,
@@ -305,7 +306,7 @@ fn kind(part: &LinkInfo) -> Option<String> {
     }
 }
 
-/// Is this the address of a host, and not that of a group, or all zeros for no one in particular?
+/// Whether this is the address of one host, neither of a group nor all zeros.
 fn is_one_host(address: &[u8]) -> bool {
     let v4 = <[u8; 4]>::try_from(address).map(IpAddr::from);
     let address = v4.or_else(|_| <[u8; 16]>::try_from(address).map(IpAddr::from));

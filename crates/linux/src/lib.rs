@@ -1,7 +1,6 @@
-//! Questions to Linux → answers, and changes: interfaces, addresses, routes, neighbours, namespaces, descriptors,
-//! the clock.
+//! Queries and changes to Linux: interfaces, addresses, routes, neighbours, namespaces, descriptors, the clock.
 //!
-//! It knows nothing of ports or of programs in the kernel; crates above it build on it.
+//! This crate knows neither ports nor eBPF programs; the crates above build on it.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod addresses;

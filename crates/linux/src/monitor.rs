@@ -1,4 +1,4 @@
-//! Nothing in, what changed in a namespace out.
+//! Changes in a network namespace, as they happen.
 
 use crate::addresses::Address;
 use crate::failure::failed;
@@ -13,15 +13,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Tells of changes in the namespace in which it was opened. Never waits: its descriptor is readable when something
-/// may be there.
+/// Reports changes in the namespace in which it was opened. Never waits: its descriptor is readable when a change
+/// may be available.
 #[derive(Debug)]
 pub struct Monitor {
     socket: Socket,
     changes: VecDeque<Change>,
 }
 
-/// What changed.
+/// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// An interface.
@@ -30,26 +30,26 @@ pub enum Change {
     Address(Presence, Address),
     /// A route, in any table.
     Route(Presence, Route),
-    /// A rule of routing.
+    /// A routing rule.
     Rule(Presence),
-    /// Changes were lost, for they came faster than they were read: ask for everything anew.
+    /// Changes were lost because they came faster than they were read. Query everything anew.
     Lost,
 }
 
-/// Which way a thing changed.
+/// Kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It came, or it is otherwise than it was.
+    /// Added or modified.
     Set,
-    /// It went.
+    /// Removed.
     Gone,
 }
 
 impl Monitor {
-    /// Opens one in the namespace of the calling thread, and begins to listen.
+    /// Opens a monitor in the namespace of the calling thread, and starts to listen.
     ///
     /// # Errors
-    /// That the process can open no further socket.
+    /// The process can open no further socket.
     pub fn open() -> io::Result<Monitor> {
         let open = || {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
@@ -60,7 +60,7 @@ impl Monitor {
         open().map_err(|why| failed("cannot open a netlink socket", &why))
     }
 
-    /// The next change, if one is there.
+    /// The next change, if there is one.
     #[expect(clippy::should_implement_trait, reason = "after nothing there may be something again")]
     pub fn next(&mut self) -> Option<Change> {
         while self.changes.is_empty() {
@@ -108,7 +108,7 @@ fn changes(message: RouteNetlinkMessage) -> Vec<Change> {
     }
 }
 
-/// A bridge says under its own family that it let a port go; the interface stays.
+/// A bridge reports under its own family that it released a port; the interface itself stays.
 fn interface(link: &LinkMessage, turn: Presence) -> Option<Change> {
     let is_whole = link.header.interface_family == AddressFamily::Unspec;
     is_whole.then(|| Change::Link(turn, Interface::read(link)))

@@ -1,7 +1,7 @@
-//! A name or nothing in, a network namespace out: its own interfaces, addresses, routes and sockets.
+//! Network namespaces: each has its own interfaces, addresses, routes and sockets.
 //!
-//! A socket, a TUN device or a [`Netlink`] stays for good in the namespace in which it was opened, whichever thread uses it
-//! later. So it is enough to open things inside.
+//! A socket, a TUN device or a [`Netlink`] stays in the namespace in which it was opened, whichever thread uses it
+//! later. So it is enough to open them inside.
 
 use crate::failure::{advised, failed, last};
 use crate::netlink::Netlink;
@@ -24,22 +24,22 @@ use std::time::Duration;
 
 /// A network namespace, held by a file descriptor.
 ///
-/// One that was made here has no name: it goes, with all that is in it, when the last descriptor, thread and socket in it
-/// goes, however the process ends.
+/// A namespace created here has no name. It disappears, with everything in it, when the last descriptor, thread and
+/// socket in it closes, however the process ends.
 #[derive(Debug)]
 pub struct Namespace {
     fd: OwnedFd,
 }
 
-/// Lets a program go when it is dropped; see [`Namespace::start`].
+/// Ends a program when it is dropped; see [`Namespace::start`].
 #[derive(Debug)]
 pub struct NamespaceGuard(#[expect(dead_code, reason = "it is dropped")] Sender<()>);
 
 impl Namespace {
-    /// A fresh namespace, with nothing in it but a loopback interface that is up.
+    /// Creates a namespace that only has a loopback interface, which is up.
     ///
     /// # Errors
-    /// Most often that the right to make one is missing; see [`become_own_root`].
+    /// Most often a missing privilege; see [`become_own_root`].
     pub fn new() -> io::Result<Namespace> {
         let made = thread::scope(|scope| {
             let maker = Builder::new().name("namespace".to_owned()).spawn_scoped(scope, || {
@@ -54,7 +54,7 @@ impl Namespace {
         made.map_err(|why: io::Error| advised("cannot make a network namespace", &why, RIGHTS))
     }
 
-    /// The number of the namespace in which the calling thread is; the kernel gives it to no other until it starts anew.
+    /// Cookie of the calling thread's namespace. The kernel never reuses it until the next boot.
     ///
     /// # Errors
     /// The kernel is older than Linux 5.14.
@@ -68,19 +68,19 @@ impl Namespace {
         if outcome < 0 { Err(last("cannot ask for the number of the network namespace")) } else { Ok(cookie) }
     }
 
-    /// The namespace in which the calling thread is.
+    /// The namespace of the calling thread.
     ///
     /// # Errors
-    /// That `/proc` is not there.
+    /// `/proc` is not there.
     pub fn here() -> io::Result<Namespace> {
         let file = File::open(HERE).map_err(|why| advised(HERE, &why, "mount /proc"))?;
         Ok(Namespace { fd: file.into() })
     }
 
-    /// A namespace that has a name, as `ip netns` gives them, or a path, such as `/proc/4711/ns/net`.
+    /// A namespace by name, as `ip netns` assigns them, or by path, such as `/proc/4711/ns/net`.
     ///
     /// # Errors
-    /// That there is none, or that it cannot be entered.
+    /// It does not exist, or cannot be entered.
     pub fn open(name: &str) -> io::Result<Namespace> {
         let path = if name.contains('/') { PathBuf::from(name) } else { Path::new(NAMED).join(name) };
         let what = format!("namespace {name}");
@@ -91,42 +91,44 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Runs `f` on a thread inside and gives what it gives; a panic in `f` goes on in the caller.
+    /// Runs `f` on a thread inside and returns its result. A panic in `f` continues in the caller.
     ///
     /// # Panics
-    /// As `f` does; where there can be no further thread; and where the process has no right to enter: after
-    /// [`Namespace::new`] and [`Namespace::open`] it had the right, and what [`Namespace::here`] gave needs it only from a
-    /// thread that is elsewhere.
+    /// - Where `f` panics.
+    /// - Where there can be no further thread.
+    /// - Where the process may not enter the namespace. After [`Namespace::new`] and [`Namespace::open`] it was
+    ///   allowed to. A namespace from [`Namespace::here`] needs the privilege only from a thread that is elsewhere.
     pub fn enter<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         self.inside(f).expect("a namespace that was open to us stays so")
     }
 
-    /// Starts a thread of this name that lives inside.
+    /// Starts a named thread inside.
     ///
     /// # Errors
-    /// That there can be no further thread, or that it has no right to enter.
+    /// There can be no further thread, or it may not enter the namespace.
     pub fn spawn<T: Send + 'static>(
         &self,
         name: &str,
         f: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<JoinHandle<T>> {
-        // A thread starts where the one that makes it is.
+        // A new thread starts in the namespace of its creator.
         let spawned = self.inside(|| Builder::new().name(name.to_owned()).spawn(f)).and_then(|spawned| spawned);
         spawned.map_err(|why| advised(format!("{name}: cannot start it in its namespace"), &why, ENTRY))
     }
 
-    /// Starts a program inside. It is told to end, by SIGTERM, once the tether is dropped, or this process has ended in whatever way:
-    /// no program holds a namespace that nobody knows of.
+    /// Starts a program inside. It receives SIGTERM once the guard is dropped, or once this process ends for any
+    /// reason. So no program keeps a forgotten namespace alive.
     ///
     /// # Errors
-    /// That it cannot be started, or that there can be no further thread.
+    /// It cannot be started, or there can be no further thread.
     pub fn start(&self, mut command: Command) -> io::Result<(Child, NamespaceGuard)> {
         let die = || set_parent_process_death_signal(Some(Signal::TERM)).map_err(io::Error::from);
-        // SAFETY: in the new process, before the program begins, it is one system call; it takes no lock and no memory.
+        // SAFETY: in the new process, before the program begins, it is one system call; it takes no lock and no
+        // memory.
         unsafe { command.pre_exec(die) };
         let (tell, told) = channel();
         let (tether, is_cut) = channel();
-        // To the kernel the parent is the thread that starts it; so this one stays as long as the tether.
+        // The kernel sees the starting thread as the parent, so this thread lives as long as the guard.
         self.spawn("starter", move || {
             let _ = tell.send(command.spawn());
             let _ = is_cut.recv();
@@ -136,10 +138,10 @@ impl Namespace {
         Ok((started?, NamespaceGuard(tether)))
     }
 
-    /// What a setting under `/proc/sys/net/` says inside, such as `ipv4/ip_forward`.
+    /// Value of a setting under `/proc/sys/net/` inside, such as `ipv4/ip_forward`.
     ///
     /// # Errors
-    /// That there is no such setting.
+    /// There is no such setting.
     pub fn sysctl(&self, name: &str) -> io::Result<String> {
         let path = setting(name)?;
         let said = self.enter(|| fs::read_to_string(&path)).map_err(|why| failed(path.display(), &why))?;
@@ -149,7 +151,7 @@ impl Namespace {
     /// Changes a setting under `/proc/sys/net/` inside, such as `ipv4/ip_forward` to `1`.
     ///
     /// # Errors
-    /// That there is no such setting, that it takes no such value, or that the right is missing.
+    /// There is no such setting, it rejects the value, or privileges are missing.
     pub fn set_sysctl(&self, name: &str, value: &str) -> io::Result<()> {
         let path = setting(name)?;
         self.enter(|| OpenOptions::new().write(true).open(&path)?.write_all(value.as_bytes())).map_err(|why| {
@@ -177,7 +179,7 @@ impl Namespace {
         Ok(move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 
-    /// Where this is so, to move in needs no right.
+    /// Whether the calling thread is in this namespace already. Entering then needs no privilege.
     fn is_here(&self) -> bool {
         match (fs::metadata(HERE), fstat(&self.fd)) {
             (Ok(here), Ok(held)) => here.dev() == held.st_dev && here.ino() == held.st_ino,
@@ -192,14 +194,14 @@ impl AsFd for Namespace {
     }
 }
 
-/// Lets a person who is not root make namespaces, and be root in them: puts the process into a user namespace of its own.
+/// Lets a user without root privileges create namespaces and be root in them: moves the process into its own user
+/// namespace.
 ///
-/// Does nothing where the process may already make namespaces. It must be called before the process has a second
-/// thread. What the process could not do to the host it cannot do after this either, and programs at interfaces
-/// stay forbidden.
+/// Does nothing where the process may already create namespaces. Call it before the process has a second thread.
+/// The process gains no rights over the host, and programs at interfaces stay forbidden.
 ///
 /// # Errors
-/// That the kernel does not let such people have user namespaces, or that there is a second thread.
+/// The kernel does not allow user namespaces to such users, or there is a second thread.
 pub fn become_own_root() -> io::Result<()> {
     let held = capabilities(None)?.effective;
     if held.contains(CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN) {
@@ -209,7 +211,7 @@ pub fn become_own_root() -> io::Result<()> {
     // SAFETY: the kernel refuses it to a process of several threads, and descriptors stay shared.
     let attempt = || unsafe { unshare_unsafe(UnshareFlags::NEWUSER) };
     let mut outcome = attempt();
-    // A thread that was joined may still be on its way out of the kernel.
+    // A joined thread may still be leaving the kernel.
     for _ in 0..LEAVING_TRIES {
         if outcome != Err(rustix::io::Errno::INVAL) {
             break;
@@ -239,7 +241,7 @@ fn setting(name: &str) -> io::Result<PathBuf> {
     Ok(Path::new(SYSCTLS).join(path))
 }
 
-/// How often, and after how long each time, a process is looked at again that seems to have a second thread.
+/// Number of retries, and the delay before each, while the process seems to have a second thread.
 const LEAVING_TRIES: u32 = 20;
 const LEAVING_TRY: Duration = Duration::from_millis(5);
 const HERE: &str = "/proc/thread-self/ns/net";

@@ -1,11 +1,11 @@
-//! An interface in, the kernel's thread that receives for it out.
+//! Interface -> the kernel thread that receives for it, and its CPU time.
 //!
-//! What an interface receives is worked on by whoever happens to run, often by the sender of another host: nobody's account then
-//! says what it cost. With threaded NAPI the kernel gives the interface a thread of its own, and that has an account.
+//! By default, an interface's receive work runs on any running thread, often that of the sending host. So no
+//! account shows its cost. With threaded NAPI the interface gets its own kernel thread, which has an account.
 //!
-//! A veth goes past its NAPI where GRO is all that it has it for and the other end may send trains of TCP: the
-//! account then stays empty. [`features::as_a_wire`](crate::features::as_a_wire) at the other end, or an XDP
-//! program at this one, sees to that.
+//! A veth bypasses its NAPI where only GRO needs it and the other end may send TCP GSO packets: the account then
+//! stays empty. [`features::as_a_wire`](crate::features::as_a_wire) at the other end, or an XDP program at this
+//! one, prevents that.
 
 use crate::failure::{advised, failed};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -17,20 +17,21 @@ use std::panic::resume_unwind;
 use std::thread::{self, Builder};
 use std::time::Duration;
 
-/// The kernel's thread for one interface.
+/// The kernel's receive thread of one interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveThread {
     pid: i32,
 }
 
 impl ReceiveThread {
-    /// Gives the interface, in the namespace of the calling thread, a thread of its own. The interface has one queue, and a
-    /// name that is the only one of its kind on this machine and no longer than [`INTERFACE_LEN_MAX`] bytes, for the thread is
-    /// found by it.
+    /// Gives the interface, in the namespace of the calling thread, its own receive thread. The interface must have
+    /// one queue. The thread is found by the interface's name, which must be unique on this machine and at most
+    /// [`INTERFACE_LEN_MAX`] bytes long.
     ///
     /// # Errors
-    /// The interface has no NAPI, which a veth has where GRO is on or an XDP program stands in front of it; the kernel's
-    /// threads cannot be seen from here; or several bear this name.
+    /// - The interface has no NAPI. A veth has one with GRO on or with an XDP program.
+    /// - The kernel's threads are not visible from here.
+    /// - Several threads have this name.
     pub fn of(interface: &str) -> io::Result<ReceiveThread> {
         let failed =
             |why: String| io::Error::other(format!("{interface}: cannot give it a thread of its own: {why}"));
@@ -55,20 +56,20 @@ impl ReceiveThread {
         }
     }
 
-    /// Processor time that it took so far.
+    /// CPU time of the thread so far.
     ///
     /// # Errors
-    /// It is gone, with its interface.
+    /// The thread is gone, with its interface.
     pub fn time(self) -> io::Result<Duration> {
         let line = fs::read_to_string(format!("/proc/{}/schedstat", self.pid))?;
         let nanos = line.split(' ').next().and_then(|nanos| nanos.parse().ok());
         nanos.map(Duration::from_nanos).ok_or_else(|| io::Error::other("schedstat: its first word is no number"))
     }
 
-    /// Has it run on one processor.
+    /// Pins the thread to one CPU.
     ///
     /// # Errors
-    /// There is no such processor, or the right is missing.
+    /// There is no such CPU, or privileges are missing.
     pub fn pin(self, processor: usize) -> io::Result<()> {
         let mut set = CpuSet::new();
         set.set(processor);
@@ -76,11 +77,11 @@ impl ReceiveThread {
     }
 }
 
-/// Has GRO hold what an interface, in the namespace of the calling thread, received for so long after the last packet, so that
-/// what comes one by one is joined too.
+/// Makes GRO hold received packets for this time after the last one, so that packets that arrive one by one are
+/// merged too. The interface is one in the namespace of the calling thread.
 ///
 /// # Errors
-/// There is no such interface, or the right is missing.
+/// There is no such interface, or privileges are missing.
 pub fn hold_joined(interface: &str, stretch: Duration) -> io::Result<()> {
     let nanos = u64::try_from(stretch.as_nanos()).unwrap_or(u64::MAX);
     set(interface, &[("gro_flush_timeout", nanos), ("napi_defer_hard_irqs", POLLS)]).map_err(|error| {
@@ -93,8 +94,8 @@ pub fn hold_joined(interface: &str, stretch: Duration) -> io::Result<()> {
     })
 }
 
-/// Writes settings of an interface. Those of a namespace's are seen where its own view of /sys is mounted: that is done on a
-/// thread that ends with it.
+/// Writes settings of an interface. Those of a namespace are visible only where its own view of /sys is mounted.
+/// That is done on a thread that ends with the call.
 fn set(interface: &str, settings: &[(&str, u64)]) -> io::Result<()> {
     let set = || {
         // SAFETY: only this thread's view of mounts is parted from the others'; no descriptor changes.
@@ -111,14 +112,14 @@ fn set(interface: &str, settings: &[(&str, u64)]) -> io::Result<()> {
     })
 }
 
-/// The threads of the kernel that bear the name of this interface.
+/// Kernel threads with the name of this interface.
 fn threads_of(interface: &str) -> io::Result<Vec<i32>> {
     let wanted = format!("napi/{interface}-");
     let mut threads = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let path = entry?.path();
         let Some(pid) = path.file_name().and_then(|name| name.to_str()?.parse().ok()) else { continue };
-        // One that has just ended has no name.
+        // A thread that has just ended has no name.
         if fs::read_to_string(path.join("comm")).unwrap_or_default().starts_with(&wanted) {
             threads.push(pid);
         }
@@ -126,7 +127,8 @@ fn threads_of(interface: &str) -> io::Result<Vec<i32>> {
     Ok(threads)
 }
 
-/// Empty looks after which GRO lets go of what it holds.
+/// Empty polls after which GRO flushes its packets.
 const POLLS: u64 = 2;
-/// Longest name of an interface whose thread can be told by its name, in bytes: 15 hold `napi/`, it, and `-`.
+/// Longest name of an interface whose thread can be identified, in bytes: `napi/`, the name and `-` must fit into
+/// 15.
 pub const INTERFACE_LEN_MAX: usize = 9;

@@ -1,6 +1,6 @@
-//! An IP address on a link in, the hardware address of who has it out.
+//! IP address on a link -> hardware address of that neighbour.
 //!
-//! The kernel does the asking (ARP, and neighbour discovery).
+//! The kernel does the resolution (ARP, and neighbour discovery).
 
 use crate::addresses::family;
 use crate::interfaces::Mac;
@@ -12,7 +12,7 @@ use std::io;
 use std::net::IpAddr;
 
 impl Netlink {
-    /// The hardware address of this neighbour, where it is known and may be used; [`Netlink::resolve`] asks for it.
+    /// Hardware address of this neighbour, if it is known and valid; [`Netlink::resolve`] requests it.
     ///
     /// # Errors
     /// `NotFound` for the interface.
@@ -26,11 +26,11 @@ impl Netlink {
         }
     }
 
-    /// Lets the kernel ask who has this address, if it does not know; the answer comes by and by. For an IPv6 address the
-    /// kernel asks once the interface has a link-local address that is not tentative.
+    /// Makes the kernel resolve this address, if it is unknown. The answer arrives later. For an IPv6 address the
+    /// kernel first needs a link-local address on the interface that is not tentative.
     ///
     /// # Errors
-    /// `NotFound` for the interface, or that the right is missing.
+    /// `NotFound` for the interface, or missing privileges.
     pub fn resolve(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
         let mut message = about(index, address);
         message.header.flags = NeighbourFlags::Use;
@@ -38,7 +38,7 @@ impl Netlink {
         self.order(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE, what)
     }
 
-    /// Says for good who has this address, whatever was known.
+    /// Sets a permanent neighbour entry, replacing any other.
     ///
     /// # Errors
     /// As [`Netlink::resolve`].
@@ -50,17 +50,17 @@ impl Netlink {
         self.order(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE, what)
     }
 
-    /// Forgets who has this address.
+    /// Removes the neighbour entry of this address.
     ///
     /// # Errors
-    /// `NotFound`, or that the right is missing.
+    /// `NotFound`, or missing privileges.
     pub fn remove_neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
         let what = format!("cannot remove neighbour {address} of interface {index}");
         self.order(RouteNetlinkMessage::DelNeighbour(about(index, address)), 0, what)
     }
 }
 
-/// The hardware address, where it may be used: its owner answered, or a person said it, or it is being asked again.
+/// The hardware address, if it is valid: confirmed by its owner, set by an administrator, or being confirmed again.
 fn usable_mac(message: &NeighbourMessage) -> Option<[u8; 6]> {
     let is_usable = matches!(
         message.header.state,

@@ -1,6 +1,6 @@
-//! Questions and orders for the kernel's network in, answers out.
+//! Requests to the kernel's network stack -> answers.
 //!
-//! What they are about stands with [`interfaces`](crate::interfaces), [`addresses`](crate::addresses),
+//! The requests themselves are in [`interfaces`](crate::interfaces), [`addresses`](crate::addresses),
 //! [`routes`](crate::routes) and [`neighbours`](crate::neighbours).
 
 use crate::failure::{failed, said};
@@ -13,7 +13,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::fmt::Display;
 use std::io;
 
-/// The kernel's answers about one namespace: the one in which it was opened.
+/// A netlink connection to one namespace: the one in which it was opened.
 #[derive(Debug)]
 pub struct Netlink {
     socket: Socket,
@@ -21,10 +21,10 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// Opens one in the namespace of the calling thread: `namespace.enter(Netlink::open)`.
+    /// Opens a connection in the namespace of the calling thread: `namespace.enter(Netlink::open)`.
     ///
     /// # Errors
-    /// That the process can open no further socket.
+    /// The process can open no further socket.
     pub fn open() -> io::Result<Netlink> {
         let open = || {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
@@ -38,12 +38,12 @@ impl Netlink {
         open().map_err(|why| failed("cannot open a netlink socket", &why))
     }
 
-    /// Gives an order; `what` says in an error what could not be done.
+    /// Sends a command; `what` names the failed action in an error.
     pub(crate) fn order(&mut self, order: RouteNetlinkMessage, flags: u16, what: impl Display) -> io::Result<()> {
         self.exchange(order, flags | NLM_F_ACK).map(drop).map_err(|refusal| refusal.about(what))
     }
 
-    /// Asks for one thing.
+    /// Queries one object.
     pub(crate) fn ask(
         &mut self,
         question: RouteNetlinkMessage,
@@ -53,10 +53,10 @@ impl Netlink {
         answers.into_iter().next().ok_or_else(|| malformed(what))
     }
 
-    /// Asks for all there are; `what` says in an error what could not be done.
+    /// Queries all objects of a kind; `what` names the failed action in an error.
     ///
     /// # Errors
-    /// What the kernel says, or `Interrupted` where things change faster than they can be read.
+    /// The kernel's error, or `Interrupted` where objects change faster than they can be read.
     pub fn list(
         &mut self,
         question: RouteNetlinkMessage,
@@ -118,7 +118,7 @@ impl Netlink {
     }
 }
 
-/// The messages that stand in what one read gave; ends after the first that cannot be understood.
+/// The messages of one read; ends after the first malformed one.
 pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = io::Result<NetlinkMessage<RouteNetlinkMessage>>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -132,7 +132,7 @@ pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = io::Result<NetlinkM
     })
 }
 
-/// Again, where a signal came between.
+/// Repeats a call that a signal interrupted.
 pub(crate) fn until_done<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
@@ -142,7 +142,7 @@ pub(crate) fn until_done<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Resu
     }
 }
 
-/// The kernel answered with what this does not understand.
+/// Error for an answer of the kernel that cannot be parsed.
 pub(crate) fn malformed(what: impl Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{what}: the kernel's answer is not understood"))
 }
@@ -167,7 +167,7 @@ impl From<io::Error> for NetlinkError {
     }
 }
 
-/// What the kernel adds to a refusal in words: after the refused header, NLMSGERR_ATTR_MSG.
+/// The kernel's explanation of an error: NLMSGERR_ATTR_MSG, after the rejected header.
 fn words(refused: &[u8]) -> Option<String> {
     let attributes = refused.get(HEADER_LEN..)?;
     let text = NlasIterator::new(attributes).flatten().find(|attribute| attribute.kind() == ERROR_TEXT)?;

@@ -1,7 +1,7 @@
-//! A protocol in, the whole datagrams of it that this host received out: as IP hands them on, before any transport looks.
+//! Protocol number -> the whole datagrams of it that this host received, as IP delivers them, before any transport.
 //!
-//! What a host's own reassembler made of fragments is seen nowhere else so plainly: of IPv4 with the header that it wrote, of
-//! IPv6 with what it says of the header.
+//! This is the most direct view of the output of a host's own reassembly. IPv4 datagrams have the header that the
+//! reassembly wrote. For IPv6 the kernel reports header fields.
 
 use crate::device::checked;
 use crate::failure::{advised, failed};
@@ -11,7 +11,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Receives every datagram of one protocol that comes to the host.
+/// Receives every datagram of one protocol that arrives at the host.
 #[derive(Debug)]
 pub struct RawSocket {
     socket: OwnedFd,
@@ -19,22 +19,22 @@ pub struct RawSocket {
     room: Box<[u8]>,
 }
 
-/// One of them.
+/// A received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival<'a> {
-    /// Who sent it.
+    /// Its source.
     pub source: IpAddr,
-    /// Of IPv6: whom it was for, its traffic class, and the hops that it had left.
+    /// For IPv6: destination, traffic class and hop limit.
     pub header: Option<(Ipv6Addr, u8, u8)>,
-    /// Of IPv4 all of it; of IPv6 what follows the last extension header.
+    /// For IPv4 the whole datagram; for IPv6 the bytes after the last extension header.
     pub bytes: &'a [u8],
 }
 
 impl RawSocket {
-    /// Opens one, in the network namespace of the calling thread.
+    /// Opens a socket in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// The right is missing.
+    /// Privileges are missing.
     pub fn open(version: Version, protocol: u8) -> io::Result<RawSocket> {
         let family = match version {
             Version::V4 => libc::AF_INET,
@@ -49,7 +49,7 @@ impl RawSocket {
         // SAFETY: the descriptor is new and nobody else's.
         let socket = unsafe { OwnedFd::from_raw_fd(number) };
         let raw = RawSocket { socket, version, room: vec![0; ROOM_LEN].into_boxed_slice() };
-        // Who may not go past the host's limit takes what it grants.
+        // Without the privilege to exceed the host's limit, the granted size is enough.
         raw.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_LEN)
             .or_else(|_| raw.set(libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER_LEN))
             .map_err(|why| refused("cannot give a raw socket room for what waits", &why))?;
@@ -70,10 +70,10 @@ impl RawSocket {
         checked(result).map(drop)
     }
 
-    /// The next datagram; none where none is there. It never waits.
+    /// The next datagram; `None` where there is none. Never waits.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn receive(&mut self) -> io::Result<Option<Arrival<'_>>> {
         // SAFETY: all zero is a value of these structs of numbers and pointers.
         let (mut from, mut message): (libc::sockaddr_in6, libc::msghdr) = unsafe { mem::zeroed() };
@@ -126,7 +126,7 @@ fn refused(what: &str, why: &io::Error) -> io::Error {
     }
 }
 
-/// What the kernel says of a datagram's header.
+/// Header fields of an IPv6 datagram, as the kernel reports them.
 fn said(message: &libc::msghdr) -> (Ipv6Addr, u8, u8) {
     let (mut to, mut class, mut hops) = (Ipv6Addr::UNSPECIFIED, 0, 0);
     // SAFETY: the kernel wrote the control bytes, and their length, which these two calls stay within.
@@ -155,7 +155,7 @@ fn said(message: &libc::msghdr) -> (Ipv6Addr, u8, u8) {
 
 /// Longest datagram, in bytes.
 const ROOM_LEN: usize = 65_535;
-/// Memory for datagrams that wait, in bytes.
+/// Memory for queued datagrams, in bytes.
 const BUFFER_LEN: libc::c_int = 256 << 20;
-/// Room for what is said beside a datagram, in words of eight bytes.
+/// Room for a datagram's ancillary data, in words of eight bytes.
 const CONTROL_WORDS: usize = 24;

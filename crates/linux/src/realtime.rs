@@ -1,4 +1,4 @@
-//! A thread's wish to be on time in, what the kernel granted it out.
+//! Request for real-time scheduling of a thread -> the rights that the kernel granted.
 
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};
 use rustix::thread::{current_timer_slack, set_current_timer_slack};
@@ -7,15 +7,15 @@ use std::marker::PhantomData;
 use std::num::NonZeroU64;
 use std::sync::Mutex;
 
-/// A thread that the kernel runs before all ordinary ones, wakes without slack, and takes no memory from; until this is
-/// dropped, on the same thread.
+/// Real-time treatment of a thread: it runs before all ordinary threads, wakes without timer slack, and its memory
+/// is locked. Ends when this is dropped, on the same thread.
 ///
-/// What the kernel refuses is left out and said here: an ordinary user has none of the three but the slack.
+/// Rights that the kernel refuses are left out and reported here. An ordinary user gets only the timer slack.
 #[derive(Debug)]
 pub struct Realtime {
-    /// Why it does not run by SCHED_FIFO; none: it does.
+    /// The reason why it does not run with SCHED_FIFO; `None` where it does.
     pub without_fifo: Option<String>,
-    /// Why the memory that the program has is not locked; none: it is.
+    /// The reason why the program's memory is not locked; `None` where it is.
     pub without_lock: Option<String>,
     former_policy: Option<(libc::c_int, libc::sched_param)>,
     former_slack: Option<NonZeroU64>,
@@ -23,14 +23,14 @@ pub struct Realtime {
 }
 
 impl Realtime {
-    /// Asks for all of it, for the calling thread. The memory is that of the whole program, as it is now.
+    /// Requests all of it for the calling thread. The lock covers the current memory of the whole program.
     pub fn ask() -> Realtime {
         let former_slack = current_timer_slack().ok().and_then(NonZeroU64::new);
-        // Under SCHED_FIFO there is no slack at all; this is for those who have to do without.
+        // Under SCHED_FIFO there is no timer slack; this helps where SCHED_FIFO is refused.
         let slack = set_current_timer_slack(NonZeroU64::new(1));
         let former_policy = policy().and_then(|former| {
             let first = with_priority(1);
-            // Threads that it starts are not its equals.
+            // Threads that it starts do not inherit the policy.
             set_policy(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, first)?;
             Ok(former)
         });
@@ -48,7 +48,7 @@ impl Realtime {
 impl Drop for Realtime {
     fn drop(&mut self) {
         if let Some((policy, parameters)) = self.former_policy {
-            // Who is no superuser may go back to an ordinary thread, but not to one whose children are its equals.
+            // Without privileges a thread may return to ordinary scheduling, but only with SCHED_RESET_ON_FORK set.
             set_policy(policy, parameters)
                 .or_else(|_| set_policy(policy | libc::SCHED_RESET_ON_FORK, parameters))
                 .expect("a thread may go back to what it was");
@@ -62,12 +62,12 @@ impl Drop for Realtime {
     }
 }
 
-/// How many have asked for the program's memory to be locked: it is, until the last is gone.
+/// Number of requests to lock the program's memory. It stays locked until the last one ends.
 static LOCKED_COUNT: Mutex<usize> = Mutex::new(0);
 
 fn lock() -> io::Result<()> {
     let mut count = LOCKED_COUNT.lock().expect("nothing panics while it counts");
-    // Pages that nobody has touched (reserved stacks, mostly) are locked once they are touched.
+    // Untouched pages, mostly reserved stacks, are locked when they are first touched.
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT)?;
     *count += 1;
     Ok(())
@@ -90,7 +90,8 @@ fn with_priority(priority: libc::c_int) -> libc::sched_param {
 
 fn policy() -> io::Result<(libc::c_int, libc::sched_param)> {
     let mut parameters = with_priority(0);
-    // SAFETY: thread 0 is the calling one, and the parameters are a live, writable value for the length of the call.
+    // SAFETY: thread 0 is the calling one, and the parameters are a live, writable value for the length of the
+    // call.
     let policy = unsafe {
         checked(libc::sched_getparam(0, &mut parameters))?;
         checked(libc::sched_getscheduler(0))?

@@ -1,4 +1,4 @@
-//! A destination in, the way that the kernel would send it out; and changes to routes and rules.
+//! Destination -> route that the kernel would take; and changes to routes and rules.
 
 use crate::addresses::{Prefix, family};
 use crate::netlink::{Netlink, malformed};
@@ -13,83 +13,84 @@ use packet::Version;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A route: where packets for a prefix go.
+/// A route for a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The table in which it is; [`MAIN`] is the one that people mean.
+    /// Its routing table; [`MAIN`] is the usual one.
     pub table: u32,
-    /// What becomes of the packets.
+    /// Treatment of the packets.
     pub kind: RouteKind,
-    /// Packets for these addresses.
+    /// Destination prefix.
     pub destination: Prefix,
-    /// Who takes them next; nobody where the destination is on the link itself.
+    /// Next hop; `None` where the destination is on the link itself.
     pub gateway: Option<IpAddr>,
-    /// The interface by which they leave; none where they do not.
+    /// Egress interface; `None` where packets do not leave.
     pub index: Option<u32>,
-    /// The address that the host gives as its own.
+    /// Preferred source address.
     pub source: Option<IpAddr>,
-    /// Among routes for the same prefix the one with the lowest wins.
+    /// Metric: the lowest wins among routes for the same prefix.
     pub metric: u32,
-    /// Longest packet, in bytes, where the route says it: as a person set it or, in an answer of
-    /// [`Netlink::route_to`], as the kernel learnt it of the path.
+    /// Path MTU of the route, in bytes, if it has one. It was configured or, in an answer of [`Netlink::route_to`],
+    /// learnt by the kernel.
     pub mtu: Option<u32>,
-    /// How it ends without being removed; only said to the kernel.
+    /// Automatic end of the route; only sent to the kernel, never read back.
     pub ends: Option<RouteLifetime>,
-    /// Is there nothing more to it than what stands here, and its hop limit? Else it is, for instance, for one class of service, or
-    /// adds headers.
+    /// Whether this struct and the hop limit describe the route completely. Other routes may apply to one class of
+    /// service only, or add headers.
     pub is_plain: bool,
 }
 
-/// How a route ends where nobody is left to remove it.
+/// End of a route that nobody removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteLifetime {
-    /// After so many seconds: IPv6 only.
+    /// After this many seconds: IPv6 only.
     After(u32),
-    /// With the interface that has this number, which is a second next hop: IPv4 only, as Linux takes such a route away when the
-    /// interface of any of its next hops is removed. An interface without carrier, whose
-    /// `ignore_routes_with_linkdown` is set, is never chosen.
+    /// With the interface of this index, which becomes a second next hop: IPv4 only. Linux removes such a route
+    /// when the interface of any of its next hops is removed. An interface without carrier, with
+    /// `ignore_routes_with_linkdown` set, is never chosen.
     With(u32),
 }
 
-/// What becomes of packets that take a route.
+/// Treatment of packets that take a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteKind {
-    /// They are sent.
+    /// Sent.
     Unicast,
-    /// They are for this host.
+    /// Delivered to this host.
     Local,
-    /// They are for all on the link.
+    /// Broadcast on the link.
     Broadcast,
-    /// They are for those who asked.
+    /// Multicast to the group's members.
     Multicast,
-    /// They are dropped, with or without an answer.
+    /// Dropped, with or without an ICMP error.
     Refused,
-    /// The next table is asked.
+    /// Looked up in the next table.
     Thrown,
     /// Another of the kernel's kinds.
     Other,
 }
 
-/// A rule: which table is asked, and when.
+/// A routing rule: selects a table for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The version it is for.
+    /// IP version.
     pub version: Version,
-    /// Lower ones are asked first.
+    /// Priority: lower ones are evaluated first.
     pub priority: u32,
-    /// The table it names, where it names one.
+    /// The table, if the rule names one.
     pub table: Option<u32>,
-    /// Does it look at a mark or at ports? Fragments show no ports, and netfilter may mark a joined datagram otherwise.
+    /// Whether the rule matches a mark or ports. Fragments have no ports, and netfilter may mark a reassembled
+    /// datagram differently.
     pub selects_by_mark_or_ports: bool,
 }
 
 impl Route {
-    /// By a gateway, in the main table; the kernel finds the interface.
+    /// A route by a gateway, in the main table; the kernel finds the interface.
     pub fn via(destination: Prefix, gateway: IpAddr) -> Route {
         Route { gateway: Some(gateway), ..Route::to(destination) }
     }
 
-    /// On the link of an interface, in the main table.
+    /// A route on the link of an interface, in the main table.
     pub fn on(destination: Prefix, index: u32) -> Route {
         Route { index: Some(index), ..Route::to(destination) }
     }
@@ -111,18 +112,18 @@ impl Route {
 }
 
 impl Netlink {
-    /// The main table's routes of both versions; one of several next hops is there once for each.
+    /// Routes of the main table, for both IP versions. A route with several next hops appears once for each.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn routes(&mut self) -> io::Result<Vec<Route>> {
         self.routes_of(MAIN)
     }
 
-    /// As [`Netlink::routes`], of another table.
+    /// As [`Netlink::routes`], for another table.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn routes_of(&mut self, table: u32) -> io::Result<Vec<Route>> {
         let mut routes = Vec::new();
         for family in FAMILIES {
@@ -131,7 +132,7 @@ impl Netlink {
             question.attributes.push(RouteAttribute::Table(table));
             let what = format!("cannot list the routes of table {table}");
             match self.list(RouteNetlinkMessage::GetRoute(question), what) {
-                // The kernel makes a table when its first route comes.
+                // The kernel creates a table with its first route.
                 Err(why) if why.kind() == io::ErrorKind::NotFound => {}
                 answers => routes.extend(answers?.into_iter().flat_map(read)),
             }
@@ -140,10 +141,10 @@ impl Netlink {
         Ok(routes)
     }
 
-    /// The route that the kernel would take for this destination.
+    /// The route that the kernel would take to this destination.
     ///
     /// # Errors
-    /// `NetworkUnreachable` or `HostUnreachable` where there is none, or a route that refuses.
+    /// `NetworkUnreachable` or `HostUnreachable` where there is none, or where the route rejects packets.
     pub fn route_to(&mut self, destination: IpAddr) -> io::Result<Route> {
         let mut question = RouteMessage::default();
         question.header.address_family = family(destination);
@@ -157,29 +158,30 @@ impl Netlink {
     /// Adds a route.
     ///
     /// # Errors
-    /// `AlreadyExists`, that its gateway cannot be reached, or that the right is missing.
+    /// `AlreadyExists`, an unreachable gateway, or missing privileges.
     pub fn add_route(&mut self, route: &Route) -> io::Result<()> {
         let what = format!("cannot add the route to {} in table {}", route.destination, route.table);
         self.order(RouteNetlinkMessage::NewRoute(write(route)), NLM_F_CREATE | NLM_F_EXCL, what)
     }
 
-    /// Adds a route, or has it take the place of the one for the same prefix with the same metric.
+    /// Adds a route, or replaces the one for the same prefix with the same metric.
     ///
     /// # Errors
-    /// That its gateway cannot be reached, or that the right is missing.
+    /// An unreachable gateway, or missing privileges.
     pub fn replace_route(&mut self, route: &Route) -> io::Result<()> {
         let what = format!("cannot set the route to {} in table {}", route.destination, route.table);
         self.order(RouteNetlinkMessage::NewRoute(write(route)), NLM_F_CREATE | NLM_F_REPLACE, what)
     }
 
-    /// Has a route that [ends by itself](Ends) live on: nothing else about it changes, nor about what the kernel learnt of its paths.
+    /// Extends a route that [ends by itself](RouteLifetime). Nothing else about it changes; path state that the
+    /// kernel has learnt stays.
     ///
     /// # Errors
-    /// That its gateway cannot be reached, or that the right is missing.
+    /// An unreachable gateway, or missing privileges.
     pub fn extend_route(&mut self, route: &Route) -> io::Result<()> {
         let what = format!("cannot extend the route to {} in table {}", route.destination, route.table);
         match self.order(RouteNetlinkMessage::NewRoute(write(route)), NLM_F_CREATE, what) {
-            // So it says where it has extended one.
+            // The kernel returns this error where it has extended a route.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             outcome => outcome,
         }
@@ -188,16 +190,16 @@ impl Netlink {
     /// Removes a route.
     ///
     /// # Errors
-    /// `NotFound`, or that the right is missing.
+    /// `NotFound`, or missing privileges.
     pub fn remove_route(&mut self, route: &Route) -> io::Result<()> {
         let what = format!("cannot remove the route to {} from table {}", route.destination, route.table);
         self.order(RouteNetlinkMessage::DelRoute(write(route)), 0, what)
     }
 
-    /// All rules of both versions.
+    /// All rules, for both IP versions.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn rules(&mut self) -> io::Result<Vec<Rule>> {
         let mut rules = Vec::new();
         for family in FAMILIES {
@@ -209,11 +211,11 @@ impl Netlink {
         Ok(rules)
     }
 
-    /// Lets packets of both versions that this host itself sends ask a table: `ip rule add iif lo pref PRIORITY lookup TABLE`.
-    /// Packets that it forwards do not.
+    /// Makes locally generated packets of both IP versions use a table:
+    /// `ip rule add iif lo pref PRIORITY lookup TABLE`. Forwarded packets do not use it.
     ///
     /// # Errors
-    /// `AlreadyExists` where either version has it, which leaves both as they were; or that the right is missing.
+    /// `AlreadyExists` where either version has it, which leaves both unchanged; or missing privileges.
     pub fn add_rule(&mut self, priority: u32, table: u32) -> io::Result<()> {
         let what = format!("cannot add rule {priority} for table {table}");
         let [first, second] = FAMILIES;
@@ -226,10 +228,10 @@ impl Netlink {
         added
     }
 
-    /// Takes back what [`Netlink::add_rule`] added.
+    /// Removes a rule added by [`Netlink::add_rule`].
     ///
     /// # Errors
-    /// `NotFound` where either version lacks it, after it was removed from the other; or that the right is missing.
+    /// `NotFound` where either version lacks it, after it was removed from the other; or missing privileges.
     pub fn remove_rule(&mut self, priority: u32, table: u32) -> io::Result<()> {
         let what = format!("cannot remove rule {priority} for table {table}");
         let removed = FAMILIES
@@ -264,7 +266,7 @@ impl Rule {
     }
 }
 
-/// The routes that an answer tells of: one for each next hop, none where it tells of something else.
+/// The routes of an answer, one for each next hop; empty for other answers.
 pub(crate) fn read(answer: RouteNetlinkMessage) -> Vec<Route> {
     match answer {
         RouteNetlinkMessage::NewRoute(message) | RouteNetlinkMessage::DelRoute(message) => read_routes(&message),
@@ -413,7 +415,7 @@ fn rule(family: AddressFamily, priority: u32, table: u32) -> RuleMessage {
     message
 }
 
-/// Is it one that [`Route`] has a place for, or that changes nothing about where and how packets leave?
+/// Whether [`Route`] has a field for the attribute, or the attribute changes nothing about the egress of packets.
 fn is_plain(attribute: &RouteAttribute) -> bool {
     match attribute {
         RouteAttribute::Metrics(metrics) => {
@@ -458,8 +460,8 @@ fn unspecified(family: AddressFamily) -> Option<IpAddr> {
     }
 }
 
-/// By this interface packets come that this host sends, as rules see it (ip-rule(8)).
+/// Ingress interface of locally generated packets in rules (ip-rule(8)).
 const LOOPBACK: &str = "lo";
-/// The number of the main table (RT_TABLE_MAIN).
+/// Number of the main table (RT_TABLE_MAIN).
 pub const MAIN: u32 = 254;
 const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6];

@@ -1,7 +1,7 @@
-//! Options of sockets by their numbers in, and messages with what the kernel says beside them: `setsockopt`, `sendmsg` and `recvmsg`.
+//! Socket options by number, and messages with ancillary data: `setsockopt`, `sendmsg` and `recvmsg`.
 //!
-//! For whoever tests a network: Rust's own sockets tell neither a class of service nor an ICMP error, and cut no message into
-//! segments. It does nothing for a gateway.
+//! This serves programs that test a network. Rust's own sockets report neither a class of service nor an ICMP
+//! error, and do not segment messages. A gateway does not use it.
 
 use crate::device::checked;
 use std::io;
@@ -9,39 +9,39 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
-/// What is said beside a message, by a sender or by the kernel.
+/// Ancillary data of a message, from a sender or from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// Such as `IPPROTO_IP`.
+    /// Level, such as `IPPROTO_IP`.
     pub level: i32,
-    /// Such as `IP_TOS`.
+    /// Kind, such as `IP_TOS`.
     pub kind: i32,
-    /// As the kernel has it.
+    /// Value, in the kernel's format.
     pub value: Vec<u8>,
 }
 
-/// A message that came.
+/// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Its payload.
     pub bytes: Vec<u8>,
-    /// Such as `MSG_TRUNC`.
+    /// Flags, such as `MSG_TRUNC`.
     pub flags: i32,
-    /// What the kernel says beside it.
+    /// Its ancillary data.
     pub controls: Vec<Control>,
 }
 
 /// Sets an option of a socket.
 ///
 /// # Errors
-/// The kernel has no such option, or the right is missing.
+/// The kernel has no such option, or privileges are missing.
 pub fn set_option(socket: impl AsFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     let (number, len) = (socket.as_fd().as_raw_fd(), value.len() as libc::socklen_t);
     // SAFETY: the kernel reads the value, which lives until the call is over.
     checked(unsafe { libc::setsockopt(number, level, name, value.as_ptr().cast(), len) }).map(drop)
 }
 
-/// What an option of a socket is: `len` bytes, or fewer.
+/// Value of a socket option: `len` bytes, or fewer.
 ///
 /// # Errors
 /// The kernel has no such option.
@@ -54,7 +54,7 @@ pub fn option(socket: impl AsFd, level: i32, name: i32, len: usize) -> io::Resul
     Ok(value)
 }
 
-/// Segments that a TCP connection has sent again so far (`tcpi_total_retrans`).
+/// Segments that a TCP connection has retransmitted so far (`tcpi_total_retrans`).
 ///
 /// # Errors
 /// It is no TCP socket.
@@ -65,13 +65,13 @@ pub fn retransmitted_count(socket: impl AsFd) -> io::Result<u32> {
     info.get(at..).and_then(<[u8]>::first_chunk).map(|word| u32::from_ne_bytes(*word)).ok_or_else(missing)
 }
 
-/// Sends a message to whom the socket is connected, with `flags` such as `MSG_OOB`.
+/// Sends a message to the connected peer, with `flags` such as `MSG_OOB`.
 ///
 /// # Errors
-/// What the socket says.
+/// The socket's error.
 pub fn send(socket: impl AsFd, bytes: &[u8], flags: i32, controls: &[Control]) -> io::Result<usize> {
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // Words, so that headers lie where they have to.
+    // Words, for the alignment of headers.
     let mut room = [0_u64; ROOM_LEN / 8];
     // SAFETY: all zeros are a message without anything.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
@@ -109,7 +109,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], flags: i32, controls: &[Control]) -
 /// Receives a message of up to `len_max` bytes, with `flags` such as `MSG_ERRQUEUE`.
 ///
 /// # Errors
-/// What the socket says.
+/// The socket's error.
 pub fn receive(socket: impl AsFd, len_max: usize, flags: i32) -> io::Result<Message> {
     let mut bytes = vec![0; len_max];
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len_max };
@@ -143,5 +143,5 @@ pub fn receive(socket: impl AsFd, len_max: usize, flags: i32) -> io::Result<Mess
     Ok(Message { bytes, flags: message.msg_flags, controls })
 }
 
-/// Room for what is said beside a message, in bytes.
+/// Room for a message's ancillary data, in bytes.
 const ROOM_LEN: usize = 512;

@@ -1,14 +1,14 @@
-//! Steps in, a program in the kernel out, for as long as somebody holds it.
+//! Steps -> assembled eBPF program, loaded as long as a descriptor holds it.
 //!
-//! Most programs are a few dozen instructions long and written by hand: jumps go to places that have a name. Flow offload is
-//! [compiled](crate::leases).
+//! Most programs have a few dozen instructions and are written by hand; jumps go to named places. The flow offload
+//! programs are [compiled](crate::flow_offload).
 
 use crate::names::Name;
 use linux::failure::advised;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// One instruction, as the kernel has it (linux/bpf.h, struct bpf_insn): code, both registers, offset, constant.
+/// One instruction as in the kernel's `struct bpf_insn` (linux/bpf.h): opcode, both registers, offset, immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Instruction {
@@ -29,44 +29,44 @@ impl From<&aya_obj::generated::bpf_insn> for Instruction {
 pub(crate) enum Step {
     /// An instruction.
     Do(Instruction),
-    /// One that goes on at a place, where its comparison holds.
+    /// A conditional jump to a named place.
     Jump(Instruction, &'static str),
-    /// A place to go on at; no instruction.
+    /// A named place, the target of jumps; no instruction.
     Place(&'static str),
 }
 
-/// What a program is for.
+/// Type of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Frames that a socket or a device shares out (BPF_PROG_TYPE_SOCKET_FILTER).
+    /// Socket filter: distributes the frames of a socket or device (BPF_PROG_TYPE_SOCKET_FILTER).
     Filter = 1,
-    /// Frames on their way into the host, seen by traffic control (BPF_PROG_TYPE_SCHED_CLS).
+    /// Traffic control: sees frames at an interface's ingress or egress (BPF_PROG_TYPE_SCHED_CLS).
     Classifier = 3,
-    /// Frames on their way in, before anything else sees them (BPF_PROG_TYPE_XDP).
+    /// XDP: sees received frames before anything else (BPF_PROG_TYPE_XDP).
     Xdp = 6,
 }
 
-/// A place where a program stands.
+/// Attachment point of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
-    /// What traffic control sees come in (BPF_TCX_INGRESS).
+    /// Traffic control, ingress (BPF_TCX_INGRESS).
     Ingress = 46,
-    /// What traffic control sees go out (BPF_TCX_EGRESS).
+    /// Traffic control, egress (BPF_TCX_EGRESS).
     Egress = 47,
-    /// What a driver gives (BPF_XDP).
+    /// Frames of a driver (BPF_XDP).
     Xdp = 37,
 }
 
-/// Why the kernel did not take a program.
+/// The reason why the kernel rejected a program.
 #[derive(Debug)]
 pub(crate) struct LoadError {
     why: io::Error,
-    /// The end of what the verifier said; empty where the program did not get that far.
+    /// End of the verifier's log; empty where verification did not start.
     log: String,
 }
 
 impl LoadError {
-    /// It as an error about `what` could not be done.
+    /// The matching [`io::Error`]; `what` names the failed action.
     pub(crate) fn about(self, what: &str) -> io::Error {
         if self.log.is_empty() {
             return advised(what, &self.why, RIGHTS);
@@ -75,10 +75,10 @@ impl LoadError {
     }
 }
 
-/// The instructions of a program.
+/// Instructions of a program, with all jumps resolved.
 ///
 /// # Panics
-/// A jump goes to a place that is not in it.
+/// A jump goes to a place that does not exist.
 pub(crate) fn assemble(steps: &[Step]) -> Vec<Instruction> {
     let mut places = Vec::new();
     let mut count = 0;
@@ -103,7 +103,7 @@ pub(crate) fn assemble(steps: &[Step]) -> Vec<Instruction> {
     program
 }
 
-/// Loads a program under a name: without a log, and again for the verifier's words only where it refused.
+/// Loads a program under a name. Only if that is rejected, it is loaded again with the verifier's log.
 pub(crate) fn load(name: Name, kind: Kind, flags: u32, instructions: &[Instruction]) -> Result<OwnedFd, LoadError> {
     let mut attributes = Attributes::default();
     attributes.put(0, kind as u32);
@@ -124,37 +124,37 @@ pub(crate) fn load(name: Name, kind: Kind, flags: u32, instructions: &[Instructi
     })
 }
 
-/// The end of what the verifier says: the instruction at which it stops, and why.
+/// The end of the verifier's log: the instruction at which it stops, and the reason.
 fn last_lines(text: &str) -> String {
     let lines: Vec<_> = text.trim().lines().collect();
     lines[lines.len().saturating_sub(LOG_LINE_COUNT)..].join(" | ")
 }
 
-/// Makes a map with keys and values of four bytes.
+/// Creates a map with keys and values of four bytes.
 ///
 /// # Errors
-/// The right, or memory, is missing.
+/// Privileges or memory are missing.
 pub(crate) fn map(name: Name, kind: u32, count: u32) -> io::Result<OwnedFd> {
     make_map(name, kind, 4, count, 0)
 }
 
-/// Makes a map of one value of `len` bytes, which a process can have in its memory.
+/// Creates a map of one value of `len` bytes, which a process can map into its memory.
 ///
 /// # Errors
-/// The right, or memory, is missing.
+/// Privileges or memory are missing.
 pub(crate) fn shared_block(name: Name, len: u32) -> io::Result<OwnedFd> {
     make_map(name, ARRAY, len, 1, MAPPABLE)
 }
 
-/// Makes a map of one value of `len` bytes for each processor.
+/// Creates a map of one value of `len` bytes for each CPU.
 ///
 /// # Errors
-/// The right, or memory, is missing.
+/// Privileges or memory are missing.
 pub(crate) fn scratch(name: Name, len: u32) -> io::Result<OwnedFd> {
     make_map(name, ARRAY_FOR_EACH, len, 1, 0)
 }
 
-/// Makes a map with keys of four bytes.
+/// Creates a map with keys of four bytes.
 fn make_map(name: Name, kind: u32, value_len: u32, count: u32, flags: u32) -> io::Result<OwnedFd> {
     let mut attributes = Attributes::default();
     for (at, value) in [(0, kind), (4, 4), (8, value_len), (12, count), (16, flags)] {
@@ -164,10 +164,10 @@ fn make_map(name: Name, kind: u32, value_len: u32, count: u32, flags: u32) -> io
     attributes.call(MAP_CREATE)
 }
 
-/// Makes a map of one value that nobody changes any more: a program reads it as it reads its own constants.
+/// Creates a map of one value that can no longer change: a program reads it like its own constants.
 ///
 /// # Errors
-/// The right, or memory, is missing.
+/// Privileges or memory are missing.
 pub(crate) fn frozen_block(name: Name, value: &[u8]) -> io::Result<OwnedFd> {
     let map = make_map(name, ARRAY, value.len() as u32, 1, READ_ONLY)?;
     put_at(map.as_fd(), 0, value.as_ptr())?;
@@ -180,7 +180,7 @@ pub(crate) fn frozen_block(name: Name, value: &[u8]) -> io::Result<OwnedFd> {
 /// Puts a value into a map.
 ///
 /// # Errors
-/// The map does not take it.
+/// The map rejects it.
 pub(crate) fn put(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
     put_at(map, key, (&raw const value).cast())
 }
@@ -194,10 +194,10 @@ fn put_at(map: BorrowedFd<'_>, key: u32, value: *const u8) -> io::Result<()> {
     attributes.call_only(MAP_UPDATE).map(drop)
 }
 
-/// Attaches a program to an interface, for as long as the link that is returned is open.
+/// Attaches a program to an interface. It stays attached as long as the returned link is open.
 ///
 /// # Errors
-/// Another program stands there, or the interface cannot take one.
+/// Another program is attached, or the interface does not support programs.
 pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, hook: Hook, flags: u32) -> io::Result<OwnedFd> {
     let mut attributes = Attributes::default();
     attributes.put(0, program.as_raw_fd().cast_unsigned());
@@ -207,10 +207,10 @@ pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, hook: Hook, flags:
     attributes.call(LINK_CREATE)
 }
 
-/// Has another program take the place of the one that a link attaches; no packet sees both or none.
+/// Replaces the program that a link attaches. Every packet sees exactly one of both.
 ///
 /// # Errors
-/// The link is none, or the program is of another kind.
+/// The descriptor is no link, or the program is of another type.
 pub(crate) fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     let mut attributes = Attributes::default();
     attributes.put(0, link.as_raw_fd().cast_unsigned());
@@ -218,10 +218,10 @@ pub(crate) fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Resu
     attributes.call_only(LINK_UPDATE).map(drop)
 }
 
-/// Numbers of the programs that are attached to an interface, in their order.
+/// IDs of the programs attached to an interface, in order.
 ///
 /// # Errors
-/// The right is missing, or the kernel is older than Linux 6.6.
+/// Privileges are missing, or the kernel is older than Linux 6.6.
 pub fn attached(interface: u32, hook: Hook) -> io::Result<Vec<u32>> {
     let mut numbers = [0_u32; PROGRAMS_MAX];
     let mut attributes = Attributes::default();
@@ -235,7 +235,7 @@ pub fn attached(interface: u32, hook: Hook) -> io::Result<Vec<u32>> {
     Ok(numbers.into_iter().take(count).collect())
 }
 
-/// What a program says of a frame.
+/// Result of a program for a frame.
 ///
 /// # Errors
 /// The kernel does not run it.
@@ -244,7 +244,7 @@ pub(crate) fn run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
     run_told(program, frame, &[])
 }
 
-/// The same, where the kernel says this of the frame: the front of a `struct __sk_buff`.
+/// The same, with these metadata of the frame: the start of a `struct __sk_buff`.
 ///
 /// # Errors
 /// The kernel does not run it.
@@ -253,7 +253,7 @@ pub(crate) fn run_told(program: BorrowedFd<'_>, frame: &[u8], told: &[u8]) -> io
     run_with(program, frame, told, &mut [], &mut Vec::new())
 }
 
-/// The same, and what the kernel says of it afterwards.
+/// The same, and returns the metadata as changed by the program.
 ///
 /// # Errors
 /// The kernel does not run it.
@@ -263,7 +263,7 @@ pub(crate) fn run_noted(program: BorrowedFd<'_>, frame: &[u8], told: &mut [u8]) 
     run_with(program, frame, &before, told, &mut Vec::new())
 }
 
-/// The same, and what becomes of the frame.
+/// The same, and returns the frame as changed by the program.
 ///
 /// # Errors
 /// The kernel does not run it.
@@ -302,10 +302,10 @@ fn run_with(
     Ok(attributes.word(4))
 }
 
-/// The names that the kernel has of a program, and of the maps that it uses in the order of the alphabet.
+/// Names of a program and of its maps, as the kernel knows them; the maps in alphabetical order.
 ///
 /// # Errors
-/// The right is missing, or it is no program.
+/// Privileges are missing, or it is no program.
 #[cfg(test)]
 pub(crate) fn names_of(program: BorrowedFd<'_>) -> io::Result<Vec<String>> {
     let mut maps = [0_u32; MAPS_MAX];
@@ -323,10 +323,10 @@ pub(crate) fn names_of(program: BorrowedFd<'_>) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The program with this number.
+/// The program with this ID.
 ///
 /// # Errors
-/// The right is missing, or there is none.
+/// Privileges are missing, or there is none.
 #[cfg(test)]
 pub(crate) fn program_by_number(number: u32) -> io::Result<OwnedFd> {
     by_number(PROGRAM_BY_NUMBER, number)
@@ -335,7 +335,7 @@ pub(crate) fn program_by_number(number: u32) -> io::Result<OwnedFd> {
 /// The program that a link attaches.
 ///
 /// # Errors
-/// The right is missing, or it is no link.
+/// Privileges are missing, or it is no link.
 #[cfg(test)]
 pub(crate) fn program_of(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let told = told_of(link, [0; LINK_TOLD_LEN])?;
@@ -364,7 +364,7 @@ fn text(bytes: &[u8]) -> String {
     bytes.iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte)).collect()
 }
 
-/// The front of the argument of bpf(2): a union of structures, here as their bytes.
+/// The start of the argument of bpf(2): a union of structures, as raw bytes.
 #[repr(C, align(8))]
 struct Attributes([u8; ATTRIBUTES_LEN]);
 
@@ -379,7 +379,7 @@ impl Attributes {
         self.0[at..at + 4].copy_from_slice(&value.to_ne_bytes());
     }
 
-    /// What the kernel wrote there.
+    /// A word that the kernel wrote.
     fn word(&self, at: usize) -> u32 {
         u32::from_ne_bytes([0, 1, 2, 3].map(|byte| self.0[at + byte]))
     }
@@ -406,47 +406,47 @@ impl Attributes {
     }
 }
 
-/// Reads a word behind an address in a register.
+/// Loads a word from an address in a register.
 pub(crate) const fn load_word(to: u8, from: u8, offset: i16) -> Step {
     Step::Do(instruction(0x61, to, from, offset, 0))
 }
 
-/// Reads two bytes.
+/// Loads two bytes.
 pub(crate) const fn load_half(to: u8, from: u8, offset: i16) -> Step {
     Step::Do(instruction(0x69, to, from, offset, 0))
 }
 
-/// Reads one byte.
+/// Loads one byte.
 pub(crate) const fn load_byte(to: u8, from: u8, offset: i16) -> Step {
     Step::Do(instruction(0x71, to, from, offset, 0))
 }
 
-/// Writes a register's word behind an address.
+/// Stores a register's word at an address.
 pub(crate) const fn store_word(to: u8, offset: i16, from: u8) -> Step {
     Step::Do(instruction(0x63, to, from, offset, 0))
 }
 
-/// Writes a register's lowest byte.
+/// Stores a register's lowest byte.
 pub(crate) const fn store_byte(to: u8, offset: i16, from: u8) -> Step {
     Step::Do(instruction(0x73, to, from, offset, 0))
 }
 
-/// Writes a constant of one byte.
+/// Stores a constant of one byte.
 pub(crate) const fn put_byte(to: u8, offset: i16, value: i32) -> Step {
     Step::Do(instruction(0x72, to, 0, offset, value))
 }
 
-/// Writes a constant of one word.
+/// Stores a constant of one word.
 pub(crate) const fn put_word(to: u8, offset: i16, value: i32) -> Step {
     Step::Do(instruction(0x62, to, 0, offset, value))
 }
 
-/// Gives a register a value.
+/// Sets a register to a value.
 pub(crate) const fn set(to: u8, value: i32) -> Step {
     Step::Do(instruction(0xb7, to, 0, 0, value))
 }
 
-/// Gives a register what is in another.
+/// Copies one register to another.
 pub(crate) const fn copy(to: u8, from: u8) -> Step {
     Step::Do(instruction(0xbf, to, from, 0, 0))
 }
@@ -456,12 +456,12 @@ pub(crate) const fn add(to: u8, value: i32) -> Step {
     Step::Do(instruction(0x07, to, 0, 0, value))
 }
 
-/// Adds what is in another register.
+/// Adds another register.
 pub(crate) const fn add_register(to: u8, other: u8) -> Step {
     Step::Do(instruction(0x0f, to, other, 0, 0))
 }
 
-/// Multiplies a register by what is in another.
+/// Multiplies a register by another.
 pub(crate) const fn multiply(to: u8, other: u8) -> Step {
     Step::Do(instruction(0x2f, to, other, 0, 0))
 }
@@ -471,37 +471,37 @@ pub(crate) const fn multiply_by(to: u8, value: i32) -> Step {
     Step::Do(instruction(0x27, to, 0, 0, value))
 }
 
-/// Divides a register by what is in another; by 0 it is 0.
+/// Divides a register by another; division by 0 gives 0.
 pub(crate) const fn divide(to: u8, other: u8) -> Step {
     Step::Do(instruction(0x3f, to, other, 0, 0))
 }
 
-/// Flips the bits of a register that are set in another.
+/// XORs a register with another.
 pub(crate) const fn exclusive_or(to: u8, other: u8) -> Step {
     Step::Do(instruction(0xaf, to, other, 0, 0))
 }
 
-/// Moves the bits of a register up.
+/// Shifts a register left.
 pub(crate) const fn shift_left(to: u8, by: i32) -> Step {
     Step::Do(instruction(0x67, to, 0, 0, by))
 }
 
-/// Moves the bits of a register down.
+/// Shifts a register right.
 pub(crate) const fn shift_right(to: u8, by: i32) -> Step {
     Step::Do(instruction(0x77, to, 0, 0, by))
 }
 
-/// Keeps only these bits of a register.
+/// Masks a register with these bits.
 pub(crate) const fn mask(to: u8, bits: i32) -> Step {
     Step::Do(instruction(0x57, to, 0, 0, bits))
 }
 
-/// Goes on at `place` where the comparison with a value holds.
+/// Jumps to `place` if the comparison with a value holds.
 pub(crate) const fn jump(comparison: u8, register: u8, value: i32, place: &'static str) -> Step {
     Step::Jump(instruction(comparison, register, 0, 0, value), place)
 }
 
-/// Goes on at `place`.
+/// Jumps to `place`.
 pub(crate) const fn go(place: &'static str) -> Step {
     Step::Jump(instruction(0x05, 0, 0, 0, 0), place)
 }
@@ -511,7 +511,7 @@ pub(crate) const fn call(function: i32) -> Step {
     Step::Do(instruction(0x85, 0, 0, 0, function))
 }
 
-/// Gives a register a value of 64 bits.
+/// Sets a register to a value of 64 bits.
 pub(crate) const fn set_wide(to: u8, value: u64) -> [Step; 2] {
     let high = Step::Do(instruction(0, 0, 0, 0, (value >> 32) as u32 as i32));
     [Step::Do(instruction(0x18, to, 0, 0, value as u32 as i32)), high]
@@ -522,32 +522,32 @@ pub(crate) fn load_map(to: u8, map: BorrowedFd<'_>) -> [Step; 2] {
     [Step::Do(instruction(0x18, to, PSEUDO_MAP, 0, map.as_raw_fd())), Step::Do(instruction(0, 0, 0, 0, 0))]
 }
 
-/// Loads the address of a value of a map of values in a row, so many bytes from the first.
+/// Loads the address `at` bytes behind the first value of an array map.
 pub(crate) fn load_map_value(to: u8, map: BorrowedFd<'_>, at: i32) -> [Step; 2] {
     [Step::Do(instruction(0x18, to, PSEUDO_MAP_VALUE, 0, map.as_raw_fd())), Step::Do(instruction(0, 0, 0, 0, at))]
 }
 
-/// Reads eight bytes behind an address in a register.
+/// Loads eight bytes from an address in a register.
 pub(crate) const fn load_long(to: u8, from: u8, offset: i16) -> Step {
     Step::Do(instruction(0x79, to, from, offset, 0))
 }
 
-/// Takes a register's lower half from that of another.
+/// Subtracts the lower half of a register from that of another.
 pub(crate) const fn subtract_word(from: u8, what: u8) -> Step {
     Step::Do(instruction(0x1c, from, what, 0, 0))
 }
 
-/// Takes one register from another.
+/// Subtracts one register from another.
 pub(crate) const fn subtract(from: u8, what: u8) -> Step {
     Step::Do(instruction(0x1f, from, what, 0, 0))
 }
 
-/// Goes on at `place` where a register, which may be below 0, is above a value.
+/// Jumps to `place` if a signed register is above a value.
 pub(crate) const fn jump_if_later(register: u8, value: i32, place: &'static str) -> Step {
     Step::Jump(instruction(0x65, register, 0, 0, value), place)
 }
 
-/// Ends the program with what is in register 0.
+/// Ends the program with register 0 as its result.
 pub(crate) const EXIT: Step = Step::Do(instruction(0x95, 0, 0, 0, 0));
 
 const fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> Instruction {
@@ -555,7 +555,7 @@ const fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> 
     Instruction { code, registers, offset, constant }
 }
 
-/// Registers: 0 for answers, 1 to 5 for arguments, 6 to 9 for what outlives a call, 10 for the stack's end.
+/// Registers: 0 for results, 1 to 5 for arguments, 6 to 9 preserved across calls, 10 for the stack's end.
 pub(crate) const R0: u8 = 0;
 pub(crate) const R1: u8 = 1;
 pub(crate) const R2: u8 = 2;
@@ -572,11 +572,10 @@ pub(crate) const IF_EQUAL: u8 = 0x15;
 pub(crate) const IF_OTHER: u8 = 0x55;
 pub(crate) const IF_LESS: u8 = 0xa5;
 pub(crate) const IF_MORE: u8 = 0x25;
-/// What a program says of a packet: it goes on, to the next program where there is one, or it is dropped (TCX_NEXT,
-/// TCX_DROP).
+/// Verdicts on a packet: continue, with the next program where there is one, or drop (TCX_NEXT, TCX_DROP).
 pub(crate) const NEXT: i32 = -1;
 pub(crate) const DROP: i32 = 2;
-/// Before all programs that are attached already (BPF_F_BEFORE without one that is meant).
+/// Attaches before all other programs (BPF_F_BEFORE without a reference program).
 pub(crate) const FIRST: u32 = 1 << 3;
 /// Functions of the kernel: bpf_map_lookup_elem, bpf_ktime_get_ns, bpf_redirect and bpf_skb_load_bytes.
 pub(crate) const LOOK_UP: i32 = 1;
@@ -585,7 +584,7 @@ pub(crate) const REDIRECT: i32 = 23;
 pub(crate) const LOAD_BYTES: i32 = 26;
 /// BPF_MAP_TYPE_ARRAY.
 pub(crate) const ARRAY: u32 = 2;
-/// The rights that programs and their links need.
+/// Advice about the privileges for programs and their links.
 pub(crate) const RIGHTS: &str = "run as root or give CAP_BPF and CAP_NET_ADMIN of the host";
 
 /// Commands of bpf(2).
@@ -604,8 +603,8 @@ const PROGRAM_BY_NUMBER: libc::c_int = 13;
 const MAP_BY_NUMBER: libc::c_int = 14;
 #[cfg(test)]
 const TELL: libc::c_int = 15;
-/// More than a program here uses; and as much as is read of `struct bpf_prog_info`, `bpf_map_info` and
-/// `bpf_link_info`, in bytes.
+/// Limit of maps, above the number that any program here uses. Then the lengths to read of `struct bpf_prog_info`,
+/// `bpf_map_info` and `bpf_link_info`, in bytes.
 #[cfg(test)]
 const MAPS_MAX: usize = 8;
 #[cfg(test)]
@@ -614,16 +613,16 @@ const PROGRAM_TOLD_LEN: usize = 80;
 const MAP_TOLD_LEN: usize = 40;
 #[cfg(test)]
 const LINK_TOLD_LEN: usize = 16;
-/// Bytes of the argument that we use.
+/// Used bytes of the argument.
 const ATTRIBUTES_LEN: usize = 64;
-/// As many programs as the kernel attaches to one side of an interface (BPF_MPROG_MAX).
+/// Limit of programs at one side of an interface in the kernel (BPF_MPROG_MAX).
 const PROGRAMS_MAX: usize = 64;
-/// Enough for what the verifier says of the longest program here, in bytes.
+/// Room for the verifier's log of the longest program here, in bytes.
 const LOG_LEN: usize = 64 << 10;
-/// Lines of that which tell why, from the last on.
+/// Number of the log's last lines that tell the reason.
 const LOG_LINE_COUNT: usize = 4;
-/// The kernel gives some of its functions, such as its routes, only to programs that say they are free in its own sense; the
-/// programs here are, by the MIT licence.
+/// The kernel offers some functions, such as route lookup, only to programs with a GPL-compatible licence. The
+/// programs here have one: the MIT licence.
 const LICENCE: &std::ffi::CStr = c"Dual MIT/GPL";
 const PSEUDO_MAP: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;

@@ -1,9 +1,10 @@
-//! Beats of workers in, a kernel that passes packets on by itself while one of them is missing, out.
+//! Heartbeats of workers -> packets forwarded by the kernel while a beat is missing.
 //!
-//! Each worker writes the time into memory that it shares with programs in the kernel. As long as what all of them wrote is
-//! fresh the programs do nothing. Once one is stale, packets pass as they came, to another interface or to the host, and the
-//! socket that would have received them does not see them: so none passes twice when the worker goes on. What both see in the
-//! very moment in which a beat becomes stale passes twice or not at all: a packet at most for each processor.
+//! Each worker writes the time into memory that it shares with programs in the kernel. While all times are fresh,
+//! the programs do nothing. Once one is stale, packets pass unchanged to another interface or to the host. The
+//! socket that would have received them no longer sees them, so no packet passes twice when the worker resumes.
+//!
+//! At the very moment a beat becomes stale, a packet may pass twice or not at all: at most one for each CPU.
 
 use crate::bpf::{
     self, EXIT, FIRST, Hook, Kind, NANOSECONDS, NEXT, R0, R1, R2, R3, R7, REDIRECT, RIGHTS, Step, assemble, call,
@@ -21,7 +22,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Where workers write that they work.
+/// The heartbeats of a group of workers, in shared memory.
 #[derive(Debug)]
 pub struct Heartbeat {
     map: OwnedFd,
@@ -34,27 +35,27 @@ unsafe impl Send for Heartbeat {}
 // SAFETY: as above.
 unsafe impl Sync for Heartbeat {}
 
-/// A program on an interface, until it is dropped.
+/// A program on an interface that passes packets while a beat is missing; detached on drop.
 #[derive(Debug)]
 pub struct FailOpen {
     _link: OwnedFd,
 }
 
 impl Heartbeat {
-    /// One for so many workers; none of them has written yet.
+    /// Creates the heartbeats of `count` workers, none of which has beaten yet.
     ///
     /// # Errors
-    /// The right, or memory, is missing.
+    /// Privileges or memory are missing.
     pub fn new(count: usize) -> io::Result<Heartbeat> {
         let map = bpf::shared_block(names::HEARTBEAT, len(count) as u32)
             .map_err(|why| advised("cannot share memory with programs in the kernel", &why, RIGHTS))?;
         Heartbeat::adopt(map, count)
     }
 
-    /// One that another process made for as many; it needs no right.
+    /// Adopts the heartbeats that another process created for `count` workers. Needs no privileges.
     ///
     /// # Errors
-    /// It is none.
+    /// The descriptor is not such a map.
     pub fn adopt(map: OwnedFd, count: usize) -> io::Result<Heartbeat> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the place.
@@ -62,30 +63,30 @@ impl Heartbeat {
         Ok(Heartbeat { map, start, count })
     }
 
-    /// Says that the worker with this number works at this moment.
+    /// Records a heartbeat of the worker with this number, at the current time.
     pub fn beat(&self, number: usize) {
         self.word(number).store(now(), Ordering::Relaxed);
     }
 
-    /// Takes all workers for ones that work, for so long: one hands over to the next, and packets wait for it.
+    /// Treats all workers as alive for this long. During a hand-over packets wait for the successor.
     pub fn excuse(&self, stretch: Duration) {
         let until = now() + stretch.as_nanos() as u64;
         (0..self.count).for_each(|number| self.word(number).store(until, Ordering::Relaxed));
     }
 
-    /// To be handed to another process.
+    /// Descriptor for another process.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
     }
 
-    /// Has what comes in by an interface leave by the interface `to`, as it is, while a beat is missing: before any other program
-    /// there sees it.
+    /// Forwards packets from an interface to the interface `to`, unchanged, while a beat is missing. The program
+    /// runs before any other program there.
     ///
     /// # Errors
-    /// The right is missing, or the kernel is too old.
+    /// Privileges are missing, or the kernel is too old.
     pub fn watch(&self, index: u32, to: u32) -> io::Result<FailOpen> {
         let what = format!("interface {index}: cannot let its packets pass where no worker works");
-        // What a worker has lent to the kernel passes as it was lent.
+        // Offloaded packets keep their own egress interface.
         let mut steps = flow_offload::unless_noted().to_vec();
         steps.extend(self.silent("silent"));
         steps.extend([Step::Place("noted"), set(R0, NEXT), EXIT, Step::Place("silent")]);
@@ -97,11 +98,12 @@ impl Heartbeat {
         Ok(FailOpen { _link: link })
     }
 
-    /// Has a packet socket see nothing while a beat is missing, but for what is said in the map of its [flow_offload](flow_offload::Leases::fds), where
-    /// it has some: that passes as before, by the interface whose number is beside it.
+    /// Makes a packet socket receive nothing while a beat is missing. Flows in the map of its
+    /// [flow offload](flow_offload::FlowOffload::fds), if it has one, pass as before, by the interface whose index
+    /// is given with the map.
     ///
     /// # Errors
-    /// The right is missing, or it is no socket.
+    /// Privileges are missing, or it is no socket.
     pub fn clear(
         &self,
         socket: BorrowedFd<'_>,
@@ -122,12 +124,12 @@ impl Heartbeat {
         program.map_err(|refusal| refusal.about(flow_offload::AT_A_SOCKET))
     }
 
-    /// For a program that watches them by itself.
+    /// Beats for a program that watches them itself.
     pub(crate) fn beats(&self) -> Beats<'_> {
         Beats { map: self.map.as_fd(), worker_count: self.count, timeout: TIMEOUT }
     }
 
-    /// Goes on at this place where a beat is older than its patience.
+    /// Jumps to this place if a beat is older than its time-out.
     pub(crate) fn silent(&self, place: &'static str) -> Vec<Step> {
         let mut steps = vec![call(NANOSECONDS), copy(R7, R0)];
         for number in 0..self.count {
@@ -156,23 +158,24 @@ impl Drop for Heartbeat {
     }
 }
 
-/// As programs in the kernel tell the time.
+/// Current time of the programs' clock.
 fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * SECOND + now.tv_nsec as u64
 }
 
-/// Bytes of so many beats, as in programs before this one: maps go from one to the next. The kernel maps whole pages.
+/// Length of the beats' memory, in bytes. It is the same as in earlier programs, because maps are handed over. The
+/// kernel maps whole pages.
 fn len(count: usize) -> usize {
     count * WORD_LEN
 }
 
-/// A worker that has not written for so long is taken for one that hangs.
+/// Age of a beat at which its worker counts as hanging.
 pub const TIMEOUT: Duration = Duration::from_millis(50);
 const SECOND: u64 = 1_000_000_000;
-/// Bytes of a beat.
+/// Length of a beat, in bytes.
 const WORD_LEN: usize = 8;
-/// How much of a frame a socket gets.
+/// Filter result that delivers the whole frame to the socket.
 const ALL: i32 = -1;
 const NOTHING: i32 = 0;
 

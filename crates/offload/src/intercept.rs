@@ -1,8 +1,8 @@
-//! An interface in, a kernel that leaves its packets to us out.
+//! Interface -> the kernel leaves its packets to Wideload.
 //!
-//! A packet socket gets a copy: the kernel would still answer, forward or refuse what it sees. A program at the interface's
-//! entry drops that. Packet sockets see frames before it. The program goes with its guard, or with the process, however
-//! that ends.
+//! A packet socket only gets a copy: the kernel would still answer, forward or refuse the packet. A program at the
+//! interface's ingress drops it. Packet sockets see frames before that program. The program ends with its guard, or
+//! with the process, however it ends.
 
 use crate::bpf::{self, DROP, EXIT, FIRST, Hook, Kind, NEXT, R0, RIGHTS, Step, assemble, set};
 use crate::flow_offload::unless_noted;
@@ -11,20 +11,20 @@ use linux::failure::{advised, failed};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Keeps the kernel from taking what comes in by an interface, for as long as this lives.
+/// Keeps an interface's ingress from the kernel, for as long as this lives.
 ///
-/// It needs Linux 6.6 and CAP_BPF of the host: to be root in a user namespace is not enough.
+/// Needs Linux 6.6 and CAP_BPF of the host; root in a user namespace is not enough.
 #[derive(Debug)]
 pub struct Intercept {
     _link: OwnedFd,
 }
 
 impl Intercept {
-    /// The kernel gets nothing that comes in by this interface of the calling thread's namespace, but what was
-    /// [lent](crate::leases) to it.
+    /// Drops all ingress of this interface of the calling thread's namespace, except
+    /// [offloaded](crate::flow_offload) packets.
     ///
     /// # Errors
-    /// `NotFound`, that the right is missing, or that the kernel is too old.
+    /// `NotFound`, privileges are missing, or the kernel is too old.
     pub fn all(index: u32) -> io::Result<Intercept> {
         let mut steps = unless_noted().to_vec();
         steps.extend([set(R0, DROP), EXIT, Step::Place("noted"), set(R0, NEXT), EXIT]);

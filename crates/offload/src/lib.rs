@@ -1,7 +1,6 @@
-//! Packets in, what the kernel does with them without us out: small programs at interfaces and sockets, and what
-//! loads them.
+//! Packet handling in the kernel: small eBPF programs at interfaces and sockets, and their loader.
 //!
-//! All of them end with the descriptors that hold them, so with the process, however that ends.
+//! All programs end with the descriptors that hold them, so with the process, however it ends.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod flow_offload;

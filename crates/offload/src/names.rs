@@ -1,6 +1,6 @@
 //! Names of all programs and maps that are loaded here: `bpftool prog` and `bpftool map` list them.
 
-/// A name, as the kernel has it: its letters, filled up with zeros.
+/// A name as the kernel stores it, padded with zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Name([u8; LEN]);
 
@@ -18,48 +18,47 @@ impl Name {
         Name(name)
     }
 
-    /// Its letters.
+    /// The name as text.
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.0).expect("it was made of text").trim_end_matches('\0')
     }
 
-    /// It, for the kernel.
+    /// The name as bytes, for the kernel.
     pub(crate) fn bytes(&self) -> &[u8; LEN] {
         &self.0
     }
 }
 
-/// The table of flows that the kernel passes on, room for a packet that is cut, and what is settled when a program is
-/// loaded.
+/// Flow offload: the table of flows, room for a packet that is segmented, and the settings fixed at load time.
 pub(crate) const FLOWS: Name = Name::of("wl_flows");
 pub(crate) const FLOW_ROOM: Name = Name::of("wl_flow_room");
 pub(crate) const FLOW_SETTINGS: Name = Name::of("wl_flow_rodata");
-/// At a socket: flows that pass without it. At an interface: where they go, and in what segments they leave.
+/// Flow offload programs: at a socket, which they bypass, and at an interface's ingress and egress.
 pub(crate) const FLOW_SOCKET: Name = Name::of("wl_flow_socket");
 pub(crate) const FLOW_INGRESS: Name = Name::of("wl_flow_ingress");
 pub(crate) const FLOW_EGRESS: Name = Name::of("wl_flow_egress");
-/// When each worker last said that it works.
+/// Time of each worker's last heartbeat.
 pub(crate) const HEARTBEAT: Name = Name::of("wl_heartbeat");
-/// Where one is silent: packets of an interface that pass, and a socket that does not see them.
+/// Programs for a missing heartbeat: one passes an interface's packets on, one keeps them from a socket.
 pub(crate) const FAIL_OPEN: Name = Name::of("wl_fail_open");
 pub(crate) const FAIL_SOCKET: Name = Name::of("wl_fail_socket");
-/// What a border's interface keeps from its host.
+/// Drops the packets that a border keeps from its host.
 pub(crate) const INTERCEPT: Name = Name::of("wl_intercept");
-/// Packets of an interface that a helper gets, and what is written to the helper or sent there.
+/// Redirection of packets from an interface to its helper, and programs at the helper's ingress and egress.
 pub(crate) const TAKE_INGRESS: Name = Name::of("wl_take_ingress");
 pub(crate) const TAKE_EGRESS: Name = Name::of("wl_take_egress");
 pub(crate) const HELPER_INGRESS: Name = Name::of("wl_helper_in");
 pub(crate) const HELPER_EGRESS: Name = Name::of("wl_helper_out");
-/// When packets between two addresses were last taken so.
+/// Time of the last redirected packet between two addresses.
 pub(crate) const RECENT: Name = Name::of("wl_recent");
-/// Frames shared out to workers.
+/// Distribution of frames over workers.
 pub(crate) const STEER: Name = Name::of("wl_steer");
-/// Frames of a driver: those that a socket takes over, and the socket; all of them let pass.
+/// XDP: redirects frames to a socket, the map of that socket, and a program that passes all frames.
 pub(crate) const XDP_TAKE: Name = Name::of("wl_xdp_take");
 pub(crate) const XDP_SOCKET: Name = Name::of("wl_xdp_socket");
 pub(crate) const XDP_PASS: Name = Name::of("wl_xdp_pass");
 
-/// How all of them begin.
+/// Prefix of all names.
 const FRONT: &str = "wl_";
 /// BPF_OBJ_NAME_LEN.
 const LEN: usize = 16;

@@ -1,8 +1,8 @@
-//! A packet's addresses in, whether one like it was taken from the kernel a moment ago out: so flows stay in order.
+//! Addresses of a packet -> whether a similar packet was redirected a moment ago, to keep flows in order.
 //!
-//! Of a flow the kernel keeps some packets and we take others. One that it keeps would overtake those of ours that are still
-//! on their way. So a whole packet follows the pieces that went before it between the same two addresses, and the ones that
-//! follow those, until none came for a moment.
+//! The kernel keeps some packets of a flow and redirects others to us. A kept packet would overtake redirected ones
+//! that are still in transit. So a whole packet is redirected too if it follows fragments between the same two
+//! addresses. So are later packets, until none has come for a moment.
 
 use crate::bpf::{
     self, ARRAY, IF_EQUAL, IF_MORE, LOOK_UP, NANOSECONDS, R0, R1, R2, R7, R8, R9, R10, Step, add, call, copy,
@@ -13,39 +13,40 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// When packets were taken, by a number that their addresses make.
+/// Time of the last redirected packet, by a hash of its addresses.
 #[derive(Debug)]
 pub(crate) struct RecentFragments {
     map: OwnedFd,
-    /// Drawn, odd: nobody outside can foresee which addresses share a number.
+    /// Random and odd, so that outsiders cannot predict which addresses collide.
     factor: i32,
 }
 
 impl RecentFragments {
-    /// Nothing was taken yet.
+    /// Creates an empty table.
     ///
     /// # Errors
-    /// The right, or memory, is missing.
+    /// Privileges or memory are missing.
     pub fn new() -> io::Result<RecentFragments> {
         let drawn = RandomState::new().build_hasher().finish() as i32 | 1;
         Ok(RecentFragments { map: bpf::map(names::RECENT, ARRAY, 1 << SLOT_BITS)?, factor: drawn })
     }
 
-    /// Gives register 7 what `count` words say together; each word is read to register 5 by the steps of `load`.
+    /// Computes a hash of `count` words in register 7. The steps of `load` read each word to register 5.
     pub fn number(&self, count: i16, load: impl Fn(i16) -> Step) -> Vec<Step> {
-        // Two hosts may have alike addresses of both versions.
+        // Addresses of both versions may have equal words.
         let mut steps = vec![bpf::set(R7, count.into())];
         let mix = |word| [load(word), exclusive_or(R7, bpf::R5), multiply_by(R7, self.factor), copy(R0, R7)];
         for word in 0..count {
             steps.extend(mix(word));
-            // The upper half, which hangs on all bits, goes into the lower.
+            // The upper half, which depends on all bits, is mixed into the lower.
             steps.extend([shift_right(R0, 32), exclusive_or(R7, R0)]);
         }
         steps
     }
 
-    /// Goes on at "take" with a piece, at which register 8 is 1, and with what follows one; at "pass" with all else. Register
-    /// 7 has the addresses' number. Registers 1 to 9 are written over, and the last word of the stack.
+    /// Jumps to "take" for a fragment, for which register 8 is 1, and for packets that follow one; to "pass" for
+    /// all others. Register 7 holds the hash of the addresses. Registers 1 to 9 and the last word of the stack are
+    /// overwritten.
     pub fn steps(&self) -> Vec<Step> {
         steps(self.map.as_fd())
     }
@@ -79,12 +80,12 @@ fn steps(map: BorrowedFd<'_>) -> Vec<Step> {
     steps
 }
 
-/// Where the slot's number lies on the stack.
+/// Offset of the slot's number on the stack.
 const SLOT: i16 = -4;
 const SLOT_BITS: i32 = 12;
-/// A moment is so many bits of nanoseconds: 1.05 ms.
+/// Length of a moment, as a power of two of nanoseconds: 1.05 ms.
 const MOMENT_BITS: i32 = 20;
-/// A packet follows one of the same moment or the one before: longer than a packet of ours is on its way.
+/// A packet follows one of the same or the previous moment. That exceeds the transit time of our packets.
 const MOMENTS_MAX: i32 = 1;
 /// 2^32 by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4).
 const SPREAD: i32 = 0x9E37_79B1_u32.cast_signed();

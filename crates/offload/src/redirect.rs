@@ -1,12 +1,12 @@
-//! An interface in, a kernel that gives a helper device the packets to be joined or cut, and takes back what the helper writes, out.
+//! Interface -> packets to reassemble or fragment, redirected to a helper device and back.
 //!
-//! Programs at the interface (TCX) redirect packets to the helper, a TAP or TUN device that a worker reads. What the worker
-//! writes to the helper comes in again at the interface's ingress, or leaves by its egress. So the kernel routes, filters and
-//! delivers each packet once, as if nobody had taken it; whatever is not taken never leaves its way. All of this is gone with
-//! the guard, or with the process, however that ends.
+//! Programs at the interface (TCX) redirect packets to the helper, a TAP or TUN device that a worker reads. Packets
+//! that the worker writes to the helper re-enter at the interface's ingress, or leave by its egress. So the kernel
+//! routes, filters and delivers each packet once, as without redirection. All other packets keep their normal path.
+//! The programs end with the guard, or with the process, however it ends.
 //!
-//! A packet that comes back has a note (`tc_index`, which nothing but traffic control sees) and is not taken again; the note
-//! is cleared where it is recognised.
+//! A returning packet carries a note (`tc_index`, which only traffic control sees) and is not redirected again. The
+//! note is cleared where it is recognised.
 
 use crate::bpf::{
     self, DROP, EXIT, FIRST, Hook, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, LOAD_BYTES, NEXT, R0, R1, R2, R3,
@@ -21,64 +21,68 @@ use packet::LinkType;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Programs that redirect an interface's packets to a helper and back, until this is dropped.
+/// Programs that redirect an interface's packets to a helper and back; detached on drop.
 #[derive(Debug)]
 pub struct Redirect {
-    /// In the order in which they end: nothing is taken that could not come back.
+    /// The fields drop in this order: no packet is redirected that could not return.
     taking: Option<OwnedFd>,
     coming_back: [OwnedFd; 2],
     _lately: RecentFragments,
 }
 
-/// What attaches the programs: at the interface, at the helper's ingress, at its egress.
+/// Links of the programs: at the interface, at the helper's ingress, at its egress.
 pub type RedirectLinks = [OwnedFd; 3];
 
 /// An interface with a helper, both of the calling thread's namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
-    /// Number of the interface.
+    /// Index of the interface.
     pub interface: u32,
-    /// Number of the helper, which has the same kind of link header.
+    /// Index of the helper, which has the same link type.
     pub helper: u32,
-    /// What stands in front of their IP packets.
+    /// Link type of both.
     pub medium: LinkType,
 }
 
-/// Which packets are taken at an ingress.
+/// Selection of packets to redirect at an ingress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taking {
-    /// Whom they are for.
+    /// Destination of the packets.
     pub target: Target,
-    /// Is TCP taken beside fragments?
+    /// Whether TCP is redirected in addition to fragments.
     pub tcp: bool,
 }
 
-/// Whom packets are for that are taken at an ingress, as the kernel's routes say.
+/// Destination of packets to redirect at an ingress, according to the kernel's routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// This host.
     Host,
-    /// The kernel forwards them by the interface with the number `by`, by a route that takes packets of `len` bytes.
+    /// Packets that the kernel forwards by the interface with index `by`, over a route for packets of `len` bytes.
     Forwarded {
-        /// Number of the interface.
+        /// Index of the interface.
         by: u32,
-        /// Of the longest packet that may be made of them.
+        /// Length of the longest packet that may be built from them, in bytes.
         len: u16,
     },
 }
 
 impl Redirect {
-    /// Takes fragments, and TCP where asked, that come in by an interface for this station, without a VLAN tag. Whole packets
-    /// between the same two addresses that come within 2 ms follow, so that order holds. What is written to the helper comes
-    /// in by the interface.
+    /// Redirects fragments, and TCP if requested, that arrive on an interface for this host's MAC address, without
+    /// a VLAN tag. Whole packets between the same two addresses within 2 ms follow, to keep order. Packets written
+    /// to the helper arrive by the interface.
     ///
-    /// Not taken: neighbour discovery (RFC 6980), IPv6 fragments behind another extension header or of hop-by-hop options, and
-    /// everything while a worker's beat is missing.
+    /// Not redirected:
     ///
-    /// Where another process left the links of its own for this pair, the programs take the place of its: no packet is missed.
+    /// - neighbour discovery (RFC 6980),
+    /// - IPv6 fragments behind another extension header or of hop-by-hop options,
+    /// - all packets while a worker's beat is missing.
+    ///
+    /// Links that another process left for this pair are reused: their programs are replaced without missing a
+    /// packet.
     ///
     /// # Errors
-    /// The right is missing, the kernel is older than Linux 6.6, or an interface is gone.
+    /// Privileges are missing, the kernel is older than Linux 6.6, or an interface is gone.
     pub fn ingress(
         pair: Pair,
         taking: Taking,
@@ -90,8 +94,9 @@ impl Redirect {
         })
     }
 
-    /// Takes packets that this host itself sends by an interface and that are longer than `mtu` bytes, GSO packets by the longest of their segments;
-    /// shorter ones between the same two addresses follow for 2 ms. What is written to the helper leaves by the interface.
+    /// Redirects packets that this host itself sends by an interface and that exceed `mtu` bytes. The longest
+    /// segment counts for a GSO packet. Shorter packets between the same two addresses follow for 2 ms. Packets
+    /// written to the helper leave by the interface.
     ///
     /// # Errors
     /// See [`Redirect::ingress`].
@@ -101,18 +106,18 @@ impl Redirect {
         })
     }
 
-    /// Takes nothing more; what was taken still comes back.
+    /// Stops redirecting; packets that were redirected still return.
     pub fn stop_taking(&mut self) {
         self.taking = None;
     }
 
-    /// For one that takes its place; none where it takes nothing more.
+    /// Links for a successor; `None` after redirection was stopped.
     pub fn into_links(self) -> Option<RedirectLinks> {
         let [back, shield] = self.coming_back;
         Some([self.taking?, back, shield])
     }
 
-    /// To be left to another process; none where it takes nothing more.
+    /// Links to hand over to another process; `None` after redirection was stopped.
     pub fn links(&self) -> Option<[&OwnedFd; 3]> {
         let [back, shield] = &self.coming_back;
         Some([self.taking.as_ref()?, back, shield])
@@ -142,7 +147,7 @@ impl Redirect {
             })
         };
         let [at_interface, at_ingress, at_egress] = before.map_or([None, None, None], |links| links.map(Some));
-        // The way back first.
+        // The return path first.
         let back =
             stand(names::HELPER_INGRESS, &put_back(interface, direction), (helper, Hook::Ingress), at_ingress)?;
         let shield = stand(names::HELPER_EGRESS, &shield(), (helper, Hook::Egress), at_egress)?;
@@ -151,7 +156,7 @@ impl Redirect {
     }
 }
 
-/// At the helper's ingress: all that is written to it goes to the interface.
+/// At the helper's ingress: sends all packets written to it to the interface.
 fn put_back(interface: u32, direction: i32) -> Vec<Step> {
     vec![
         set(R2, NOTE),
@@ -163,7 +168,7 @@ fn put_back(interface: u32, direction: i32) -> Vec<Step> {
     ]
 }
 
-/// At the helper's egress: nothing comes to the worker that was not taken, such as what the host itself sends there.
+/// At the helper's egress: drops packets that were not redirected, such as those the host itself sends there.
 fn shield() -> Vec<Step> {
     vec![
         load_word(R0, R1, NOTE_AT),
@@ -176,7 +181,7 @@ fn shield() -> Vec<Step> {
     ]
 }
 
-/// Lets pass what comes from the helper, its note cleared. Register 6 has the packet afterwards.
+/// Passes packets from the helper and clears their note. Register 6 holds the packet afterwards.
 fn unless_back() -> Vec<Step> {
     vec![
         copy(R6, R1),
@@ -204,7 +209,7 @@ fn take(helper: u32) -> [Step; 7] {
     ]
 }
 
-/// Register 7 gets the addresses' number, 8 becomes 1 where the packet is one to be taken.
+/// Computes the hash of the addresses in register 7. Register 8 becomes 1 for a packet to redirect.
 fn ingress(pair: Pair, taking: Taking, heartbeat: Option<&Heartbeat>, lately: &RecentFragments) -> Vec<Step> {
     let mut steps = unless_back();
     let base = if pair.medium == LinkType::Ethernet {
@@ -268,7 +273,7 @@ fn ingress_v6(base: Base, taking: Taking, lately: &RecentFragments) -> Vec<Step>
         mask(R0, network_order(OFFSET_V6)),
         jump(IF_OTHER, R0, 0, "known"),
     ]);
-    // A piece without a type is none of neighbour discovery.
+    // A fragment without a type does not belong to neighbour discovery.
     steps.extend(read_or(base, IPV6_LEN + FRAGMENT_LEN, FRAGMENT, 1, "known"));
     steps.extend([
         load_byte(R0, R10, FRAGMENT),
@@ -299,7 +304,7 @@ fn ingress_v4(base: Base, taking: Taking, lately: &RecentFragments) -> Vec<Step>
     steps
 }
 
-/// Asks the kernel's routes, by the question on the stack; what is for somebody else passes.
+/// Looks up the kernel's route, with the request on the stack. Packets for other destinations pass.
 fn is_for(target: Target) -> Vec<Step> {
     let mut steps = vec![
         copy(R1, R6),
@@ -326,12 +331,12 @@ fn is_for(target: Target) -> Vec<Step> {
     steps
 }
 
-/// Register 7 gets the addresses' number, 8 becomes 1 where the packet is too long.
+/// Computes the hash of the addresses in register 7. Register 8 becomes 1 for a packet that is too long.
 fn egress(pair: Pair, mtu: u16, lately: &RecentFragments) -> Vec<Step> {
     let ip_at = ip_at(pair.medium);
     let mut steps = unless_back();
     steps.extend([
-        // What the host forwards is none of its own.
+        // Forwarded packets are not the host's own.
         load_word(R0, R6, CAME_BY_AT),
         jump(IF_OTHER, R0, 0, "pass"),
         load_word(R0, R6, ETHERTYPE_AT),
@@ -349,15 +354,16 @@ fn egress(pair: Pair, mtu: u16, lately: &RecentFragments) -> Vec<Step> {
         jump(IF_EQUAL, R1, OF_ANY_LEN, "pass"),
         load_word(R2, R6, SEGMENT_COUNT_AT),
         jump(IF_OTHER, R2, 0, "counted"),
-        // A guest's packet, whose segments nobody has counted yet.
+        // A packet of a guest, whose segments are not yet counted.
         copy(R2, R0),
         divide(R2, R1),
         add(R2, 1),
         Step::Place("counted"),
         add(R2, -1),
         jump(IF_EQUAL, R2, 0, "measured"),
-        // A GSO packet fits where each of its segments does. `wire_len` (qdisc_pkt_len_init) counts the headers once a segment,
-        // those of a tunnel and of what is inside alike, and `len` counts them once: the rest is those of all segments but one.
+        // A GSO packet fits if each of its segments does. `wire_len` (qdisc_pkt_len_init) counts the headers once a
+        // segment, those of a tunnel and of the inner packet alike. `len` counts them once, so the difference is
+        // the headers of all segments but one.
         load_word(R3, R6, SEGMENTS_LEN_AT),
         subtract(R3, R0),
         divide(R3, R2),
@@ -374,7 +380,7 @@ fn egress(pair: Pair, mtu: u16, lately: &RecentFragments) -> Vec<Step> {
     steps
 }
 
-/// Reads a header of IPv6; register 7 gets the addresses' number.
+/// Reads an IPv6 header and computes the hash of its addresses in register 7.
 fn header_v6(base: Base, lately: &RecentFragments) -> Vec<Step> {
     let mut steps = read(base, 0, HEADER, IPV6_LEN);
     steps.extend(lately.number(8, |word| load_word(R5, R10, HEADER + 8 + 4 * word)));
@@ -388,16 +394,17 @@ fn header_v4(base: Base, lately: &RecentFragments) -> Vec<Step> {
     steps
 }
 
-/// Where reading starts.
+/// Base of an offset in a packet.
 #[derive(Clone, Copy)]
 enum Base {
-    /// So many bytes behind the frame's start; what is read need not lie in one piece.
+    /// An offset from the frame's start, in bytes. The bytes read need not be contiguous.
     Frame(i32),
-    /// At the IP header, which has to lie in one piece with all that is read.
+    /// The IP header. It must be contiguous with all bytes read.
     Ip,
 }
 
-/// Has the headers lie in one piece. A tunnel of GRE leaves the headers that its packets came in before them, and those vary in length.
+/// Makes the headers contiguous. A GRE tunnel leaves the outer headers of received packets in front, and their
+/// length varies.
 fn unfragmented() -> [Step; 6] {
     [
         load_word(R2, R6, LEN_AT),
@@ -405,17 +412,17 @@ fn unfragmented() -> [Step; 6] {
         set(R2, HEADERS_LEN_MAX),
         Step::Place("is short"),
         copy(R1, R6),
-        // One that stays in pieces cannot be read, and passes.
+        // A packet that stays scattered cannot be read, and passes.
         call(PULL_DATA),
     ]
 }
 
-/// Reads `len` bytes of the packet to the stack; one without them passes.
+/// Copies `len` bytes of the packet to the stack; a shorter packet passes.
 fn read(base: Base, at: i32, to: i16, len: i32) -> Vec<Step> {
     read_or(base, at, to, len, "pass")
 }
 
-/// The same; a packet without them goes to `otherwise`.
+/// The same; a shorter packet goes to `otherwise`.
 fn read_or(base: Base, at: i32, to: i16, len: i32, otherwise: &'static str) -> Vec<Step> {
     let mut steps = vec![copy(R1, R6), copy(R3, R10), add(R3, to.into()), set(R4, len)];
     match base {
@@ -426,28 +433,28 @@ fn read_or(base: Base, at: i32, to: i16, len: i32, otherwise: &'static str) -> V
     steps
 }
 
-/// Copies a word of the header into the question.
+/// Copies a word of the header into the request.
 fn copy_word(from: i16, to: i16) -> [Step; 2] {
     [load_word(R1, R10, HEADER + from), store_word(R10, QUESTION + to, R1)]
 }
 
-/// Where the IP packets of an interface start, in bytes from the frame's start.
+/// Offset of the IP packet in an interface's frames, in bytes.
 fn ip_at(medium: LinkType) -> i32 {
     if medium == LinkType::Ethernet { ETHERNET_LEN } else { 0 }
 }
 
-/// As `__sk_buff.protocol`, and two bytes of a packet, read.
+/// Network byte order, as in `__sk_buff.protocol` and in two bytes read from a packet.
 const fn network_order(half: u16) -> i32 {
     half.to_be() as i32
 }
 
-/// What `tc_index` is on packets between an interface and its helper: "WL" in ASCII.
+/// Value of `tc_index` on packets between an interface and its helper: "WL" in ASCII.
 const NOTE: i32 = 0x574C;
-/// Flags of bpf_redirect: BPF_F_INGRESS, or out by the interface.
+/// Flags of bpf_redirect: to the interface's ingress (BPF_F_INGRESS), or out by the interface.
 const COMES_IN: i32 = 1;
 const LEAVES: i32 = 0;
-/// Where `struct __sk_buff` has its length, station, protocol, whether a tag is told beside it, the interface that it came by, `tc_index`, the length of a GSO
-/// packet once it is cut, the count of its segments, and the length of their payload.
+/// Offsets in `struct __sk_buff`: length, packet type, protocol, whether a tag was stripped, ingress interface,
+/// `tc_index`. For a GSO packet, also its length on the wire, the count of its segments, and their payload length.
 const LEN_AT: i16 = 0;
 const STATION_AT: i16 = 4;
 const ETHERTYPE_AT: i16 = 16;
@@ -465,12 +472,13 @@ const THIS_STATION: i32 = 0;
 const PULL_DATA: i32 = 39;
 const LOAD_BYTES_RELATIVE: i32 = 68;
 const LOOK_UP_ROUTE: i32 = 69;
-/// Where things lie on the stack, behind the word of [`RecentFragments`]: the question, the header, the Fragment header.
+/// Offsets on the stack, behind the word of [`RecentFragments`]: the route request, the IP header, the Fragment
+/// header.
 const QUESTION: i16 = -QUESTION_LEN - 8;
 const HEADER: i16 = QUESTION - 40;
 const FRAGMENT: i16 = HEADER - 8;
-/// Length of `struct bpf_fib_lookup`, and where it has the upper protocol, a port with the length, the interface, the class of service (for IPv6 with
-/// the flow label), and the addresses. The family comes first.
+/// Length of `struct bpf_fib_lookup`, and its offsets. They are: transport protocol, a port with the length,
+/// interface, class of service (for IPv6 with the flow label), and addresses. The family comes first.
 const QUESTION_LEN: i16 = 64;
 const UPPER_AT: i16 = 1;
 const PORT_AND_LEN_AT: i16 = 4;
@@ -487,7 +495,8 @@ const FORWARDS_NOTHING: i32 = 5;
 const KNOWS_NO_NEIGHBOUR: i32 = 7;
 /// BPF_HDR_START_NET.
 const FROM_IP_HEADER: i32 = 1;
-/// Longest that is read of a packet: an IPv4 header, all of GRE (RFC 2784, RFC 2890), an IPv6 header, its Fragment header, and a byte.
+/// Longest headers to read: an IPv4 header, all of GRE (RFC 2784, RFC 2890), an IPv6 header, its Fragment header,
+/// and a byte.
 const HEADERS_LEN_MAX: i32 = 60 + 16 + 40 + 8 + 1;
 /// Lengths of headers without options, in bytes.
 const ETHERNET_LEN: i32 = 14;
@@ -496,7 +505,7 @@ const IPV6_LEN: i32 = 40;
 const FRAGMENT_LEN: i32 = 8;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86DD;
-/// The fragment's offset and whether more follow (RFC 791 section 3.1), and the offset alone (RFC 8200 section 4.5).
+/// Fragment offset and more-fragments flag (RFC 791 section 3.1), and the offset alone (RFC 8200 section 4.5).
 const OFFSET_OR_MORE_V4: u16 = 0x3FFF;
 const OFFSET_V6: u16 = 0xFFF8;
 const HOP_BY_HOP: i32 = 0;

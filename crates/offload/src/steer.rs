@@ -1,12 +1,12 @@
-//! A frame in, the number of the worker that takes it out.
+//! Frame -> number of the worker that processes it.
 //!
-//! Both directions of a TCP connection meet at one worker, whichever port they come in by; every other packet goes by its
-//! addresses and protocol, and so do all fragments, wherever their ports are. What is no IP goes to the first worker.
+//! Both directions of a TCP connection go to the same worker, whichever port they arrive by. All other packets, and
+//! all fragments, are steered by addresses and protocol. Frames other than IP go to the first worker.
 //!
-//! So each worker has tables of its own, without locks (L2, L3).
+//! So each worker has its own tables, without locks (L2, L3).
 //!
-//! The kernel shares frames out by a program that is written here by instruction; [`worker`] computes the same number. The
-//! number hangs on nothing but the packet: who can choose addresses can choose a worker.
+//! The kernel distributes frames with a program that is assembled here; [`worker`] computes the same number. The
+//! number depends only on the packet: a sender that can choose its addresses can choose a worker.
 
 use crate::bpf::{
     self, EXIT, IF_EQUAL, IF_LESS, IF_OTHER, Kind, LOAD_BYTES, R0, R1, R2, R3, R4, R6, R7, R8, R10, Step, add,
@@ -18,7 +18,7 @@ use packet::LinkType;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// The worker, of `count`, that a frame with this in front of its IP packet goes to.
+/// The worker, of `count`, for a frame with this link type.
 pub fn worker(medium: LinkType, frame: &[u8], count: usize) -> usize {
     let key = match medium {
         LinkType::Ethernet => behind_tags(frame).and_then(key),
@@ -27,17 +27,17 @@ pub fn worker(medium: LinkType, frame: &[u8], count: usize) -> usize {
     key.map_or(0, |key| key.worker(count))
 }
 
-/// Does the kernel let this process share frames out by a program?
+/// Checks that the kernel lets this process load a steering program.
 ///
 /// # Errors
-/// Why not, and what to do.
+/// The reason, and how to fix it.
 pub fn allowed() -> io::Result<()> {
     program(Start::Packet, 2).map(drop)
 }
 
-/// What a packet is steered by.
+/// Input of the steering hash.
 struct Key {
-    /// Address and port of both ends; the port is 0 where it does not count.
+    /// Address and port of both ends; the port is 0 where it is not used.
     ends: [([u32; ADDRESS_WORDS], u16); 2],
     word_count: usize,
     protocol: u8,
@@ -113,7 +113,7 @@ fn key_v6(packet: &[u8]) -> Option<Key> {
     Some(Key { ends, word_count: ADDRESS_WORDS, protocol })
 }
 
-/// As the machine reads them; none where the packet ends before.
+/// Both ports in native byte order; 0 where the packet is too short.
 fn ports(packet: &[u8], at: usize) -> [u16; 2] {
     match packet.get(at..at + 4) {
         Some(&[a, b, c, d]) => [u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d])],
@@ -125,27 +125,27 @@ fn word(header: &[u8], at: usize) -> u32 {
     header[at..at + 4].try_into().map_or(0, u32::from_ne_bytes)
 }
 
-/// What the kernel's program finds where its frame starts.
+/// Content at the start of a frame, as the kernel's program sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// An IP packet: on a TUN device, and on an interface without link headers.
     Packet,
-    /// What stands behind the Ethernet header, whose type is told beside, and a first tag too: at a packet socket.
+    /// The bytes behind the Ethernet header, at a packet socket. The metadata hold the ethertype and a first tag.
     Told,
     /// An Ethernet frame: on a TAP device.
     Frame,
 }
 
-/// The program that gives the number of a worker, of `count`, for each frame.
+/// The program that returns the number of a worker, of `count`, for each frame.
 ///
 /// # Errors
-/// The kernel does not take it.
+/// The kernel rejects it.
 pub fn program(start: Start, count: u16) -> io::Result<OwnedFd> {
     bpf::load(names::STEER, Kind::Filter, 0, &assemble(&steps(start, count)))
         .map_err(|refusal| refusal.about("cannot share frames out by a program of ours"))
 }
 
-/// All of it: where the packet starts, its key, and the number that is drawn from that.
+/// The whole program: find the packet, build its key, hash the key.
 fn steps(start: Start, count: u16) -> Vec<Step> {
     let mut steps = vec![copy(CONTEXT, R1)];
     steps.extend(find_packet(start));
@@ -157,7 +157,7 @@ fn steps(start: Start, count: u16) -> Vec<Step> {
     steps
 }
 
-/// Where the packet starts goes into [`AT`]; goes on at `v4` or `v6`.
+/// Puts the packet's offset into [`AT`] and jumps to `v4` or `v6`.
 fn find_packet(start: Start) -> Vec<Step> {
     let mut steps = Vec::new();
     match start {
@@ -175,7 +175,7 @@ fn find_packet(start: Start) -> Vec<Step> {
             return steps;
         }
         Start::Told => {
-            // A tag that is told beside is one of the three.
+            // A stripped tag in the metadata is one of the three.
             steps.extend([set(AT, 0), load_word(R1, CONTEXT, PROTOCOL_AT), load_word(R2, CONTEXT, TAG_IS_TOLD_AT)]);
             steps.extend(tell_type("tag"));
             steps.push(jump(IF_OTHER, R2, 0, "second"));
@@ -189,7 +189,7 @@ fn find_packet(start: Start) -> Vec<Step> {
     }
     for [place, next] in [["first", "to second"], ["second", "to third"], ["third", "too many"]] {
         steps.push(Step::Place(place));
-        // A tag and the type behind it.
+        // A tag and the ethertype behind it.
         steps.extend(read(0, ROOM, TAG_LEN as i32));
         steps.extend([jump(IF_OTHER, R0, 0, "none"), add(AT, TAG_LEN as i32), load_half(R1, R10, ROOM + 2)]);
         steps.extend(tell_type(next));
@@ -198,7 +198,7 @@ fn find_packet(start: Start) -> Vec<Step> {
     steps
 }
 
-/// Goes where a type leads; on at `tag`, which is next, where it is a tag's.
+/// Jumps by ethertype; continues at `tag`, which is next, for a tag.
 fn tell_type(tag: &'static str) -> Vec<Step> {
     let mut steps =
         vec![jump(IF_EQUAL, R1, network_order(IPV4), "v4"), jump(IF_EQUAL, R1, network_order(IPV6), "v6")];
@@ -255,7 +255,7 @@ fn key_v6_steps() -> Vec<Step> {
     steps
 }
 
-/// What [`Key::worker`] does, and the end.
+/// The computation of [`Key::worker`], and the end.
 fn draw(word_count: i16, source_at: i16, count: u16) -> Vec<Step> {
     let mut steps = set_wide(R4, FACTOR).to_vec();
     for (sum, port_at, from) in [(R1, 0, source_at), (R2, 2, source_at + 4 * word_count)] {
@@ -278,12 +278,12 @@ fn draw(word_count: i16, source_at: i16, count: u16) -> Vec<Step> {
     steps
 }
 
-/// What [`stirred`] does.
+/// The computation of [`stirred`].
 fn stir(sum: u8) -> [Step; 4] {
     [multiply(sum, R4), copy(R3, sum), shift_right(R3, 32), exclusive_or(sum, R3)]
 }
 
-/// Copies bytes that stand `beyond` [`AT`] to the stack; register 0 is 0 where they are all there.
+/// Copies bytes from `beyond` behind [`AT`] to the stack; register 0 is 0 if all of them exist.
 fn read(beyond: i32, room: i16, len: i32) -> [Step; 7] {
     [
         copy(R1, CONTEXT),
@@ -296,19 +296,20 @@ fn read(beyond: i32, room: i16, len: i32) -> [Step; 7] {
     ]
 }
 
-/// As the kernel and a frame have it.
+/// Network byte order, as in the kernel and in a frame.
 fn network_order(half: u16) -> i32 {
     i32::from(half.to_be())
 }
 
-/// An odd number whose bits are those of the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+/// An odd number whose bits are those of the golden ratio (Knuth, The Art of Computer Programming, volume 3,
+/// section 6.4).
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Words of the longest address.
 const ADDRESS_WORDS: usize = 4;
-/// Where an Ethernet header has its type.
+/// Offset of the ethertype in an Ethernet header.
 const TYPE_AT: usize = 12;
 const TAG_LEN: usize = 4;
-/// Tags that are looked behind, as `packet` has it.
+/// Limit of tags that are skipped, as in `packet`.
 const TAGS_MAX: usize = 3;
 const TAGS: [u16; 3] = [0x8100, 0x88A8, 0x9100];
 const IPV4: u16 = 0x0800;
@@ -323,14 +324,14 @@ const TCP: u8 = 6;
 /// The Fragment header of IPv6.
 const FRAGMENT: u8 = 44;
 
-/// What outlives a call: what the kernel gave, where it is looked at, the protocol.
+/// Registers preserved across calls: the kernel's metadata, the current offset, the protocol.
 const CONTEXT: u8 = R6;
 const AT: u8 = R7;
 const UPPER: u8 = R8;
-/// Places on the stack: the IP header, and four bytes of whatever is looked at.
+/// Offsets on the stack: the IP header, and four bytes for other data.
 const HEADER: i16 = -40;
 const ROOM: i16 = -48;
-/// Where `struct __sk_buff` has its protocol, and whether a tag was set apart.
+/// Offsets in `struct __sk_buff`: protocol, and whether a tag was stripped.
 const PROTOCOL_AT: i16 = 16;
 const TAG_IS_TOLD_AT: i16 = 20;
 

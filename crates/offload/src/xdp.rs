@@ -1,4 +1,4 @@
-//! Frames that a driver gives in, those that a socket takes over out: the program in front of an AF_XDP socket.
+//! Frames of a driver -> an AF_XDP socket: the program in front of that socket.
 
 use crate::bpf::{self, EXIT, Hook, Kind, R0, R1, R2, R3, Step, assemble, call, load_map, load_word, set};
 use crate::names::{self, Name};
@@ -6,7 +6,7 @@ use linux::failure::advised;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// The program and its map, on an interface until they are dropped.
+/// The program and its map, attached to an interface until dropped.
 #[derive(Debug)]
 pub struct Redirect {
     _link: OwnedFd,
@@ -14,10 +14,10 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// Attaches the program for the interface's only queue, in the driver where it can, else in front of the host.
+    /// Attaches the program for the interface's only queue: in the driver where supported, else in generic mode.
     ///
     /// # Errors
-    /// The right is missing, another program stands there, or the driver takes none.
+    /// Privileges are missing, another program is attached, or the driver supports none.
     pub fn attach(name: &str, index: u32, socket: BorrowedFd<'_>) -> io::Result<Redirect> {
         let what = format!("xdp:{name}: cannot take frames over");
         let refused = |why: io::Error| advised(&what, &why, remedy(&why));
@@ -30,8 +30,8 @@ impl Redirect {
     }
 }
 
-/// A program that lets every frame pass, until it is dropped. A veth receives by NAPI while it stands there, as a card does;
-/// else it would only where GRO joins packets.
+/// A program that passes every frame, until it is dropped. While it is attached, a veth receives by NAPI, as a card
+/// does. Without it, a veth does so only with GRO on.
 #[derive(Debug)]
 pub struct Passing {
     _link: OwnedFd,
@@ -41,7 +41,7 @@ impl Passing {
     /// Attaches it to the interface with this index in the namespace of the calling thread.
     ///
     /// # Errors
-    /// The right is missing, another program stands there, or the driver takes none.
+    /// Privileges are missing, another program is attached, or the driver supports none.
     pub fn attach(index: u32) -> io::Result<Passing> {
         let what = format!("interface {index}: cannot let its frames pass by a program");
         let program = load(names::XDP_PASS, &[set(R0, PASS), EXIT], &what)?;
@@ -58,7 +58,7 @@ fn load(name: Name, steps: &[Step], what: &str) -> io::Result<OwnedFd> {
 fn taking(map: BorrowedFd<'_>) -> Vec<Step> {
     let mut steps = vec![load_word(R2, R1, QUEUE_AT)];
     steps.extend(load_map(R1, map));
-    // The third argument is the verdict where nobody has the queue.
+    // The third argument is the verdict where no socket has the queue.
     steps.extend([set(R3, PASS), call(REDIRECT), EXIT]);
     steps
 }
@@ -87,7 +87,7 @@ const HAS_FRAGMENTS: u32 = 1 << 5;
 const IN_DRIVER: u32 = 1 << 2;
 /// XDP_FLAGS_SKB_MODE.
 const IN_FRONT: u32 = 1 << 1;
-/// Where `struct xdp_md` has the queue by which a frame came.
+/// Offset of the receive queue in `struct xdp_md`.
 const QUEUE_AT: i16 = 16;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! An interface in, a port for the packets of it that the kernel redirects to us out.
+//! Interface -> port for those of its packets that the kernel redirects to Wideload.
 //!
-//! The port is a TAP device (TUN where the interface has no link headers) beside the interface: see
-//! [`redirect`](offload::redirect). The device has no address, asks nobody for one, and is gone with the port.
+//! The port is a TAP device beside the interface, or TUN where the interface has no link headers: see
+//! [`redirect`](offload::redirect). The device has no address, requests none, and disappears with the port.
 
 use crate::options::Options;
 use crate::port::Offloads;
@@ -13,17 +13,17 @@ use linux::netlink::Netlink;
 use packet::LinkType;
 use std::io;
 
-/// Which packets of an interface a helper is for.
+/// Direction of the packets that a helper takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Those that come in by it.
+    /// Packets that arrive on the interface.
     Ingress,
-    /// Those that leave by it.
+    /// Packets that leave by the interface.
     Egress,
 }
 
 impl Direction {
-    /// The start of a port's address.
+    /// Scheme of a port's address.
     pub fn scheme(self) -> &'static str {
         match self {
             Direction::Ingress => "ingress",
@@ -31,13 +31,13 @@ impl Direction {
         }
     }
 
-    /// The name of the device for an interface.
+    /// Name of the helper device of an interface.
     pub fn device(self, interface: &str) -> String {
         device(if self == Direction::Ingress { "wli-" } else { "wlo-" }, interface)
     }
 }
 
-/// A front and the interface's name, shortened with a hash where it is long.
+/// Prefix plus the interface's name; a long name is truncated and a hash appended.
 fn device(front: &str, interface: &str) -> String {
     if interface.len() <= NAME_LEN_MAX {
         return format!("{front}{interface}");
@@ -46,17 +46,18 @@ fn device(front: &str, interface: &str) -> String {
     format!("{front}{start}{:04x}", name_hash(interface) & 0xFFFF)
 }
 
-/// A number that an interface's name has in every process and version: what a killed gateway left is found by it. Another name may
-/// have it, too (FNV-1a, folded).
+/// Hash of an interface's name (FNV-1a, folded), identical in every process and version. It identifies the state
+/// left by a killed gateway. Names may collide.
 pub fn name_hash(name: &str) -> u32 {
     let hash = name.bytes().fold(0x811C_9DC5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     hash ^ hash >> 16
 }
 
-/// Opens a port for packets of this interface, in the namespace of the calling thread: one of several, as the options say.
+/// Opens a port for packets of this interface, in the namespace of the calling thread. Depending on `options`, it
+/// is one of several queues.
 ///
 /// # Errors
-/// The interface is not there or has link headers other than Ethernet, or what the kernel refuses.
+/// The interface does not exist, its link type is neither Ethernet nor bare IP, or the kernel refuses.
 pub fn open(direction: Direction, interface: &str, options: &Options) -> io::Result<Tap> {
     let kind = kind(interface)?;
     let name = direction.device(interface);
@@ -68,13 +69,13 @@ pub fn open(direction: Direction, interface: &str, options: &Options) -> io::Res
     Ok(tap)
 }
 
-/// Makes a device that nothing is sent to, for [routes that end with it](linux::routes::AddressPair), in the namespace of
-/// the calling thread. Its name begins with [`TETHER`] and this tag.
+/// Creates a device that carries no traffic, for [routes that end with it](linux::routes::RouteLifetime). It is
+/// created in the namespace of the calling thread. Its name begins with [`TETHER`] and this tag.
 ///
 /// # Errors
-/// What the kernel refuses.
+/// The kernel's error.
 pub fn tether(tag: &str) -> io::Result<Tap> {
-    // The kernel counts: a successor has one beside its predecessor's.
+    // The kernel numbers them: a successor's device exists beside its predecessor's.
     let tap = Tap::open(&format!("{TETHER}{tag}-%d"), Kind::Tap, &Options::default())?;
     let name = tap.name();
     tap.own()?;
@@ -84,19 +85,20 @@ pub fn tether(tag: &str) -> io::Result<Tap> {
     Ok(tap)
 }
 
-/// The kernel would give a device an address of its own, and speak by it.
+/// Without this the kernel would assign the device an address and send packets from it.
 fn set_up(name: &str) -> io::Result<()> {
     let mut netlink = Netlink::open()?;
-    // Where there is no IPv6 there are no addresses of it.
+    // Without IPv6 there is no IPv6 address to prevent.
     let _ = netlink.make_no_address(name);
-    // A router joins groups without an address, too, and would say so to the worker. Not every host lets it be switched off.
+    // A router joins multicast groups even without an address, and reports that to the worker. Not every host
+    // allows switching it off.
     let setting = format!("ipv6/conf/{name}/disable_ipv6");
     let _ = Namespace::here().and_then(|here| here.set_sysctl(&setting, "1"));
     netlink.set_address_resolution(name, Switch::Off)?;
     netlink.set_up(name)
 }
 
-/// A port that another process opened as [`open`] does; it needs no right.
+/// Adopts a port that another process opened with [`open`]. Needs no privileges.
 ///
 /// # Errors
 /// The interface or the device is gone.
@@ -112,10 +114,10 @@ pub(crate) fn adopt(
     Ok(tap.with_address(format!("{}:{interface}", direction.scheme())))
 }
 
-/// What stands in front of the packets of an interface, as a device of ours has it too.
+/// Kind of helper device that matches the link type of an interface.
 ///
 /// # Errors
-/// The interface is not there, or it is something else.
+/// The interface does not exist, or its link type is neither Ethernet nor bare IP.
 pub fn kind(interface: &str) -> io::Result<Kind> {
     match Netlink::open()?.interface(interface)?.medium {
         Some(LinkType::Ethernet) => Ok(Kind::Tap),
@@ -127,12 +129,13 @@ pub fn kind(interface: &str) -> io::Result<Kind> {
     }
 }
 
-/// How the names of [tethers](tether) begin.
+/// Prefix of the names of [tethers](tether).
 pub const TETHER: &str = "wlt-";
-/// Letters of an interface's name that fit behind the front (IFNAMSIZ is 16 with the end), and those of a hash.
+/// Characters of an interface's name that fit behind the prefix (IFNAMSIZ is 16 with the terminator), and those of
+/// a hash.
 const NAME_LEN_MAX: usize = 11;
 const HASH_LEN: usize = 4;
-/// What devices take at most, in bytes (Linux).
+/// Largest MTUs of TUN and TAP devices, in bytes (Linux).
 const TUN_MTU: u32 = 65_535;
 const TAP_MTU: u32 = 65_521;
 

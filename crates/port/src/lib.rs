@@ -1,7 +1,7 @@
 //! Live ports of Linux: TUN, TAP, AF_PACKET, AF_XDP.
 //!
-//! A port gives frames and takes what stands on the wire. What it can leave to the kernel or a card (cutting a train into
-//! segments, finishing a checksum) it says in [`Offloads`]; whoever sends decides by that what to spell out.
+//! A port receives frames and sends frames. Its [`Offloads`] tell what it can leave to the kernel or a network
+//! card: segmenting a GSO packet, completing a checksum. A sender does all other work itself.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod helper;

@@ -1,4 +1,4 @@
-//! An address such as `packet:eth0` in, an open port out.
+//! Address such as `packet:eth0` -> open port.
 
 use crate::af_packet::PacketSocket;
 use crate::helper::{self, Direction};
@@ -12,27 +12,27 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
 
-/// Where a port is: what kind it is, and the name of its interface.
+/// Address of a port: its kind and the name of its interface.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// `tun:wide0`: the other end of a TUN device. The name may be empty or hold `%d`.
     Tun(String),
     /// `tap:wide0`: the other end of a TAP device. The name may be empty or hold `%d`.
     Tap(String),
-    /// `packet:eth0`: an interface that exists, by a packet socket.
+    /// `packet:eth0`: an existing interface, through a packet socket.
     Packet(String),
-    /// `xdp:eth0`: an interface that exists, by AF_XDP.
+    /// `xdp:eth0`: an existing interface, through AF_XDP.
     Xdp(String),
-    /// `ingress:eth0`: a device of ours for packets that come in by an interface that exists.
+    /// `ingress:eth0`: a helper device for packets that arrive on an existing interface.
     Ingress(String),
-    /// `egress:eth0`: the same for packets that leave by it.
+    /// `egress:eth0`: a helper device for packets that leave by an existing interface.
     Egress(String),
 }
 
 /// Opens the port at `address`, such as `tun:wide0`, in the network namespace of the calling thread.
 ///
 /// # Errors
-/// What is wrong with the address, or what the kernel refused, and what to do.
+/// The address is invalid, or the kernel refused. The error says why, and how to fix it.
 pub fn open(address: &str, options: &Options) -> io::Result<Box<dyn Port>> {
     let address: Address = address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     Ok(match &address {
@@ -45,10 +45,10 @@ pub fn open(address: &str, options: &Options) -> io::Result<Box<dyn Port>> {
     })
 }
 
-/// Takes over a port that another process opened at this address, by [its descriptors](Port::fds), in the network namespace of the
-/// calling thread; it needs no right.
+/// Takes over a port that another process opened at this address, from [its descriptors](Port::fds). Works in the
+/// network namespace of the calling thread and needs no privileges.
 ///
-/// The memory of an AF_XDP port is its process's own: such a port cannot be taken over, and is opened anew.
+/// An AF_XDP port cannot be taken over: its memory belongs to one process. Open it anew.
 ///
 /// # Errors
 /// The interface is gone, or the port is of a kind that cannot be taken over.
@@ -75,7 +75,7 @@ pub fn adopt(address: &str, descriptors: Vec<OwnedFd>, offloads: Offloads) -> io
 }
 
 impl Address {
-    /// The interface that exists without the port; none of a device of its own.
+    /// The existing interface the port uses; `None` for TUN and TAP devices.
     pub fn interface(&self) -> Option<&str> {
         match self {
             Address::Packet(name) | Address::Xdp(name) | Address::Ingress(name) | Address::Egress(name) => {
@@ -85,7 +85,7 @@ impl Address {
         }
     }
 
-    /// The name of the device that the port reads.
+    /// Name of the device that the port reads.
     pub fn device(&self) -> String {
         match self {
             Address::Tun(name) | Address::Tap(name) | Address::Packet(name) | Address::Xdp(name) => name.clone(),
@@ -94,7 +94,7 @@ impl Address {
         }
     }
 
-    /// Is the device made when the port is opened, and gone with it?
+    /// Whether opening the port creates the device and closing the port removes it.
     pub fn makes_device(&self) -> bool {
         !matches!(self, Address::Packet(_) | Address::Xdp(_))
     }
@@ -148,7 +148,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// The addresses that there are.
+/// The forms of an address.
 const KNOWN: &str =
     "tun:NAME or tap:NAME for a device of its own, packet:NAME or xdp:NAME for an interface that exists";
 

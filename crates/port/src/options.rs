@@ -1,60 +1,60 @@
-//! How a port is opened.
+//! Options for opening a port.
 
 use crate::port::Offloads;
 
-/// How a port is opened.
+/// Options for opening a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// MTU that a TUN or TAP device gets, in bytes; without one it keeps what it has. Other interfaces keep theirs.
+    /// MTU to set on a TUN or TAP device, in bytes; `None` keeps its MTU. Other interfaces keep theirs.
     pub mtu: Option<u32>,
-    /// What may be left to the kernel; a port says by [`Port::offloads`](crate::Port::offloads) what it got. From a
-    /// TUN or TAP device come only trains of the kinds that are wanted here. A packet socket receives whatever
-    /// passes, trains among it.
+    /// Offloads to request; [`Port::offloads`](crate::Port::offloads) tells which were granted. A TUN or TAP device
+    /// delivers only GSO packets of the kinds requested here. A packet socket receives every packet, GSO packets
+    /// included.
     pub offloads: Offloads,
-    /// One of several queues of a TUN or TAP device: all of them are opened so, by the same name.
+    /// Opens one of several queues of a TUN or TAP device. All of its queues need this option and the same name.
     pub has_queues: bool,
-    /// Shares the interface with the other packet sockets of a group. Of a TUN or TAP device with several queues
-    /// only [`FanoutMode::Steered`] is obeyed: else the kernel chooses by flow.
+    /// Shares the interface with the other packet sockets of a group. For a TUN or TAP device with several queues
+    /// only [`FanoutMode::Steered`] takes effect; otherwise the kernel selects the queue by flow.
     pub fanout: Option<Fanout>,
-    /// Sends past the queueing discipline of the interface: cheaper, and nothing shapes or paces. Packet sockets
-    /// only.
+    /// Bypasses the queueing discipline of the interface. This is cheaper, but nothing is shaped or paced. Packet
+    /// sockets only.
     pub bypasses_queue: bool,
-    /// Memory of the kernel for frames that wait, in each direction, in bytes; of an AF_XDP socket, for frames that
-    /// it sends.
+    /// Kernel memory for queued frames, in each direction, in bytes. For an AF_XDP socket: memory for frames to
+    /// send.
     pub socket_buffer_len: u32,
-    /// Flows that need nothing but segments of another length may be lent to the kernel: see
-    /// [`flow_offload`](offload::leases). Packet sockets on Ethernet only, where the right is there.
+    /// Allows flow offload of flows that only need a new segment size: see [`flow_offload`](offload::flow_offload).
+    /// Packet sockets on Ethernet only, and only with the privileges it needs.
     pub may_offload: bool,
-    /// Number of the interface that such flows go out by, where it is there already.
+    /// Index of the egress interface of offloaded flows, where it exists already.
     pub lends_to: Option<u32>,
-    /// What is sent to the host of a TUN or TAP device is received there as from a card, and may be joined (GRO):
+    /// Packets sent to the host of a TUN or TAP device pass NAPI, as from a network card, so GRO may merge them:
     /// see [`napi::hold_joined`](linux::napi::hold_joined).
     pub has_napi: bool,
-    /// Does this port count the frames that a TUN or TAP device drops? Only one of its queues should, as they are
-    /// not told apart.
+    /// Whether this port counts the frames that a TUN or TAP device drops. The counter covers the whole device, so
+    /// only one of its queues should count.
     pub counts_drops: bool,
 }
 
-/// A group of packet sockets that share what comes in on an interface.
+/// A group of packet sockets that share the ingress of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fanout {
     /// Number of the group, within the network namespace.
     pub group: u16,
-    /// How frames are shared.
+    /// How frames are distributed.
     pub spread: FanoutMode,
 }
 
-/// How a group of packet sockets shares frames.
+/// How frames are distributed in a group of packet sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanoutMode {
-    /// By flow: both directions of one go to the same socket, and all fragments of a datagram.
+    /// By flow. Both directions of a flow, and all fragments of a datagram, go to the same socket.
     Flow,
-    /// As [`steer::worker`](offload::steer::worker) says, to one of so many: the same one on every port. The
-    /// sockets of a group, and the queues of a TUN or TAP device, are numbered as they are opened.
+    /// By [`steer::worker`](offload::steer::worker), over this number of workers: the same worker on every port.
+    /// The sockets of a group, and the queues of a TUN or TAP device, are numbered in the order they are opened.
     Steered(u16),
-    /// In turns.
+    /// Round robin.
     Turns,
-    /// By the processor that received the frame.
+    /// By the CPU that received the frame.
     Processor,
     /// By the card's receive queue.
     Queue,
@@ -77,5 +77,5 @@ impl Default for Options {
     }
 }
 
-/// Memory for frames that wait, in bytes: 128 trains of 64 KiB, with what the kernel counts beside them.
+/// Memory for queued frames, in bytes: 128 GSO packets of 64 KiB, with the kernel's overhead.
 const SOCKET_BUFFER_LEN: u32 = 16 << 20;

@@ -1,34 +1,36 @@
-//! What all ports have in common: frames in batches, wires in batches, and what can be left to the kernel.
+//! The interface common to all ports: batches of received frames, batches of frames to send, and offloads.
 
 use offload::flow_offload::FlowOffload;
 use packet::{Frame, Ingress, LinkType, PayloadSlots, Pool, SplitFrame};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Where packets come from and go to.
+/// Source and destination of packets.
 pub trait Port: Send {
     /// Its address, such as `packet:eth0`.
     fn address(&self) -> &str;
 
-    /// What stands in front of its IP packets.
+    /// Link type of its frames.
     fn medium(&self) -> LinkType;
 
-    /// What it takes beside single, finished packets.
+    /// Offloads it accepts; without them it takes only single packets with complete checksums.
     fn offloads(&self) -> Offloads;
 
-    /// To wait on: it is readable when a frame may be there.
+    /// Descriptor to wait on. It is readable when a frame may be available.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Appends frames that are there to `frames`, as many as a batch takes, in buffers of `pool`; never waits.
+    /// Appends available frames to `frames`, at most one batch, in buffers of `pool`. Never waits.
     ///
     /// # Errors
-    /// What the kernel says of the interface behind it, which may be gone; frames that were appended are good.
+    /// The kernel's error for the interface, which may be gone. Frames that were appended are valid.
     fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received>;
 
-    /// Does the same where somebody guesses what comes: receives the payloads of the first frames to `places`, as
-    /// long as they may be what was expected, and appends those to `split_frame`, one for each place in their order. All
-    /// that comes behind the first that is something else is whole, and appended to `frames`. A port that cannot
-    /// receive so lands nothing.
+    /// Like `receive`, with header split for predicted frames. The payloads of the first frames go to `places`, as
+    /// long as the frames can be the expected ones. Those frames are appended to `landed`, one for each place, in
+    /// order.
+    ///
+    /// All frames after the first unexpected one are whole and go to `frames`. A port without header split appends
+    /// nothing to `landed`.
     ///
     /// # Errors
     /// See [`receive`](Port::receive).
@@ -43,121 +45,122 @@ pub trait Port: Send {
         self.receive(ingress, pool, frames)
     }
 
-    /// Sends `wires` in their order and says how many of them it took; the first that is left would have to wait.
+    /// Sends `wires` in order and returns how many of them it took. The first one left over would have had to wait.
     /// Never waits itself.
     ///
     /// # Errors
-    /// Why the first one cannot be sent at all; none was. [`Refusal::of`](crate::Refusal::of) tells the causes
-    /// apart that a sender can act on.
+    /// The reason why the first frame cannot be sent at all; none was sent. [`SendError::of`](crate::SendError::of)
+    /// distinguishes the causes that a sender can act on.
     fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize>;
 
-    /// Frames that the kernel dropped because nobody took them in time, since the port was opened.
+    /// Frames that the kernel dropped because they were not read in time, since the port was opened.
     fn missed(&mut self) -> u64 {
         0
     }
 
-    /// Frames that it took and the kernel dropped before they left, and said so, since the port was opened.
+    /// Frames that the port took and the kernel reported as dropped before transmission, since the port was opened.
     fn unsent(&mut self) -> u64 {
         0
     }
 
-    /// Does it hold wires that it took and the kernel has not sent yet? They leave with the next ones that it is
-    /// given, and when it is asked to receive.
+    /// Whether the port holds frames that it took and the kernel has not sent yet. They leave with the next call to
+    /// `transmit` or `receive`.
     fn has_unsent(&mut self) -> bool {
         false
     }
 
-    /// What of the flows that come in by it the kernel passes on by itself; none where it cannot.
+    /// Flow offload of the port's ingress; `None` where the port has none.
     fn flow_offload(&mut self) -> Option<&mut FlowOffload> {
         None
     }
 
-    /// Why the kernel passes none on where it [may](crate::Options::may_lend), if that is so.
+    /// Reason why flow offload does not work although it is [allowed](crate::Options::may_offload).
     fn why_no_offload(&self) -> Option<&str> {
         None
     }
 
-    /// Says that nothing is left of what it gave so far: flows that the kernel may pass on can go on there.
+    /// Tells the port that the worker holds none of the frames received so far. Offloaded flows can then continue
+    /// in the kernel.
     fn settle(&mut self) {}
 
-    /// All descriptors that another process needs to go on with it, [`fd`](Port::fd) first: see
+    /// All descriptors that another process needs to take the port over, [`fd`](Port::fd) first: see
     /// [`adopt`](crate::adopt).
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.fd()]
     }
 
-    /// Buffers of the pool that it holds between two calls, to receive into: they count as lent.
+    /// Receive buffers that the port keeps between two calls. The pool counts them as in use.
     fn kept_count(&self) -> usize {
         0
     }
 
-    /// Gives those buffers back to the pool that lent them; the next receive lends anew.
+    /// Returns those buffers to the pool they came from. The next receive takes new ones.
     fn give_back(&mut self, _pool: &mut Pool) {}
 }
 
-/// What a port can leave to the kernel or a card.
+/// Work that a port can leave to the kernel or a network card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
-    /// Finishing transport checksums.
+    /// Complete transport checksums.
     pub checksum: bool,
-    /// Cutting TCP trains into segments.
+    /// Segment TCP GSO packets.
     pub tcp: bool,
-    /// Cutting UDP trains into datagrams.
+    /// Segment UDP GSO packets into datagrams.
     pub udp: bool,
 }
 
-/// How many frames a port gave.
+/// Number of frames a port received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Frames that came, with those that are not among the ones appended.
+    /// Received frames, including those that were not appended.
     pub count: usize,
-    /// Of these, frames for which the pool had no buffer, and those that came cut; they are lost.
+    /// Of these, lost frames: the pool had no buffer, or the frame was truncated.
     pub lost_count: usize,
-    /// Nothing more was there.
+    /// No further frame was available.
     pub was_last: bool,
 }
 
-/// One frame to send, in two parts, and what is left to the kernel or card.
+/// One frame to send, in two parts, and its offload request.
 #[derive(Clone, Copy, Debug)]
 pub struct TxFrame<'a> {
     /// Link, IP and transport header; or the whole frame.
     pub header: &'a [u8],
-    /// What follows.
+    /// The bytes after `header`.
     pub payload: &'a [u8],
-    /// What is still to be done.
+    /// Work left to the kernel or card.
     pub to_do: TxOffload,
 }
 
-/// What a sender leaves to the port: it must be among its [`Offloads`].
+/// Work that a sender leaves to the port. It must be among the port's [`Offloads`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxOffload {
-    /// Where the transport header starts, and the checksum field that holds the pseudo-header's sum, from the
-    /// frame's start, in bytes.
+    /// Offset of the transport header and offset of the checksum field, from the start of the frame, in bytes. The
+    /// field holds the pseudo-header's sum.
     pub checksum: Option<(u16, u16)>,
-    /// A train is to be cut.
+    /// Segmentation of a GSO packet.
     pub gso: Option<GsoRequest>,
 }
 
-/// How a train is to be cut.
+/// How to segment a GSO packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GsoRequest {
     /// Payload of each segment, in bytes.
     pub segment_len: u16,
-    /// Link, IP and transport header, in bytes.
+    /// Length of link, IP and transport header, in bytes.
     pub header_len: u16,
-    /// What it carries.
+    /// Transport protocol.
     pub kind: GsoKind,
 }
 
-/// What a train carries.
+/// Transport protocol of a GSO packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoKind {
-    /// TCP over IPv4, its CWR flag set or not.
+    /// TCP over IPv4, with or without the CWR flag.
     Tcp4 {
         /// Only the first segment may carry CWR (RFC 3168 section 6.1.2).
         cwr: bool,
     },
-    /// TCP over IPv6, its CWR flag set or not.
+    /// TCP over IPv6, with or without the CWR flag.
     Tcp6 {
         /// See [`GsoKind::Tcp4`].
         cwr: bool,

@@ -1,22 +1,22 @@
-//! Buffers of a pool in, memory for one frame of any length out: a small buffer in front, a spill behind.
+//! Pool buffers -> memory for one frame of any length: a small buffer, then an overflow buffer.
 //!
-//! Most frames are short and nobody knows how long the next one is. A short one stays in the small buffer. One that is longer
-//! fills that and goes on in the spill, which then becomes the frame's buffer: only the part in the small one is copied, to
-//! the room in front.
+//! Most frames are short, and the length of the next one is unknown. A short frame stays in the small buffer. A
+//! longer one continues in the overflow buffer, which then becomes the frame's buffer. Only the part in the small
+//! buffer is copied, into the room in front.
 //!
-//! Where somebody lends a place for the payload of the frame, it is received there, apart from its headers; the room that it would
-//! take in the small buffer is left free, and filled where the frame is another than was expected.
+//! With header split, the payload is received directly into a given place, apart from its headers. Its room in the
+//! small buffer stays free. It is filled where the frame turns out not to be the expected one.
 
 use crate::vnet::{self, Split, VnetHeader};
 use packet::{Buffer, CLASS_LENS, HEADROOM, HeaderLayout, LinkType, PayloadSlots, Pool, SplitFrame};
 use std::ptr;
 
-/// Where frames of a port lie in their buffers.
+/// Position of a port's frames in their buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// Where a frame starts.
+    /// Offset of the frame's first byte.
     pub at: usize,
-    /// Where its first part ends, and the second starts.
+    /// Offset where the first part ends and the second starts.
     seam: usize,
 }
 
@@ -25,52 +25,52 @@ pub(crate) struct Layout {
 pub(crate) struct RxBuffer {
     small: Option<Buffer>,
     overflow: Option<Buffer>,
-    /// The spill was given to the kernel for all of the frame.
+    /// The kernel received the whole frame into the overflow buffer.
     is_spill_first: bool,
-    /// The header.
+    /// The virtio-net header.
     pub vnet: [u8; vnet::LEN],
 }
 
-/// A frame that came to a place and what was around it.
+/// A frame that was received with header split.
 #[derive(Debug)]
 pub(crate) enum RxOutcome {
-    /// What can be the fragment that was expected, with its payload at the place.
+    /// Possibly the expected fragment, with its payload in place.
     Split(SplitFrame),
-    /// Something else, in one piece.
+    /// Any other frame, contiguous.
     Whole(Buffer),
 }
 
 impl Layout {
-    /// For frames of a port with this MTU.
+    /// The layout for a port with this MTU.
     pub fn new(medium: LinkType, mtu: usize) -> Layout {
         let link_len = if medium == LinkType::Ethernet { ETHERNET_LEN } else { 0 };
         let [small, _, medium, _] = CLASS_LENS;
-        // Above the medium class a frame is a long one anyway, and the less of it is copied the better.
+        // Above the medium class every frame is long anyway, so a small front means a smaller copy.
         let front_len = if mtu > small && mtu <= medium { medium } else { small };
         Layout { at: HEADROOM - link_len, seam: HEADROOM + front_len }
     }
 
-    /// Can frames of this medium be received to these places and around them? A port whose kernel takes tags out knows link
-    /// headers without tags only.
+    /// Whether frames of this link type can be received with header split into these places. Where the kernel
+    /// strips VLAN tags, only link headers without tags are possible.
     pub fn takes(self, places: &PayloadSlots<'_>, link_len: Option<usize>) -> bool {
         let front = places.front();
         let fits = front.len() + places.step() <= self.front_len();
         fits && link_len.is_none_or(|link_len| link_len == front.link_len)
     }
 
-    /// Is a frame of `len` bytes too long for the small buffer?
+    /// Whether a frame of `len` bytes exceeds the small buffer.
     pub fn is_long(self, len: usize) -> bool {
         len > self.front_len()
     }
 
-    /// Bytes of the part in the small buffer.
+    /// Length of the part in the small buffer, in bytes.
     fn front_len(self) -> usize {
         self.seam - self.at
     }
 }
 
 impl RxBuffer {
-    /// Lends the small buffer, where it has none.
+    /// Takes a small buffer from the pool, if none is held. Returns whether one is held.
     pub fn lend_small(&mut self, layout: Layout, pool: &mut Pool) -> bool {
         if self.small.is_none() {
             self.small = pool.share(layout.seam - HEADROOM);
@@ -78,7 +78,7 @@ impl RxBuffer {
         self.small.is_some()
     }
 
-    /// Lends the spill, where it has none.
+    /// Takes an overflow buffer from the pool, if none is held. Returns whether one is held.
     pub fn lend_overflow(&mut self, pool: &mut Pool) -> bool {
         let [.., largest] = CLASS_LENS;
         if self.overflow.is_none() {
@@ -87,8 +87,8 @@ impl RxBuffer {
         self.overflow.is_some()
     }
 
-    /// The memory as the kernel wants it: header (its first `vnet_len` bytes), small buffer, spill. What is missing has no
-    /// length; without a small buffer there is the header only.
+    /// The memory as I/O vectors: virtio-net header (its first `vnet_len` bytes), small buffer, overflow buffer. A
+    /// missing buffer has length 0. Without a small buffer only the header remains.
     pub fn parts(&mut self, layout: Layout, vnet_len: usize) -> [libc::iovec; 3] {
         let RxBuffer { small, overflow: spill, is_spill_first, vnet } = self;
         *is_spill_first = false;
@@ -99,14 +99,16 @@ impl RxBuffer {
         [vnet, small, spill]
     }
 
-    /// The same where long frames are expected: header, spill. Nothing of a long one is copied then, but all of a short one.
+    /// The same for expected long frames: header, overflow buffer. A long frame is not copied at all, a short one
+    /// entirely.
     pub fn parts_long(&mut self, layout: Layout, vnet_len: usize) -> [libc::iovec; 3] {
         let (Some(_), Some(spill)) = (&self.small, &mut self.overflow) else { return self.parts(layout, vnet_len) };
         self.is_spill_first = true;
         [part(&mut self.vnet[..vnet_len]), part(spill.bytes_mut(layout.at..SPILL_END)), NOTHING]
     }
 
-    /// The same as [`parts`](Landing::parts) with `place` behind so much of the small buffer as `front` takes, and the spill behind that.
+    /// As [`parts`](RxBuffer::parts), with `place` after the first `front` bytes of the small buffer, and the
+    /// overflow buffer after that.
     pub fn parts_apart(
         &mut self,
         layout: Layout,
@@ -118,24 +120,24 @@ impl RxBuffer {
             return self.parts(layout, vnet_len);
         };
         let place_at = layout.at + front.len();
-        // The virtio-net header in front of the frame: one part less is a tenth of a microsecond less.
+        // Includes the virtio-net header in front of the frame. One vector less saves a tenth of a microsecond.
         let small = part(small.bytes_mut(layout.at - vnet_len..place_at));
         let spill = part(spill.bytes_mut(place_at + place.len()..SPILL_END));
         [small, part(place), spill]
     }
 
-    /// Is there memory for a frame of any length?
+    /// Whether there is memory for a frame of any length.
     pub fn is_stocked(&self) -> bool {
         self.small.is_some() && self.overflow.is_some()
     }
 
-    /// Can a frame of `len` bytes, which came whole if it fits, have been cut?
+    /// Whether a frame of `len` bytes may have been truncated.
     pub fn may_be_cut(&self, layout: Layout, len: usize) -> bool {
         let room = if self.overflow.is_some() { SPILL_END - layout.at } else { layout.front_len() };
         len >= room
     }
 
-    /// The buffer with the frame of `len` bytes that came; none where there was no memory for it.
+    /// The buffer with the received frame of `len` bytes; `None` where there was no memory for it.
     pub fn take(&mut self, layout: Layout, len: usize) -> Option<Buffer> {
         let is_short = len <= layout.front_len();
         match (&mut self.small, &mut self.overflow) {
@@ -151,8 +153,8 @@ impl RxBuffer {
         if is_short { self.small.take() } else { self.overflow.take() }
     }
 
-    /// The frame that came with [`parts_apart`](Landing::parts_apart) while it was [stocked](Landing::is_stocked), of which
-    /// `laid` is where it would lie in one piece. Where it may not stay apart, it does not.
+    /// The frame received with [`parts_apart`](RxBuffer::parts_apart) while [stocked](RxBuffer::is_stocked). `laid`
+    /// is its position as a contiguous frame. Where header split does not apply, the frame is made contiguous.
     pub fn split_frame(
         &mut self,
         vnet_len: usize,
@@ -182,31 +184,31 @@ impl RxBuffer {
         })
     }
 
-    /// Buffers that it keeps.
+    /// Number of buffers held.
     pub fn kept_count(&self) -> usize {
         usize::from(self.small.is_some()) + usize::from(self.overflow.is_some())
     }
 
-    /// Gives them back.
+    /// Returns them to the pool.
     pub fn give_back(&mut self, pool: &mut Pool) {
         self.small.take().into_iter().chain(self.overflow.take()).for_each(|buffer| pool.give(buffer));
     }
 }
 
-/// A part of memory that the kernel may write to.
+/// An I/O vector over memory that the kernel may write to.
 fn part(bytes: &mut [u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
 }
 
-/// Bytes that a batch has at most, as long as it has several frames: measured with trains of 64 KiB over packet sockets, batches
-/// of 16 cost a tenth less than those of 64, which leave the processor's cache before they are sent.
+/// Limit of a batch of several frames, in bytes. Measured with GSO packets of 64 KiB over packet sockets: batches
+/// of 16 cost a tenth less than batches of 64. The larger ones leave the CPU cache before they are sent.
 pub(crate) const BATCH_LEN: usize = 1 << 20;
-/// A part without memory.
+/// An I/O vector without memory.
 pub(crate) const NOTHING: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
 /// Length of an Ethernet header without tags, in bytes.
 const ETHERNET_LEN: usize = 14;
-/// Where a frame of any length ends: the longest packet behind two tags that shift it reaches a few bytes into the map, which
-/// has no meaning for a packet that was received.
+/// End of the longest frame in a buffer. The longest packet behind two tags reaches a few bytes into the map, which
+/// has no meaning for a received packet.
 const SPILL_END: usize = HEADROOM + 65_536 + 8;
 
 #[cfg(test)]
@@ -313,7 +315,7 @@ mod tests {
         }
     }
 
-    /// What the kernel does with the parts around a place.
+    /// Fills the vectors around a place, as the kernel does.
     fn scatter_apart(landing: &mut RxBuffer, layout: Layout, front: HeaderLayout, place: &mut [u8], frame: &[u8]) {
         let (header, rest) = frame.split_at(frame.len().min(front.len()));
         let (payload, rest) = rest.split_at(rest.len().min(place.len()));
@@ -324,7 +326,7 @@ mod tests {
         landing.overflow.as_mut().expect("it was lent").put(layout.at + front.len() + place.len(), rest);
     }
 
-    /// What the kernel does with the parts.
+    /// Fills the vectors, as the kernel does.
     fn scatter(landing: &mut RxBuffer, layout: Layout, frame: &[u8]) {
         let (front, rest) = frame.split_at(frame.len().min(layout.front_len()));
         landing.small.as_mut().expect("it was lent").put(layout.at, front);

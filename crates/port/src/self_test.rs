@@ -1,8 +1,9 @@
-//! Two ports between which frames pass in, the offloads that really do what they say out.
+//! Two connected ports -> the offloads that really work.
 //!
-//! A kernel or card that cuts trains wrongly ruins every flow in silence. So known trains are left to one port, and what comes
-//! out at the other is held against what should: each byte, each length, each sequence number, each checksum. The two are the
-//! ends of a private pair of interfaces, since the trains go to hosts that do not exist.
+//! A kernel or card that segments GSO packets wrongly silently corrupts every flow. So known GSO packets are sent
+//! through one port, and the output at the other is compared with the expected packets. The test compares each
+//! byte, length, sequence number and checksum. The two ports are the ends of a private interface pair, because the
+//! packets are addressed to hosts that do not exist.
 
 use crate::port::{GsoKind, GsoRequest, Offloads, Port, TxFrame, TxOffload};
 use crate::send_error::SendError;
@@ -13,20 +14,20 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// What a self-test found.
+/// Result of a self-test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// The offloads that did what they say.
+    /// The offloads that work as announced.
     pub offloads: Offloads,
-    /// What went wrong with the others, in a sentence each.
+    /// The failures of the others, one sentence each.
     pub doubts: Vec<String>,
 }
 
-/// Leaves known checksums and trains to `one`, as far as its offloads go, and looks at what comes out at `other`; takes at
-/// most 200 ms.
+/// Leaves known checksums and GSO packets to `one`, as far as its offloads go, and checks the packets that arrive
+/// at `other`. Takes at most 200 ms.
 ///
 /// # Errors
-/// What either port says of its interface. That `one` refuses a train is no error but a doubt.
+/// An error of either port's interface. That `one` refuses a GSO packet is a doubt, not an error.
 pub fn self_test(one: &mut dyn Port, other: &mut dyn Port, pool: &mut Pool) -> io::Result<Proof> {
     let offered = one.offloads();
     let mut proof = Proof { offloads: offered, doubts: Vec::new() };
@@ -40,15 +41,15 @@ pub fn self_test(one: &mut dyn Port, other: &mut dyn Port, pool: &mut Pool) -> i
     Ok(proof)
 }
 
-/// One thing that is left to a port.
+/// One offload to test.
 #[derive(Clone, Copy, Debug)]
 struct OffloadProbe {
     name: &'static str,
     version: Version,
     upper: ProbeTransport,
-    /// Bytes of payload.
+    /// Payload, in bytes.
     len: usize,
-    /// Source port, by which what comes is known.
+    /// Low byte of the source port, which identifies the probe's packets.
     number: u8,
 }
 
@@ -58,7 +59,7 @@ enum ProbeTransport {
     Udp,
 }
 
-/// What came of a trial.
+/// Payload received during one probe.
 struct ProbeResult {
     bytes: Vec<u8>,
     len: usize,
@@ -77,7 +78,7 @@ impl OffloadProbe {
         }
     }
 
-    /// Who cuts has to write checksums: without these nothing is left.
+    /// Segmentation has to write checksums, so without checksum offload no offload is left.
     fn withdraw(self, offloads: &mut Offloads) {
         match (self.is_gso(), self.upper) {
             (false, _) => *offloads = Offloads::default(),
@@ -91,7 +92,7 @@ impl OffloadProbe {
         let Ok(mut packet) = Frame::copy(&frame, one.medium(), Ingress(0), pool) else {
             return Err(io::Error::other("the pool has no memory for a self-test; give it 1 MiB"));
         };
-        // Its field holds any number but 0; this writes the pseudo-header's sum.
+        // Its field holds an arbitrary number other than 0; this writes the pseudo-header's sum.
         packet.checksum = Checksum::Verified;
         let to_do = self.to_do(&mut packet);
         let (header, payload) = packet.frame().split_at(packet.frame().len() - self.len);
@@ -105,7 +106,7 @@ impl OffloadProbe {
         }
     }
 
-    /// What is to be done with its packet, whose checksum is left.
+    /// The offload request for its packet, whose checksum is left incomplete.
     fn to_do(self, packet: &mut Packet) -> TxOffload {
         let link_len = packet.link().len();
         let place = |at: usize| (link_len + at) as u16;
@@ -120,7 +121,7 @@ impl OffloadProbe {
         TxOffload { checksum, gso: self.is_gso().then_some(gso) }
     }
 
-    /// Takes what comes, until all has come or time is over.
+    /// Receives frames until all payload has arrived or the time-out expires.
     fn collect(self, port: &mut dyn Port, pool: &mut Pool) -> io::Result<Result<(), String>> {
         let until = Instant::now() + TIMEOUT;
         let mut came = ProbeResult { bytes: vec![0; self.len], len: 0 };
@@ -149,7 +150,7 @@ impl OffloadProbe {
         Ok(verdict.and_then(|()| self.judge(&came)))
     }
 
-    /// Holds a packet against what should come next, if it is one of this trial's.
+    /// Compares a packet with the next expected one, if it belongs to this probe.
     fn look(self, packet: &mut Packet, came: &mut ProbeResult) -> Result<(), String> {
         let Some((offset, len)) = self.place(packet, came.len) else { return Ok(()) };
         let segment_len = packet.gso.map_or(len, |gso| usize::from(gso.segment_len));
@@ -171,7 +172,7 @@ impl OffloadProbe {
         Ok(())
     }
 
-    /// Where a packet's payload belongs, and how long it is; datagrams follow each other as they come.
+    /// Offset and length of a packet's payload. Datagrams are taken in order of arrival.
     fn place(self, packet: &Packet, next: usize) -> Option<(usize, usize)> {
         let upper = packet.ip().upper?;
         let bytes = packet.upper_bytes(upper);
@@ -196,7 +197,7 @@ impl OffloadProbe {
         }
     }
 
-    /// The frame, its transport checksum any number but 0.
+    /// The frame; its transport checksum is an arbitrary number other than 0.
     fn frame(self, medium: LinkType) -> Vec<u8> {
         let upper = match self.upper {
             ProbeTransport::Tcp => {
@@ -242,7 +243,7 @@ impl OffloadProbe {
         [link, ip, upper, self.payload().collect()].concat()
     }
 
-    /// Bytes of which no two neighbouring segments are alike.
+    /// Payload bytes that differ between any two neighbouring segments.
     fn payload(self) -> impl Iterator<Item = u8> {
         (0..self.len).map(move |at| (at * 7 + at / 251 + usize::from(self.number)) as u8)
     }
@@ -266,7 +267,7 @@ fn ipv6(protocol: u8, upper_len: usize) -> Vec<u8> {
     header
 }
 
-/// Waits until a frame may be there, at most this long.
+/// Waits until a frame may be available, at most this long.
 fn wait(port: &dyn Port, left: Duration) -> io::Result<()> {
     let fd = port.fd();
     let timeout = Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
@@ -276,7 +277,7 @@ fn wait(port: &dyn Port, left: Duration) -> io::Result<()> {
     }
 }
 
-/// What is tried, the checksum alone first.
+/// The probes, the checksum alone first.
 const TRIALS: [OffloadProbe; 5] = [
     OffloadProbe { name: "checksum", version: Version::V4, upper: ProbeTransport::Udp, len: 501, number: 1 },
     OffloadProbe {
@@ -308,21 +309,21 @@ const TRIALS: [OffloadProbe; 5] = [
         number: 5,
     },
 ];
-/// Payload of a segment, in bytes: it passes every IPv6 link.
+/// Payload of a segment, in bytes: it fits every IPv6 link.
 const SEGMENT_LEN: usize = 1_000;
-/// How long a trial waits for what it sent: 200 ms in all.
+/// Time-out of one probe: 200 ms in all.
 const TIMEOUT: Duration = Duration::from_millis(40);
-/// The first segment's sequence number: it wraps within the train.
+/// The first segment's sequence number: it wraps within the GSO packet.
 const SEQ: u32 = 0xFFFF_F900;
-/// Both bytes of the destination port, and the first of the source port.
+/// Both bytes of the destination port, and the first byte of the source port.
 const PORT: u8 = 0xC7;
-/// ACK and PSH: only the last segment may keep that.
+/// ACK and PSH: only the last segment may keep PSH.
 const TCP_FLAGS: u8 = 0x18;
-/// Two stations that nobody has, the destination first.
+/// Two unused MAC addresses, the destination first.
 const STATIONS: [u8; 12] = [2, 0, 0, 0, 0x77, 2, 2, 0, 0, 0, 0x77, 1];
-/// Hosts in networks for benchmarks (RFC 2544 section C.2.2, RFC 6815): 198.18.0.9 sends to 198.19.0.9.
+/// Hosts in benchmarking networks (RFC 2544 section C.2.2, RFC 6815): 198.18.0.9 sends to 198.19.0.9.
 const ENDS4: [u8; 8] = [198, 18, 0, 9, 198, 19, 0, 9];
-/// Third parts of two networks for documentation (RFC 3849): 2001:db8:1::9 sends to 2001:db8:2::9.
+/// Third groups of two documentation networks (RFC 3849): 2001:db8:1::9 sends to 2001:db8:2::9.
 const NETWORKS6: [u8; 2] = [1, 2];
 
 #[cfg(test)]
@@ -386,7 +387,7 @@ mod tests {
 
     const ALL: Offloads = Offloads { checksum: true, tcp: true, udp: true };
 
-    /// What is wrong with a port.
+    /// A fault of a port.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Fault {
         None,
@@ -398,7 +399,7 @@ mod tests {
         Refuses,
     }
 
-    /// A port that cuts by itself; what is sent at one comes out at the other.
+    /// A port that segments by itself; frames sent at one arrive at the other.
     struct Fake {
         medium: LinkType,
         fault: Fault,

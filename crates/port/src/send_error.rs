@@ -1,21 +1,21 @@
-//! What the kernel said of a frame in, why it cannot be sent out.
+//! The kernel's error for a frame -> the reason why the frame cannot be sent.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// Why a frame cannot be sent, as far as its sender can act on it.
+/// Reasons for a failed send that a sender can act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// It is longer than the interface's MTU: it can only be dropped, and counted.
+    /// The frame exceeds the interface's MTU. The sender can only drop and count it.
     TooLong,
-    /// What was left to the port it does not do: spell the train or the checksum out.
+    /// The port does not support the offload request. Segment the packet or complete its checksum before sending.
     ToDo,
     /// The interface is down or gone.
     Down,
 }
 
-/// An error of a port with its [`Refusal`], as it stands inside of an [`io::Error`].
+/// A port's error with its [`SendError`], as stored inside an [`io::Error`].
 #[derive(Debug)]
 pub struct RejectedFrame {
     refusal: SendError,
@@ -23,13 +23,13 @@ pub struct RejectedFrame {
 }
 
 impl SendError {
-    /// The refusal that an error of a port stands for; none where a sender can do nothing about it.
+    /// The [`SendError`] behind an error of a port; `None` where a sender cannot act on it.
     pub fn of(error: &io::Error) -> Option<SendError> {
         let refused = error.get_ref()?.downcast_ref::<RejectedFrame>()?;
         Some(refused.refusal)
     }
 
-    /// The error that tells it.
+    /// The matching [`io::Error`].
     pub fn error(self, address: &str, error: &io::Error) -> io::Error {
         let why = match self {
             SendError::TooLong => {
@@ -53,17 +53,17 @@ impl fmt::Display for RejectedFrame {
 
 impl Error for RejectedFrame {}
 
-/// Does this error mean that a later try may do?
+/// Whether a later try may succeed.
 pub(crate) fn would_wait(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR))
 }
 
-/// Is the interface down or gone?
+/// Whether the interface is down or gone.
 pub(crate) fn is_down(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::ENETDOWN | libc::EBADFD | libc::ENXIO | libc::ENODEV))
 }
 
-/// The error of a frame that the kernel did not take.
+/// The error for a frame that the kernel did not accept.
 pub(crate) fn refused(address: &str, error: io::Error, has_to_do: bool) -> io::Error {
     let refusal = match error.raw_os_error() {
         Some(libc::EMSGSIZE) => SendError::TooLong,

@@ -1,6 +1,6 @@
-//! Frames of a TUN or TAP device in, packets and trains out; wires in, frames to its host out.
+//! Frames of a TUN or TAP device -> packets and GSO packets; frames to send -> the device's host.
 //!
-//! The host that has the device sees an interface; this is its other end. A train crosses it whole, in both directions.
+//! The host of the device sees an interface; this is its other end. GSO packets cross it whole, in both directions.
 
 use crate::options::{Fanout, FanoutMode, Options};
 use crate::port::{Offloads, Port, Received, TxFrame, TxOffload};
@@ -15,10 +15,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// What stands in front of the packets of a device.
+/// Link type of a device's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing: IP packets.
+    /// No link header: IP packets.
     Tun,
     /// Ethernet.
     Tap,
@@ -37,21 +37,21 @@ pub struct Tap {
     drops: Option<Drops>,
 }
 
-/// What a queue needs that another process opened.
+/// Descriptors of a queue that another process opened.
 #[derive(Debug)]
 pub struct TapDescriptors {
     /// The queue.
     pub queue: OwnedFd,
-    /// The counters of the namespace's devices, where this queue counts drops.
+    /// The device counters of the namespace, if this queue counts drops.
     pub counters: Option<OwnedFd>,
 }
 
 impl Tap {
-    /// Opens a queue of the device `name`, which is made where there is none; without a name the kernel takes the next free
-    /// one, and `%d` in it stands for a number.
+    /// Opens a queue of the device `name`, which is created if it does not exist. For an empty name the kernel
+    /// takes the next free one; `%d` in it stands for a number.
     ///
     /// # Errors
-    /// What the kernel refused, and what to do.
+    /// The kernel's refusal, and how to fix it.
     pub fn open(name: &str, kind: Kind, options: &Options) -> io::Result<Tap> {
         let asked = format!("{}:{name}", kind.scheme());
         let file = open_device().map_err(|error| {
@@ -75,12 +75,12 @@ impl Tap {
         }
         let mtu = settle_mtu(&name, options.mtu)?;
         let layout = Layout::new(kind.medium(), mtu);
-        // Where the kernel's counters cannot be read, nothing is counted.
+        // Where the kernel's counters cannot be read, drops are not counted.
         let drops = options.counts_drops.then(|| Drops::open(&name).ok()).flatten();
         Ok(Tap { file, name, address, kind, offloads, layout, landing: RxBuffer::default(), drops })
     }
 
-    /// A queue that another process opened as [`Tap::open`] does, which agreed on these offloads.
+    /// Adopts a queue that another process opened with [`Tap::open`] and these offloads.
     ///
     /// # Errors
     /// The device is gone.
@@ -101,7 +101,7 @@ impl Tap {
         })
     }
 
-    /// Lets nobody but this user, and who may administer the network, open a queue of the device.
+    /// Restricts opening queues of the device to this user and to network administrators.
     ///
     /// # Errors
     /// The device is gone.
@@ -113,7 +113,7 @@ impl Tap {
             .map_err(|error| sentence(&format!("{}: cannot own it", self.address), &error, "it may be gone"))
     }
 
-    /// Says that no cable is plugged in.
+    /// Turns the carrier off.
     ///
     /// # Errors
     /// The kernel is older than Linux 5.0.
@@ -127,24 +127,26 @@ impl Tap {
             })
     }
 
-    /// The same, as whose address this stands in all that is said of it.
+    /// Replaces the address that names this port in messages.
     pub(crate) fn with_address(self, address: String) -> Tap {
         Tap { address, ..self }
     }
 
-    /// The device's name.
+    /// Name of the device.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Lends what the next frame needs. With no buffer left the frame is read to its header only, and lost.
+    /// Takes the buffers for the next frame. Without a buffer only the frame's header is read, and the frame is
+    /// lost.
     fn stock(&mut self, pool: &mut Pool) {
         if self.landing.lend_small(self.layout, pool) {
             self.landing.lend_overflow(pool);
         }
     }
 
-    /// Length of the next frame, received to this place and what is around it if there is one; none where there is none.
+    /// Length of the next frame; `None` where there is none. With a place, it is received into that place and the
+    /// memory around it.
     fn read(&mut self, place: Option<(HeaderLayout, &mut [u8])>) -> io::Result<Option<usize>> {
         let parts = match place {
             Some((front, place)) => self.landing.parts_apart(self.layout, vnet::LEN, front, place),
@@ -160,13 +162,13 @@ impl Tap {
         }
     }
 
-    /// Where a frame of `len` bytes lies; none where it was cut.
+    /// Position of a frame of `len` bytes; `None` if it was truncated.
     fn laid(&self, len: usize, ingress: Ingress) -> Option<Split> {
         let is_cut = self.landing.may_be_cut(self.layout, len);
         (!is_cut).then_some(Split { at: self.layout.at, len, medium: self.kind.medium(), ingress })
     }
 
-    /// Receives a batch, its first frames apart, as long as they are what is expected.
+    /// Receives a batch. Its first frames use header split, as long as they match the prediction.
     fn receive_batch(
         &mut self,
         ingress: Ingress,
@@ -188,7 +190,7 @@ impl Tap {
                     received.was_last = true;
                     break;
                 }
-                // What came is good; the next call tells.
+                // The frames received so far are valid; the next call reports the error.
                 Err(_) if received.count > 0 => break,
                 Err(error) => return Err(error),
             };
@@ -220,7 +222,7 @@ impl Tap {
 }
 
 impl Kind {
-    /// The start of its addresses.
+    /// Scheme of its addresses.
     fn scheme(self) -> &'static str {
         match self {
             Kind::Tun => "tun",
@@ -276,7 +278,7 @@ impl Port for Tap {
         self.receive_batch(ingress, pool, places, split_frame, frames)
     }
 
-    /// Sends in order. The kernel takes frames that are longer than the device's MTU: it is the sender who keeps it.
+    /// Sends in order. The kernel accepts frames that exceed the device's MTU, so the sender has to respect it.
     fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize> {
         for (index, wire) in wires.iter().enumerate() {
             let header = VnetHeader::of(wire.to_do).write();
@@ -307,25 +309,26 @@ impl Port for Tap {
     }
 }
 
-/// Frames that the kernel dropped instead of giving them to a device's queues, most of them because those were full: its own
-/// counter, of all queues together.
+/// Frames that the kernel dropped instead of queueing them for the device, mostly because the queues were full.
+/// Reads the kernel's counter, which covers all queues of a device.
 #[derive(Debug)]
 struct Drops {
-    /// The counters of all devices of the namespace, as text; it is written anew for whoever reads from its start.
+    /// The counters of all devices of the namespace, as text. The kernel regenerates it for every read from the
+    /// start.
     file: File,
     device: String,
-    /// What the counter said last.
+    /// Last value of the counter.
     last: u64,
     total: u64,
 }
 
 impl Drops {
-    /// In the namespace of the calling thread.
+    /// Opens the counters in the namespace of the calling thread.
     fn open(device: &str) -> io::Result<Drops> {
         Ok(Drops::new(File::open("/proc/thread-self/net/dev")?, device))
     }
 
-    /// From here on.
+    /// Starts counting at the current value.
     fn new(file: File, device: &str) -> Drops {
         let mut drops = Drops { file, device: device.to_owned(), last: 0, total: 0 };
         drops.last = drops.counter().unwrap_or_default();
@@ -334,18 +337,18 @@ impl Drops {
 
     fn count(&mut self) -> u64 {
         if let Some(counter) = self.counter() {
-            // Another device of this name begins anew.
+            // A new device of the same name starts at 0 again.
             self.total += counter.checked_sub(self.last).unwrap_or(counter);
             self.last = counter;
         }
         self.total
     }
 
-    /// None where the device is gone.
+    /// Current value; `None` where the device is gone.
     fn counter(&self) -> Option<u64> {
         let mut bytes = Vec::new();
         let mut room = vec![0; 65_536];
-        // What is cut off in the middle of a device is read on from there.
+        // A line cut off by one read continues in the next.
         while let Ok(len @ 1..) = self.file.read_at(&mut room, bytes.len() as u64) {
             bytes.extend(&room[..len]);
         }
@@ -366,7 +369,7 @@ fn open_device() -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Makes the open file a queue of the device and returns the device's name.
+/// Attaches the open file to the device as a queue and returns the device's name.
 fn attach(file: &OwnedFd, name: &str, kind: Kind, options: &Options) -> io::Result<String> {
     let queues = if options.has_queues { libc::IFF_MULTI_QUEUE } else { 0 };
     let napi = if options.has_napi { libc::IFF_NAPI } else { 0 };
@@ -378,7 +381,7 @@ fn attach(file: &OwnedFd, name: &str, kind: Kind, options: &Options) -> io::Resu
     Ok(device::name(&answer))
 }
 
-/// Agrees on the header and on what may be left to each other: as much of `wanted` as the kernel knows.
+/// Sets up the virtio-net header and the offloads: as much of `wanted` as the kernel supports.
 fn speak_vnet(file: &OwnedFd, wanted: Offloads) -> io::Result<Offloads> {
     // SAFETY: both take the address of an `int`.
     unsafe {
@@ -396,7 +399,8 @@ fn speak_vnet(file: &OwnedFd, wanted: Offloads) -> io::Result<Offloads> {
     Err(last)
 }
 
-/// What may be asked for, the most first. Who cuts must write checksums, so without those there is nothing.
+/// Sets of offloads to request, largest first. Segmentation has to write checksums, so without checksum offload all
+/// are empty.
 fn fewer_and_fewer(wanted: Offloads) -> [Offloads; 4] {
     let none = Offloads::default();
     if !wanted.checksum {
@@ -422,7 +426,7 @@ fn set_offloads(file: &OwnedFd, offloads: Offloads) -> io::Result<()> {
         .map(drop)
 }
 
-/// Has the device share frames out to its queues as our program says; the device keeps it.
+/// Attaches the steering program to the device, which keeps it. It distributes frames over the queues.
 fn steer(file: &OwnedFd, kind: Kind, count: u16) -> io::Result<()> {
     let start = match kind {
         Kind::Tun => Start::Packet,
@@ -433,8 +437,8 @@ fn steer(file: &OwnedFd, kind: Kind, count: u16) -> io::Result<()> {
     unsafe { ioctl(file, libc::TUNSETSTEERINGEBPF, program.as_raw_fd()) }.map(drop)
 }
 
-/// Sets the MTU where one is asked for, and tells the one that holds. Makes room for bursts: what does not fit is dropped, and
-/// no sender waits for a device.
+/// Sets the MTU if one is given, and returns the current one. Also lengthens the queue for bursts: a full queue
+/// drops packets, and no sender waits for a device.
 fn settle_mtu(name: &str, wanted: Option<u32>) -> io::Result<usize> {
     let device = Device::new(name)?;
     let full = "it keeps the room that it has";
@@ -448,7 +452,7 @@ fn settle_mtu(name: &str, wanted: Option<u32>) -> io::Result<usize> {
     mtu(name)
 }
 
-/// To read it takes no right.
+/// Reads the MTU, which needs no privileges.
 fn mtu(name: &str) -> io::Result<usize> {
     let said = |error| sentence(&format!("{name}: cannot read its MTU"), &error, "it may be gone");
     Device::new(name)?.mtu().map_err(said)
@@ -467,13 +471,13 @@ fn write_parts(file: &OwnedFd, parts: [&[u8]; 3]) -> io::Result<()> {
     if len < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Packets that may wait in a device until they are read: a few milliseconds of short ones.
+/// Packets that a device queues until they are read: a few milliseconds of short packets.
 const QUEUE_COUNT: i32 = 8_192;
-/// Frames that one call to receive reads at most.
+/// Frames that one call of `receive` reads at most.
 const BATCH_COUNT: usize = 64;
 /// TUNSETCARRIER (linux/if_tun.h).
 const SET_CARRIER: libc::Ioctl = 0x4004_54E2;
-/// Where TUN and TAP devices come from.
+/// Device file of TUN and TAP devices.
 const DEVICE: &str = "/dev/net/tun";
-/// Where a line of the counters has the frames that a device dropped instead of sending, behind its name.
+/// Index of the count of packets dropped on transmit, in a device's line of the counters, after its name.
 const SENT_DROPS: usize = 11;

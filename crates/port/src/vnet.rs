@@ -1,4 +1,4 @@
-//! A virtio-net header in, a packet's train and checksum out; what is left to do in, a header out.
+//! virtio-net header -> a packet's GSO and checksum state; offload request -> virtio-net header.
 //!
 //! TUN and AF_PACKET put this header in front of each frame. Its numbers are in the host's byte order.
 
@@ -8,20 +8,20 @@ use packet::{
     Pool, Sum,
 };
 
-/// What a virtio-net header says (virtio 1.2, section 5.1.6).
+/// Contents of a virtio-net header (virtio 1.2, section 5.1.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct VnetHeader {
     flags: u8,
     kind: u8,
     header_len: u16,
     segment_len: u16,
-    /// Where the bytes start that the checksum covers, from the frame's start.
+    /// Offset of the first byte that the checksum covers, from the frame's start.
     sum_at: u16,
-    /// Where the checksum field stands, from there.
+    /// Offset of the checksum field, from `sum_at`.
     field_at: u16,
 }
 
-/// Where a frame lies in its buffer's memory, and what it is.
+/// Position of a frame in its buffer's memory, its link type and ingress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Split {
     pub at: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Split {
 }
 
 impl VnetHeader {
-    /// Reads it.
+    /// Parses a header.
     #[inline]
     pub fn read(bytes: &[u8; LEN]) -> VnetHeader {
         let [flags, kind, h0, h1, s0, s1, c0, c1, o0, o1, ..] = *bytes;
@@ -45,7 +45,7 @@ impl VnetHeader {
         }
     }
 
-    /// Writes it.
+    /// Serialises the header.
     #[inline]
     pub fn write(self) -> [u8; LEN] {
         let [h0, h1] = self.header_len.to_ne_bytes();
@@ -70,8 +70,9 @@ impl VnetHeader {
         header
     }
 
-    /// The same for a frame of `len` bytes that is to lie in one piece of the kernel's memory, where it is a single packet of a
-    /// length for which such pieces are had easily: for a link that takes no scattered packets it would be copied into one.
+    /// The same for a frame of `len` bytes that shall be contiguous in kernel memory. It applies to single packets
+    /// of a length for which contiguous memory is easily available. A link without scatter-gather would otherwise
+    /// copy the frame.
     #[inline]
     pub fn unfragmented(self, len: usize) -> VnetHeader {
         match u16::try_from(len) {
@@ -82,35 +83,35 @@ impl VnetHeader {
         }
     }
 
-    /// The header of a frame that got `len` bytes more in front of what the checksum covers.
+    /// The header of a frame that grew by `len` bytes in front of the bytes that the checksum covers.
     pub fn moved_by(self, len: u16) -> VnetHeader {
         VnetHeader { sum_at: self.sum_at.saturating_add(len), ..self }
     }
 
-    /// The header of a frame that lost `len` bytes there.
+    /// The header of a frame that shrank by `len` bytes there.
     pub fn moved_back_by(self, len: u16) -> VnetHeader {
         VnetHeader { sum_at: self.sum_at.saturating_sub(len), ..self }
     }
 
-    /// Does it leave nothing to do, so that the frame can be a fragment?
+    /// Whether no offload work is left, so that the frame can be a fragment.
     #[inline]
     pub fn leaves_nothing(self) -> bool {
         self.flags & NEEDS_CHECKSUM == 0 && self.kind & !CWR == 0
     }
 
-    /// Was something left to a card?
+    /// Whether work was left to a network card.
     fn is_offloaded(self) -> bool {
         self.flags & NEEDS_CHECKSUM != 0 || self.kind & !CWR != 0
     }
 
-    /// What it says of the transport checksum where it leaves nothing to do.
+    /// State of the transport checksum, if no offload work is left.
     #[inline]
     pub fn checksum(self) -> Checksum {
         if self.flags & CHECKSUM_IS_VALID != 0 { Checksum::Verified } else { Checksum::Unverified }
     }
 
-    /// Appends the frame that came with this header to `frames`, or those that stand on the wire for it, where it is a GSO packet inside
-    /// of a tunnel. How many found no buffer in the pool.
+    /// Appends the frame of this header to `frames`. A GSO packet inside a tunnel is segmented first, and its
+    /// segments are appended. Returns the number of frames for which the pool had no buffer.
     #[inline]
     pub fn read_into(self, buffer: Buffer, laid: Split, pool: &mut Pool, frames: &mut Vec<Frame>) -> usize {
         if self.flags & NEEDS_CHECKSUM == 0 || self.segment_len == 0 || self.kind & !CWR == 0 {
@@ -136,10 +137,10 @@ impl VnetHeader {
         0
     }
 
-    /// Reads the frame that came with this header.
+    /// Parses the frame of this header.
     ///
-    /// A half-filled checksum that is not that of a TCP or UDP packet, which would be finished on the way out, is finished
-    /// here: that of SCTP, or inside of a tunnel.
+    /// A partial checksum of a TCP or UDP packet is completed on transmission. Any other partial checksum is
+    /// completed here: that of SCTP, or one inside a tunnel.
     #[inline]
     pub fn read_frame(self, buffer: Buffer, laid: Split) -> Frame {
         match Frame::read(buffer, laid.at, laid.len, laid.medium, laid.ingress) {
@@ -168,7 +169,7 @@ impl VnetHeader {
         }
     }
 
-    /// Is the checksum to be finished the one that the packet knows?
+    /// Whether the partial checksum is the packet's own transport checksum.
     fn covers_transport(self, packet: &mut Packet) -> bool {
         let Some((upper_at, field_at)) = packet.defer_checksum() else { return false };
         let upper_at = packet.link().len() + upper_at;
@@ -176,8 +177,8 @@ impl VnetHeader {
         sum_at == upper_at && sum_at + usize::from(self.field_at) == packet.link().len() + field_at
     }
 
-    /// The train that the packet is. One that is no longer than a segment is none, and neither is one whose segments lie
-    /// deeper inside of it: that leaves in fragments, or not at all.
+    /// GSO properties of the packet. A packet no longer than one segment has none. Neither has a packet whose
+    /// segments are nested deeper: it leaves in fragments, or not at all.
     fn gso(self, packet: &Packet) -> Option<Gso> {
         let is_of_kind = match self.kind & !CWR {
             TCP4 | TCP6 => packet.is_tcp(),
@@ -185,7 +186,7 @@ impl VnetHeader {
             _ => return None,
         };
         let has_many = self.segment_len > 0 && packet.gso_len() > usize::from(self.segment_len);
-        // Nobody says how identifications went; the kernel's own segments count up.
+        // How identifications went is unknown; the kernel's own segments count up.
         let gso = Gso { segment_len: self.segment_len, ids: Identifications::Rise, maker: Maker::Sender };
         (is_of_kind && has_many).then_some(gso)
     }
@@ -201,7 +202,8 @@ impl VnetHeader {
         Frame::read(buffer, laid.at, laid.len, laid.medium, laid.ingress)
     }
 
-    /// Finishes the checksum over the bytes from `sum_at` to the frame's end. Bytes that do not hold the field stay.
+    /// Completes the checksum over the bytes from `sum_at` to the frame's end. Bytes without the field stay
+    /// unchanged.
     #[cold]
     fn finish_inside(self, buffer: &mut Buffer, laid: Split, is_sctp: bool) {
         let covered = buffer.bytes_mut(laid.at..laid.at + laid.len).get_mut(usize::from(self.sum_at)..);
@@ -234,7 +236,8 @@ fn read_segments(mut segments: InnerSegments<'_>, laid: Split, pool: &mut Pool, 
     lost_count
 }
 
-/// Replaces the pseudo-header's sum in the field by the checksum; all ones stand for 0, which would mean "none" in UDP.
+/// Replaces the pseudo-header's sum in the field by the checksum. A checksum of 0 is written as all ones, because 0
+/// would mean "none" in UDP.
 fn finish_sum(covered: &mut [u8], field_at: usize) {
     let checksum = match Sum::of(covered).checksum() {
         0 => 0xFFFF,
@@ -284,7 +287,7 @@ fn kind(kind: GsoKind) -> u8 {
     }
 }
 
-/// Length of the header, in bytes: with the count of buffers, which is always 0.
+/// Length of the header, in bytes, including the count of buffers, which is always 0.
 pub(crate) const LEN: usize = 12;
 /// Flags and kinds (virtio 1.2, section 5.1.6; the kernel's virtio_net.h).
 const NEEDS_CHECKSUM: u8 = 1;
@@ -292,14 +295,15 @@ const CHECKSUM_IS_VALID: u8 = 2;
 const TCP4: u8 = 1;
 const TCP6: u8 = 4;
 const UDP: u8 = 5;
-/// Beside a kind: the first segment carries CWR.
+/// Modifies a kind: the first segment carries CWR.
 const CWR: u8 = 0x80;
-/// Longest frame that is asked for in one piece, in bytes: with the kernel's room around it, 16 KiB.
+/// Longest frame that is requested as contiguous memory, in bytes: 16 KiB with the kernel's room around it.
 const ONE_FRAGMENT_LEN_MAX: u16 = 15 << 10;
-/// Segments inside of a tunnel that one packet may stand for. A kernel's longest packet has 65,535 bytes, and the shortest segments that
-/// it makes of it by itself 36: 48 (net.ipv4.tcp_min_snd_mss), less 12 of time stamps. That is 1,821 of them.
+/// Limit of segments in one GSO packet inside a tunnel. A kernel's longest packet has 65,535 bytes. The shortest
+/// segments that the kernel makes of it have 36 bytes: 48 (net.ipv4.tcp_min_snd_mss), less 12 of time stamps. That
+/// is 1,821 segments.
 const INNER_COUNT_MAX: usize = 2_048;
-/// Protocol number (IANA), and where the checksum stands in its header, in bytes (RFC 9260 section 3.1).
+/// Protocol number (IANA), and the offset of the checksum in its header, in bytes (RFC 9260 section 3.1).
 const SCTP: u8 = 132;
 const SCTP_FIELD_AT: u16 = 8;
 /// CRC32c, bits reversed (RFC 9260 appendix A).

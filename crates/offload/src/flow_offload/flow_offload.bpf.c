@@ -1,21 +1,21 @@
-/* Packets of offloaded flows -> the interface that they leave by, in segments that their receivers take.
+/* Packets of offloaded flows -> their egress interface, with the segment size that their receivers accept.
  *
- * Three programs: one at a socket decides, and notes on the packet what to do; one at the interface's ingress sends
- * it on; one at the egress of the interface that it leaves by gives it its segments. `mod.rs` says why, and writes
- * the leases.
+ * There are three programs. One at a socket decides, and writes a note on the packet. One at the interface's
+ * ingress sends it on. One at the egress interface sets its segment size. `mod.rs` gives the reasons, and writes
+ * the entries of flows.
  *
  * The object beside this file is what is loaded. After a change, with clang 14 of Debian 12:
  * clang-14 -target bpfel -mcpu=v3 -O2 -I/usr/include/$(uname -m)-linux-gnu \
  *     -c flow_offload.bpf.c -o flow_offload.bpf.o */
 #include "kernel.h"
 
-/* A flow is one direction of a TCP connection: two addresses, those of IPv4 in the first word; both ports, and the
- * version. */
+/* A flow is one direction of a TCP connection: two addresses (IPv4 addresses in the first word), both ports, and
+ * the version. */
 #define FLOW_WORDS 5
 
-/* `until`: when it ends, 0 while nothing stands here. `last`: the number of the last packet that was left to the
- * worker. `singles`: how many came singly in a row. `grows`: may segments become longer? `acked`: the next byte
- * that is expected. */
+/* An offloaded flow. `until`: its end, 0 while the entry is free. `last`: the number of its last packet that was
+ * left to the worker. `singles`: count of consecutive single packets. `grows`: whether segments may become longer.
+ * `acked`: the next expected byte. */
 struct lease {
     __u64 until, last;
     __u32 len_max;
@@ -24,9 +24,9 @@ struct lease {
     __u32 acked;
 } __attribute__((aligned(128)));
 
-/* What workers share with the programs, as `layout.rs` has it. Workers without rights write all of it. `left`:
- * packets that were left to the worker; `done`: how many when it last had let go of all; `last_of_some`: the last
- * of whose flow nothing is known. */
+/* Memory that workers share with the programs, laid out as in `layout.rs`. Workers without privileges write all of
+ * it. `left`: packets that were left to the worker. `done`: their count when the worker last held none of them.
+ * `last_of_some`: the last one of an unknown flow. */
 struct table {
     __u64 left, received, done, to, frames, packets_in, packets_out, bytes, lost, last_of_some;
     struct lease leases[1024];
@@ -77,41 +77,41 @@ struct tcp {
     __be16 urgent;
 };
 
-/* What is known of a packet that comes to the socket. */
+/* Facts about a packet that arrives at the socket. */
 struct packet {
     __u64 flow[FLOW_WORDS];
-    /* Its flow's, and when that ends. */
+    /* The entry of its flow, and its end. */
     struct lease *lease;
     __u64 until;
-    /* Of all headers, of what is behind them, and of the frame as its IP header says it, in bytes. */
+    /* Length of all headers, of the payload, and of the frame according to its IP header, in bytes. */
     __u32 headers_len, payload_len, frame_len;
-    /* Of the segments that it leaves in; 0 where it stays one. */
+    /* Size of the segments that it leaves in; 0 where it stays one packet. */
     __u32 segment_len;
 };
 
-/* The note on a packet, in `cb`: `NOTED`, the length of its segments, the interface that it leaves by, and the
- * length of its headers where it is to be cut. */
+/* The note on a packet, in `cb`: `NOTED`, the segment size, the egress interface, and the length of the headers
+ * where the packet is to be segmented. */
 enum { MARK, SEGMENT_LEN, TO, HEADERS_LEN };
 #define NOTED 0x77696465
 
 enum {
     ETHERNET_LEN = 14,
     TYPE_AT = 12,
-    /* Longest payload that is cut, in bytes, and in how many pieces. */
+    /* Longest payload that is segmented, in bytes, and the largest number of segments. */
     CUT_MAX = 9216,
     PIECE_COUNT = 8,
-    /* Workers that are watched, at most. */
+    /* Limit of watched workers. */
     WORKERS_MAX = 32,
-    /* How much segments may become longer or shorter, in bytes. Programs outlive a restart: not more than those of
-     * older versions can. */
+    /* Largest change of a segment's size, in bytes. Programs outlive a restart, so it must not exceed the limit of
+     * older versions. */
     CHANGE_MAX = 16000,
-    /* Packets that may come singly, one after the other, before their flow is the worker's again. */
+    /* Consecutive single packets before their flow returns to the worker. */
     SINGLES_MAX = 8,
-    /* When what has no lease any more, or not yet, ended. */
+    /* End time of an entry that is not offloaded, or no longer. */
     ENDED = 1,
     TCP = 6,
     FIN = 0x01, SYN = 0x02, RST = 0x04, PSH = 0x08, URG = 0x20, CWR = 0x80,
-    /* AE, beside the length of the TCP header (RFC 9768 section 3.1). */
+    /* AE, in the same byte as the length of the TCP header (RFC 9768 section 3.1). */
     AE = 0x01,
     /* More fragments, and the offset (RFC 791 section 3.1). */
     FRAGMENT_BITS = 0x3FFF,
@@ -121,7 +121,7 @@ enum {
     SERVICE_TAG = 0x88A8,
     PPPOE = 0x8864,
     MPLS = 0x8847,
-    /* What a frame's protocol says where its tags are folded: see `tags.rs`. */
+    /* Protocols of frames with folded tags: see `tags.rs`. */
     FOLDED = 0xF7A0,
     FOLDED_COUNT = 32,
     INNER_IS_SERVICE = 1,
@@ -137,24 +137,23 @@ enum {
 
 #define NETWORK16(value) __builtin_bswap16(value)
 #define NETWORK32(value) __builtin_bswap32(value)
-/* Reads once what others write meanwhile. */
+/* Reads once a value that others may write meanwhile. */
 #define READ(what) (*(volatile __typeof__(what) *)&(what))
-/* Keeps the compiler from what it knows of a value: it computes and compares it here, where the verifier sees
- * it. */
+/* Hides a value from the compiler. So it is computed and compared here, where the verifier sees it. */
 #define OPAQUE(value) asm volatile("" : "+r"(value))
 
 SECTION(".bss.flows") struct table flows;
-/* When each worker last said that it works: there is room for all that are not, too. */
+/* Time of each worker's last beat. There is room for workers that do not exist, too. */
 SECTION(".bss.beats") __u64 beats[WORKERS_MAX];
 
-/* The service has CAP_BPF and no CAP_PERFMON. From it the verifier takes these programs only if they are safe where
- * a processor guesses, too: it follows both ways of a condition whose outcome it knows. So loops are unrolled, all
- * that lies on the stack is written first, the number by which a pointer moves is a constant on every path or on
- * none, and there are few conditions where a packet is cut. */
+/* The service has CAP_BPF and no CAP_PERFMON. So the verifier accepts these programs only if they are safe under
+ * speculative execution: it follows both branches even of a condition whose outcome it knows. Therefore loops are
+ * unrolled, everything on the stack is written first, and conditions are few where a packet is segmented. The
+ * offset by which a pointer moves is a constant on every path or on none. */
 
-/* Settled when a program is loaded, and frozen: the only interface that packets leave by, how many workers are
- * watched, after how many nanoseconds one that writes no beat is taken for one that hangs, and the headroom that is
- * made at once, and how often. */
+/* Settings fixed at load time, in frozen memory. They are: the only egress interface, the number of watched
+ * workers, the age in nanoseconds at which a beat counts as missing, the headroom allocated at once, and the
+ * largest number of such changes. */
 #define SETTING SECTION(".rodata") const volatile __u32
 SETTING target = 0;
 SETTING worker_count = 0;
@@ -162,26 +161,26 @@ SETTING patience = 0;
 SETTING room = 0;
 SETTING changes = 0;
 
-/* The payload of a packet that is cut, aside meanwhile. The verifier wants room for two. */
+/* Copy of the payload of a packet while it is segmented. The verifier wants room for two. */
 SECTION("maps") struct bpf_map_def wl_flow_room = {
     .type = BPF_MAP_TYPE_PERCPU_ARRAY, .key_size = 4, .value_size = 2 * CUT_MAX, .max_entries = 1,
 };
 
-/* The worker's: of no flow that has a lease; of some flow that it does not say; of this flow; of this flow, whose
- * lease it ends. Or it goes on without the worker, or nobody gets it. */
+/* Left to the worker: of no offloaded flow; of a flow that the packet does not tell; of this flow; of this flow,
+ * whose offload it ends. Else it is forwarded without the worker, or delivered to nobody. */
 enum whose { OTHER, OF_SOME, OURS, CLOSES, GOES, NOBODYS };
 
-/* Finds a packet's lease, and its TCP header. */
+/* Finds the entry of a packet's flow, and its TCP header. */
 INLINE enum whose find(struct __sk_buff *skb, struct packet *packet, struct tcp *tcp)
 {
-    /* A group of sockets may see what goes out, too. */
+    /* A group of sockets may see outgoing packets, too. */
     if (skb->pkt_type == OUTGOING)
         return NOBODYS;
     if (skb->vlan_present)
         return OTHER;
     __u64 version, *flow = packet->flow;
     if (skb->protocol == NETWORK16(IPV4)) {
-        /* So that both addresses can be read as one. */
+        /* Aligned so that both addresses can be read as one word. */
         struct { __u32 unused; struct ipv4 ip; } __attribute__((aligned(8))) header;
         struct ipv4 *ip = &header.ip;
         if (bpf_skb_load_bytes(skb, ETHERNET_LEN, ip, sizeof(*ip)) || ip->protocol != TCP)
@@ -200,8 +199,8 @@ INLINE enum whose find(struct __sk_buff *skb, struct packet *packet, struct tcp 
         switch (ip.next) {
         case TCP:
             break;
-        /* What stands behind hop-by-hop options, routing, fragment, authentication and destination options (RFC
-         * 8200 section 4) may be a flow's. */
+        /* Packets behind hop-by-hop options, routing, fragment, authentication and destination options (RFC 8200
+         * section 4) may belong to a flow. */
         case 0: case 43: case 44: case 51: case 60:
             return OF_SOME;
         default:
@@ -220,9 +219,9 @@ INLINE enum whose find(struct __sk_buff *skb, struct packet *packet, struct tcp 
     __u64 mixed = flow[0] ^ flow[1] ^ flow[2] ^ flow[3] ^ flow[4];
     __u32 place = (__u32)(mixed ^ mixed >> 32) * SPREAD >> 22;
     struct lease *lease = &flows.leases[place];
-    /* Else it is computed anew wherever it is used. */
+    /* Otherwise it is computed anew at each use. */
     OPAQUE(lease);
-    /* What was written before the lease was given is read behind this. */
+    /* Values written before the flow was offloaded are read after this. */
     __u64 zero = 0;
     OPAQUE(zero);
     packet->until = __sync_fetch_and_add(&lease->until, zero);
@@ -235,8 +234,8 @@ INLINE enum whose find(struct __sk_buff *skb, struct packet *packet, struct tcp 
     return GOES;
 }
 
-/* May it go on at all? Not where the lease has run out, where a packet before this one is still with the worker, or
- * by an interface other than `target`, which a worker without rights cannot change. */
+/* Whether it may be forwarded at all. Not where the flow's time has run out, where the worker still holds an
+ * earlier packet, or by an interface other than `target`. A worker without privileges cannot change `target`. */
 INLINE enum whose may_go(struct __sk_buff *skb, struct packet *packet, struct tcp *tcp)
 {
     if (tcp->flags & (FIN | SYN | RST | URG))
@@ -256,7 +255,7 @@ INLINE enum whose may_go(struct __sk_buff *skb, struct packet *packet, struct tc
     packet->headers_len += tcp_len;
     __u32 len = skb->len;
     if (!skb->gso_size) {
-        /* What its link padded is longer than the packet. */
+        /* A frame padded by its link is longer than the packet. */
         if (packet->frame_len > len)
             return OURS;
         len = packet->frame_len;
@@ -267,16 +266,16 @@ INLINE enum whose may_go(struct __sk_buff *skb, struct packet *packet, struct tc
     return GOES;
 }
 
-/* Adds what is above 16 bits of a sum to the rest: twice does for a sum of 65,536 numbers of 16 bits, thrice for
- * one of as many of 32. */
+/* Adds the bits above 16 of a sum to the rest. Two calls suffice for a sum of 65,536 numbers of 16 bits, three for
+ * one of as many of 32 bits. */
 INLINE __u64 fold(__u64 sum)
 {
     return (sum & 0xFFFF) + (sum >> 16);
 }
 
-/* A packet that is too long is cut where it is short enough to be kept aside meanwhile, and its sum is half-filled:
- * who puts pieces of it on a wire finishes theirs. One with AE or CWR is the worker's, which knows whether all
- * pieces repeat them (RFC 9768 section 3.2.2) or the first alone has CWR (RFC 3168 section 6.1.2). Its
+/* A packet that is too long is segmented if its payload fits the copy, and its checksum is partial: the device that
+ * sends the segments completes theirs. A packet with AE or CWR is left to the worker. The worker knows whether all
+ * segments repeat the flags (RFC 9768 section 3.2.2) or only the first has CWR (RFC 3168 section 6.1.2). The
  * pseudo-header's sum is compared (RFC 9293 section 3.1). */
 INLINE enum whose may_cut(struct __sk_buff *skb, struct packet *packet, struct tcp *tcp)
 {
@@ -296,12 +295,12 @@ INLINE enum whose may_cut(struct __sk_buff *skb, struct packet *packet, struct t
     return GOES;
 }
 
-/* How long its segments are to be. */
+/* Chooses the segment size. */
 INLINE enum whose resize(struct __sk_buff *skb, struct packet *packet, struct tcp *tcp)
 {
     struct lease *lease = packet->lease;
     __u32 len = packet->payload_len, segment_len = skb->gso_size;
-    /* What its receiver takes, without headers. */
+    /* The receiver's limit, without headers. */
     __s64 limit = (__s64)lease->len_max + ETHERNET_LEN - packet->headers_len;
     if (limit <= 0)
         return OURS;
@@ -310,7 +309,7 @@ INLINE enum whose resize(struct __sk_buff *skb, struct packet *packet, struct tc
             packet->segment_len = limit;
             return may_cut(skb, packet, tcp);
         }
-        /* A few that come singly are nothing; more of them are to be joined. */
+        /* A few single packets do not matter; more of them are worth coalescing. */
         packet->segment_len = 0;
         return len && ++lease->singles > SINGLES_MAX ? CLOSES : GOES;
     }
@@ -321,20 +320,20 @@ INLINE enum whose resize(struct __sk_buff *skb, struct packet *packet, struct tc
         if (limit > segment_len)
             limit = segment_len;
     } else if (len <= limit) {
-        /* A GSO packet is at least two. */
+        /* A GSO packet has at least two segments. */
         limit = (len + 1) / 2;
     }
     packet->segment_len = limit;
     return segment_len + CHANGE_MAX - packet->segment_len > 2 * CHANGE_MAX ? OURS : GOES;
 }
 
-/* Counts a packet that goes on, and notes on it what to do. */
+/* Counts a forwarded packet, and writes its note. */
 INLINE void pass(struct __sk_buff *skb, struct packet *packet, struct tcp *tcp)
 {
     struct lease *lease = packet->lease;
     __u32 len = packet->payload_len, segment_len = packet->segment_len, acked = NETWORK32(tcp->ack);
     lease->used = 1;
-    /* Unless one before it acknowledged more: sequence numbers come round. */
+    /* Unless an earlier packet acknowledged more: sequence numbers wrap. */
     if (!lease->has_ack || (__s32)(acked - lease->acked) >= 0) {
         lease->acked = acked;
         lease->has_ack = 1;
@@ -347,7 +346,7 @@ INLINE void pass(struct __sk_buff *skb, struct packet *packet, struct tcp *tcp)
     __sync_fetch_and_add(&flows.bytes, len);
 }
 
-/* Is a worker's beat missing? */
+/* Whether a worker's beat is missing. */
 INLINE int is_silent(void)
 {
     if (!worker_count)
@@ -363,7 +362,7 @@ INLINE int is_silent(void)
     return 0;
 }
 
-/* How much of a packet the socket gets: all, or nothing. What is left to the worker has a number. */
+/* The part of a packet that the socket gets: all, or nothing. Packets left to the worker are numbered. */
 SECTION("socket") int wl_flow_socket(struct __sk_buff *skb)
 {
     struct packet packet;
@@ -385,7 +384,7 @@ SECTION("socket") int wl_flow_socket(struct __sk_buff *skb)
         READ(flows.last_of_some) = number;
     if (whose == OURS || whose == CLOSES)
         READ(packet.lease->last) = number;
-    /* Where another flow has got its place meanwhile, that one ends. */
+    /* If another flow has taken the entry meanwhile, that flow ends. */
     if (whose == CLOSES)
         __sync_lock_test_and_set(&packet.lease->until, ENDED);
     return -1;
@@ -398,7 +397,7 @@ INLINE int lose(void)
     return DROP;
 }
 
-/* Writes a field of a header: by how much a sum over it is more (RFC 1624, R029). */
+/* Writes a field of a header and returns the change of a sum over it (RFC 1624, R029). */
 INLINE __u64 write(__be16 *field, __u16 value)
 {
     __u64 more = (__u16)~*field;
@@ -406,7 +405,7 @@ INLINE __u64 write(__be16 *field, __u16 value)
     return more + *field;
 }
 
-/* All bits, or none; without a condition. */
+/* All bits set for a negative value, else none; without a condition. */
 INLINE __s64 below_zero(__s64 value)
 {
     __s64 bits = value >> 63;
@@ -414,16 +413,16 @@ INLINE __s64 below_zero(__s64 value)
     return bits;
 }
 
-/* Read anew each time, so that the verifier does not know it and follow each version to the end. */
+/* Read anew each time: otherwise the verifier would know it and follow each version to the end. */
 INLINE int is_ipv4(struct __sk_buff *skb)
 {
     return READ(skb->protocol) == NETWORK16(IPV4);
 }
 
-/* Cuts a packet, and sends its pieces: the last one as the packet, others as its copies. */
+/* Segments a packet and sends its segments: the last one as the packet itself, the others as clones. */
 INLINE int cut(struct __sk_buff *skb, __u32 piece_max, __u32 headers_len)
 {
-    /* TCP's header stands at one place, behind either header of IP. */
+    /* The TCP header has the same place for both IP versions. */
     struct {
         union {
             struct ipv6 v6;
@@ -459,12 +458,12 @@ INLINE int cut(struct __sk_buff *skb, __u32 piece_max, __u32 headers_len)
         }
         __u32 packet_len = headers_len + len - ETHERNET_LEN;
         said.tcp.seq = NETWORK32(seq + sent);
-        /* Only the last says that what came so far is to be pushed. One with CWR does not come here. */
+        /* Only the last segment keeps PSH. A packet with CWR does not get here. */
         said.tcp.flags = flags & ~(PSH & below_zero(-rest));
-        /* TCP's sum is that of its pseudo-header. */
+        /* The TCP checksum is the sum of its pseudo-header. */
         if (is_ipv4(skb)) {
             __u64 more = write(&said.v4.len, packet_len), sum = (__u16)~said.v4.sum + more;
-            /* Which of its flow it is. */
+            /* The identification. */
             if (number)
                 sum += write(&said.v4.id, NETWORK16(said.v4.id) + 1);
             said.v4.sum = ~fold(fold(sum));
@@ -486,11 +485,11 @@ INLINE int cut(struct __sk_buff *skb, __u32 piece_max, __u32 headers_len)
     return lose();
 }
 
-/* Sends what carries a note where it is to go, with the note.
+/* Sends packets with a note to their egress interface, with the note.
  *
- * A GSO packet that a socket of this machine sent still counts as that socket's memory, and room that is made in it
- * counts as nobody's: where it is joined to others, it would seem to be more bytes than it takes memory. A copy of
- * it, which shares its payload, is no socket's. */
+ * A GSO packet from a socket of this machine still counts as that socket's memory, but headroom added to it counts
+ * as nobody's. When coalesced with others, it would seem to have more bytes than memory. A clone of it, which
+ * shares its payload, belongs to no socket. */
 SECTION("classifier") int wl_flow_ingress(struct __sk_buff *skb)
 {
     if (skb->cb[MARK] != NOTED)
@@ -502,9 +501,9 @@ SECTION("classifier") int wl_flow_ingress(struct __sk_buff *skb)
     return bpf_redirect(skb->cb[TO], 0);
 }
 
-/* Writes the tags of a frame as they are to be, where its protocol says that they are folded, and keeps the outer
- * one of two apart from the frame, as the kernel does with what it receives: an interface that goes by the length
- * of frames allows for one tag in them. Does that too for GSO packets, whose length nobody compares. */
+/* Unfolds the tags of a frame whose protocol tells that they are folded. Of two tags, the outer one is kept apart
+ * from the frame, as the kernel does on reception: an interface that checks the length of frames allows for one tag
+ * in them. GSO packets are treated alike, although nothing checks their length. */
 INLINE int unfold_tags(struct __sk_buff *skb)
 {
     struct { __be16 protocol, tci, next; __u8 behind; } tags;
@@ -545,8 +544,7 @@ INLINE int unfold_tags(struct __sk_buff *skb)
     return bpf_skb_vlan_push(skb, outer, NETWORK16(tci)) ? lose() : NEXT;
 }
 
-/* Gives a GSO packet with a note, at the exit of the interface that it leaves by, segments as long as the note
- * says. */
+/* At the egress of the interface that it leaves by: gives a GSO packet with a note the segment size of the note. */
 SECTION("classifier") int wl_flow_egress(struct __sk_buff *skb)
 {
     if (skb->cb[MARK] != NOTED)
@@ -558,10 +556,9 @@ SECTION("classifier") int wl_flow_egress(struct __sk_buff *skb)
             __s32 more = wanted - skb->gso_size;
             if (!more)
                 break;
-            /* Room in front makes segments shorter, and what takes it away makes them longer, unless told not
-             * to. */
+            /* Adding headroom shrinks segments and removing it enlarges them, unless a flag prevents that. */
             __u64 making = more < 0 ? 0 : BPF_F_ADJ_ROOM_FIXED_GSO;
-            /* On the stack: where that is written, nothing is guessed any more, and the verifier ends the loop. */
+            /* On the stack: writing it there ends speculation, and so the verifier ends the loop. */
             volatile __u64 taking = BPF_F_ADJ_ROOM_NO_CSUM_RESET | (making ^ BPF_F_ADJ_ROOM_FIXED_GSO);
             __u32 by = more < 0 ? -more : more;
             by = by < room ? by : room;
@@ -573,6 +570,6 @@ SECTION("classifier") int wl_flow_egress(struct __sk_buff *skb)
         if (skb->gso_size != wanted)
             return lose();
     }
-    /* The interface may take less by now than when it was lent. */
+    /* The interface's MTU may have shrunk since the flow was offloaded. */
     return bpf_check_mtu(skb, 0, &mtu, 0, BPF_MTU_CHK_SEGS) ? lose() : NEXT;
 }

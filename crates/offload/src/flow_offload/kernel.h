@@ -1,5 +1,5 @@
-/* The kernel's functions for programs, by number (linux/bpf.h, enum bpf_func_id), and what its header of Linux 6.1
- * lacks. */
+/* The kernel's functions for programs, by number (linux/bpf.h, enum bpf_func_id), and definitions missing in its
+ * header of Linux 6.1. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -18,7 +18,7 @@ FUNCTION(long, check_mtu, void *skb, __u32 interface, __u32 *mtu, __s32 change, 
 FUNCTION(long, clone_redirect, struct __sk_buff *skb, __u32 interface, __u64 flags);
 FUNCTION(long, redirect, __u32 interface, __u64 flags);
 
-/* Of a map in the section "maps", as loaders read it. */
+/* Definition of a map in the section "maps", as loaders read it. */
 struct bpf_map_def {
     __u32 type, key_size, value_size, max_entries, map_flags;
 };

@@ -1,18 +1,23 @@
-//! Flows that need nothing but segments of another length in, a kernel that passes their packets on by itself out.
+//! Flow offload: TCP flows that only need a new segment size -> forwarded by the kernel.
 //!
-//! The segments of a TCP train are cut by whoever puts it on a wire: to make them longer or shorter takes the change of one
-//! number. A worker that has seen a flow open, or a train of it, lends it to the kernel for a while. What comes of it then goes
-//! out by the other interface without a copy, and wakes nobody: a train with segments as long as its receiver takes; any other
-//! packet as it is where it is no longer, and in up to eight pieces where it is, and whoever sends them finishes their sums (the
-//! last of what a host writes at once is often such a packet). All that opens or ends a connection is the worker's, so is what
-//! follows after the lease has run out, and a flow whose packets come singly.
+//! A GSO packet is segmented by the device that puts it on a wire. Longer or shorter segments only take the change
+//! of one number. A worker that has seen a flow open, or a GSO packet of it, offloads the flow for a limited time
+//! ([`TERM`]). Its packets then leave by the other interface without a copy and without waking the worker:
 //!
-//! Packets of a flow stay in order: the kernel numbers what it leaves to the worker, and while the worker has not let go
-//! of all that was numbered up to the last of a flow, the flow's next is left to it too.
+//! - A GSO packet leaves with the segment size that its receiver accepts.
+//! - Any other packet that is not too long leaves unchanged.
+//! - A packet that is too long is split into up to eight segments; the last packet of a host's write is often one.
+//!   The device that sends them completes their checksums.
 //!
-//! A program at the socket decides, and keeps the packet from it. A note on the packet tells another, at the interface's
-//! entry, where to send it, and a third, at the exit of the interface that it leaves by, how long its segments are to be. All end
-//! with the socket and with whoever holds the programs.
+//! The worker gets all packets that open or end a connection, all packets after the time has run out, and flows
+//! whose packets arrive singly.
+//!
+//! Packets of a flow stay in order. The kernel numbers the packets that it leaves to the worker. While the worker
+//! holds packets up to the number of a flow's last one, the flow's next packet is left to it too.
+//!
+//! A program at the socket decides, and keeps offloaded packets from the socket. It leaves a note on the packet. A
+//! second program, at the interface's ingress, reads there where to send it. A third, at the egress interface,
+//! reads the segment size. All end with the socket and with the process that holds the programs.
 
 use crate::bpf::{self, FIRST, Hook, Kind, RIGHTS};
 use crate::names;
@@ -44,20 +49,20 @@ pub(crate) use program::{AT_A_SOCKET, Beats, filter, unless_noted};
 pub use program::{WORKERS_MAX, attach, set_target};
 pub use tags::{FOLDED_LEN, Folded};
 
-/// Flows that the kernel passes on by itself, of those that come in by one socket's interface.
+/// Flow offload for the ingress of one socket's interface.
 #[derive(Debug)]
 pub struct FlowOffload {
     map: OwnedFd,
-    /// The programs at the interface's entry and at its exit.
+    /// The programs at the interface's ingress and egress.
     links: [OwnedFd; 2],
     start: *mut c_void,
-    /// Number of the interface.
+    /// Index of the interface.
     index: u32,
-    /// What had passed when this process took them over.
+    /// Statistics at the moment when this process took over.
     before: OffloadStats,
-    /// How much was lost when the leases were last revoked: where more is, the kernel cannot do what it is to.
+    /// Lost packets when flows were last withdrawn. A higher count means that offload does not work.
     lost_before: u64,
-    /// How many packets were left to the worker when some of them were last missed, and since when it is as many.
+    /// Packets left to the worker when some were last missing, and since when the number has not changed.
     missing: (u64, u64),
 }
 
@@ -68,36 +73,37 @@ unsafe impl Send for FlowOffload {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow([u32; KEY_WORDS]);
 
-/// What a packet does to its connection.
+/// Role of a packet in its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentRole {
-    /// It asks for one.
+    /// SYN: requests a connection.
     Opens,
-    /// It agrees to one.
+    /// SYN with ACK: accepts a connection.
     SynAck,
-    /// It is one of many.
+    /// Any other packet.
     GoesOn,
-    /// It ends it, or is urgent, or damaged.
+    /// Ends the connection, or is urgent or damaged.
     Closing,
 }
 
-/// What the kernel passed on.
+/// Statistics of packets that the kernel forwarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffloadStats {
-    /// Packets, a train as one.
+    /// Packets; a GSO packet counts once.
     pub frames: u64,
-    /// Packets on the wire that came.
+    /// Packets received, as on the wire.
     pub packets_in: u64,
-    /// Packets on the wire that went.
+    /// Packets sent, as on the wire.
     pub packets_out: u64,
     /// Their payload, in bytes.
     pub bytes: u64,
-    /// Packets, a train as one, that the kernel dropped: it had no memory to change them, or the interface takes less by now.
+    /// Packets that the kernel dropped; a GSO packet counts once. It had no memory to change them, or the egress
+    /// interface's limit has shrunk.
     pub dropped: u64,
 }
 
 impl OffloadStats {
-    /// The sum of two.
+    /// The sum of both.
     pub fn and(self, other: OffloadStats) -> OffloadStats {
         OffloadStats {
             frames: self.frames + other.frames,
@@ -110,7 +116,8 @@ impl OffloadStats {
 }
 
 impl Flow {
-    /// That of an IP packet, if the kernel may take it for a flow: whole TCP, without IPv4 options or extension headers.
+    /// The flow of an IP packet, if it can be offloaded: unfragmented TCP, without IPv4 options or extension
+    /// headers.
     pub fn of(packet: &[u8]) -> Option<Flow> {
         let mut words = [0; KEY_WORDS];
         let (header_len, addresses_at) = match packet.first()? {
@@ -128,7 +135,7 @@ impl Flow {
         Some(Flow(words))
     }
 
-    /// Does this packet, which is one of a flow, open or end it?
+    /// Role of this packet, which belongs to a flow.
     pub fn turn(packet: &[u8]) -> SegmentRole {
         let header_len = if packet.first() == Some(&0x45) { IPV4_LEN } else { IPV6_LEN };
         match packet.get(header_len + 13).map(|flags| flags & (ENDS | ACK)) {
@@ -139,7 +146,7 @@ impl Flow {
         }
     }
 
-    /// Who sends it and who takes it: addresses and ports.
+    /// Source and destination: addresses and ports.
     pub fn ends(&self) -> [(IpAddr, u16); 2] {
         let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
         let address = |side: usize| -> IpAddr {
@@ -154,7 +161,7 @@ impl Flow {
         [(address(0), u16::from_be_bytes([a, b])), (address(1), u16::from_be_bytes([c, d]))]
     }
 
-    /// The other direction.
+    /// The opposite direction.
     pub fn reversed(self) -> Flow {
         let mut back = self.0;
         let count = if back[VERSION_WORD] == 4 { 1 } else { 4 };
@@ -165,7 +172,7 @@ impl Flow {
         Flow(back)
     }
 
-    /// Where it stands in the memory that is shared.
+    /// Offset of its entry in the shared memory.
     fn at(&self) -> usize {
         let number = self.0.iter().fold(0, |number, word| number ^ word);
         HEADER_LEN + (number.wrapping_mul(SPREAD) >> (32 - SLOT_BITS)) as usize * SLOT_LEN
@@ -173,12 +180,14 @@ impl Flow {
 }
 
 impl FlowOffload {
-    /// None yet, of what comes in by the interface `index` and is to go out by the interface `to`, where that is
-    /// known yet: see [`set_target`]. And the program that a socket there is to have before the first frame comes
-    /// to it: it keeps from it what the kernel passes on, and numbers what it leaves to it.
+    /// Opens flow offload from ingress interface `index` to egress interface `to`, where that is known yet: see
+    /// [`set_target`]. No flow is offloaded yet.
+    ///
+    /// Also returns the program to attach to a socket on the ingress interface before its first frame arrives. It
+    /// keeps offloaded packets from the socket and numbers the others.
     ///
     /// # Errors
-    /// The right is missing, or the kernel is older than Linux 6.6.
+    /// Privileges are missing, or the kernel is older than Linux 6.6.
     pub fn open(index: u32, to: Option<u32>) -> io::Result<(FlowOffload, OwnedFd)> {
         let what = format!("interface {index}: cannot have the kernel pass packets on");
         let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
@@ -198,10 +207,10 @@ impl FlowOffload {
         Ok((FlowOffload::adopt(map, links, index)?, filter))
     }
 
-    /// Those that another process opened; it needs no right.
+    /// Adopts flow offload that another process opened. Needs no privileges.
     ///
     /// # Errors
-    /// These are no such descriptors.
+    /// The descriptors are not those of flow offload.
     pub fn adopt(map: OwnedFd, links: [OwnedFd; 2], index: u32) -> io::Result<FlowOffload> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the place.
@@ -216,36 +225,36 @@ impl FlowOffload {
             missing: (0, 0),
         };
         flow_offload.before = flow_offload.passed();
-        // Who lent them before may have known of the flows what we do not.
+        // The predecessor may have known facts about the flows that are unknown here.
         flow_offload.withdraw();
         Ok(flow_offload)
     }
 
-    /// To be handed to another process, in this order.
+    /// Descriptors for another process, in this order.
     pub fn fds(&self) -> [BorrowedFd<'_>; 3] {
         let [entry, exit] = &self.links;
         [self.map.as_fd(), entry.as_fd(), exit.as_fd()]
     }
 
-    /// Number of the interface that the packets come in by.
+    /// Index of the ingress interface.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// What passes goes out by the interface with this number from now on, which is the one that whoever opened it
-    /// has [named](set_target): by any other nothing passes, and by 0.
+    /// Sets the egress interface of offloaded packets from now on. It must be the one [named](set_target) by the
+    /// process that opened this: by any other, and by 0, nothing is forwarded.
     pub fn set_redirect(&self, index: u32) {
         self.long(TO_AT).store(index.into(), Ordering::Release);
     }
 
-    /// Has the kernel lost packets that it was lent, since the leases were last revoked? It cannot do what it is to, then: at this
-    /// interface's entry, or at its exit what came in by another.
+    /// Whether the kernel has dropped packets of offloaded flows since the last withdrawal. If so, offload does not
+    /// work on this interface's ingress or egress.
     pub fn has_dropped(&self) -> bool {
         self.long(LOST_AT).load(Ordering::Relaxed) != self.lost_before
     }
 
-    /// A flow opens: from here on the kernel notes the last of its packets that is left to the worker, unless it has another flow in
-    /// its place.
+    /// Registers an opening flow. From now on the kernel records the flow's last packet that was left to the
+    /// worker, unless another flow has its entry.
     pub fn expect(&mut self, flow: Flow) {
         if self.notes(flow) || !self.enter(flow, SegmentLimit { len_max: 0, may_grow: false }) {
             return;
@@ -253,11 +262,11 @@ impl FlowOffload {
         self.until(flow).store(ENDED, Ordering::SeqCst);
         let left = self.long(LEFT_AT).load(Ordering::SeqCst);
         let last = self.long(flow.at() + LAST_AT);
-        // Where one came meanwhile, it has a number.
+        // A packet that arrived meanwhile has set its own number.
         let _ = last.compare_exchange(NEVER, left, Ordering::SeqCst, Ordering::Relaxed);
     }
 
-    /// Lends a flow to the kernel for [`TERM`], unless it has another one in its place: its packets keep this limit when they go on.
+    /// Offloads a flow for [`TERM`], unless another flow has its entry. Its packets keep this limit.
     pub fn offload(&mut self, flow: Flow, limit: SegmentLimit) {
         let now = now();
         if !self.notes(flow) {
@@ -272,18 +281,18 @@ impl FlowOffload {
             self.limit(flow.at(), limit);
             self.byte(flow.at() + SINGLES_AT).store(0, Ordering::Relaxed);
             self.byte(flow.at() + USED_AT).store(0, Ordering::Relaxed);
-            // One that came while its flow got this place may have a number that is not noted.
+            // A packet that arrived while the flow got this entry may have an unrecorded number.
             let left = self.long(LEFT_AT).load(Ordering::SeqCst);
             self.long(flow.at() + LAST_AT).fetch_max(left, Ordering::SeqCst);
         }
         self.until(flow).store(now + TERM.as_nanos() as u64, Ordering::SeqCst);
     }
 
-    /// Gives a flow its place, where it is free: which of its packets was last left to the worker is not known.
+    /// Gives a flow its entry, if that is free. The flow's last packet that was left to the worker is unknown then.
     fn enter(&mut self, flow: Flow, limit: SegmentLimit) -> bool {
         let (until, now) = (self.until(flow), now());
         let ends = until.load(Ordering::Relaxed);
-        // A program that has just found another flow there may still be at it.
+        // A program that has just found another flow there may still use the entry.
         if ends > now || now - ends < GRACE {
             return false;
         }
@@ -300,14 +309,15 @@ impl FlowOffload {
         true
     }
 
-    /// Writes a limit to the place at `at`.
+    /// Writes a limit to the entry at `at`.
     fn limit(&self, at: usize, limit: SegmentLimit) {
         self.word(at + LEN_MAX_AT).store(limit.len_max.into(), Ordering::Relaxed);
         self.byte(at + GROWS_AT).store(limit.may_grow.into(), Ordering::Relaxed);
     }
 
-    /// Lends the flows for longer whose leases run and were used since this was last done, with the limit that is said of each; those
-    /// of which none is said run out. What each has acknowledged is said, too. How many run.
+    /// Extends the offload of flows that were used since the last call, with the limit that the closure returns. It
+    /// receives each flow and the flow's last acknowledgement. Flows without a limit run out. Returns the number of
+    /// flows still offloaded.
     pub fn refresh(&mut self, mut limit: impl FnMut(Flow, Option<u32>) -> Option<SegmentLimit>) -> usize {
         let now = now();
         let mut count = 0;
@@ -323,7 +333,7 @@ impl FlowOffload {
             }
             if let Some(limit) = limit(self.flow_at(at), self.acked_at(at)) {
                 self.limit(at, limit);
-                // Where the connection has ended meanwhile, that stands.
+                // An end of the connection in the meantime takes precedence.
                 let later = now + TERM.as_nanos() as u64;
                 let _ = until.compare_exchange(ends, later, Ordering::SeqCst, Ordering::Relaxed);
             }
@@ -331,15 +341,15 @@ impl FlowOffload {
         count
     }
 
-    /// What the senders of flows acknowledged last in packets that the kernel passed on: the next byte that each expects. Flows
-    /// whose leases have ended are among them while no other has their place.
+    /// Each flow with the last acknowledgement in packets that the kernel forwarded, as the next expected byte.
+    /// Includes flows whose offload has ended, until another flow takes their entry.
     pub fn acked(&self) -> impl Iterator<Item = (Flow, u32)> {
         let slots = (0..SLOT_COUNT).map(|slot| HEADER_LEN + slot * SLOT_LEN);
         let taken = slots.filter(|at| self.long(at + UNTIL_AT).load(Ordering::SeqCst) != 0);
         taken.filter_map(|at| Some((self.flow_at(at), self.acked_at(at)?)))
     }
 
-    /// The flow in the place at `at`.
+    /// The flow of the entry at `at`.
     fn flow_at(&self, at: usize) -> Flow {
         Flow(std::array::from_fn(|word| self.word(at + KEY_AT + 4 * word).load(Ordering::Relaxed)))
     }
@@ -349,26 +359,26 @@ impl FlowOffload {
         has_ack.then(|| self.word(at + ACKED_AT).load(Ordering::Relaxed))
     }
 
-    /// Ends a flow's lease.
+    /// Ends the offload of a flow.
     pub fn end(&self, flow: Flow) {
         if self.notes(flow) {
             self.until(flow).fetch_min(now(), Ordering::SeqCst);
         }
     }
 
-    /// Does the kernel note which packet of this flow was last left to the worker?
+    /// Whether the kernel records which packet of this flow was last left to the worker.
     pub fn notes(&self, flow: Flow) -> bool {
         let at = flow.at() + KEY_AT;
         let is_here = |(word, value): (usize, &u32)| self.word(at + 4 * word).load(Ordering::Relaxed) == *value;
         self.until(flow).load(Ordering::Relaxed) != 0 && flow.0.iter().enumerate().all(is_here)
     }
 
-    /// When what is in a flow's place ends.
+    /// The end time in the flow's entry.
     fn until(&self, flow: Flow) -> &AtomicU64 {
         self.long(flow.at() + UNTIL_AT)
     }
 
-    /// Ends all leases, and begins anew.
+    /// Ends the offload of all flows, and starts afresh.
     pub fn withdraw(&mut self) {
         let (slots, now) = ((0..SLOT_COUNT).map(|slot| HEADER_LEN + slot * SLOT_LEN), now());
         for at in slots {
@@ -377,19 +387,21 @@ impl FlowOffload {
         self.lost_before = self.long(LOST_AT).load(Ordering::Relaxed);
     }
 
-    /// So many more frames were received by the socket, or missed.
+    /// Adds to the number of frames that the socket received or missed.
     pub fn count(&self, frames: u64) {
         self.long(RECEIVED_AT).fetch_add(frames, Ordering::Relaxed);
     }
 
-    /// Were frames left to the worker that its socket has neither received nor missed, as far as is known?
+    /// Whether frames were left to the worker that, as far as known, its socket has neither received nor missed.
     pub fn lags(&self) -> bool {
         self.long(LEFT_AT).load(Ordering::SeqCst) != self.long(RECEIVED_AT).load(Ordering::Relaxed)
     }
 
-    /// The worker has let go of all that was received: where that is all that was left to it, flows may go on without it. Else a frame
-    /// is on its way to the socket, and only its reception tells which of the others came before it; what is on its way for
-    /// 50 ms was lost with a process that died.
+    /// Tells that the worker holds none of the frames it received. If those are all frames left to it, its flows
+    /// may continue in the kernel.
+    ///
+    /// Otherwise a frame is on its way to the socket, and only its reception tells which frames arrived before it.
+    /// A frame still missing after 50 ms was lost with a process that died.
     pub fn commit(&mut self) {
         let left = self.long(LEFT_AT).load(Ordering::SeqCst);
         if self.lags() {
@@ -407,7 +419,7 @@ impl FlowOffload {
         self.long(DONE_AT).store(left, Ordering::SeqCst);
     }
 
-    /// What passed since this process has them.
+    /// Statistics since this process took over.
     pub fn passed(&self) -> OffloadStats {
         let since = |at, before| self.long(at).load(Ordering::Relaxed) - before;
         let OffloadStats { frames, packets_in, packets_out, bytes, dropped: lost } = self.before;
@@ -439,7 +451,7 @@ impl FlowOffload {
     }
 }
 
-/// Does the interface take TCP trains of both versions whole? Where that cannot be told, the kernel is taken to cut
+/// Whether the interface takes TCP GSO packets of both versions whole. If unknown, the kernel is assumed to segment
 /// them.
 fn takes_gso_packets(index: u32) -> bool {
     let name = Netlink::open().and_then(|mut netlink| netlink.interface_at(index)).map(|found| found.name);
@@ -454,25 +466,25 @@ impl Drop for FlowOffload {
     }
 }
 
-/// Nanoseconds of the clock that programs read.
+/// Time of the clock that programs read, in nanoseconds.
 fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// How long a flow is lent, unless that is [lengthened](Leases::refresh).
+/// Duration of a flow's offload, unless it is [extended](FlowOffload::refresh).
 pub const TERM: Duration = Duration::from_millis(500);
-/// A frame is on its way to a socket for much less than this.
+/// Longest time a frame takes to its socket, with a wide margin.
 const MISSING: Duration = Duration::from_millis(50);
-/// Features of an interface that takes TCP trains whole.
+/// Features of an interface that takes TCP GSO packets whole.
 const SEGMENTING: [&str; 2] = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
-/// How long after its end a lease may still be followed by a program that found it before, in nanoseconds.
+/// Time after the end of an entry during which a program that found it before may still use it, in nanoseconds.
 const GRACE: u64 = 1_000_000;
-/// Headroom that is made at once, in bytes, of at most 4,095, where the interface takes trains whole: few changes cost
-/// least.
+/// Headroom to allocate at once, in bytes, at most 4,095, where the interface takes GSO packets whole. Few changes
+/// cost least.
 const ROOM_WHOLE: u32 = 4_000;
-/// The same where the kernel cuts them: it gives each segment as much headroom as its train has, and with 4,000 a
-/// receiver used a fifth more processor time. Most of what sockets send has 224 already.
+/// The same where the kernel segments them: each segment gets as much headroom as its GSO packet. With 4,000 bytes
+/// a receiver used a fifth more processor time. Most packets of sockets have 224 bytes already.
 const ROOM_CUT: u32 = 224;
 /// Flags of a TCP header (RFC 9293 section 3.1); FIN, SYN, RST and URG open, end or interrupt.
 const SYN: u8 = 0x02;
@@ -818,7 +830,8 @@ mod tests {
         }
     }
 
-    // The last piece is the packet itself, at which the test looks; the others come out at the other end of a cable.
+    // The last piece is the packet itself, at which the test looks; the others come out at the other end of a
+    // cable.
     #[test]
     fn each_fragment_of_a_packet_that_is_cut_has_headers_of_its_own() {
         Namespace::new().expect("the test runs as root").enter(|| {
@@ -833,7 +846,7 @@ mod tests {
         });
     }
 
-    /// A packet whose TCP header stands there, with so much payload, leaves in pieces as they are to be.
+    /// Checks the segments of a packet with its TCP header at this offset and this much payload.
     fn assert_is_cut(cable: &Cable, version: u8, tcp: usize, len: usize) {
         let payload_at = tcp + 20;
         let spoken = |len, seq: u32, flags, id: u16| {
@@ -1014,7 +1027,7 @@ mod tests {
         SegmentLimit { len_max, may_grow: true }
     }
 
-    /// What becomes of a packet: it stays with the worker, or goes on in segments of this length.
+    /// Verdict on a packet: it is left to the worker, or forwarded with this segment size.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Said {
         Kept,
@@ -1054,7 +1067,7 @@ mod tests {
             Rig { flow_offload, program }
         }
 
-        /// One that has lent the flow of a train, of which the worker has nothing.
+        /// A rig with the flow of a GSO packet offloaded; the worker holds none of its packets.
         fn ready(len_max: u16) -> Rig {
             let mut rig = Rig::new();
             rig.offload(GSO, len_max);
@@ -1097,7 +1110,7 @@ mod tests {
         }
     }
 
-    /// A cable, and the program that cuts what goes into it.
+    /// A cable, and the program that segments packets at its near end.
     struct Cable {
         program: OwnedFd,
         /// Number of the interface at its near end.
@@ -1125,7 +1138,7 @@ mod tests {
             cable
         }
 
-        /// What comes out next.
+        /// The next frame at the far end.
         fn next(&self) -> Vec<u8> {
             self.comes(Duration::from_secs(10)).expect("it comes")
         }
@@ -1213,9 +1226,9 @@ mod tests {
     const LONG: Packet = Packet { len: 2_000, segment_len: 0, ..GSO };
     /// As the program has it.
     const SINGLES_MAX: usize = 8;
-    /// Payload of pieces, in bytes: the kernel tries a program with no more than a page.
+    /// Payload of segments, in bytes: the kernel tests a program with no more than a page.
     const FRAGMENT_LEN: usize = 400;
-    /// Where `struct __sk_buff` has the count of a train's segments and their length.
+    /// Offsets in `struct __sk_buff`: count and size of a GSO packet's segments.
     const SEGMENT_COUNT_AT: i16 = 164;
     const SEGMENT_LEN_AT: i16 = 176;
 }

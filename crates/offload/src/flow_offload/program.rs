@@ -1,9 +1,8 @@
-//! A table of leases in, the three programs that keep to it out: who a packet is for, where one that is lent goes,
-//! and in what segments it leaves.
+//! A table of flows -> the three programs that forward and segment the packets of those flows.
 //!
-//! They are written in C (`flow_offload.bpf.c`); the object that a compiler made of that lies beside it, so a build
-//! needs none. `aya_obj` reads the object and joins it to its maps. The loader of `aya` above it makes every map
-//! anew or takes it from a file system of the kernel's; the table of leases comes as a descriptor.
+//! They are written in C (`flow_offload.bpf.c`). The compiled object lies beside the source, so a build needs no C
+//! compiler. `aya_obj` reads the object and links it with its maps. The loader of `aya` itself would create every
+//! map anew or take it from a bpf file system. Here the table of flows is a descriptor.
 
 use crate::bpf::{self, IF_EQUAL, Instruction, Kind, R0, R1, RIGHTS, Step, jump, load_word};
 use crate::names::{self, Name};
@@ -15,31 +14,31 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// What is settled when a program is loaded. It reads that in `.rodata`, which is frozen, and which no worker has.
+/// Settings fixed at load time. The program reads them in `.rodata`, which is frozen and which no worker holds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Settings<'a> {
-    /// The only interface that flows leave by.
+    /// The only egress interface of offloaded flows.
     pub(super) target: Option<u32>,
-    /// While one of these is missing, nothing is left to the socket.
+    /// Heartbeats to watch. While one is missing, nothing is left to the socket.
     pub(super) beats: Option<Beats<'a>>,
-    /// Headroom that is made at once, in bytes, of at most 4,095.
+    /// Headroom to allocate at once, in bytes, at most 4,095.
     pub(super) room: u32,
 }
 
-/// What workers say of themselves.
+/// The heartbeats of the workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beats<'a> {
-    /// When each of them last said that it works.
+    /// Map of the time of each worker's last beat.
     pub(crate) map: BorrowedFd<'a>,
     pub(crate) worker_count: usize,
-    /// One that has not said so for so long hangs; less than four seconds.
+    /// Age at which a beat counts as missing; less than four seconds.
     pub(crate) timeout: Duration,
 }
 
 /// Loads one of the programs, which shares the table `flows`.
 ///
 /// # Errors
-/// The right is missing, or the kernel is too old.
+/// Privileges are missing, or the kernel is too old.
 pub(super) fn load(
     (name, kind): (Name, Kind),
     flows: BorrowedFd<'_>,
@@ -51,7 +50,7 @@ pub(super) fn load(
         beats.is_none_or(|beats| beats.worker_count <= WORKERS_MAX),
         "the program watches {WORKERS_MAX} workers"
     );
-    // Where no beats are watched, the program reads none.
+    // Without heartbeats to watch, the program reads none.
     let beats = beats.unwrap_or(Beats { map: flows, worker_count: 0, timeout: Duration::ZERO });
     let values = [
         ("target", target.unwrap_or(0)),
@@ -66,7 +65,7 @@ pub(super) fn load(
     object.functions.retain(|_, function| function.name == name.text());
     let tried = |map: io::Result<OwnedFd>| map.map_err(|why| advised(what, &why, RIGHTS));
     let defined = std::mem::take(&mut object.maps);
-    // A map that the program does not use ends with this call.
+    // A map that the program does not use is closed at the end of this call.
     let frozen = tried(bpf::frozen_block(names::FLOW_SETTINGS, defined[".rodata"].data()))?;
     let scratch = tried(bpf::scratch(names::FLOW_ROOM, defined["wl_flow_room"].value_size()))?;
     let maps = [
@@ -86,9 +85,10 @@ pub(super) fn load(
     bpf::load(name, kind, 0, &instructions).map_err(|refusal| refusal.about(what))
 }
 
-/// Has a program read the first worker's beat wherever it would read that of a worker that is not there. It never does,
-/// but verifiers before Linux 6.17 look at that too, where they allow for what a processor guesses; and the map of beats,
-/// of a program before this one too, has room for the workers that are there.
+/// Makes a program read the first worker's beat wherever it would read the beat of a worker that does not exist.
+///
+/// The program never does so. But verifiers before Linux 6.17 check that path too, for speculative execution. The
+/// map of beats, including one of an earlier program, only has room for the existing workers.
 fn keep_to_workers(instructions: &mut [bpf_insn], map: RawFd, worker_count: usize) {
     for at in 2..instructions.len() {
         let [address, _, read] = &mut instructions[at - 2..=at] else { continue };
@@ -102,26 +102,26 @@ fn keep_to_workers(instructions: &mut [bpf_insn], map: RawFd, worker_count: usiz
     }
 }
 
-/// The program for a socket, by which flows leave by the interface `to`; while a beat is missing, the socket gets
-/// nothing besides.
+/// The program for a socket, whose flows leave by the interface `to`. While a beat is missing, the socket gets no
+/// packets at all.
 ///
 /// # Errors
-/// The right is missing, or the kernel is too old.
+/// Privileges are missing, or the kernel is too old.
 pub(crate) fn filter(flows: BorrowedFd<'_>, to: Option<u32>, beats: Option<Beats<'_>>) -> io::Result<OwnedFd> {
     load((names::FLOW_SOCKET, Kind::Filter), flows, Settings { target: to, beats, room: 0 }, AT_A_SOCKET)
 }
 
-/// Has offloaded flows that come in by a socket's interface leave by the interface `to` from here on, or by none.
-/// The program at the socket is replaced by one that knows no other; packets are numbered on.
+/// Sets the egress interface of offloaded flows from a socket's interface; `None` forwards none. Replaces the
+/// program at the socket by one for that interface; packet numbers continue.
 ///
 /// # Errors
-/// The right is missing, or these are no socket and no map of leases.
+/// Privileges are missing, or the descriptors are not a socket and a flow table.
 pub fn set_target(socket: BorrowedFd<'_>, map: BorrowedFd<'_>, to: Option<u32>) -> io::Result<()> {
     let program = filter(map, to, None)?;
     attach(socket, program.as_fd()).map_err(|why| advised(AT_A_SOCKET, &why, RIGHTS))
 }
 
-/// Has a program stand at a socket, in the place of the one that stood there.
+/// Attaches a program to a socket, in place of the previous one.
 ///
 /// # Errors
 /// It is no socket.
@@ -134,31 +134,31 @@ pub fn attach(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()>
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Does a packet at an interface's entry carry a note? Goes on at "noted" then; register 1 has the packet.
+/// Jumps to "noted" if a packet at an interface's ingress carries a note. Register 1 then holds the packet.
 pub(crate) fn unless_noted() -> [Step; 2] {
     [load_word(R0, R1, NOTE_AT), jump(IF_EQUAL, R0, NOTED, "noted")]
 }
 
-/// Workers that a program at a socket watches, at most.
+/// Limit of workers that a program at a socket watches.
 pub const WORKERS_MAX: usize = 32;
-/// As an object's structures are read where they lie.
+/// Aligned for reading the structures of an object in place.
 #[repr(C, align(8))]
 struct Aligned<T: ?Sized>(T);
 
-/// What clang 14 of Debian 12 made of `flow_offload.bpf.c`, as `tests/object.rs` compares. For little-endian
+/// `flow_offload.bpf.c` compiled by clang 14 of Debian 12, as `tests/object.rs` checks. It is for little-endian
 /// machines: on others the kernel refuses it, and flows stay with the workers.
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("flow_offload.bpf.o"));
-/// Why it can be read.
+/// Reason why reading it cannot fail.
 const OURS: &str = "the object is part of the program, and a test loads all of it";
-/// How instructions begin that take an address inside a map's value (BPF_LD | BPF_DW | BPF_IMM and
+/// Opcodes of instructions that load an address inside a map's value (`BPF_LD | BPF_DW | BPF_IMM` and
 /// BPF_PSEUDO_MAP_VALUE of linux/bpf.h), and that read eight bytes (BPF_LDX | BPF_DW | BPF_MEM).
 const LOAD_ADDRESS: u8 = 0x18;
 const OF_A_VALUE: u8 = 2;
 const READ_LONG: u8 = 0x79;
-/// What is tried where a program is to stand at a socket.
+/// The failed action in errors about a socket's program.
 pub(crate) const AT_A_SOCKET: &str = "cannot keep from a socket what passes without it";
-/// The note on a packet: "wide" in ASCII, the length of its segments, the interface that it leaves by, and the
-/// length of its headers where it is to be cut.
+/// The note on a packet: "wide" in ASCII, the segment size, the egress interface, and the length of the headers
+/// where it is to be segmented.
 pub(super) const NOTED: i32 = 0x7769_6465;
 pub(super) const NOTE_AT: i16 = 48;
 #[cfg(test)]
@@ -167,8 +167,8 @@ pub(super) const SEGMENT_NOTE_AT: i16 = 52;
 pub(super) const TO_NOTE_AT: i16 = 56;
 #[cfg(test)]
 pub(super) const HEADERS_NOTE_AT: i16 = 60;
-/// How much segments may become longer or shorter, in bytes. Programs outlive a restart: not more than those of older
-/// versions can.
+/// Largest change of a segment's size, in bytes. Programs outlive a restart, so it must not exceed the limit of
+/// older versions.
 const CHANGE_MAX: u32 = 16_000;
 
 #[cfg(test)]

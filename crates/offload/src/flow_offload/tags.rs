@@ -1,24 +1,24 @@
-//! An Ethernet header with tags in, one that the kernel takes a long packet behind out.
+//! Ethernet header with tags -> link header that lets the kernel send a packet as long as the MTU.
 
-/// The link header of a frame whose tags are folded, so that the kernel takes a packet as long as the MTU behind
-/// them: it allows for a first tag of 802.1Q alone. The program at the interface's exit writes them out again.
+/// The link header of a frame with folded tags. The kernel allows for a first 802.1Q tag only, so with others it
+/// would refuse a packet as long as the MTU. The program at the egress interface unfolds the tags.
 ///
-/// Of two tags the inner one stands in the frame, as one of 802.1Q, and the tag control of the outer one in place
-/// of the packet's ethertype. One of 802.1ad stands there as one of 802.1Q. The protocol that the kernel is told
-/// says what is what.
+/// Of two tags, the inner one stands in the frame as an 802.1Q tag. The tag control of the outer one replaces the
+/// packet's ethertype. An 802.1ad tag stands there as an 802.1Q tag. The protocol passed to the kernel encodes the
+/// original tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Folded {
-    /// What stands in the frame.
+    /// The link header in the frame.
     pub link: [u8; FOLDED_LEN],
-    /// How long the link header of the frame is that this stands for, in bytes.
+    /// Length of the original link header, in bytes.
     pub from_len: u16,
-    /// What the kernel is told.
+    /// The protocol passed to the kernel.
     pub protocol: u16,
 }
 
 impl Folded {
-    /// Folds the tags of a frame, where there is one of 802.1ad, or there are two in front of IP, of a session of
-    /// PPPoE or of MPLS.
+    /// Folds the tags of a frame. Applies where there is an 802.1ad tag, or two tags in front of IP, a PPPoE
+    /// session or MPLS.
     #[inline]
     pub fn of(frame: &[u8]) -> Option<Folded> {
         let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
@@ -59,15 +59,15 @@ const ETHERTYPE_IPV6: u16 = 0x86DD;
 /// Tags (IEEE 802 numbers).
 const CUSTOMER_TAG: u16 = 0x8100;
 const SERVICE_TAG: u16 = 0x88A8;
-/// Protocols that the kernel is told of frames whose tags are folded: numbers that nothing has (IEEE 802 numbers),
-/// with a bit each for an inner tag of 802.1ad, an outer one, and one alone, and two for what lies behind two tags.
+/// Protocols passed to the kernel for frames with folded tags: unassigned numbers (IEEE 802 numbers). One bit each
+/// tells of an inner 802.1ad tag, an outer one, and a single one. Two bits tell the ethertype behind two tags.
 const FOLDED: u16 = 0xF7A0;
 const FOLDED_INNER_IS_SERVICE: u16 = 1;
 const FOLDED_OUTER_IS_SERVICE: u16 = 2;
 const FOLDED_ALONE: u16 = 4;
 const FOLDED_TYPE: u16 = 8;
-/// What beside IP may be as long as a link takes behind two tags: a session of PPPoE (RFC 2516), MPLS (RFC 3032). A
-/// program outlives a restart, so what a number stands for must not change.
+/// Protocols besides IP that may be as long as the MTU behind two tags: a PPPoE session (RFC 2516), MPLS (RFC
+/// 3032). A program outlives a restart, so the meaning of a number must not change.
 const ETHERTYPES: [u16; 2] = [0x8864, 0x8847];
-/// Two addresses, a tag and a protocol, in bytes.
+/// Length of two addresses, a tag and a protocol, in bytes.
 pub const FOLDED_LEN: usize = 18;

@@ -1,7 +1,7 @@
-//! Frames of an interface -> packets and trains; wires -> frames on the interface: a packet socket.
+//! Packet socket: frames of an interface -> packets and GSO packets; frames to send -> the interface.
 //!
-//! The socket sees what comes in on the interface, before and beside the host's own stack, and nothing of what goes
-//! out. The host's stack sees it too: whoever forwards what comes in here has to see to it that the host does not.
+//! The socket receives the packets that arrive on the interface, before and in addition to the host's own stack. It
+//! does not see outgoing packets. A forwarder has to keep the host's stack from processing the same packets.
 
 mod receive;
 mod socket_options;
@@ -28,24 +28,24 @@ pub struct PacketSocket {
     address: String,
     medium: LinkType,
     offloads: Offloads,
-    /// Bytes of the virtio-net header that the kernel puts in front of each frame.
+    /// Length of the virtio-net header in front of each frame, in bytes.
     vnet_len: usize,
     layout: Layout,
     receiving: Box<Receiving>,
     sending: Box<Sending>,
     missed: u64,
-    /// The interface went down, and was not seen up since.
+    /// The interface went down, and has not been seen up since.
     is_down: bool,
     flow_offload: Option<FlowOffload>,
-    /// Why it has none where it was to have some.
+    /// Why flow offload is unavailable, if it was requested.
     why_no_offload: Option<String>,
 }
 
 impl PacketSocket {
-    /// Opens a packet socket on the interface `name`, which becomes promiscuous as long as it lives.
+    /// Opens a packet socket on the interface `name`, which is promiscuous as long as the socket lives.
     ///
     /// # Errors
-    /// What the kernel refused, and what to do.
+    /// The kernel's refusal, and how to fix it.
     pub fn open(name: &str, options: &Options) -> io::Result<PacketSocket> {
         let address = format!("packet:{name}");
         let failed = |error: io::Error| {
@@ -61,7 +61,7 @@ impl PacketSocket {
             io::Error::new(io::ErrorKind::Unsupported, why)
         })?;
         let mtu = device.mtu().map_err(failed)?;
-        // Protocol 0: nothing comes before all is set.
+        // Protocol 0: no frame arrives before everything is set.
         let socket = device::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK).map_err(failed)?;
         let tried = |what: &str, result: io::Result<()>| {
             result
@@ -76,7 +76,7 @@ impl PacketSocket {
             tried("send past the queue", set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1))?;
         }
         tried("get memory", size_buffers(&socket, options.socket_buffer_len))?;
-        // Nothing comes before it is joined: all that does is numbered.
+        // No frame arrives before the socket joins its group, so all frames are numbered.
         let may_offload = options.may_offload && medium == LinkType::Ethernet && hardware != libc::ARPHRD_LOOPBACK;
         let opened = may_offload.then(|| FlowOffload::open(index.cast_unsigned(), options.lends_to)).transpose();
         let why_no_offload = opened.as_ref().err().map(ToString::to_string);
@@ -86,7 +86,7 @@ impl PacketSocket {
         Ok(PacketSocket { flow_offload, why_no_offload, ..fresh })
     }
 
-    /// A socket that is set up, on an interface with this number, medium and MTU.
+    /// A socket that is set up, on an interface with this index, link type and MTU.
     fn new(
         socket: OwnedFd,
         address: String,
@@ -115,7 +115,7 @@ impl PacketSocket {
         sentence(&what, error, "the interface is down or gone; set it up")
     }
 
-    /// The kernel says once that the interface went down; whether it came again, or is gone, has to be asked.
+    /// The kernel reports once that the interface went down. Whether it is up again, or gone, has to be queried.
     fn check_up(&mut self) -> io::Result<()> {
         if !self.is_down {
             return Ok(());
@@ -134,7 +134,8 @@ impl PacketSocket {
         Err(io::Error::from_raw_os_error(error))
     }
 
-    /// A socket that another process opened as [`PacketSocket::open`] does, with these offloads, and with what it lends flows by.
+    /// Adopts a socket that another process opened with [`PacketSocket::open`], with these offloads and its
+    /// flow-offload descriptors.
     ///
     /// # Errors
     /// The interface is gone.
@@ -161,7 +162,7 @@ impl PacketSocket {
         Ok(PacketSocket { flow_offload, ..fresh })
     }
 
-    /// Receives a batch, its first frames apart, as long as they are what is expected.
+    /// Receives a batch. Its first frames use header split, as long as they match the prediction.
     fn receive_batch(
         &mut self,
         ingress: Ingress,
@@ -180,7 +181,7 @@ impl PacketSocket {
                 Ok(()) => return Ok(Received { was_last: true, ..Received::default() }),
                 Err(error) => return Err(self.cannot_receive(&error)),
             },
-            // A train that this header cannot tell, such as one of SCTP; it is gone.
+            // A GSO packet that this header cannot describe, such as one of SCTP; it is lost.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 self.count(1);
                 return Ok(Received { count: 1, lost_count: 1, was_last: false });
@@ -194,7 +195,7 @@ impl PacketSocket {
         let (mut lost_count, before_count) = (0, split_frame.len());
         for index in 0..count {
             let place = apart.as_ref().and_then(|apart| apart.place(index));
-            // All that is received apart lies behind one another, without anything between.
+            // Header split ends at the batch's first frame that does not match.
             let may_stay = split_frame.len() == before_count + index;
             let laid = Split { at: layout.at, len: 0, medium: self.medium, ingress };
             match self.receiving.take(index, layout, self.vnet_len, laid, place, may_stay) {
@@ -210,11 +211,11 @@ impl PacketSocket {
         Ok(Received { count, lost_count, was_last })
     }
 
-    /// Sends a batch and says how many wires the kernel took. Where it has no piece of memory for a long one, that goes alone, in
-    /// several pieces.
+    /// Sends a batch and returns how many frames the kernel took. Where the kernel has no contiguous memory for a
+    /// long frame, that frame goes alone, in scattered memory.
     fn send(&mut self, batch: &[TxFrame<'_>]) -> io::Result<usize> {
         let PacketSocket { sending, socket, vnet_len, medium, flow_offload, .. } = self;
-        // The program that writes tags out is there with the leases.
+        // The program that unfolds VLAN tags is attached only with flow offload.
         let medium = &(*medium, flow_offload.is_some() && *medium == LinkType::Ethernet);
         let is_long = |wire: &TxFrame<'_>| wire.header.len() + wire.payload.len() > PAGE_LEN;
         match (sending.call(socket, batch, *vnet_len, *medium, Memory::OnePiece), batch) {
@@ -225,7 +226,7 @@ impl PacketSocket {
         }
     }
 
-    /// Frames that the kernel dropped because nobody took them in time, since the socket was opened.
+    /// Frames that the kernel dropped because they were not read in time, since the socket was opened.
     pub fn kernel_drops(&mut self) -> u64 {
         let missed = u64::from(drops(&self.socket));
         self.count(missed);
@@ -329,7 +330,7 @@ impl Port for PacketSocket {
     }
 }
 
-/// What stands in front of the packets of an interface; none where we cannot read it (the kernel's if_arp.h).
+/// Link type of an interface; `None` where it is unsupported (the kernel's if_arp.h).
 fn medium(hardware: u16) -> Option<LinkType> {
     match hardware {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::Ethernet),
@@ -340,15 +341,15 @@ fn medium(hardware: u16) -> Option<LinkType> {
     }
 }
 
-/// Shortest piece of memory that the kernel always has, in bytes.
+/// Largest contiguous memory that the kernel always has, in bytes.
 const PAGE_LEN: usize = 4_096;
 /// Frames in one call.
 const BATCH_COUNT: usize = 64;
-/// Length of an Ethernet header as the kernel gives it, without a tag, in bytes.
+/// Length of an Ethernet header without a tag, as the kernel delivers it, in bytes.
 const ETHERNET_LEN: usize = 14;
 /// Bare IP without a header (the kernel's if_arp.h).
 const ARPHRD_RAWIP: u16 = 519;
-/// A message before it points anywhere.
+/// A message without any pointers.
 const NO_MESSAGE: libc::mmsghdr = libc::mmsghdr {
     // SAFETY: all zero is a value of this struct of pointers and numbers.
     msg_hdr: unsafe { mem::zeroed() },

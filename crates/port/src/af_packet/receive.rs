@@ -1,6 +1,7 @@
 //! A packet socket's queue -> frames in buffers, a batch in one call.
 //!
-//! The kernel takes a VLAN tag out of a frame and says it beside it; it is put back here.
+//! The kernel strips a VLAN tag from the frame and reports it in the ancillary data. The tag is inserted again
+//! here.
 
 use super::{BATCH_COUNT, NO_MESSAGE};
 use crate::rx_buffer::{BATCH_LEN, Layout, NOTHING, RxBuffer, RxOutcome};
@@ -12,11 +13,11 @@ use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
-/// What a batch of frames is received into.
+/// Buffers and messages to receive a batch of frames.
 pub(super) struct Receiving {
-    /// Frames that the next batch may have.
+    /// Limit of frames in the next batch.
     wanted_count: usize,
-    /// What the next frames are likely to be.
+    /// Predicted length of the next frames.
     expected: Expected,
     landings: [RxBuffer; BATCH_COUNT],
     controls: [Control; BATCH_COUNT],
@@ -24,16 +25,16 @@ pub(super) struct Receiving {
     messages: [libc::mmsghdr; BATCH_COUNT],
 }
 
-/// How long the next frames are likely to be.
+/// Predicted length of the next frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
-    /// As long as a packet of the link, or shorter.
+    /// At most as long as a packet of the link.
     Short,
-    /// Trains.
+    /// GSO packets.
     Long,
 }
 
-/// Where the payloads of a batch go that is received apart.
+/// Destinations of the payloads of a batch that is received with header split.
 pub(super) struct SplitWriter<'a> {
     front: HeaderLayout,
     places: [Option<&'a mut [u8]>; BATCH_COUNT],
@@ -41,13 +42,13 @@ pub(super) struct SplitWriter<'a> {
 
 /// A frame of a batch.
 pub(super) enum Taken {
-    /// Its payload lies at its place.
+    /// A frame whose payload is in its place.
     Split(SplitFrame),
-    /// It is all there, and lies so; what is left to do for it.
+    /// A contiguous frame: its buffer, its position, and the header with the offload work left.
     Single(Buffer, Split, VnetHeader),
 }
 
-/// Room for what the kernel says beside a frame.
+/// Room for a frame's ancillary data.
 #[derive(Clone, Copy)]
 #[repr(align(8))]
 struct Control([u8; CONTROL_LEN]);
@@ -84,8 +85,9 @@ impl Receiving {
         }
     }
 
-    /// Lends what a batch needs and says how many frames it may have. Where memory is short it has as many as there is memory
-    /// for; where there is none at all, frames are received to their header only, and lost.
+    /// Takes the buffers of a batch and returns how many frames it may have. Where memory is short, the batch is
+    /// limited to the frames that have memory. Without any memory, only headers are received, and the frames are
+    /// lost.
     pub(super) fn stock(&mut self, layout: Layout, pool: &mut Pool) -> usize {
         let wanted = &mut self.landings[..self.wanted_count];
         let mut whole = |landing: &mut RxBuffer| landing.lend_small(layout, pool) && landing.lend_overflow(pool);
@@ -95,7 +97,7 @@ impl Receiving {
         }
     }
 
-    /// Receives up to `count` frames and says how many came.
+    /// Receives up to `count` frames and returns how many arrived.
     pub(super) fn call(
         &mut self,
         socket: &OwnedFd,
@@ -120,8 +122,8 @@ impl Receiving {
         receive_messages(socket, &mut self.messages[..count])
     }
 
-    /// Decides how many frames the next batch may have, after one of `count`: more while more are there, fewer where they are
-    /// so long that the processor's cache would not keep them until they are sent.
+    /// Sets the limit of the next batch, after a batch of `count` frames. The limit grows while more frames are
+    /// available. It shrinks when long frames would leave the CPU cache before they are sent.
     pub(super) fn settle_batch(&mut self, count: usize, was_last: bool, layout: Layout) {
         let lens = self.messages[..count].iter().map(|message| message.msg_len as usize);
         let (len, longest) = (lens.clone().sum::<usize>(), lens.max());
@@ -135,7 +137,7 @@ impl Receiving {
         }
     }
 
-    /// The frame that came with message `index`; none where it was cut or had no memory.
+    /// The frame received with message `index`; `None` where it was truncated or had no memory.
     pub(super) fn take(
         &mut self,
         index: usize,
@@ -174,24 +176,24 @@ impl Receiving {
         })
     }
 
-    /// Does each of the first `count` have all its memory?
+    /// Whether each of the first `count` messages has all its memory.
     pub(super) fn is_stocked(&self, count: usize) -> bool {
         self.landings[..count].iter().all(RxBuffer::is_stocked)
     }
 
-    /// Buffers that it keeps for frames to come.
+    /// Number of buffers held for the next frames.
     pub(super) fn kept_count(&self) -> usize {
         self.landings.iter().map(RxBuffer::kept_count).sum()
     }
 
-    /// Gives them back.
+    /// Returns them to the pool.
     pub(super) fn give_back(&mut self, pool: &mut Pool) {
         self.landings.iter_mut().for_each(|landing| landing.give_back(pool));
         self.wanted_count = FIRST_BATCH_COUNT;
     }
 }
 
-/// The VLAN tag that the kernel took out of a frame, from what it says beside it (packet(7), `PACKET_AUXDATA`).
+/// The VLAN tag that the kernel stripped from a frame, from the ancillary data (packet(7), `PACKET_AUXDATA`).
 fn tag(control: &[u8]) -> Option<[u8; TAG_LEN]> {
     let word = |at: usize| control.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
     let half = |at: usize| control.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes);
@@ -212,7 +214,7 @@ fn tag(control: &[u8]) -> Option<[u8; TAG_LEN]> {
     Some([p0, p1, c0, c1])
 }
 
-/// Puts a tag back behind the addresses of the frame at `at`, which starts that much earlier then.
+/// Inserts a tag after the addresses of the frame at `at`. The frame then starts earlier by the tag's length.
 fn insert_tag(buffer: &mut Buffer, at: usize, tag: [u8; TAG_LEN]) {
     let front = buffer.bytes_mut(at - TAG_LEN..at + ADDRESSES_LEN);
     front.copy_within(TAG_LEN.., 0);
@@ -221,18 +223,19 @@ fn insert_tag(buffer: &mut Buffer, at: usize, tag: [u8; TAG_LEN]) {
 
 fn receive_messages(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
     let (first, count) = (messages.as_mut_ptr(), messages.len() as libc::c_uint);
-    // SAFETY: the messages point to memory of buffers and of the socket's own that nobody else touches until the call is over.
+    // SAFETY: the messages point to memory of buffers and of the socket's own that nobody else touches until the
+    // call is over.
     let result =
         unsafe { libc::recvmmsg(socket.as_raw_fd(), first, count, libc::MSG_DONTWAIT as _, ptr::null_mut()) };
     checked(result).map(|count| count as usize)
 }
 
-/// Trains in one call: measured over packet sockets, 2 take as much time each as 4 or 8, in less memory, and 1 takes an eighth
-/// more.
+/// GSO packets in one call. Measured over packet sockets: 2 take as much time each as 4 or 8, in less memory, and 1
+/// takes an eighth more.
 const GSO_COUNT: usize = 2;
 /// Frames in the first call: an idle port holds no more memory than for these.
 const FIRST_BATCH_COUNT: usize = 8;
-/// What the kernel says beside a frame: one header of 16 bytes and 20 bytes, rounded up to words.
+/// Length of a frame's ancillary data: a header of 16 bytes and 20 bytes of data, rounded up to words.
 const CONTROL_LEN: usize = 40;
 /// Length of a VLAN tag, and of the two addresses in front of it, in bytes.
 const TAG_LEN: usize = 4;

@@ -1,4 +1,4 @@
-//! What a packet socket is to be -> options, filter and address that the kernel takes.
+//! Settings of a packet socket -> options, filter and address for the kernel.
 
 use super::medium;
 use crate::options::{Fanout, FanoutMode};
@@ -11,16 +11,16 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr;
 
-/// Puts a virtio-net header in front of each frame and says how long it is, in bytes.
+/// Enables the virtio-net header in front of each frame and returns its length, in bytes.
 pub(super) fn speak_vnet(socket: &OwnedFd) -> io::Result<usize> {
     match set(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR_SZ, vnet::LEN as libc::c_int) {
         Ok(()) => Ok(vnet::LEN),
-        // Kernels before 6.6 know the one without a count of buffers only.
+        // Kernels before 6.6 only know the header without a count of buffers.
         Err(_) => set(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1).map(|()| SHORT_VNET_LEN),
     }
 }
 
-/// Length of the virtio-net header that a socket of ours speaks, in bytes.
+/// Length of the virtio-net header that one of our sockets uses, in bytes.
 pub(super) fn spoken_vnet(socket: &OwnedFd) -> usize {
     let mut number: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
@@ -31,7 +31,7 @@ pub(super) fn spoken_vnet(socket: &OwnedFd) -> usize {
     if result == 0 && number > 0 { number as usize } else { SHORT_VNET_LEN }
 }
 
-/// Sizes the kernel's memory for frames that wait; past the system's limit where that is allowed.
+/// Sets the kernel's memory for queued frames, past the system's limit where allowed.
 pub(super) fn size_buffers(socket: &OwnedFd, len: u32) -> io::Result<()> {
     let len = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, len)
@@ -40,8 +40,8 @@ pub(super) fn size_buffers(socket: &OwnedFd, len: u32) -> io::Result<()> {
         .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, len))
 }
 
-/// Binds the socket to its interface and to its group. A filter keeps everything out until both are done, so that no frame
-/// comes to it beside the group.
+/// Binds the socket to its interface and its group. A filter rejects all frames until both are done, so that no
+/// frame bypasses the group.
 pub(super) fn join(
     socket: &OwnedFd,
     index: i32,
@@ -59,7 +59,7 @@ pub(super) fn join(
     };
     set(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, promiscuous)?;
     if let Some(Fanout { group, spread }) = fanout {
-        // A group ignores what goes out only where it says so itself.
+        // A group ignores outgoing packets only with its own flag.
         let number = i32::from(group) | (spread_number(spread) | IGNORES_OUTGOING) << 16;
         set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, number)?;
         if let FanoutMode::Steered(count) = spread {
@@ -75,7 +75,7 @@ pub(super) fn join(
     if hardware != libc::ARPHRD_LOOPBACK {
         return set(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
     }
-    // What goes out on loopback comes in there: our own frames are known by their mark.
+    // Packets sent on loopback arrive there again: the mark identifies our own frames.
     set(socket, libc::SOL_SOCKET, libc::SO_MARK, MARK)?;
     filter(socket, &[LOAD_MARK, IS_OURS, REFUSE, ACCEPT])
 }
@@ -91,7 +91,7 @@ fn spread_number(spread: FanoutMode) -> libc::c_int {
     number as libc::c_int
 }
 
-/// Frames of a protocol on an interface.
+/// Address for frames of a protocol on an interface.
 pub(super) fn link_address(index: i32, protocol: libc::c_int) -> libc::sockaddr_ll {
     libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as libc::c_ushort,
@@ -112,7 +112,7 @@ pub(super) fn set<T: Copy>(socket: &OwnedFd, level: libc::c_int, option: libc::c
     checked(result).map(drop)
 }
 
-/// Frames that the kernel dropped since it was last asked.
+/// Frames that the kernel dropped since the last call.
 pub(super) fn drops(socket: &OwnedFd) -> u32 {
     let mut counts = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
@@ -129,7 +129,7 @@ fn bind(socket: &OwnedFd, link_address: &libc::sockaddr_ll) -> io::Result<()> {
     checked(unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(link_address).cast(), len) }).map(drop)
 }
 
-/// The number of the interface that a socket is bound to; none is below 1.
+/// Index of the interface that a socket is bound to; never below 1.
 pub(super) fn bound_index(socket: &OwnedFd) -> io::Result<i32> {
     let mut link_address = link_address(0, 0);
     let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
@@ -138,7 +138,7 @@ pub(super) fn bound_index(socket: &OwnedFd) -> io::Result<i32> {
     checked(result).map(|_| link_address.sll_ifindex)
 }
 
-/// Lets only those frames in that a classic BPF program accepts.
+/// Accepts only frames that pass a classic BPF program.
 fn filter(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog { len: program.len() as libc::c_ushort, filter: program.as_ptr().cast_mut() };
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program)
@@ -152,9 +152,9 @@ const fn instruction(code: u32, when_false: u8, number: u32) -> libc::sock_filte
 const SHORT_VNET_LEN: usize = 10;
 /// PACKET_FANOUT_FLAG_IGNORE_OUTGOING (linux/if_packet.h).
 const IGNORES_OUTGOING: libc::c_int = 0x4000;
-/// Marks what our ports send on loopback: "wide" in ASCII.
+/// Mark of our ports' packets on loopback: "wide" in ASCII.
 const MARK: u32 = 0x7769_6465;
-/// A filter's steps: load the mark, look whether it is ours, and the two ends.
+/// Instructions of the filter: load the mark, compare it with ours, accept or reject.
 const LOAD_MARK: libc::sock_filter =
     instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, (libc::SKF_AD_OFF + libc::SKF_AD_MARK) as u32);
 const IS_OURS: libc::sock_filter = instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, MARK);

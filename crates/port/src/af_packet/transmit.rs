@@ -1,4 +1,4 @@
-//! What stands on the wire -> frames on the interface, a batch in one call.
+//! Frames to send -> the interface, a batch in one call.
 
 use super::socket_options::link_address;
 use super::{BATCH_COUNT, NO_MESSAGE};
@@ -12,19 +12,19 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
-/// What a batch of wires is sent from.
+/// Memory and messages to send a batch of frames.
 pub(super) struct Sending {
     headers: [[u8; vnet::LEN]; BATCH_COUNT],
-    /// Link headers of frames whose tags are folded, and what the kernel is told of them.
+    /// Link headers of frames with folded tags; the kernel gets these, and the protocol that encodes the folding.
     links: [[u8; FOLDED_LEN]; BATCH_COUNT],
     names: [libc::sockaddr_ll; BATCH_COUNT],
     parts: [[libc::iovec; 4]; BATCH_COUNT],
     messages: [libc::mmsghdr; BATCH_COUNT],
-    /// Where packets without a link header go, for IPv4 and IPv6.
+    /// Destination addresses of packets without a link header, for IPv4 and IPv6.
     link_addresses: [libc::sockaddr_ll; 2],
 }
 
-/// How frames are to lie in the kernel's memory.
+/// Layout of frames in the kernel's memory: contiguous or scattered.
 #[derive(Clone, Copy)]
 pub(super) enum Memory {
     OnePiece,
@@ -46,7 +46,7 @@ impl Sending {
         }
     }
 
-    /// Sends up to a batch of wires and says how many the kernel took.
+    /// Sends up to a batch of frames and returns how many the kernel took.
     pub(super) fn call(
         &mut self,
         socket: &OwnedFd,
@@ -81,7 +81,7 @@ impl Sending {
                 header.msg_name = (&raw mut self.names[index]).cast();
                 header.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
             }
-            // Without a link header the kernel is told which protocol it is.
+            // Without a link header the kernel has to be told the protocol.
             if medium == LinkType::Ip {
                 let is_version_6 = wire.header.first().is_some_and(|first| first >> 4 == 6);
                 header.msg_name = (&raw mut self.link_addresses[usize::from(is_version_6)]).cast();

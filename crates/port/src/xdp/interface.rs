@@ -1,4 +1,4 @@
-//! An interface's name in, what it takes and how it receives out, for as long as a port stands on it.
+//! Interface name -> limits and receive settings of the interface, while a port uses it.
 
 use super::socket::set;
 use linux::device::{self, ioctl, request};
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 #[derive(Debug)]
 pub(super) struct Interface {
     name: String,
-    /// It says something of interfaces, whichever thread asks, and keeps this one promiscuous.
+    /// Answers requests from any thread, and keeps the interface promiscuous.
     socket: OwnedFd,
 }
 
@@ -21,7 +21,7 @@ impl Interface {
         Ok(Interface { name: name.to_owned(), socket })
     }
 
-    /// Its number.
+    /// Index of the interface.
     pub(super) fn index(&self) -> io::Result<u32> {
         let answer = self.ask(libc::SIOCGIFINDEX, request(&self.name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
@@ -35,7 +35,7 @@ impl Interface {
         Ok(unsafe { answer.ifr_ifru.ifru_mtu } as usize)
     }
 
-    /// Why frames of it would come amiss, if they would, and what to do.
+    /// Reason why its frames would arrive incomplete or merged, and how to fix it; `None` where there is none.
     pub(super) fn doubt(&self) -> io::Result<Option<String>> {
         let name = &self.name;
         let hardware = self.ask(libc::SIOCGIFHWADDR, request(name))?;
@@ -49,7 +49,7 @@ impl Interface {
                 format!("it receives by {count} queues and a port takes one; `ethtool -L {name} combined 1`");
             return Ok(Some(format!("{words} (or `rx 1`) leaves it one, or use packet:{name}")));
         }
-        // A veth has no card: its tags come as the other end sends them.
+        // A veth has no card: its tags arrive as the other end sends them.
         let is_card = Netlink::open()?.interface(name)?.kind.as_deref() != Some("veth");
         if is_card && Features::of(name)?.is_on(SETS_TAGS_APART) {
             return Ok(Some(format!(
@@ -59,7 +59,7 @@ impl Interface {
         Ok(None)
     }
 
-    /// Has it receive frames for every station, for as long as this lives.
+    /// Makes the interface promiscuous for as long as this lives.
     pub(super) fn make_promiscuous(&self, index: u32) -> io::Result<()> {
         let membership = libc::packet_mreq {
             mr_ifindex: index.cast_signed(),
@@ -70,9 +70,9 @@ impl Interface {
         set(&self.socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
     }
 
-    /// Queues by which it receives; one where its driver does not say.
+    /// Number of receive queues; 1 where the driver does not tell.
     fn queue_count(&self) -> u32 {
-        // Command, the four limits, and what there is: to receive, to send, for other things, for both ways.
+        // Command, the four limits, and the current counts: receive, send, other, combined.
         let mut channels = [GET_CHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
         let mut question = request(&self.name);
         question.ifr_ifru.ifru_data = channels.as_mut_ptr().cast();

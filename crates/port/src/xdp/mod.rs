@@ -1,12 +1,17 @@
-//! Frames of an interface in, packets out; wires in, frames on the interface out: an AF_XDP socket, by copies.
+//! AF_XDP socket in copy mode: frames of an interface -> packets; frames to send -> the interface.
 //!
-//! Kernel and socket share chunks of memory, and four rings that say whose each chunk is. A wide frame comes and goes in
-//! several chunks. The socket stands in front of the host's stack, so each frame is one that was on the wire.
+//! Kernel and socket share memory in chunks. Four rings pass the ownership of each chunk. A frame longer than a
+//! chunk uses several chunks. The socket stands in front of the host's stack, so each frame is one that was on the
+//! wire.
 //!
-//! The kernel says nothing of checksums here, and locally made packets have half-filled ones: they are judged by what stands
-//! in their field. Nor does it say VLAN tags that it or a card has set apart; an interface whose card does so is refused, and
-//! of a veth the other end must not (`ethtool -K NAME txvlan off`). Where the driver takes no program, the program stands in
-//! front of the host, behind what joins packets: that has to be off (`ethtool -K NAME gro off`).
+//! The kernel does not report checksum states here, and locally generated packets have partial checksums. So the
+//! state is inferred from the checksum field.
+//!
+//! The kernel does not report stripped VLAN tags either. An interface whose card strips them is refused. The other
+//! end of a veth must not strip them (`ethtool -K NAME txvlan off`).
+//!
+//! Where the driver takes no XDP program, the program runs in generic mode, after GRO. GRO has to be off then
+//! (`ethtool -K NAME gro off`).
 
 mod interface;
 mod rings;
@@ -28,20 +33,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// An AF_XDP socket on an interface with one queue.
 ///
-/// Its fields go in their order: the rings before the socket, for the queue stays taken while a ring is mapped.
+/// The fields drop in their order. The rings come before the socket, because the queue stays taken while a ring is
+/// mapped.
 #[derive(Debug)]
 pub struct XdpSocket {
     address: String,
-    /// Longest IP packet that the interface takes, in bytes, as it was last asked.
+    /// The interface's MTU, in bytes, as last read.
     mtu: usize,
     rings: Rings,
     chunks: Mapping,
-    /// Chunks that can be sent from, the one that was used last on top.
+    /// Free chunks for transmission, the last used one on top.
     free: Vec<u64>,
-    /// Chunks of a frame whose last has not come yet.
+    /// Chunks of an incomplete frame.
     parts: Vec<libc::xdp_desc>,
     missed: u64,
-    /// Is there a host of this machine at the other end, such as of a veth?
+    /// Whether the other end is a host of this machine, such as that of a veth.
     is_of_this_machine: bool,
     unsent: u64,
     _redirect: Redirect,
@@ -49,26 +55,26 @@ pub struct XdpSocket {
     socket: OwnedFd,
 }
 
-/// Who has which chunk.
+/// The four rings, which pass the ownership of chunks.
 #[derive(Debug)]
 struct Rings {
-    /// Parts of frames that came.
+    /// Parts of received frames.
     received: Ring<libc::xdp_desc>,
-    /// Chunks for the kernel to put frames in.
+    /// Free chunks for the kernel to receive into.
     fill: Ring<u64>,
     /// Parts of frames to send.
     sending: Ring<libc::xdp_desc>,
-    /// Chunks whose part is sent.
+    /// Chunks whose part was sent.
     completed: Ring<u64>,
 }
 
-/// A frame that came.
+/// A received frame.
 enum RxFrame {
-    /// A fragment, with its payload at its place.
+    /// A fragment, with its payload in its place.
     Split(SplitFrame),
-    /// Something else, in one piece.
+    /// Any other frame, contiguous.
     Single(Frame),
-    /// There was no memory for it.
+    /// A frame for which there was no memory.
     Nothing,
 }
 
@@ -76,8 +82,8 @@ impl XdpSocket {
     /// Opens a socket on the interface `name`, in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// What the kernel refused, and what to do: the interface is not Ethernet, has several queues, or another program or
-    /// socket is on it; or the right is missing.
+    /// The kernel's refusal, and how to fix it. The interface is not Ethernet or has several queues, another
+    /// program or socket uses it, or privileges are missing.
     pub fn open(name: &str, options: &Options) -> io::Result<XdpSocket> {
         let address = format!("xdp:{name}");
         let failed = |error: io::Error| sentence(&format!("{address}: cannot open it"), &error, remedy(&error));
@@ -115,7 +121,7 @@ impl XdpSocket {
         })
     }
 
-    /// Copies the frame in `parts` into a buffer of the pool; none where the pool has no memory.
+    /// Copies the frame in `parts` into a buffer of the pool; `None` where the pool has no memory.
     fn collect(&self, ingress: Ingress, pool: &mut Pool) -> Option<Frame> {
         let len = self.frame_len();
         let [.., largest] = CLASS_LENS;
@@ -129,8 +135,8 @@ impl XdpSocket {
         Some(judged(Frame::read(buffer, FRAME_AT, len, LinkType::Ethernet, ingress), self.is_of_this_machine))
     }
 
-    /// Copies the frame in `parts`, which is no longer than what is expected, into a buffer up to its payload, and that to its
-    /// place. A frame that is something else is whole.
+    /// Copies the headers of the frame in `parts` into a buffer, and its payload to its place. The frame is at most
+    /// as long as predicted. A frame that does not match the prediction stays whole.
     fn gather_apart(
         &self,
         ingress: Ingress,
@@ -165,7 +171,7 @@ impl XdpSocket {
         self.parts.iter().map(|part| self.chunks.bytes(part.addr as usize, part.len as usize))
     }
 
-    /// Receives a batch, its first frames apart, as long as they are what is expected.
+    /// Receives a batch. Its first frames use header split, as long as they match the prediction.
     fn receive_batch(
         &mut self,
         ingress: Ingress,
@@ -208,7 +214,7 @@ impl XdpSocket {
         }
         self.rings.received.release();
         self.rings.fill.publish();
-        // What cannot go out waits for the next wires; whether the interface is up is asked below.
+        // Unsent frames wait for the next call; the state of the interface is checked below.
         let _ = self.is_through();
         if received.count == 0 {
             socket::look(&self.socket).map_err(|error| {
@@ -219,7 +225,7 @@ impl XdpSocket {
         Ok(received)
     }
 
-    /// Takes back the chunks that the kernel has sent.
+    /// Reclaims the chunks that the kernel has sent.
     fn reclaim(&mut self) {
         while let Some(address) = self.rings.completed.take() {
             self.free.push(chunk_of(address));
@@ -227,7 +233,7 @@ impl XdpSocket {
         self.rings.completed.release();
     }
 
-    /// Sends as many of `wires` as the kernel takes in one call, and says how many those were.
+    /// Sends as many of `wires` as the kernel takes in one call, and returns their number.
     fn send_some(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize> {
         if !self.is_through()? {
             return Ok(0);
@@ -256,7 +262,7 @@ impl XdpSocket {
         Ok(count)
     }
 
-    /// Why a frame cannot be sent: the kernel would not say it.
+    /// The reason why a frame cannot be sent; the kernel does not report it.
     #[inline]
     fn refusal(&mut self, wire: &TxFrame<'_>) -> Option<io::Error> {
         if wire.to_do != TxOffload::default() {
@@ -271,7 +277,7 @@ impl XdpSocket {
         None
     }
 
-    /// As [`XdpSocket::refusal`], after another look at the MTU.
+    /// As [`XdpSocket::refusal`], after reading the MTU again.
     #[cold]
     fn too_long(&mut self, wire: &TxFrame<'_>) -> Option<io::Error> {
         self.mtu = self.interface.mtu().unwrap_or(self.mtu);
@@ -279,7 +285,7 @@ impl XdpSocket {
         (packet_len(wire) > self.mtu).then(error)
     }
 
-    /// Puts one wire into chunks, of which there are enough.
+    /// Copies one frame into chunks. There must be enough free ones.
     fn put(&mut self, wire: &TxFrame<'_>) {
         let mut rest = [wire.header, wire.payload];
         let mut left = wire.header.len() + wire.payload.len();
@@ -293,7 +299,7 @@ impl XdpSocket {
         }
     }
 
-    /// Has the kernel send what stands in the ring. What it cannot take yet stays there and goes with a later call.
+    /// Makes the kernel send the entries of the ring. Entries that it cannot take yet stay there for a later call.
     ///
     /// # Errors
     /// The interface is down or gone; the kernel took nothing.
@@ -303,12 +309,12 @@ impl XdpSocket {
         let mut has_looked = false;
         while left_count > 0 && timeout > 0 {
             match socket::send(&self.socket).map_err(|error| (error.raw_os_error(), error)) {
-                // The frame that was its turn is gone: the other end did not take it, or there is none.
+                // The next frame is lost: the other end did not take it, or there is no other end.
                 Err((Some(libc::EBUSY), _)) => self.lose_one(),
                 Err((Some(libc::ENETDOWN | libc::ENXIO), error)) if !has_looked => {
                     return Err(refused(&self.address, error, false));
                 }
-                // It says so where there is more than it sends at once, too.
+                // The kernel also returns this error where the ring holds more than it sends at once.
                 Ok(()) | Err(_) => {}
             }
             has_looked = true;
@@ -325,7 +331,7 @@ impl XdpSocket {
         self.mtu = self.interface.mtu().unwrap_or(self.mtu);
     }
 
-    /// Takes back all that stands in the ring, at which the kernel has not looked.
+    /// Takes back all entries of the ring, none of which the kernel has read.
     #[cold]
     fn take_back(&mut self) {
         while self.rings.sending.left_count() > 0 {
@@ -335,7 +341,7 @@ impl XdpSocket {
         self.rings.sending.publish();
     }
 
-    /// Is nothing left in the ring? What is goes out now, if it can.
+    /// Whether the ring is empty. Sends the remaining entries first, if possible.
     fn is_through(&mut self) -> io::Result<bool> {
         if self.rings.sending.left_count() > 0 {
             self.push_out()?;
@@ -424,8 +430,8 @@ impl Rings {
     }
 }
 
-/// A frame of which nobody said how far its checksum is. Only a host of this machine leaves it to a card: what a real card gives comes
-/// from a wire, and is as its sender made it.
+/// Infers the checksum state of a frame. Only a host of this machine leaves a checksum to a card. A frame of a real
+/// card was on a wire, so its checksum is as the sender made it.
 fn judged(frame: Frame, is_of_this_machine: bool) -> Frame {
     match frame {
         // Only GSO packets lack a length, and none comes this way.
@@ -440,12 +446,12 @@ fn judged(frame: Frame, is_of_this_machine: bool) -> Frame {
     }
 }
 
-/// Where a chunk starts, of an address in it.
+/// Start of the chunk that contains an address.
 fn chunk_of(address: u64) -> u64 {
     address / CHUNK_LEN as u64 * CHUNK_LEN as u64
 }
 
-/// Chunks that a wire needs.
+/// Number of chunks that a frame needs.
 fn part_count(wire: &TxFrame<'_>) -> usize {
     (wire.header.len() + wire.payload.len()).div_ceil(CHUNK_LEN)
 }
@@ -457,7 +463,7 @@ fn packet_len(wire: &TxFrame<'_>) -> usize {
     (wire.header.len() + wire.payload.len()).saturating_sub(link_len)
 }
 
-/// Copies the front of what is left to a chunk.
+/// Copies as much of `rest` into a chunk as fits.
 fn fill_chunk(mut room: &mut [u8], rest: &mut [&[u8]; 2]) {
     for part in rest {
         let (now, later) = part.split_at(part.len().min(room.len()));
@@ -479,17 +485,19 @@ fn remedy(error: &io::Error) -> &'static str {
 
 /// Chunks for the kernel to fill, and as many to send from; a power of two.
 const SHARE_COUNT: u32 = 2_048;
-/// Room in the ring for chunks to fill: the kernel shows that it took one a moment after it gave it to us.
+/// Entries of the fill ring. It is larger than the number of chunks, as the kernel shows that it took a chunk only
+/// a moment after it delivered it.
 const FILL_COUNT: u32 = 2 * SHARE_COUNT;
-/// The longest that the kernel takes, in bytes: a page.
+/// Largest chunk that the kernel takes, in bytes: a page.
 const CHUNK_LEN: usize = 4_096;
-/// Chunks of the longest frame, in the kernel's share: of each, 256 bytes are not for us.
+/// Chunks of the longest received frame. The kernel reserves 256 bytes of each chunk.
 const PART_COUNT_MAX: usize = 18;
 /// Parts that the kernel sends in one call (TX_BATCH_SIZE in its xsk.c).
 const PART_COUNT_AT_ONCE: usize = 32;
-/// Calls in which the kernel may show no progress, before what is left waits: more than parts that it drops one by one.
+/// Calls without progress of the kernel before the remaining entries wait: more than parts that it drops one by
+/// one.
 const TRIES: u32 = 64;
-/// Frames that are given at once.
+/// Frames in one batch.
 const BATCH_COUNT: usize = 64;
 /// Length of an Ethernet header and of a VLAN tag, in bytes.
 const ETHERNET_LEN: usize = 14;

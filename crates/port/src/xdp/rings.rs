@@ -1,7 +1,8 @@
-//! Memory shared with the kernel in, entries put and taken out: the four rings of an AF_XDP socket.
+//! Memory shared with the kernel -> the four rings of an AF_XDP socket.
 //!
-//! A ring has one producer and one consumer, each with a count that only it moves. What one side wrote is read by the other
-//! behind an acquire of the count that the first released (linux/Documentation/networking/af_xdp.rst).
+//! A ring has one producer and one consumer, each with a counter that only it moves. Writes of one side become
+//! visible to the other through a release of the first counter and an acquire by the reader
+//! (linux/Documentation/networking/af_xdp.rst).
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::ffi::c_void;
@@ -16,14 +17,14 @@ pub struct Ring<E> {
     map: Mapping,
     offsets: libc::xdp_ring_offset,
     mask: u32,
-    /// Our own count: of what was put, or taken.
+    /// Our own counter, of entries put or taken.
     ours: u32,
-    /// What the other side was seen to have.
+    /// Last seen counter of the other side.
     theirs: u32,
     entry: std::marker::PhantomData<E>,
 }
 
-/// Memory that is given back when it is dropped.
+/// Mapped memory, unmapped on drop.
 #[derive(Debug)]
 pub struct Mapping {
     start: *mut c_void,
@@ -52,7 +53,7 @@ impl Mapping {
         Ok(Mapping { start, len })
     }
 
-    /// Where it is, for the kernel.
+    /// Its address, for the kernel.
     pub fn address(&self) -> u64 {
         self.start as u64
     }
@@ -62,14 +63,14 @@ impl Mapping {
         self.len
     }
 
-    /// The bytes from `at` on.
+    /// `len` bytes from `at` on.
     pub fn bytes(&self, at: usize, len: usize) -> &[u8] {
         assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "a range lies inside its mapping");
         // SAFETY: the range was checked, and whoever holds the chunk's address from a ring is its only user.
         unsafe { std::slice::from_raw_parts(self.start.cast::<u8>().add(at), len) }
     }
 
-    /// The bytes from `at` on, to be changed.
+    /// `len` bytes from `at` on, mutable.
     pub fn bytes_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
         assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "a range lies inside its mapping");
         // SAFETY: as above.
@@ -102,7 +103,7 @@ impl<E: Copy> Ring<E> {
         Ok(Ring { map, offsets, mask: count - 1, ours: 0, theirs: 0, entry: std::marker::PhantomData })
     }
 
-    /// Entries that can be put, in a ring that we fill.
+    /// Free entries, in a ring that we fill.
     pub fn room(&mut self) -> u32 {
         let free = |ring: &Ring<E>| ring.mask + 1 - ring.ours.wrapping_sub(ring.theirs);
         if free(self) == 0 {
@@ -117,7 +118,7 @@ impl<E: Copy> Ring<E> {
         self.ours.wrapping_sub(self.theirs)
     }
 
-    /// Puts an entry; there is room.
+    /// Puts an entry. The ring must have room.
     pub fn put(&mut self, entry: E) {
         assert!(self.room() > 0, "a ring that is full is asked first");
         // SAFETY: the entry is ours until the count is released, and lies inside the mapping.
@@ -125,7 +126,7 @@ impl<E: Copy> Ring<E> {
         self.ours = self.ours.wrapping_add(1);
     }
 
-    /// Takes back the entry that was put last. The kernel has not looked at it: it looks only when it is asked to send.
+    /// Takes back the entry that was put last. The kernel has not read it: it reads only when asked to send.
     pub fn take_back(&mut self) -> E {
         assert!(self.left_count() > 0, "what is taken back was put");
         self.ours = self.ours.wrapping_sub(1);
@@ -133,7 +134,7 @@ impl<E: Copy> Ring<E> {
         unsafe { self.entry(self.ours).read() }
     }
 
-    /// Shows the kernel all that was put.
+    /// Shows the kernel all entries that were put.
     pub fn publish(&mut self) {
         self.map.count(self.offsets.producer).store(self.ours, Ordering::Release);
     }
@@ -152,7 +153,7 @@ impl<E: Copy> Ring<E> {
         Some(entry)
     }
 
-    /// Gives the places of all that was taken back to the kernel.
+    /// Returns the slots of all taken entries to the kernel.
     pub fn release(&mut self) {
         self.map.count(self.offsets.consumer).store(self.ours, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Calls to the kernel about an AF_XDP socket in, answers out.
+//! Requests about an AF_XDP socket -> system calls and their answers.
 
 use super::rings::Mapping;
 use linux::device::{self, checked};
@@ -6,12 +6,12 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// A socket without an interface.
+/// Opens a socket without an interface.
 pub(super) fn open() -> io::Result<OwnedFd> {
     device::socket(libc::AF_XDP, libc::SOCK_RAW)
 }
 
-/// Shares the chunks with the kernel.
+/// Registers the memory of the chunks with the kernel.
 pub(super) fn share(socket: &OwnedFd, chunks: &Mapping, chunk_len: usize) -> io::Result<()> {
     let region = libc::xdp_umem_reg {
         addr: chunks.address(),
@@ -24,19 +24,19 @@ pub(super) fn share(socket: &OwnedFd, chunks: &Mapping, chunk_len: usize) -> io:
     set(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)
 }
 
-/// Makes one of the four rings.
+/// Creates one of the four rings.
 pub(super) fn make_ring(socket: &OwnedFd, ring: libc::c_int, count: u32) -> io::Result<()> {
     set(socket, libc::SOL_XDP, ring, &count)
 }
 
-/// Lets packets of this many bytes be under way at once, past the system's limit where that is allowed.
+/// Sets the limit of bytes in flight, past the system's limit where allowed.
 pub(super) fn size_buffer(socket: &OwnedFd, len: u32) -> io::Result<()> {
     let len = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
     set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &len)
         .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &len))
 }
 
-/// Where the parts of the four rings lie.
+/// Offsets inside the four rings.
 pub(super) fn offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     // Sixteen words: producer, consumer, entries and flags of the four rings.
     let words: [u64; 16] = ask(socket, libc::XDP_MMAP_OFFSETS)?;
@@ -49,15 +49,15 @@ pub(super) fn offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     Ok(libc::xdp_mmap_offsets { rx: ring(0), tx: ring(4), fr: ring(8), cr: ring(12) })
 }
 
-/// Frames that the kernel could not give us: without a free chunk, or without room in the ring.
+/// Frames that the kernel could not deliver: no free chunk, or no room in the ring.
 pub(super) fn missed(socket: &OwnedFd) -> io::Result<u64> {
-    // Received and dropped, two kinds of bad entries, ring full, fill ring empty, nothing to send. Where the fill ring is
-    // empty the frame is among the dropped ones.
+    // Received and dropped, two kinds of bad entries, ring full, fill ring empty, nothing to send. Frames lost to
+    // an empty fill ring are among the dropped ones.
     let [dropped, _, _, ring_full, ..]: [u64; 6] = ask(socket, libc::XDP_STATISTICS)?;
     Ok(dropped + ring_full)
 }
 
-/// Binds it to the first queue of an interface. The queue of a socket that was closed is free a little later.
+/// Binds the socket to the first queue of an interface. The queue of a closed socket becomes free a little later.
 pub(super) fn bind_patiently(socket: &OwnedFd, index: u32) -> io::Result<()> {
     let mut wait = Duration::from_millis(1);
     loop {
@@ -84,7 +84,7 @@ fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
     checked(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
 }
 
-/// Has the kernel send what stands in the ring: at most 32 parts in one call.
+/// Makes the kernel send the entries of the ring: at most 32 parts in one call.
 pub(super) fn send(socket: &OwnedFd) -> io::Result<()> {
     let (nothing, nobody) = (std::ptr::null(), std::ptr::null());
     // SAFETY: nothing is read but the rings, which say what to send.
@@ -92,7 +92,7 @@ pub(super) fn send(socket: &OwnedFd) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Is its interface there and up?
+/// Checks that the socket's interface exists and is up.
 pub(super) fn look(socket: &OwnedFd) -> io::Result<()> {
     let nothing = std::ptr::null_mut();
     // SAFETY: nothing is written: frames come by the rings.
@@ -108,7 +108,7 @@ pub(super) fn set<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, 
     checked(result).map(drop)
 }
 
-/// What an option says, in words.
+/// Value of an option, in words.
 fn ask<const COUNT: usize>(socket: &OwnedFd, option: libc::c_int) -> io::Result<[u64; COUNT]> {
     let mut words = [0; COUNT];
     let mut len = size_of_val(&words) as libc::socklen_t;
@@ -118,5 +118,5 @@ fn ask<const COUNT: usize>(socket: &OwnedFd, option: libc::c_int) -> io::Result<
     checked(result).map(|_| words)
 }
 
-/// How long a queue is waited for.
+/// Longest wait for a busy queue.
 const BIND_WAIT_MAX: Duration = Duration::from_secs(1);
