@@ -130,7 +130,7 @@ impl Case {
             let case = Case { count_max: Some(middle), ..best.case.clone() };
             if try_case(case, &mut best) { bad = middle } else { good = middle }
         }
-        // Smaller cases may no longer need faults that were needed before.
+        // The original case may list faults in any order.
         best.case.without.sort_by_key(|fault| *fault as usize);
         best
     }
