@@ -266,7 +266,7 @@ impl Direction {
         let is_gateway = self.is_gateway();
         let (mut places, pool) = engine.places(self.at);
         for frame in frames.iter().map(Departure::frame) {
-            // The order of whole packets is checked, so they are not split.
+            // The order of whole packets is checked, so atomic fragments are not split.
             let places = places.as_mut().filter(|_| is_gateway && !is_atomic(frame));
             let split_count = batch.split.len();
             if !batch.receive(frame, LinkType::Ip, Ingress(port as u32), places, pool) {

@@ -111,8 +111,8 @@ impl Host {
             let head_len = if is_v6 { V6_LEN } else { V4_LEN };
             let most = if self.dont_fragment { path_len } else { LEN_MAX } - head_len - UDP_LEN;
             let len = flow.plan.sizes.draw(&mut flow.dice, most as u32) as usize + UDP_LEN;
-            // Some hosts that were once told of a small MTU send one fragment where a whole packet would do (RFC
-            // 6946 section 1).
+            // Some hosts that were once told of a small MTU send one fragment where a whole packet would do
+            // (RFC 6946 section 1).
             let may_be_atomic = is_v6 && flow.dice.one_in(ATOMIC_ONE_IN);
             let head = self.head(flow, UDP);
             // On an IPv4 path a router fragments for the host. On an IPv6 path the host fragments to the MTU it was

@@ -94,7 +94,7 @@ pub fn least_mss(field: &mut Field) -> Verdict {
                 let frame = craft::segment(&head(false, from, to, TCP, 1), &syn, &[]);
                 stand.push(now.tick(), toward, &frame)?;
                 let said = stand.left().find_map(|out| mss_of(out.frame));
-                // The segments that follow travel in the opposite direction of the SYN.
+                // Segments limited by this MSS come from the opposite end.
                 let carried = mtus[toward as usize];
                 let is_kept = said.is_some_and(|said| {
                     said >= announced.min(mtus[0].min(mtus[1]) - 40)

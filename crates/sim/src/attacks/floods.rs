@@ -34,8 +34,8 @@ pub fn collisions(field: &mut Field) -> Verdict {
         }
         let reassembler = stand.wide_side().aggregation.reassembler.as_ref();
         let longest = reassembler.map_or(0, Reassembler::longest_search);
-        // For random keys, the longest search in a half-full table takes this many steps (Knuth, volume 3, section
-        // 6.4, on linear probing).
+        // For random keys, the longest search in a half-full table takes this many steps (Knuth, volume 3,
+        // section 6.4, on linear probing).
         let most = 6 * count.ilog2() as usize;
         holds((1..=most).contains(&longest), || {
             format!("row {row}: of {count} keys the longest search takes {longest} steps, {most} at most")

@@ -144,7 +144,7 @@ pub fn rose(field: &mut Field) -> Verdict {
 }
 
 /// rel:A05: first fragments too short for the transport header. They are reassembled like any other (DEVIATIONS.md,
-/// R039). A filter behind the gateway sees them as they were sent, and nothing is hidden from it.
+/// R039). A host behind the gateway gets their content as it was sent, and nothing is hidden from it.
 pub fn tiny_first(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);

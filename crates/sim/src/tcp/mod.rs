@@ -12,10 +12,10 @@
 //! Where the standards leave a choice, [`Settings`] offers both Linux's choice and that of the standards. Not
 //! implemented: undoing of wrong reductions (RFC 3522, 4015, 5682), Fast Open, urgent data, pacing.
 //!
-//! The reason for an own implementation is the state of smoltcp 0.14. Its TCP sends selective acknowledgements but
-//! never reads them, and retransmits one segment at the third duplicate. It has neither PAWS, RACK, tail probes,
-//! PRR nor HyStart. It measures one round trip at a time and none from timestamps. It cannot change a flow's
-//! segment size, and keeps every byte in two ring buffers.
+//! smoltcp 0.14 was read first, and lacks too much. Its TCP sends selective acknowledgements but never reads them,
+//! and retransmits one segment at the third duplicate. It has neither PAWS, RACK, tail probes, PRR nor HyStart. It
+//! measures one round trip at a time and none from timestamps. It cannot change a flow's segment size, and keeps
+//! every byte in two ring buffers.
 //!
 //! Modules from top to bottom:
 //!

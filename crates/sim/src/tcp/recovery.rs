@@ -131,8 +131,8 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// Delay of the probe: two round trips, plus the delayed acknowledgement of a single segment (RFC 8985 section
-    /// 7.2; the two milliseconds are Linux's).
+    /// Delay of the probe: two round trips, plus the delayed acknowledgement of a single segment (RFC 8985
+    /// section 7.2; the two milliseconds are Linux's).
     pub(crate) fn wait(mean: Option<Duration>, segment_count: usize, ack_delay_max: Duration) -> Duration {
         let Some(mean) = mean else { return Duration::from_secs(1) };
         mean * 2 + if segment_count == 1 { ack_delay_max } else { Duration::from_millis(2) }

@@ -47,8 +47,8 @@ impl Flow {
         self.agreed.timestamps && !segment.has(RST) && is_old
     }
 
-    /// Only a reset at exactly the expected sequence number counts; one elsewhere in the window is challenged (RFC
-    /// 5961 section 3.2).
+    /// Only a reset at exactly the expected sequence number counts; one elsewhere in the window is challenged
+    /// (RFC 5961 section 3.2).
     pub(super) fn take_reset(&mut self, start: u64) -> Taken {
         if start == self.receiver.next() {
             return Taken::Reset;
