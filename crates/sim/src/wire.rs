@@ -172,8 +172,8 @@ fn what_is_marked(front: &[u8]) -> Option<Marked> {
     Some(Marked { len: u64::from(end).saturating_sub(upper_at as u64), is_fragment, is_tcp })
 }
 
-/// Whether an IPv4 header has a checksum that no addition gives. An update by the formula of RFC 1141 may cause one
-/// (RFC 1624 section 3).
+/// Whether an IPv4 header has the checksum 0xFFFF, which no addition gives. An update by the formula of RFC 1141
+/// may cause one (RFC 1624 section 3).
 #[inline]
 pub fn has_odd_sum(header: &[u8]) -> bool {
     matches!(header, [first, _, _, _, _, _, _, _, _, _, 0xFF, 0xFF, ..] if first >> 4 == 4)

@@ -219,7 +219,8 @@ mod tests {
         threshold: None,
     };
 
-    /// The numbers of requests of 1,000 bytes that these queues make at once, and when each is told, in microseconds.
+    /// Number and report time (in microseconds) of each request, where these queues request 1,000 bytes each at
+    /// once.
     fn told(settings: &DmaSettings, queues: &[u32]) -> Vec<(u64, u64)> {
         let mut dma = Dma::new(settings.clone());
         for (number, queue) in queues.iter().enumerate() {
