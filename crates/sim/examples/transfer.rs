@@ -1,4 +1,5 @@
-//! A loss in, how long transfers take out: `transfer LOSS SEEDS`, over a line of 100 Mb/s; and how fast that was simulated.
+//! Loss rate -> duration of transfers over a line of 100 Mb/s, and the simulation's own speed. Usage:
+//! `transfer LOSS SEEDS`.
 
 use packet::Time;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! A number of seeds in, the first law that breaks out: named attacks first, then a swarm's seeds, on one thread.
+//! Number of seeds -> the first broken law. Runs the named attacks first, then seeds of the swarm, on one thread.
 //!
-//! What is run knows of no bug in particular. Each thing is named before it is begun, so that who ends this for its time knows
-//! what had none. It ends with 1 where a law broke.
+//! The runs target no particular bug. Each run is named before it starts, so that the output of an aborted run
+//! names the unfinished one. The exit status is 1 where a law broke.
 
 use std::process::ExitCode;
 use wideload_sim::attacks::{ATTACKS, End, Extent};

@@ -1,7 +1,7 @@
-//! A host's number in, its addresses out; and back, where every bit is right.
+//! Host number -> addresses, and back.
 //!
-//! Each host has a network of its own, as hosts across the Internet do. An IPv6 header has no checksum, so an address says its
-//! number twice: flipped bits make an address of nobody, not of another host.
+//! Each host has a network of its own, like hosts across the Internet. An IPv6 header has no checksum, so an
+//! address contains the number twice. Flipped bits then give an address of no host instead of another host's.
 
 use crate::rng::mix;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -33,7 +33,7 @@ pub fn host_v6(address: &[u8]) -> Option<u16> {
     (v6(host) == address).then_some(host)
 }
 
-/// The addresses of a node that only answers.
+/// The addresses of a node that only sends ICMP replies.
 pub fn answering(node: u16) -> [IpAddr; 2] {
     let [high, low] = node.to_be_bytes();
     [
@@ -42,5 +42,5 @@ pub fn answering(node: u16) -> [IpAddr; 2] {
     ]
 }
 
-/// fd00::/16, of the addresses that nobody routes (RFC 4193).
+/// fd00::/16, a block of addresses that are not routed globally (RFC 4193).
 const PREFIX_V6: u64 = 0xFD00 << 48;

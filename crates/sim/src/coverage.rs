@@ -1,36 +1,38 @@
-//! What happened in, how often out: a swarm that never meets something proves nothing about it.
+//! Events of a run -> their counts.
+//!
+//! A swarm that never meets a condition proves nothing about it.
 
 use crate::laws::Law;
 use crate::topology::Role;
 use engine::{Event, Ledger, PlacementStats, Reason};
 
-/// How often each thing was met.
+/// How often each condition occurred.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coverage {
-    /// Packets that each role took in.
+    /// Packets received by each role.
     pub roles: [u64; Role::ALL.len()],
-    /// What each fault befell.
+    /// Packets affected by each fault.
     pub faults: [u64; Fault::ALL.len()],
-    /// Times that each law was looked at.
+    /// Checks of each law.
     pub laws: [u64; Law::ALL.len()],
     /// Packets that ended or passed for each reason.
     pub reasons: [u64; Reason::ALL.len()],
-    /// What was done to packets.
+    /// Events counted by the engines' ledgers.
     pub events: [u64; Event::ALL.len()],
-    /// How frames were received.
+    /// Frames received in each mode.
     pub receiving: [u64; Receiving::ALL.len()],
 }
 
-/// How frames came to an engine, in all roles that have one.
+/// How frames reached an engine, over all roles that have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Receiving {
-    /// With others, in one batch.
+    /// Together with others, in one batch.
     InBatches,
-    /// Their payloads to places that were predicted.
+    /// With the payload at a predicted place.
     Predicted,
-    /// Of those, to where they belong.
+    /// Of those, at the right place.
     PredictedRight,
-    /// Of those, to where they do not.
+    /// Of those, at a wrong place.
     PredictedWrong,
 }
 
@@ -50,36 +52,36 @@ impl Receiving {
     }
 }
 
-/// What can go wrong in a network, without any fault of who stands in it.
+/// A fault of the network that is no error of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// Frames lost, each by itself.
+    /// Independent frame losses.
     Loss,
-    /// Frames lost in bursts.
+    /// Burst losses.
     Burst,
-    /// Frames lost for the bytes in them.
+    /// Frame losses with a probability per byte.
     ByteLoss,
-    /// Flipped bits.
+    /// Bit errors.
     BitErrors,
-    /// Frames overtaken by others.
+    /// Reordering.
     Reorder,
-    /// Frames that come twice.
+    /// Duplicates.
     Duplicate,
-    /// A delay that differs.
+    /// Variable delay.
     Jitter,
-    /// A line so slow that its queue overflows.
+    /// A link so slow that its queue overflows.
     Rate,
-    /// Frames dropped before the queue is full.
+    /// Random early detection: drops before the queue is full.
     Red,
-    /// A link that is down for a while.
+    /// A link that is down for some time.
     Carrier,
-    /// An MTU that changes while packets are on their way.
+    /// An MTU change while packets are in flight.
     MtuChange,
     /// A gateway that is short of memory.
     SmallPool,
-    /// Packets that nobody should send.
+    /// Malformed packets.
     Malformed,
-    /// Marks of congestion.
+    /// Congestion marks (ECN).
     Mark,
 }
 
@@ -123,13 +125,13 @@ impl Fault {
     }
 }
 
-/// Reasons that no packet on a simulated link can meet: three are of captures and of link headers, which its frames do not
-/// have; one is of a packet longer than any link carries, and one of what only a kernel's port gives.
+/// Reasons that no packet on a simulated link can meet. Three concern captures and link headers, which simulated
+/// frames do not have. One needs a packet longer than any link carries, one a kernel port.
 pub const OUT_OF_REACH: [Reason; 5] =
     [Reason::NotIp, Reason::OtherLink, Reason::SnapCut, Reason::TooLong, Reason::TooManySegments];
 
 impl Coverage {
-    /// Nothing met.
+    /// Zero counts.
     pub fn new() -> Coverage {
         Coverage {
             roles: [0; Role::ALL.len()],
@@ -141,7 +143,7 @@ impl Coverage {
         }
     }
 
-    /// Counts what a ledger counted.
+    /// Adds the counts of a ledger.
     pub fn add_ledger(&mut self, ledger: &Ledger) {
         for (count, reason) in self.reasons.iter_mut().zip(Reason::ALL) {
             *count += ledger.retired(*reason).packets + ledger.passed(*reason).packets;
@@ -151,7 +153,7 @@ impl Coverage {
         }
     }
 
-    /// Counts how predictions went.
+    /// Adds the results of placement predictions.
     pub fn add_guesses(&mut self, guesses: PlacementStats) {
         let PlacementStats { predicted: made, hits: right, .. } = guesses;
         let kinds = [Receiving::Predicted, Receiving::PredictedRight, Receiving::PredictedWrong];
@@ -160,13 +162,13 @@ impl Coverage {
         }
     }
 
-    /// Counts what others counted.
+    /// Adds other counts.
     pub fn add(&mut self, others: &Coverage) {
         let mine = self.all_mut();
         mine.zip(others.all()).for_each(|(mine, theirs)| *mine += theirs);
     }
 
-    /// Each thing that a run should meet: its table, its name, and how often it was met.
+    /// Every condition that a run should meet: its table, its name and its count.
     pub fn rows(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         let roles = Role::ALL.iter().zip(self.roles).map(|(role, count)| ("role", role.name(), count));
         let faults = Fault::ALL.iter().zip(self.faults).map(|(fault, count)| ("fault", fault.name(), count));

@@ -1,9 +1,13 @@
-//! Frames for one direction in, frames of the sizes that it wants out: an engine's gateway, and the laws over each
-//! of its directions.
+//! Frames for one direction -> frames of the sizes it wants.
 //!
-//! What each law costs is the same for every packet, however much is held: arrivals and departures are compared with what the
-//! ledger says, places within flows with the highest before them, ages with the moment that a packet carries in its tag. What
-//! can only be known by counting all that is held is counted when as many events have passed as it is long.
+//! It drives an engine's gateway and checks the laws in each of its directions. Most checks cost the same for every
+//! packet, however much is held:
+//!
+//! - Arrivals and departures are compared with the ledger.
+//! - Places within a flow are compared with its highest place so far.
+//! - Ages come from the time in a packet's tag.
+//!
+//! A full recount of all held data happens only after as many events as there are entries.
 
 use crate::coverage::Receiving;
 use crate::flow::{Flow, flow_of};
@@ -20,34 +24,34 @@ use engine::{
 };
 use packet::{Frame, Ingress, Ip, LinkType, Packet, Pool, Time};
 
-/// All that happens to packets that leave by one wire.
+/// One direction of an engine: its packets leave by one wire.
 #[derive(Debug)]
 pub struct Direction {
-    /// The number of its direction.
+    /// The number of the direction.
     at: usize,
-    /// What it is to the packets.
+    /// The role of the node.
     pub role: Role,
-    /// The wire that they leave by.
+    /// The wire that packets leave by.
     pub wire: usize,
-    /// Is who sent what is refused told?
+    /// Whether the sender of a rejected packet gets an ICMP error.
     pub tells: bool,
-    /// What is wrong with it on purpose.
+    /// An injected bug, if any.
     pub bend: Option<InjectedBug>,
-    /// Has the link's MTU changed? What is held may have been joined for the old one.
+    /// Whether the link's MTU has changed. Held fragments may have been merged for the old one.
     is_replaced: bool,
-    /// How long something may be held.
+    /// The longest time that something may be held.
     timeout: Duration,
-    /// What each stage may hold, in bytes.
+    /// Memory limit of each stage, in bytes.
     limit: usize,
     watch: Watch,
-    /// A packet that a bent way keeps back.
+    /// A packet that an injected bug keeps back.
     kept: Option<Packet>,
     leaving_count: u64,
-    /// When its next wake is planned.
+    /// Time of the next planned wake-up.
     pub planned: Time,
 }
 
-/// What a way was seen to do.
+/// Observations of one direction.
 #[derive(Debug, Default)]
 struct Watch {
     came: Tally,
@@ -56,21 +60,21 @@ struct Watch {
     lost_count: u64,
     orders: Vec<OrderCheck>,
     marks: EcnCounts,
-    /// Events since everything that is held was counted, and how much that was.
+    /// Events since the last full recount, and the number of entries counted then.
     since_walk: usize,
     walk_len: usize,
 }
 
-/// Bytes that came and went marked (RFC 3168).
+/// Bytes of payload that arrived and left with a congestion mark (RFC 3168).
 #[derive(Clone, Copy, Debug, Default)]
 struct EcnCounts {
     came: u64,
     went: u64,
-    /// Did marked pieces of datagrams come, or leave? Joined to others, they mark more than came marked.
+    /// Whether marked fragments arrived or left. Merged with others, they mark more bytes than arrived marked.
     in_fragments: bool,
 }
 
-/// How far a flow came and went, and how much of it came and went behind what follows it.
+/// Highest place of a flow on arrival and on departure, and the amount that came after it out of order.
 #[derive(Clone, Copy, Debug, Default)]
 struct OrderCheck {
     top_in: u64,
@@ -79,19 +83,19 @@ struct OrderCheck {
     late_out: u64,
 }
 
-/// Where answers of a direction go.
+/// The wire for the ICMP replies of a direction.
 pub type Back<'a> = &'a dyn Fn(usize, &Packet) -> Option<usize>;
 
-/// An engine's gateway, with what is watched of each of its directions.
+/// An engine's gateway, with the observations of each of its directions.
 #[derive(Debug)]
 pub struct Ways {
     engine: Engine,
     secrets: Secrets,
     batch: Batch,
     all: Vec<Direction>,
-    /// What is wrong with it on purpose.
+    /// An injected bug, if any.
     pub bend: Option<InjectedBug>,
-    /// The moment at which it last began.
+    /// Time of the last call to `expire` before a batch.
     begun: Time,
 }
 
@@ -108,7 +112,7 @@ impl Ways {
         Ways { engine, secrets, batch: Batch::default(), all, bend, begun: Time::NEVER }
     }
 
-    /// Takes frames that leave in the direction `at`, and came in by `port` at one moment: one batch, as a live port gives it.
+    /// Receives frames for the direction `at` that arrived by `port` at one moment: one batch, as from a live port.
     pub fn take(&mut self, net: &mut Net, at: usize, port: usize, frames: &[Departure], back: Back<'_>) {
         if self.begun != net.now {
             self.begun = net.now;
@@ -118,21 +122,21 @@ impl Ways {
         all[at].take(engine, batch, net, port, frames);
     }
 
-    /// Nothing more arrives for this direction: what was held for that leaves.
+    /// Nothing more arrives for this direction: packets held for more input leave.
     pub fn idle(&mut self, net: &mut Net, at: usize, back: Back<'_>) {
         let Ways { engine, all, .. } = self;
         all[at].idle(engine, net, back);
         all[at].check(engine, net);
     }
 
-    /// Takes a break between two batches for this direction.
+    /// Pauses between two batches for this direction.
     pub fn pause(&mut self, net: &mut Net, at: usize, back: Back<'_>) {
         let Ways { engine, all, .. } = self;
         all[at].drain(engine, net, back);
         all[at].check(engine, net);
     }
 
-    /// Lets go of what is late.
+    /// Releases or drops packets past their deadline.
     pub fn expire(&mut self, net: &mut Net, back: Back<'_>) {
         let Ways { engine, all, bend, .. } = self;
         let holds_on = *bend == Some(InjectedBug::HoldsTooLong);
@@ -149,14 +153,14 @@ impl Ways {
         }
     }
 
-    /// Goes on by other settings: a link has changed.
+    /// Switches to new settings after a change of a link.
     pub fn replace(&mut self, net: &mut Net, settings: &GatewaySettings, back: Back<'_>) {
         let held: Vec<bool> =
             self.all.iter().map(|direction| self.engine.held(direction.at).0 != Tally::NONE).collect();
         self.engine.replace(net.now, settings, self.secrets);
         for (direction, held) in self.all.iter_mut().zip(held) {
             if held {
-                // What the old side held begins to wait anew, and may have been joined for another link.
+                // Data held by the old side starts its wait anew, and may have been merged for another link.
                 direction.timeout *= 2;
                 direction.is_replaced = true;
             }
@@ -164,18 +168,18 @@ impl Ways {
         }
     }
 
-    /// The laws that hold between two events.
+    /// Checks the laws that hold between two events.
     pub fn check(&mut self, net: &mut Net) {
         let Ways { engine, all, .. } = self;
         all.iter_mut().for_each(|direction| direction.check(engine, net));
     }
 
-    /// The laws that hold when nothing more will happen.
+    /// Checks the laws that hold at the end of a run.
     pub fn check_end(&self, net: &mut Net) {
         self.all.iter().for_each(|direction| direction.check_end(&self.engine, net));
     }
 
-    /// Adds up what was met here.
+    /// Adds the observations to the coverage.
     pub fn tell(&self, net: &mut Net) {
         self.all.iter().for_each(|direction| direction.tell(&self.engine, net));
     }
@@ -185,13 +189,13 @@ impl Ways {
         self.all.iter().map(|direction| self.engine.ledger(direction.at).retired_all().packets).sum()
     }
 
-    /// What was planned until now has come.
+    /// Clears the planned wake-ups that are now due.
     pub fn woken(&mut self, now: Time) {
         let due = self.all.iter_mut().filter(|direction| direction.planned <= now);
         due.for_each(|direction| direction.planned = Time::NEVER);
     }
 
-    /// Plans a wake for all that becomes late, before what is planned already.
+    /// Plans a wake-up for each deadline that is earlier than the planned one.
     pub fn plan(&mut self, mut plan: impl FnMut(Time)) {
         for direction in &mut self.all {
             if let Some(deadline) =
@@ -205,7 +209,7 @@ impl Ways {
 }
 
 impl Direction {
-    /// The direction `at` of an engine, which may hold things so long, and so much of them.
+    /// The direction `at` of an engine, with limits for the time and the memory that it holds packets.
     pub fn new(at: usize, role: Role, wire: usize, timeout: Duration, limit: usize) -> Direction {
         Direction {
             at,
@@ -223,7 +227,7 @@ impl Direction {
         }
     }
 
-    /// Takes frames that came in by `port` at one moment.
+    /// Receives frames that arrived by `port` at one moment.
     fn take(&mut self, engine: &mut Engine, batch: &mut Batch, net: &mut Net, port: usize, frames: &[Departure]) {
         self.receive(engine, batch, net, port, frames);
         let mut must_refuse = 0;
@@ -249,7 +253,7 @@ impl Direction {
         }
     }
 
-    /// Receives frames as a port does, payloads to the places that are predicted for them.
+    /// Receives frames as a port does, with payloads at their predicted places.
     fn receive(
         &mut self,
         engine: &mut Engine,
@@ -258,11 +262,11 @@ impl Direction {
         port: usize,
         frames: &[Departure],
     ) {
-        // A router takes a hop off each packet before it is split.
+        // A router decrements the TTL before it handles a packet, so it has no split packets.
         let is_gateway = self.is_gateway();
         let (mut places, pool) = engine.places(self.at);
         for frame in frames.iter().map(Departure::frame) {
-            // Of what is whole the order is watched.
+            // The order of whole packets is checked, so atomic fragments are not split.
             let places = places.as_mut().filter(|_| is_gateway && !is_atomic(frame));
             let split_count = batch.split.len();
             if !batch.receive(frame, LinkType::Ip, Ingress(port as u32), places, pool) {
@@ -279,13 +283,13 @@ impl Direction {
         }
     }
 
-    /// When something that is held becomes late.
+    /// The next deadline of held packets.
     fn next_deadline(&self, engine: &Engine) -> Option<Time> {
         let deadline = engine.next_deadline_of(self.at)?;
         Some(if self.bend == Some(InjectedBug::HoldsTooLong) { deadline.later(TOO_LONG) } else { deadline })
     }
 
-    /// Nothing more arrives: what was held for that leaves.
+    /// Nothing more arrives: packets held for more input leave.
     fn idle(&mut self, engine: &mut Engine, net: &mut Net, back: Back<'_>) {
         if self.bend != Some(InjectedBug::HoldsTooLong) {
             engine.port_is_idle(net.now, self.at);
@@ -293,7 +297,7 @@ impl Direction {
         self.drain(engine, net, back);
     }
 
-    /// Puts all that waits on its wire.
+    /// Puts all queued packets on the wire.
     fn drain(&mut self, engine: &mut Engine, net: &mut Net, back: Back<'_>) {
         while let Some(leaving) = engine.next(self.at) {
             match leaving {
@@ -323,7 +327,7 @@ impl Direction {
         }
     }
 
-    /// Stands it between two networks, or before a host, and leaves what it cannot read as it is?
+    /// Whether the node is a gateway: it forwards unparsed packets unchanged.
     fn is_gateway(&self) -> bool {
         matches!(self.role, Role::Border | Role::WideInterface | Role::ReceiveOffload)
     }
@@ -393,7 +397,8 @@ impl Direction {
         self.check_marks(net);
     }
 
-    /// What only a joiner could have made fits the link that it was made for.
+    /// Checks the length of packets that only the fragment merger can have made: they fit the link they were merged
+    /// for.
     fn check_joined(&self, side: &Side, net: &mut Net, packet: &Packet) {
         let aggregation = &side.aggregation;
         let is_of_joiner = aggregation.merger.is_some() && aggregation.reassembler.is_none() && !self.is_replaced;
@@ -425,7 +430,7 @@ impl Direction {
         }
     }
 
-    /// Puts a packet on the wire, as it stands there.
+    /// Puts a wire packet on the wire.
     #[inline]
     fn put(&mut self, net: &mut Net, header: &[u8], payload: &[u8], bend: Option<InjectedBug>) {
         if wire::has_odd_sum(header) && !net.is_spoilt() {
@@ -435,7 +440,7 @@ impl Direction {
         let len = header.len() + payload.len();
         let extra = if bend == Some(InjectedBug::ExceedsMtu) { net.wires[self.wire].mtu } else { 0 };
         let Watch { marks, put_count, .. } = &mut self.watch;
-        // What the wire loses at once is not written.
+        // The wire does not call this for a frame that it loses at once.
         let mut is_written = false;
         net.put(self.wire, len + extra, |room| {
             room[..header.len()].copy_from_slice(header);
@@ -455,7 +460,7 @@ impl Direction {
         *put_count += 1;
     }
 
-    /// Nothing leaves marked that nobody marked.
+    /// Marked bytes that leave never exceed marked bytes that arrived.
     #[inline]
     fn check_marks(&self, net: &mut Net) {
         let EcnCounts { came, went, in_fragments } = self.watch.marks;
@@ -465,7 +470,7 @@ impl Direction {
         }
     }
 
-    /// Every mark that came left, but for those of packets that ended here.
+    /// Every congestion mark that arrived has left, except on packets that ended here.
     fn check_marks_at_end(&self, engine: &Engine, net: &mut Net) {
         net.looked(Law::Integrity);
         let EcnCounts { came, went, .. } = self.watch.marks;
@@ -478,7 +483,7 @@ impl Direction {
         }
     }
 
-    /// The laws that hold between two events.
+    /// Checks the laws that hold between two events.
     fn check(&mut self, engine: &Engine, net: &mut Net) {
         net.looked(Law::Conservation);
         let Direction { at, watch, .. } = self;
@@ -518,7 +523,7 @@ impl Direction {
         }
     }
 
-    /// The laws that hold when nothing more will happen.
+    /// Checks the laws that hold at the end of a run.
     fn check_end(&self, engine: &Engine, net: &mut Net) {
         let (held, buffers) = engine.held(self.at);
         if held != Tally::NONE || buffers > 0 {
@@ -530,7 +535,7 @@ impl Direction {
         self.check_marks_at_end(engine, net);
     }
 
-    /// Adds up what was met here.
+    /// Adds the observations to the coverage.
     fn tell(&self, engine: &Engine, net: &mut Net) {
         let role = Role::ALL.iter().position(|role| *role == self.role).unwrap_or(0);
         net.hits.roles[role] += self.watch.came.packets;
@@ -541,7 +546,8 @@ impl Direction {
         }
     }
 
-    /// Is this a packet that must not be cut, cannot leave whole, and meets nothing that would join or cut it?
+    /// Whether this packet must be rejected: it is too long, must not be fragmented, and no stage could change its
+    /// size.
     fn must_refuse(&self, side: &Side, packet: &Packet) -> bool {
         let (ip, sizing) = (packet.ip(), &side.sizing);
         let mtu = usize::from(sizing.mtu);
@@ -553,14 +559,15 @@ impl Direction {
         is_long && is_transit && must_stay && ip.fragment.is_none() && !may_be_segmented
     }
 
-    /// Packets that were too big, and what was said about packets.
+    /// Packets rejected as too big, and ICMP errors sent or suppressed.
     fn refusals(&self, engine: &Engine) -> [u64; 2] {
         let ledger = engine.ledger(self.at);
         let said = [Event::IcmpSent, Event::IcmpForbidden, Event::IcmpRateLimited];
         [ledger.retired(Reason::TooBig).packets, said.iter().map(|event| ledger.event(*event).packets).sum()]
     }
 
-    /// So many packets of a batch of so many had to be refused. Others of it may have been, or may have been told of.
+    /// `must_refuse` of `count` packets in the batch had to be rejected. Other packets may also have been rejected
+    /// or have caused ICMP errors.
     fn check_refused(&self, engine: &Engine, net: &mut Net, before: [u64; 2], [must_refuse, count]: [u64; 2]) {
         net.looked(Law::Refusal);
         let after = self.refusals(engine);
@@ -592,7 +599,7 @@ impl Watch {
 }
 
 impl EcnCounts {
-    /// A piece of a segment says nothing here: where its header ends is not known.
+    /// Fragments of segments do not count here: the end of the TCP header is unknown.
     #[inline]
     fn comes(&mut self, front: &[u8]) {
         if let Some(marked) = wire::marked(front) {
@@ -622,7 +629,7 @@ impl OrderCheck {
     }
 }
 
-/// How much of this stands before the top, which it may raise.
+/// The amount of this range below the highest place, which it may raise.
 #[inline]
 fn late(top: &mut u64, start: u64, len: u64) -> u64 {
     let behind = top.saturating_sub(start).min(len);
@@ -630,12 +637,12 @@ fn late(top: &mut u64, start: u64, len: u64) -> u64 {
     behind
 }
 
-/// Is it a whole packet that has a Fragment header all the same (RFC 6946)?
+/// Whether the frame is a whole packet with a Fragment header (RFC 6946).
 fn is_atomic(frame: &[u8]) -> bool {
     Ip::parse(frame).is_ok_and(|ip| ip.fragment.is_some_and(|fragment| fragment.offset == 0 && !fragment.more))
 }
 
-/// An atomic fragment is whole too (RFC 6946 section 4), but not what is let go with holes.
+/// An atomic fragment is whole too (RFC 6946 section 4). A datagram released with holes is not.
 #[inline]
 fn is_whole(packet: &Packet) -> bool {
     packet
@@ -644,8 +651,8 @@ fn is_whole(packet: &Packet) -> bool {
         .is_none_or(|fragment| fragment.offset == 0 && !fragment.more && packet.fragmentation.is_none())
 }
 
-/// Says where in its flow a packet stands: a message by its number, each of a train, a segment by its bytes. The two directions
-/// of a connection are two flows.
+/// Reports the place of a packet in its flow: of each message in a GSO packet its number, of a segment its bytes.
+/// The two directions of a connection are two flows.
 #[inline]
 fn places_of(net: &Net, packet: &Packet, mut see: impl FnMut(usize, u64, u64)) {
     let Some(upper) = packet.ip().upper.filter(|_| is_whole(packet)) else { return };
@@ -670,7 +677,7 @@ fn places_of(net: &Net, packet: &Packet, mut see: impl FnMut(usize, u64, u64)) {
     }
 }
 
-/// Is this packet between the hosts of the flow? One whose addresses were damaged is of another flow.
+/// Whether the packet is between the hosts of the flow. A packet with damaged addresses is not.
 fn is_of(flow: &Flow, end: usize, packet: &Packet) -> bool {
     let ends = crate::wire::read(packet.bytes()).map(|seen| [seen.from, seen.to]);
     ends == Some(flow.hosts_of(end).map(Some))
@@ -681,7 +688,7 @@ fn send(net: &mut Net, wire: usize, packet: &Packet) {
     net.put(wire, bytes.len(), |room| room.copy_from_slice(bytes));
 }
 
-/// Changes a frame so that its checksums stay right: two words far in change places.
+/// Corrupts a frame without changing its checksums: two words near the middle are exchanged.
 fn corrupt(frame: &mut [u8]) {
     let at = (frame.len() / 2) & !1;
     if let Some([one, two, three, four]) = frame.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<4>()) {
@@ -690,5 +697,5 @@ fn corrupt(frame: &mut [u8]) {
     }
 }
 
-/// By how much a bent way holds things longer, in nanoseconds.
+/// Extra delay of an injected bug, in nanoseconds.
 const TOO_LONG: u64 = 1_000_000_000;

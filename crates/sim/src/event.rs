@@ -1,15 +1,15 @@
-//! What is to happen and when in, the next of it out: one queue, in which what comes at one moment keeps its order.
+//! Planned events -> the next one to happen. Events of the same time keep their order.
 
 use packet::Time;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// What happens at a moment.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// Frames arrive at the far end of this wire.
     Arrive(u32),
-    /// Something that this node holds is late.
+    /// A deadline of this node has passed.
     Wake(u32),
     /// This flow sends.
     Send(u32),
@@ -17,17 +17,17 @@ pub enum What {
     Fault(u32),
 }
 
-/// What is to happen, the earliest first; of one moment, what was planned first.
+/// Planned events, the earliest first. Those of the same time come in the order of planning.
 #[derive(Debug)]
 pub struct Events<W> {
     heap: BinaryHeap<Planned<W>>,
     sequence: u64,
 }
 
-/// One of them.
+/// A planned event.
 #[derive(Debug)]
 struct Planned<W> {
-    /// The moment, and in the lower half the place among those of one moment.
+    /// The time in the upper half, the order among events of the same time in the lower half.
     when: u128,
     what: W,
 }
@@ -39,7 +39,7 @@ impl<W> Default for Events<W> {
 }
 
 impl<W> Events<W> {
-    /// Plans something.
+    /// Plans an event.
     #[inline]
     pub fn plan(&mut self, at: Time, what: W) {
         self.sequence += 1;
@@ -47,12 +47,12 @@ impl<W> Events<W> {
         self.heap.push(Planned { when, what });
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     pub fn next_time(&self) -> Option<Time> {
         self.heap.peek().map(Planned::at)
     }
 
-    /// What happens next.
+    /// The next event.
     #[inline]
     pub fn next(&mut self) -> Option<(Time, W)> {
         self.heap.pop().map(|planned| (planned.at(), planned.what))
@@ -65,7 +65,7 @@ impl<W> Planned<W> {
     }
 }
 
-/// The earliest is the greatest: a heap gives that out first.
+/// The earliest event is the greatest, because a heap returns the greatest first.
 impl<W> Ord for Planned<W> {
     fn cmp(&self, other: &Planned<W>) -> Ordering {
         other.when.cmp(&self.when)

@@ -1,4 +1,4 @@
-//! Who sends what to whom in, what was sent of it and what arrived out; every byte of it is a pattern.
+//! Flow plan -> its state during a run: the data sent and the data that arrived. All data is a pattern.
 
 use crate::pattern::Pattern;
 use crate::rng::Rng;
@@ -7,88 +7,88 @@ use crate::wire::{TCP, UDP};
 use core::time::Duration;
 use packet::Time;
 
-/// What one host sends another, as it is planned.
+/// The plan of one host's traffic to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Datagrams, or a stream.
+    /// The kind of traffic.
     pub kind: Kind,
-    /// The sender, by the number of its node.
+    /// The sender, by node number.
     pub from: usize,
-    /// The receiver.
+    /// The receiver, by node number.
     pub to: usize,
-    /// IPv6?
+    /// Whether it uses IPv6.
     pub is_v6: bool,
-    /// How long messages, or segments, are.
+    /// The length of messages, segments or writes.
     pub sizes: Sizes,
     /// How many there are.
     pub count: u64,
     /// How many leave at once.
     pub burst: u32,
-    /// How long after a burst the next one leaves.
+    /// The gap between the start of two bursts.
     pub gap: Duration,
-    /// When the first one leaves.
+    /// The start of the first burst.
     pub start: Duration,
-    /// Of segments, one in so many leaves in another place of its burst, or twice; 0: none.
+    /// One in this many segments leaves at another place of its burst, or twice; 0: none.
     pub disorder: u64,
-    /// Do segments carry timestamps?
+    /// Whether segments carry timestamps.
     pub has_timestamps: bool,
-    /// The receiver acknowledges each so many-th segment; 0: none.
+    /// The receiver acknowledges every such segment; 0: none.
     pub acks_every: u64,
-    /// How the hosts of a connection behave. Of what is no connection, whether its packets may be marked.
+    /// The behaviour of a connection's hosts. For other flows only the ECN setting counts.
     pub talk: Talk,
 }
 
-/// A connection: its ends, and what is said in turn.
+/// The behaviour of a connection: its ends and its reply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Talk {
-    /// The end that opens and the one that waits; version, link and first number are the hosts' to say.
+    /// The end that opens and the end that listens. The hosts fill in version, link and first sequence number.
     pub ends: [Settings; 2],
-    /// Bytes that the one that waits sends.
+    /// Bytes that the listening end sends.
     pub reply_len: u64,
-    /// When it sends them, and closes.
+    /// When it sends them and closes.
     pub reply: Reply,
-    /// May an end give it up? Else all of it has to arrive.
+    /// Whether an end may give up. Otherwise all data has to arrive.
     pub may_end_early: bool,
 }
 
-/// When the end that waited for a connection sends what it has, and closes.
+/// When the listening end of a connection sends its data and closes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reply {
     /// As soon as the connection is open.
     AtOnce,
-    /// When the other end has closed.
+    /// After the other end has closed.
     #[default]
     AtLast,
 }
 
-/// What a flow consists of.
+/// The kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// UDP messages.
     Datagrams,
-    /// Segments with TCP's headers, sent as they are planned, whatever is acknowledged: for joining, the hardest of senders.
+    /// Segments with TCP headers, sent as planned whatever is acknowledged. No sender is harder to coalesce.
     Stream,
-    /// A TCP connection: an end that opens, writes and closes, and one that waits, answers and closes.
+    /// A TCP connection: one end opens, writes and closes, the other listens, replies and closes.
     Tcp,
-    /// Packets that nobody should send; see `junk.rs`.
+    /// Malformed packets; see `malformed.rs`.
     Malformed,
 }
 
-/// How long things are, in bytes of payload.
+/// Lengths in bytes of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// As long as fits.
+    /// The longest possible.
     Full,
-    /// All alike.
+    /// All equal.
     Fixed(u32),
-    /// Any length of these.
+    /// Any length in this range.
     Between(u32, u32),
-    /// Mostly short, one in so many as long as can be.
+    /// Mostly this short; one in so many has the longest possible length.
     Mixed(u32, u64),
 }
 
 impl Sizes {
-    /// The length of the next, which is at most `most`.
+    /// The next length, at most `most`.
     pub fn draw(self, dice: &mut Rng, most: u32) -> u32 {
         let len = match self {
             Sizes::Full => most,
@@ -100,7 +100,7 @@ impl Sizes {
         len.clamp(1, most.max(1))
     }
 
-    /// The mean of what is drawn where anything fits.
+    /// The mean of the drawn lengths where no limit applies.
     pub fn mean_len(self) -> u64 {
         match self {
             Sizes::Full => 65_535,
@@ -111,47 +111,47 @@ impl Sizes {
     }
 }
 
-/// A flow as it goes on.
+/// A flow during a run.
 #[derive(Debug)]
 pub struct Flow {
-    /// What was planned.
+    /// The plan.
     pub plan: Plan,
-    /// Its number, which its ports say.
+    /// Its number, which its ports encode.
     pub number: u16,
     pattern: Pattern,
-    /// What all its messages begin with, beside what each says: its pattern's number.
+    /// The part of the mark that all messages share: the number of the flow's pattern.
     mark: u64,
-    /// The bytes of a connection's second end.
+    /// The bytes that a connection's second end sends.
     back: Pattern,
-    /// Where its sender draws from.
+    /// The random numbers of its sender.
     pub dice: Rng,
-    /// Messages that were sent, or bytes of the stream.
+    /// Messages sent, or bytes of the stream.
     pub sent: u64,
-    /// Messages, or segments, that are planned still.
+    /// Messages or segments still to send.
     pub left: u64,
-    /// What arrived of it, once.
+    /// Messages or bytes that arrived, each counted once.
     pub arrived: u64,
     /// Bytes of the messages that arrived.
     pub arrived_len: u64,
-    /// When the last of that came; of streams without a connection nobody looks.
+    /// Time of the last new arrival; not recorded for streams without a connection.
     pub last_arrival: Time,
-    /// The sender was told that no longer packets reach the receiver, in bytes.
+    /// The path MTU that the sender was told, in bytes.
     pub told_len: usize,
-    /// Longest segment that the receiver said it takes; none before it did.
+    /// The MSS that the receiver announced; none before that.
     pub peer_mss: Option<u16>,
     /// How often the sender has tried to open its stream.
     pub syn_count: u32,
-    /// Segments that the receiver took.
+    /// Segments that the receiver accepted.
     pub segment_count: u64,
-    /// When it sends next: what was planned for another moment is void.
+    /// Time of the next burst. Send events planned for another time are void.
     pub next_send: Time,
-    /// Which messages arrived, a bit each; of a stream, nothing.
+    /// A bit for each message that arrived; unused for streams.
     seen: Vec<u64>,
-    /// Of a connection, what its second end sent, and what of it arrived in order.
+    /// For a connection, bytes that its second end sent, and bytes of them that arrived in order.
     pub reply: [u64; 2],
-    /// Of a connection, how each end ended.
+    /// For a connection, how each end ended.
     pub endings: [Option<End>; 2],
-    /// Which bytes of the stream arrived, in order, apart.
+    /// Disjoint ranges of stream bytes that arrived, in order.
     ranges: Vec<(u64, u64)>,
 }
 
@@ -193,12 +193,12 @@ impl Flow {
         self.mark as u32
     }
 
-    /// The sequence number of the SYN of one end of a connection: 0 is the one that opens.
+    /// The sequence number of the SYN of one end of a connection: end 0 opens.
     pub fn first_seq(&self, end: usize) -> u32 {
         self.isn() ^ if end == 0 { 0 } else { 0x5555_5555 }
     }
 
-    /// Where in the stream of this end a segment with this sequence number starts.
+    /// The offset of a segment with this sequence number in the stream of this end.
     pub fn place_of(&self, end: usize, seq: u32) -> u64 {
         u64::from(seq.wrapping_sub(self.first_seq(end).wrapping_add(1)))
     }
@@ -208,19 +208,20 @@ impl Flow {
         if end == 0 { self.pattern } else { self.back }
     }
 
-    /// The ports of what one end of a connection sends: its own, and the other's.
+    /// The ports of an end's packets: its own, and the other end's.
     pub fn ports_of(&self, end: usize) -> [u16; 2] {
         let [opens, waits] = [self.port() + APART, self.port()];
         if end == 0 { [opens, waits] } else { [waits, opens] }
     }
 
-    /// The hosts of what one end of a connection sends: its own, and the other.
+    /// The hosts of an end's packets: its own, and the other end's.
     pub fn hosts_of(&self, end: usize) -> [u16; 2] {
         let [opens, waits] = [self.plan.from as u16, self.plan.to as u16];
         if end == 0 { [opens, waits] } else { [waits, opens] }
     }
 
-    /// The end that sends packets of this protocol with these ports; none where they are of another flow, as damaged ones may be.
+    /// The end that sends packets of this protocol with these ports. None where they are of another flow, as
+    /// damaged packets may be.
     #[inline]
     pub fn sender_of(&self, protocol: u8, ports: [u16; 2]) -> Option<usize> {
         match (self.plan.kind, protocol) {
@@ -230,8 +231,8 @@ impl Flow {
         }
     }
 
-    /// Has all of a connection arrived, and did its ends end as they should? One end may ask in vain whether its last word
-    /// arrived: the other forgets it after a while.
+    /// Whether all data of a connection arrived and its ends closed properly. One end may get no answer to its FIN,
+    /// because the other forgets the connection after a while.
     pub fn is_done(&self) -> bool {
         let has_all = self.arrived == self.sent && self.left == 0 && self.reply == [self.plan.talk.reply_len; 2];
         has_all && self.endings.iter().all(Option::is_some) && self.endings.contains(&Some(End::Closed))
@@ -254,21 +255,21 @@ impl Flow {
         }
     }
 
-    /// The number of a message, where it is long enough to say it.
+    /// The number of a message, if it is long enough to contain one.
     pub fn message_of(&self, message: &[u8]) -> Option<u64> {
         let mark = message.first_chunk::<MARK_LEN>()?;
         Some((u64::from_be_bytes(*mark) ^ self.mark) >> 16)
     }
 
-    /// Where in the stream a segment with this sequence number starts.
+    /// The offset of a segment with this sequence number in the stream.
     pub fn offset_of(&self, seq: u32) -> u64 {
         self.place_of(0, seq)
     }
 
-    /// Takes a message that arrived; says what is wrong with it.
+    /// Receives a message and checks it.
     ///
     /// # Errors
-    /// One sentence.
+    /// The mistake, in one sentence.
     pub fn receive_message(&mut self, message: &[u8]) -> Result<Arrival, String> {
         let len = message.len() as u64;
         let Some(number) = self.message_of(message) else {
@@ -300,10 +301,10 @@ impl Flow {
         Ok(Arrival::First)
     }
 
-    /// Takes a segment's payload, which stands at `offset` of the stream; says what is wrong with it.
+    /// Receives a segment's payload at `offset` of the stream and checks it.
     ///
     /// # Errors
-    /// One sentence.
+    /// The mistake, in one sentence.
     pub fn receive_bytes(&mut self, offset: u64, bytes: &[u8]) -> Result<(), String> {
         let end = offset + bytes.len() as u64;
         if end > self.sent {
@@ -333,24 +334,24 @@ impl Flow {
     }
 }
 
-/// How a message arrived that is right.
+/// The arrival of a right message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// For the first time.
+    /// Its first arrival.
     First,
-    /// Not for the first time.
+    /// A repeat.
     Again,
-    /// It is too short to say which it is.
+    /// The message is too short to contain its number.
     Short,
 }
 
-/// The number of the flow that a packet with these ports is of, if it is of one.
+/// The number of the flow with these ports, if there is one.
 #[inline]
 pub fn flow_of(ports: [u16; 2]) -> Option<usize> {
     ports[0].min(ports[1]).checked_sub(PORT).map(usize::from)
 }
 
-/// The flow of a TCP packet with these ports, where they are those of a connection, and which end sends it.
+/// The connection with these ports, if there is one, and the end that sends the packet.
 #[inline]
 pub fn connection_of([source, destination]: [u16; 2]) -> Option<(usize, usize)> {
     let (low, end) = if source > destination { (destination, 0) } else { (source, 1) };
@@ -358,11 +359,11 @@ pub fn connection_of([source, destination]: [u16; 2]) -> Option<(usize, usize)> 
     is_ours.then(|| (usize::from(low - PORT), end))
 }
 
-/// Ports of flows begin here.
+/// First port of flows.
 pub const PORT: u16 = 4_096;
-/// So far apart are the two ports of a connection; those of other flows are the same.
+/// Distance between the two ports of a connection; other flows use one port at both hosts.
 const APART: u16 = 1 << 15;
-/// A message begins with its number and its length, in so many bytes.
+/// Length of the mark at the start of a message (its number and its length), in bytes.
 const MARK_LEN: usize = 8;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Frames at two ends in, packets of the right sizes to the other end out: the engine's gateway, driven as the live
-//! worker drives it.
+//! Frames at two ends -> packets of the right sizes at the other end.
+//!
+//! It drives the engine's gateway as the live worker does. The checks of laws are in `direction.rs`.
 
 use crate::address;
 use crate::direction::{Direction, Ways};
@@ -18,13 +19,13 @@ use engine::{
 /// A gateway with two ends.
 #[derive(Debug)]
 pub struct Gateway {
-    /// To the narrow end, to the wide end.
+    /// Toward the narrow end, toward the wide end.
     pub directions: Ways,
-    /// The wires that lead away from the wide end and from the narrow one.
+    /// The wires that lead away from the wide end and from the narrow end.
     wires: [usize; 2],
     config: topology::Gateway,
     node: u16,
-    /// Is there no other in the network?
+    /// Whether it is the only gateway of the network.
     pub is_only: bool,
 }
 
@@ -53,9 +54,10 @@ impl Gateway {
         Gateway { directions, wires, config: config.clone(), node, is_only: true }
     }
 
-    /// Takes frames that came in by a port at one moment: 0 is the wide one.
+    /// Receives frames that arrived by a port at one moment: port 0 is the wide one.
     pub fn take(&mut self, net: &mut Net, port: usize, frames: &[Departure]) {
-        // Hosts are behind the wide ends of gateways that face each other: what comes from between them was counted.
+        // Where gateways face each other, hosts are behind their wide ends. Packets from the link between them were
+        // already counted.
         if port == 0 || self.is_only {
             let of = |number: usize| net.flows.get(number).is_some_and(|flow| flow.plan.kind == FlowKind::Tcp);
             let connections =
@@ -74,20 +76,20 @@ impl Gateway {
         self.directions.idle(net, port, &|direction, _| Some(wires[direction]));
     }
 
-    /// Takes a break between two batches of one port.
+    /// Pauses between two batches of one port.
     pub fn pause(&mut self, net: &mut Net, port: usize) {
         let wires = self.wires;
         self.directions.pause(net, port, &|direction, _| Some(wires[direction]));
     }
 
-    /// Lets go of what is late.
+    /// Releases or drops packets past their deadline.
     pub fn expire(&mut self, net: &mut Net) {
         let wires = self.wires;
         self.directions.expire(net, &|direction, _| Some(wires[direction]));
         self.directions.check(net);
     }
 
-    /// The MTU of a link has changed: each way goes on with another side.
+    /// Applies the changed MTU of a link: each direction gets a new side.
     pub fn change(&mut self, net: &mut Net) {
         let (wires, mtus) = (self.wires, self.wires.map(|wire| net.wires[wire].mtu as u16));
         let settings = settings(&self.config, mtus, Some(self.node), self.directions.bend);
@@ -104,7 +106,7 @@ fn end(toward: Toward) -> usize {
     }
 }
 
-/// How long a way of this gateway may hold anything.
+/// The longest time that a direction of this gateway may hold anything.
 pub fn timeout(config: &topology::Gateway, toward: Toward) -> Duration {
     if toward == Toward::Narrow {
         return Duration::ZERO;
@@ -119,7 +121,8 @@ pub fn timeout(config: &topology::Gateway, toward: Toward) -> Duration {
     hold + fragments.max(joined)
 }
 
-/// What this gateway does, between links of these MTUs; where it has a number, it tells senders what is refused.
+/// The settings of this gateway between links of these MTUs. With a node number, it sends ICMP errors for rejected
+/// packets.
 pub fn settings(
     config: &topology::Gateway,
     mtus: [u16; 2],
@@ -151,7 +154,7 @@ pub fn settings(
     GatewaySettings {
         sides: sides.into(),
         border: is_border.then(|| Border::usual(wide_mtu, narrow_mtu)),
-        // Who is short of memory remembers fewer.
+        // With little memory it remembers fewer flows.
         flow_count: FLOW_COUNT.min(config.limit / FLOW_CHARGE),
     }
 }
@@ -172,9 +175,9 @@ fn aggregation(config: &topology::Gateway, side: SideSettings) -> SideSettings {
     }
 }
 
-/// Connections that a border remembers, at most.
+/// Most connections that a border remembers.
 pub const FLOW_COUNT: usize = 4_096;
-/// Age that a run reaches at most, where none is told to wait longer.
+/// Longest age of a run, unless the settings ask for a longer wait.
 const RUN_AGE_MAX: Duration = Duration::from_millis(20);
-/// How long the standards let a datagram wait for its pieces, at most (RFC 8200 section 4.5).
+/// Longest time that the standards allow a datagram to wait for its fragments (RFC 8200 section 4.5).
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(60);

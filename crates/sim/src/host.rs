@@ -1,4 +1,6 @@
-//! Plans in, packets out; packets in, every byte of them checked.
+//! Flow plans -> packets. Received packets -> verified payload: every byte is checked.
+//!
+//! Connections are left to `tcp_app.rs`, reassembly to `oracle.rs`.
 
 mod tcp_app;
 
@@ -28,27 +30,27 @@ pub struct Host {
     wire: usize,
     dont_fragment: bool,
     open: Datagrams,
-    /// The identification that the next packet has.
+    /// The identification of the next packet.
     next_id: u32,
-    /// Where a datagram is written that leaves in pieces.
+    /// Buffer for a datagram that leaves in fragments.
     desk: Vec<u8>,
     junk: Malformed,
     /// Its ends of connections.
     talkers: Vec<TcpApp>,
-    /// When its next wake is planned.
+    /// Time of the next planned wake-up.
     pub planned: Time,
-    /// Packets that were dropped for a wrong checksum.
+    /// Packets dropped for a wrong checksum.
     pub bad_sum_count: u64,
-    /// Packets that were for nobody here.
+    /// Packets addressed to no flow here.
     pub stray_count: u64,
-    /// Messages and segments that are wrong though their checksums are right, because a wire damaged them so.
+    /// Wrong messages and segments with right checksums, excused because a wire damages frames.
     pub excused_count: u64,
-    /// Times that it was told of a smaller MTU.
+    /// How often it was told of a smaller MTU.
     pub told_count: u64,
 }
 
 impl Host {
-    /// One that has sent nothing.
+    /// A host that has sent nothing.
     pub fn new(number: u16, wire: usize, dont_fragment: bool, seed: u64) -> Host {
         Host {
             number,
@@ -67,7 +69,7 @@ impl Host {
         }
     }
 
-    /// What was lost here.
+    /// Packets that were lost here.
     pub fn ended_count(&self) -> u64 {
         self.bad_sum_count + self.stray_count + self.excused_count + self.open.given_up + self.open.waiting()
     }
@@ -109,10 +111,12 @@ impl Host {
             let head_len = if is_v6 { V6_LEN } else { V4_LEN };
             let most = if self.dont_fragment { path_len } else { LEN_MAX } - head_len - UDP_LEN;
             let len = flow.plan.sizes.draw(&mut flow.dice, most as u32) as usize + UDP_LEN;
-            // Some hosts that were once told of a small MTU send one piece where a whole packet would do (RFC 6946 section 1).
+            // Some hosts that were once told of a small MTU send one fragment where a whole packet would do
+            // (RFC 6946 section 1).
             let may_be_atomic = is_v6 && flow.dice.one_in(ATOMIC_ONE_IN);
             let head = self.head(flow, UDP);
-            // A router on an IPv4 path cuts for the host; on an IPv6 one the host cuts for what it was told.
+            // On an IPv4 path a router fragments for the host. On an IPv6 path the host fragments to the MTU it was
+            // told.
             let fragment_len = if is_v6 { path_len } else { mtu };
             let is_atomic = may_be_atomic && head_len + FRAGMENT_LEN + len <= fragment_len;
             if !is_atomic && (head_len + len <= fragment_len || self.dont_fragment) {
@@ -126,7 +130,7 @@ impl Host {
     }
 
     fn send_whole(&mut self, net: &mut Net, number: usize, message: u64, head: Head, len: usize) {
-        // Taken out while it is read, so that the net can be written to.
+        // Taken out while it is read, so that the net is free for writing.
         let flows = std::mem::take(&mut net.flows);
         let flow = &flows[number];
         net.put(self.wire, head.header_len() + len, |room| {
@@ -156,7 +160,7 @@ impl Host {
         while offset < len {
             let fragment = Head { fragment: Some((offset, false)), ..head };
             let room = fragment_len - fragment.header_len();
-            // Only of the last one the length is any (RFC 8200 section 4.5).
+            // Only the last fragment may have any length (RFC 8200 section 4.5).
             let end = if len - offset <= room { len } else { offset + (room & !7) };
             let fragment = Head { fragment: Some((offset, end < len)), ..head };
             let payload = &self.desk[offset..end];
@@ -242,7 +246,7 @@ impl Host {
             from: self.number,
             to: to as u16,
             protocol,
-            // A host that looks for its path's MTU sets it on all its segments (RFC 1191 section 3).
+            // A host with path MTU discovery sets DF on all its segments (RFC 1191 section 3).
             dont_fragment: self.dont_fragment || protocol == TCP,
             id: self.next_id,
             ecn: if flow.plan.talk.ends[0].ecn { Ecn::Ect0.bits() } else { 0 },
@@ -253,7 +257,7 @@ impl Host {
 
 /// Receiving.
 impl Host {
-    /// Takes a packet that arrived.
+    /// Receives a packet.
     pub fn take(&mut self, net: &mut Net, frame: &[u8]) {
         let Some(seen) = wire::read(frame).filter(|seen| seen.to == Some(self.number)) else {
             self.stray_count += 1;
@@ -263,7 +267,7 @@ impl Host {
         if seen.fragment.is_none() {
             return self.take_upper(net, &seen, payload);
         }
-        // Taken out while it is read, so that the rest of the host can be written to.
+        // Taken out while it is read, so that the rest of the host is free for writing.
         let mut open = std::mem::take(&mut self.open);
         open.push(net.now, &seen, payload, |upper| self.take_upper(net, &seen, upper));
         self.open = open;
@@ -361,7 +365,7 @@ impl Host {
         net.events.plan(net.now, What::Send(number as u32));
     }
 
-    /// A right sum over wrong bytes: where a wire damaged frames, it may have damaged them so.
+    /// Reports wrong bytes with a right checksum. They are excused where a wire may have damaged them.
     fn blame(&mut self, net: &mut Net, number: usize, what: String) {
         self.excused_count += 1;
         if self.excused_count > net.damaged_count() {
@@ -405,21 +409,21 @@ fn put_segment(
     });
 }
 
-/// The MSS of a host whose link takes `mtu`.
+/// The MSS of a host with this link MTU.
 fn mss_of(mtu: usize, is_v6: bool) -> u16 {
     (mtu - TCP_LEN - if is_v6 { V6_LEN } else { V4_LEN }) as u16
 }
 
 /// Longest packet that a host makes, in bytes.
 const LEN_MAX: usize = 65_535;
-/// The MSS of a host that says none (RFC 9293 section 3.7.1).
+/// The MSS of a host that announces none (RFC 9293 section 3.7.1).
 const MSS_DEFAULT: u16 = 536;
-/// What a host says it takes of a stream that is sent whatever it says.
+/// The receive window that a host announces for a stream, whose sender ignores it.
 const WINDOW: u16 = u16::MAX;
-/// Segments that leave at once, at most.
+/// Most segments that leave at once.
 const BURST_MAX: usize = 65;
 /// How long a sender waits for an answer to its SYN, and how often it tries.
 const SYN_AGAIN: Duration = Duration::from_millis(200);
 const SYN_COUNT_MAX: u32 = 6;
-/// How often a datagram of IPv6 that would fit whole leaves as an atomic fragment.
+/// One in this many IPv6 datagrams that would fit whole leaves as an atomic fragment.
 const ATOMIC_ONE_IN: u64 = 16;

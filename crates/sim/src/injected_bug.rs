@@ -1,34 +1,34 @@
-//! A word in, what is wrong with a gateway on purpose out: so that each law is seen to break.
+//! Name -> a bug injected into a gateway. Tests use it to see each law break.
 
-/// What a bent gateway does to every so many of its packets.
+/// A bug that affects every [`InjectedBug::EVERY`]-th packet of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedBug {
-    /// They vanish, and nothing is counted.
+    /// Packets vanish uncounted.
     DropsSilently,
-    /// They vanish, and are counted as if they were on the wire.
+    /// Packets vanish, but count as sent.
     LosesUnseen,
-    /// They leave longer than the link takes.
+    /// Packets leave longer than the MTU of the link.
     ExceedsMtu,
-    /// They leave behind the next one.
+    /// Packets leave after the next one.
     Reorders,
-    /// Their buffers do not come back.
+    /// Buffers of packets are not returned.
     ForgetsBuffer,
-    /// What is refused is refused in silence.
+    /// Rejected packets cause no ICMP error.
     TellsNobody,
-    /// What is held leaves a second late.
+    /// Held packets leave a second late.
     HoldsTooLong,
-    /// They leave with words of theirs exchanged, which no checksum sees.
+    /// Packets leave with words exchanged, which no checksum detects.
     Corrupts,
-    /// What must not be cut is cut.
+    /// Packets that must not be fragmented are fragmented.
     CutsAll,
-    /// They leave without the mark of congestion that they came with.
+    /// Packets leave without the congestion mark they arrived with.
     LosesMarks,
-    /// They leave with such a mark, which nobody set.
+    /// Packets leave with a congestion mark that nobody set.
     InventsMarks,
 }
 
 impl InjectedBug {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [InjectedBug; 11] = [
         InjectedBug::DropsSilently,
         InjectedBug::LosesUnseen,
@@ -42,7 +42,7 @@ impl InjectedBug {
         InjectedBug::LosesMarks,
         InjectedBug::InventsMarks,
     ];
-    /// Which packets it befalls: each so many-th.
+    /// Interval of affected packets.
     pub const EVERY: u64 = 50;
 
     /// Its name in commands.

@@ -1,27 +1,27 @@
-//! What a law says and what was seen in, the sentence of a broken one out.
+//! Broken laws -> their descriptions.
 
 use core::fmt;
 use packet::Time;
 
-/// The laws that hold after every event (7 to 9 have tests of their own).
+/// Laws that hold after every event. Laws 7 to 9 have their own tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Law {
-    /// Nothing longer than a link's MTU is put on it.
+    /// No packet on a link exceeds its MTU.
     Mtu = 1,
-    /// What came left, ended with a reason or is held; every buffer on loan is held or queued.
+    /// Every received packet has left, has ended with a reason, or is held. Every buffer in use is held or queued.
     Conservation,
-    /// What arrives is what was sent, and what does not arrive was lost by something that says so.
+    /// Data arrives as it was sent. Data that does not arrive was lost for a counted reason.
     Integrity,
-    /// What must not be cut is not cut, and its sender is told.
+    /// A packet that must not be fragmented is not fragmented, and its sender gets an ICMP error.
     Refusal,
-    /// What came in order within a flow goes out in order.
+    /// Packets that arrived in order within a flow leave in order.
     Order,
-    /// Nothing is held past its deadline or beyond its limit, and nothing for ever.
+    /// Nothing is held past its deadline, beyond its limit, or for ever.
     Holding,
 }
 
 impl Law {
-    /// All of them, in their order.
+    /// All laws, in order.
     pub const ALL: [Law; 6] = [Law::Mtu, Law::Conservation, Law::Integrity, Law::Refusal, Law::Order, Law::Holding];
 
     /// Its name in tables.
@@ -37,16 +37,16 @@ impl Law {
     }
 }
 
-/// A law that was seen to be broken.
+/// A law that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// Which one.
+    /// The law.
     pub law: Law,
-    /// The number of the event after which it was seen, from 1.
+    /// The number of the event that revealed it, from 1.
     pub event: u64,
-    /// When that was.
+    /// The time of that event.
     pub at: Time,
-    /// Where, and what was seen.
+    /// Place and observation.
     pub what: String,
 }
 

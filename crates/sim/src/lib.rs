@@ -1,7 +1,7 @@
-//! A topology, a seed and traffic in, what became of every packet out: a network in one process.
+//! Topology, seed and traffic -> the fate of every packet: a network simulated in one process.
 //!
-//! One seed, one clock, one queue of events: the same seed gives the same trace, byte for byte, in every build. The laws of the
-//! house are looked at after every event; the bytes of every packet are a pattern that its receiver checks.
+//! One seed, one clock and one event queue: the same seed gives the same trace, byte for byte, in every build. The
+//! laws ([`Law`]) are checked after every event. The bytes of every packet are a pattern that its receiver checks.
 #![forbid(unsafe_code)]
 
 pub mod attacks;
@@ -39,7 +39,7 @@ pub use scene::{BadScene, Scene};
 pub use simulation::{Carried, Change, Crossed, Outcome, Simulation, To};
 pub use topology::{Gateway, GatewayRole, Kind, Lateness, Link, Node, Role, Router, Topology};
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn said(cause: Box<dyn std::any::Any + Send>) -> String {
     let text = cause.downcast_ref::<String>().map(String::as_str).or(cause.downcast_ref::<&str>().copied());
     format!("an assertion failed: {}", text.unwrap_or("it does not say which"))

@@ -1,7 +1,7 @@
-//! What the papers say of their machines in, how long those take out: the parts on which their figures hang.
+//! Hardware figures from papers -> models of that hardware, with their timing.
 //!
-//! Each part is driven like every other: what comes is pushed with the time, what is due is asked for, and a number in the
-//! papers stands in one constant with its id.
+//! Each part is driven like all others: callers push input with its time and ask for due output. Each number from a
+//! paper is one constant with its id.
 
 mod card;
 mod dma;
@@ -13,5 +13,5 @@ pub use dma::{Dma, DmaSettings, Done, Notice, Request, WriteOrder};
 pub use offload::{Load, Offload, Received, ThreadSplit};
 pub use ring::{Class, Ring, Slot};
 
-/// What Ethernet adds to an IP packet on the wire, in bytes: header, check sequence, preamble and gap.
+/// Ethernet's overhead on an IP packet, in bytes: header, FCS, preamble and gap.
 const FRAMING_LEN: u32 = 38;

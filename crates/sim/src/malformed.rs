@@ -1,7 +1,7 @@
-//! A number in, packets that nobody should send out: for each way in which a packet can be wrong, one that is.
+//! Number -> malformed packets, one kind for each way in which a packet can be wrong.
 //!
-//! Attacks have verdicts and generators of their own; these are here so that whatever else crosses a network does it in bad
-//! company, and so that no reason for which a packet ends goes untried.
+//! They run beside all other traffic of a simulation, and they reach every reason for which a packet ends. Attacks
+//! have verdicts and generators of their own, in `attacks`.
 
 use crate::net::Net;
 use crate::rng::Rng;
@@ -9,32 +9,32 @@ use crate::wire::{
     DESTINATION, FRAGMENT, FRAGMENT_LEN, HOP_BY_HOP, Head, ICMPV6, TCP, UDP, V4_LEN, V6_LEN, seal_v4,
 };
 
-/// A sender of such packets.
+/// A sender of malformed packets.
 #[derive(Debug)]
 pub struct Malformed {
     dice: Rng,
     next: usize,
-    /// Identifications that nobody else uses at once.
+    /// Identifications that no other sender uses at the time.
     id: u32,
 }
 
-/// One way to be wrong.
+/// One kind of malformed packet.
 type Wrong = fn(&mut Malformed, &mut Net, &To);
 
-/// Where it goes.
+/// The destination.
 struct To {
     wire: usize,
     head: Head,
 }
 
 impl Malformed {
-    /// One that draws from this seed.
+    /// A sender that draws from this seed.
     pub fn new(seed: u64) -> Malformed {
         let mut dice = Rng::new(seed);
         Malformed { next: dice.below(100) as usize, id: dice.number() as u32, dice }
     }
 
-    /// Sends what is wrong in the next way.
+    /// Sends the next kind of malformed packet.
     pub fn send(&mut self, net: &mut Net, wire: usize, from: u16, to: u16, is_v6: bool) {
         let kinds: &[Wrong] = if is_v6 { &V6 } else { &V4 };
         self.next += 1;
@@ -44,7 +44,7 @@ impl Malformed {
         kinds[self.next % kinds.len()](self, net, &To { wire, head });
     }
 
-    /// Puts a packet with so much payload on the wire, spoilt.
+    /// Puts a packet with this much payload on the wire, altered by `spoil`.
     fn put(&mut self, net: &mut Net, to: &To, head: Head, payload_len: usize, spoil: impl FnOnce(&mut [u8])) {
         let fill = self.dice.number();
         let len = head.header_len() + payload_len;
@@ -58,14 +58,15 @@ impl Malformed {
         });
     }
 
-    /// Puts a piece on the wire; all pieces of a datagram have the same bytes, so that repeats are repeats.
+    /// Puts a fragment on the wire. All fragments of a datagram have the same bytes, so that repeats are exact
+    /// duplicates.
     fn fragment(&mut self, net: &mut Net, to: &To, offset: usize, more: bool, len: usize, ecn: u8) {
         let head = Head { fragment: Some((offset, more)), ecn, ..to.head };
         let at = head.header_len();
         self.put(net, to, head, len, |frame| {
             frame[at..].fill(7);
             if offset == 0 && len >= 8 {
-                // Ports of nobody.
+                // Ports of no flow.
                 frame[at..at + 4].fill(0);
             }
         });
@@ -122,7 +123,7 @@ fn repeat(junk: &mut Malformed, net: &mut Net, to: &To) {
 fn overlap(junk: &mut Malformed, net: &mut Net, to: &To) {
     junk.fragment(net, to, 8, true, 16, 0);
     junk.fragment(net, to, 16, true, 16, 0);
-    // What comes after it meets a poisoned key.
+    // The next fragment meets a poisoned key.
     junk.fragment(net, to, 64, true, 16, 0);
 }
 
@@ -142,7 +143,7 @@ fn lonely(junk: &mut Malformed, net: &mut Net, to: &To) {
     junk.fragment(net, to, 0, true, len, 0);
 }
 
-/// More first pieces at once than a small table holds.
+/// More first fragments at once than a small table holds.
 fn flood(junk: &mut Malformed, net: &mut Net, to: &To) {
     for _ in 0..8 {
         junk.id = junk.id.wrapping_add(1);
@@ -161,7 +162,7 @@ fn misplaced_option(junk: &mut Malformed, net: &mut Net, to: &To) {
     });
 }
 
-/// Extension headers, so many of eight bytes each, in front of what `last` says.
+/// Writes `count` extension headers of eight bytes each; the last one names the next header `last`.
 fn extensions(frame: &mut [u8], count: usize, last: u8) {
     frame[6] = DESTINATION;
     for number in 0..count {
@@ -208,7 +209,7 @@ fn neighbour(junk: &mut Malformed, net: &mut Net, to: &To) {
     junk.put(net, to, Head { fragment: Some((32, false)), ..first }, 16, |_| {});
 }
 
-/// A first fragment whose headers claim to go on past its end, too long to leave in one piece.
+/// A first fragment with headers that claim to go on past its end. It is too long to leave in one fragment.
 fn unending_headers(junk: &mut Malformed, net: &mut Net, to: &To) {
     let head = Head { protocol: DESTINATION, fragment: Some((0, true)), ..to.head };
     junk.put(net, to, head, 1_552, |frame| {
@@ -216,7 +217,7 @@ fn unending_headers(junk: &mut Malformed, net: &mut Net, to: &To) {
     });
 }
 
-/// The ways of IPv4.
+/// Kinds of malformed IPv4 packets.
 const V4: [Wrong; 15] = [
     truncated,
     bad_version,
@@ -234,7 +235,7 @@ const V4: [Wrong; 15] = [
     flood,
     misplaced_option,
 ];
-/// The ways of IPv6.
+/// Kinds of malformed IPv6 packets.
 const V6: [Wrong; 18] = [
     truncated,
     bad_version,

@@ -1,4 +1,6 @@
-//! Frames that nodes put on wires in, events at their far ends out; and what all nodes share: the moment, the laws, the trace.
+//! Frames sent by nodes -> arrival events at the far ends of wires.
+//!
+//! It also holds the state that all nodes share: the time, the checks of laws, the coverage and the trace.
 
 use crate::coverage::Coverage;
 use crate::event::{Events, What};
@@ -9,79 +11,80 @@ use crate::trace::Trace;
 use crate::wire::{self, FRAGMENT, TCP};
 use packet::Time;
 
-/// What all nodes share.
+/// State shared by all nodes.
 #[derive(Debug)]
 pub struct Net {
-    /// The moment.
+    /// The current time.
     pub now: Time,
-    /// The number of the event that happens, from 1.
+    /// The number of the current event, from 1.
     pub event: u64,
     /// One direction of each link.
     pub wires: Vec<Wire>,
-    /// What is to happen.
+    /// Future events.
     pub events: Events<What>,
-    /// All that happened.
+    /// The trace so far.
     pub trace: Trace,
-    /// How often each thing was met.
+    /// How often each fault, law, reason and event occurred.
     pub hits: Coverage,
-    /// Who sends what to whom.
+    /// The flows, by number.
     pub flows: Vec<Flow>,
-    /// What each node may be seen to have done to its packets, by number.
+    /// The checks that apply to each node's packets, by node number.
     pub hosts: Vec<HostRules>,
-    /// Packets that gateways took in, each at the first that it met.
+    /// Packets received by gateways, each counted at the first one.
     pub taken_in: u64,
-    /// Of them, those of connections.
+    /// Packets of connections among them.
     pub tcp_taken_in: u64,
-    /// Frames that ended elsewhere than on a wire or in a ledger: what does not arrive may be among them.
+    /// Frames that ended neither on a wire nor in a ledger. Missing data may be among them.
     pub ended: u64,
-    /// Is there a wire that flips bits?
+    /// Whether some wire flips bits.
     pub may_damage: bool,
-    /// Does a host send what nobody should?
+    /// Whether some host sends malformed packets.
     pub has_junk: bool,
     /// The first law that was broken.
     pub broken: Option<Broken>,
-    /// Is everything that is held counted anew after each event, not after as many events as it is long?
+    /// Whether all held data is recounted after each event. Otherwise a recount follows as many events as there are
+    /// entries.
     pub is_thorough: bool,
 }
 
-/// Which packets of a host may be seen in pieces.
+/// The packets of a host that may legally appear as fragments.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostRules {
-    /// Do its datagrams forbid cutting?
+    /// Whether its datagrams forbid fragmentation.
     pub dont_fragment: bool,
-    /// Does its card cut what it sends?
+    /// Whether its network card fragments the packets it sends.
     pub has_cutting_card: bool,
-    /// Does it send what nobody should?
+    /// Whether it sends malformed packets.
     pub is_hostile: bool,
 }
 
 /// One direction of a link.
 #[derive(Debug)]
 pub struct Wire {
-    /// What it does to frames.
+    /// The model of its delay, rate and losses.
     pub link: Link,
-    /// Who is at its far end, by number.
+    /// The node at its far end, by number.
     pub to: usize,
-    /// By which of its own ports.
+    /// The port of that node.
     pub port: usize,
-    /// Longest packet that it takes, in bytes.
+    /// Longest packet that it carries, in bytes.
     pub mtu: usize,
-    /// Does it carry anything?
+    /// Whether the link is up.
     pub is_up: bool,
-    /// Frames that it lost because it was down.
+    /// Frames lost because it was down.
     pub down_count: u64,
-    /// Of those, what was on it already, and came out for nobody.
+    /// Frames among them that were already in flight.
     pub cut_off: Tally,
-    /// With more frames than this on it, those whose sender takes part are marked.
+    /// Above this number of frames in flight, ECN-capable packets are marked.
     pub marks_above: Option<u64>,
     /// Frames that it marked.
     pub marked_count: u64,
-    /// When its next arrival is planned.
+    /// Time of the next planned arrival.
     planned: Time,
 }
 
 impl Wire {
-    /// One with nothing on it.
+    /// An idle wire.
     pub fn new(link: Link, to: usize, port: usize, mtu: usize) -> Wire {
         Wire {
             link,
@@ -99,7 +102,7 @@ impl Wire {
 }
 
 impl Net {
-    /// Puts a frame of `len` bytes on a wire, which `write` writes.
+    /// Puts a frame of `len` bytes on a wire; `write` fills it in.
     #[inline]
     pub fn put(&mut self, number: usize, len: usize, write: impl FnOnce(&mut [u8])) {
         let wire = &mut self.wires[number];
@@ -130,7 +133,7 @@ impl Net {
         }
     }
 
-    /// Plans the next arrival of a wire, where an earlier one is not planned.
+    /// Plans the next arrival of a wire, unless an earlier one is planned.
     pub fn plan_arrival(&mut self, number: usize) {
         let wire = &mut self.wires[number];
         if let Some(due) = wire.link.next_departure().filter(|due| *due < wire.planned) {
@@ -139,7 +142,7 @@ impl Net {
         }
     }
 
-    /// An arrival that was planned has come.
+    /// Clears the planned arrival that is now due.
     pub fn arrived(&mut self, number: usize) {
         let wire = &mut self.wires[number];
         if wire.planned <= self.now {
@@ -147,13 +150,13 @@ impl Net {
         }
     }
 
-    /// Notes that a law was looked at.
+    /// Counts a check of a law.
     #[inline(always)]
     pub fn looked(&mut self, law: Law) {
         self.hits.laws[law as usize - 1] += 1;
     }
 
-    /// Notes that a law is broken; the first one counts.
+    /// Records a broken law; only the first one is kept.
     #[cold]
     pub fn breaks(&mut self, law: Law, what: impl FnOnce() -> String) {
         if self.broken.is_none() {
@@ -161,13 +164,13 @@ impl Net {
         }
     }
 
-    /// May packets say what no host of good will wrote?
+    /// Whether packets may have contents that no correct host wrote.
     #[inline]
     pub fn is_spoilt(&self) -> bool {
         self.may_damage || self.has_junk
     }
 
-    /// Frames that something befell that a checksum may not have seen.
+    /// Frames damaged on a wire, perhaps undetected by a checksum.
     pub fn damaged_count(&self) -> u64 {
         self.wires.iter().map(|wire| wire.link.counters().corrupted.frames).sum()
     }
@@ -177,11 +180,12 @@ impl Net {
         self.wires.iter().map(|wire| wire.link.counters().duplicated.frames).sum()
     }
 
-    /// Law 4: what must not be cut is not cut.
+    /// Law 4: a packet that must not be fragmented is not fragmented.
     fn check_fragment(&mut self, number: usize, fragment: Piece) {
         self.looked(Law::Refusal);
         let Some(rules) = fragment.from.and_then(|host| self.hosts.get(usize::from(host))) else { return };
-        // No sum covers a header of IPv6, so damage can make a piece of an atomic fragment, which no segment is.
+        // No checksum covers an IPv6 header. Damage can therefore turn an atomic fragment into a real one. A
+        // segment is never atomic.
         let may_be_damaged = self.may_damage && fragment.is_v6 && !fragment.is_tcp;
         if rules.has_cutting_card || rules.is_hostile || may_be_damaged {
             return;
@@ -195,7 +199,7 @@ impl Net {
     }
 }
 
-/// What a piece says of itself.
+/// Header fields of a fragment that the checks need.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     from: Option<u16>,
@@ -205,7 +209,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// The piece in this frame, if it is one.
+    /// The fragment in this frame, if it is one.
     #[inline]
     fn seen(frame: &[u8]) -> Option<Piece> {
         let is_fragment = match frame.first()? >> 4 {

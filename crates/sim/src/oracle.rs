@@ -1,29 +1,29 @@
-//! Pieces in, the datagrams that they make out: a map of octets, too simple to be wrong.
+//! Fragments -> datagrams: a map of octets, too simple to be wrong.
 //!
-//! What a host does with fragments in the simulator, and the model that the engine's own rejoining is held against.
+//! Simulated hosts reassemble with it. It is also the model against which the engine's own reassembly is tested.
 
 use crate::wire::WireFacts;
 use core::time::Duration;
 use packet::Time;
 use std::collections::VecDeque;
 
-/// The datagrams of one host of which something is missing.
+/// The incomplete datagrams of one host.
 #[derive(Debug, Default)]
 pub struct Datagrams {
     /// In the order in which they began.
     open: VecDeque<Datagram>,
     spare: Vec<Datagram>,
-    /// Pieces that were given up: too many datagrams at once, too late, or in contradiction to others.
+    /// Discarded fragments: too many datagrams at once, too late, or in conflict with others.
     pub given_up: u64,
 }
 
-/// The octets of one datagram that came.
+/// The octets received of one datagram.
 #[derive(Debug)]
 struct Datagram {
     key: Key,
     since: Time,
     octets: Vec<u8>,
-    /// A bit for each octet that came.
+    /// A bit for each octet received.
     came: Vec<u64>,
     came_count: usize,
     end: Option<usize>,
@@ -39,7 +39,7 @@ struct Key {
 }
 
 impl Datagrams {
-    /// Takes a piece, and hands on what is behind the IP header of the datagram that it makes whole.
+    /// Adds a fragment. When its datagram is complete, `whole` gets the bytes after the IP header.
     pub fn push(&mut self, now: Time, seen: &WireFacts, payload: &[u8], whole: impl FnOnce(&[u8])) {
         let Some((offset, more)) = seen.fragment else { return };
         while self.open.front().is_some_and(|datagram| now.since(datagram.since) > TIMEOUT) {
@@ -61,7 +61,7 @@ impl Datagrams {
         }
     }
 
-    /// Pieces of datagrams that never became whole.
+    /// Fragments of datagrams that are still incomplete.
     pub fn waiting(&self) -> u64 {
         self.open.iter().map(|datagram| datagram.fragments).sum()
     }
@@ -94,7 +94,7 @@ impl Datagrams {
 }
 
 impl Datagram {
-    /// Lays a piece in its place; false where it contradicts another.
+    /// Copies a fragment to its place. False where it conflicts with another.
     fn take(&mut self, offset: usize, more: bool, payload: &[u8]) -> bool {
         let end = offset + payload.len();
         if end > LEN_MAX || self.end.is_some_and(|known| end > known || !more && end != known) {
@@ -130,7 +130,7 @@ impl Datagram {
 
 /// How long a host waits for the rest of a datagram (Linux: net.ipv4.ipfrag_time).
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Datagrams that a host has open at once.
+/// Most incomplete datagrams of a host.
 const OPEN_MAX: usize = 256;
-/// Octets of the longest datagram, and room to the next word.
+/// Octets of the longest datagram, rounded up to a whole word.
 const LEN_MAX: usize = 65_536;

@@ -1,23 +1,23 @@
-//! A key and a place in, the bytes that stand there out: whoever receives them can check them, and nobody stores them.
+//! Key and offset -> payload bytes. Receivers check them without any stored copy.
 
 use crate::rng::{GOLDEN, mix};
 
-/// An endless row of bytes that can be told from every other, and from itself further on.
+/// An endless byte sequence, different from every other sequence and from itself at any other offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern(u64);
 
 impl Pattern {
-    /// The row of this key.
+    /// The sequence of this key.
     pub fn new(key: u64) -> Pattern {
         Pattern(mix(key))
     }
 
-    /// The row of part `number` of what this row is for, such as a message of a flow.
+    /// The sequence of part `number`, such as a message of a flow.
     pub fn part(self, number: u64) -> Pattern {
         Pattern(mix(self.0 ^ number.wrapping_mul(GOLDEN)))
     }
 
-    /// A number that only this row has.
+    /// A number unique to this sequence.
     pub fn number(self) -> u64 {
         mix(self.0)
     }
@@ -33,7 +33,7 @@ impl Pattern {
         rest.copy_from_slice(&words.next().to_le_bytes()[..rest.len()]);
     }
 
-    /// Where the first byte stands that is not the row's from `offset` on; none where all are.
+    /// The index of the first byte that differs from the sequence at `offset`; none where all are equal.
     #[inline]
     pub fn first_wrong(self, offset: u64, bytes: &[u8]) -> Option<usize> {
         let mut words = self.words(offset);
@@ -57,7 +57,7 @@ impl Pattern {
     }
 }
 
-/// Eight bytes at a time, from any place on.
+/// Eight bytes at a time, from any offset.
 struct Words {
     word: u64,
     shift: u32,
@@ -68,7 +68,7 @@ impl Words {
     fn next(&mut self) -> u64 {
         let low = self.word >> self.shift;
         self.word = self.word.wrapping_add(GOLDEN);
-        // In two steps: a shift by all 64 bits is none.
+        // In two steps, because a shift by all 64 bits is not defined.
         low | self.word << 1 << (63 - self.shift)
     }
 }

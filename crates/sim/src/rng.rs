@@ -1,12 +1,12 @@
-//! A seed and a packet's number in, what befalls that packet out.
+//! Seed and packet number -> the random events of that packet.
 //!
-//! Each question has its own numbers, and a packet's number says where in them its answer stands: the same seed loses the
-//! same packets at any speed, and asking for jitter does not change which are lost. The mixing is our own, so that a seed
-//! means the same packets with every version of every crate.
+//! Each [`Question`] has its own sequence of numbers, indexed by packet number. The same seed therefore loses the
+//! same packets at any speed, and drawing jitter does not change the losses. The mixing function is part of this
+//! crate, so that a seed means the same packets with every version of every dependency.
 
 use crate::link::{Burst, LinkShape};
 
-/// What is asked of the numbers.
+/// The purpose of a random number.
 #[derive(Clone, Copy)]
 pub(crate) enum Question {
     Loss = 1,
@@ -19,27 +19,27 @@ pub(crate) enum Question {
     Early,
 }
 
-/// The number that answers `question` for the packet `index`.
+/// The random number for `question` and the packet `index`.
 pub(crate) fn draw(seed: u64, question: Question, index: u64) -> u64 {
     mix(mix(seed ^ mix(question as u64)).wrapping_add(index.wrapping_mul(GOLDEN)))
 }
 
-/// Does what has this share befall the packet `index`?
+/// Whether an event with probability `share` happens to the packet `index`.
 pub(crate) fn befalls(share: f64, seed: u64, question: Question, index: u64) -> bool {
     share > 0.0 && unit(draw(seed, question, index)) < share
 }
 
-/// A number from 0 up to, not including, 1.
+/// A number in [0, 1).
 fn unit(number: u64) -> f64 {
     (number >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Numbers one after another, for what is drawn before a run begins.
+/// A sequence of random numbers, for choices made before a run begins.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// Those of this seed.
+    /// The sequence of this seed.
     pub fn new(seed: u64) -> Rng {
         Rng(mix(seed))
     }
@@ -50,22 +50,22 @@ impl Rng {
         mix(self.0)
     }
 
-    /// A number from 0 up to, not including, `bound`; 0 where that is 0.
+    /// A number below `bound`; 0 where `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.number()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number of this range, both ends included.
+    /// A number in this range, both ends included.
     pub fn from(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
 
-    /// A number from 0 up to, not including, 1.
+    /// A number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         unit(self.number())
     }
 
-    /// True once in so many times.
+    /// True with a probability of 1 / `count`.
     pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
@@ -79,7 +79,7 @@ impl Rng {
     }
 }
 
-/// Which packets a shape loses, in the order of their numbers.
+/// The packets that a shape loses, in the order of their numbers.
 #[derive(Clone, Debug)]
 pub struct Losses {
     seed: u64,
@@ -110,7 +110,8 @@ impl Iterator for Losses {
     }
 }
 
-/// The places, in bits from the start, that `share` of all bits flips in packet `index`.
+/// The offsets of flipped bits in packet `index`, in bits from the start, where each bit flips with probability
+/// `share`.
 ///
 /// The gaps between them are drawn, so a long packet with few errors costs few draws.
 pub(crate) fn flipped_bits(share: f64, seed: u64, index: u64, bit_count: u64) -> impl Iterator<Item = u64> {
@@ -118,7 +119,7 @@ pub(crate) fn flipped_bits(share: f64, seed: u64, index: u64, bit_count: u64) ->
     let mut at = 0u64;
     core::iter::from_fn(move || {
         number = mix(number.wrapping_add(GOLDEN));
-        // 1 - u lies above 0, so its logarithm is finite; a share of 1 makes every gap 0.
+        // 1 - u is above 0, so its logarithm is finite. A share of 1 makes every gap 0.
         let gap = (1.0 - unit(number)).ln() / (-share).ln_1p();
         at = at.saturating_add(gap as u64);
         let flipped = (share > 0.0 && at < bit_count).then_some(at);

@@ -1,4 +1,5 @@
-//! Frames at any end in, the same toward their destinations out: cut, refused, joined, as the router's kind has it.
+//! Frames at any port -> the same toward their destinations, fragmented, rejected or reassembled according to the
+//! router's kind.
 
 use crate::address;
 use crate::direction::{Direction, Ways};
@@ -17,13 +18,13 @@ use packet::Packet;
 #[derive(Debug)]
 pub struct Router {
     kind: topology::Router,
-    /// What leaves by each of its ports.
+    /// Traffic that leaves by each of its ports.
     pub directions: Ways,
-    /// The port that leads to each node, by number; none where nothing does.
+    /// The port that leads to each node, by node number; none where there is no route.
     routes: Vec<Option<u16>>,
     /// The wires of its ports.
     wires: Vec<usize>,
-    /// Which ports packets left by since they were last looked at.
+    /// Ports that packets left by since the last check.
     touched: Vec<usize>,
     /// Packets for which there is no route.
     pub stray_count: u64,
@@ -31,7 +32,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// The router with number `node`, whose ports have these wires and lead there.
+    /// The router with number `node`, with these wires at its ports and these routes.
     pub fn new(
         kind: topology::Router,
         node: u16,
@@ -51,7 +52,8 @@ impl Router {
         Router { kind, directions, routes, wires, touched: Vec::new(), stray_count: 0, node }
     }
 
-    /// Takes frames that came in by a port at one moment: those that leave by one port, one behind the other, together.
+    /// Receives frames that arrived by a port at one moment. Consecutive frames that leave by the same port stay
+    /// together.
     pub fn take(&mut self, net: &mut Net, port: usize, frames: &[Departure]) {
         let Router { directions, routes, wires, touched, stray_count, .. } = self;
         let to = |frame: &Departure| *routes.get(usize::from(wire::destination(frame.frame())?))?;
@@ -75,14 +77,14 @@ impl Router {
         }
     }
 
-    /// Lets go of what is late.
+    /// Releases or drops packets past their deadline.
     pub fn expire(&mut self, net: &mut Net) {
         let Router { directions, routes, wires, .. } = self;
         directions.expire(net, &|_, answer| leads(answer, routes, wires));
         directions.check(net);
     }
 
-    /// The MTU of a link has changed.
+    /// Applies the changed MTU of a link.
     pub fn change(&mut self, net: &mut Net) {
         let Router { directions, routes, wires, kind, node, .. } = self;
         let settings = settings(*kind, *node, wires, net);
@@ -91,7 +93,7 @@ impl Router {
     }
 }
 
-/// The wire that leads to where an answer goes.
+/// The wire toward the destination of an ICMP error.
 fn leads(answer: &Packet, routes: &[Option<u16>], wires: &[usize]) -> Option<usize> {
     let host = wire::destination(answer.bytes())?;
     let port = (*routes.get(usize::from(host))?)?;
@@ -126,7 +128,7 @@ fn settings(kind: topology::Router, node: u16, wires: &[usize], net: &Net) -> Ga
     GatewaySettings { sides: wires.iter().map(side).collect(), border: None, flow_count: 0 }
 }
 
-/// What each stage of a router may hold, and what each of its ways may lend, in bytes.
+/// Memory limit of each stage of a router, in bytes.
 const LIMIT: usize = 4 << 20;
-/// See [`LIMIT`].
+/// Limit of each direction's buffer pool, in bytes.
 const POOL_LIMIT: usize = 16 << 20;

@@ -1,4 +1,4 @@
-//! A small file in, a network with its traffic and its changes out; or what is wrong with it, with line and key.
+//! Scene file -> topology, flows and changes; or an error with line and key.
 //!
 //! ```
 //! let text = r#"
@@ -31,7 +31,7 @@
 //! bytes = 1000000
 //! "#;
 //! let scene: wideload_sim::Scene = text.parse().unwrap();
-//! let outcome = wideload_sim::World::new(&scene).run();
+//! let outcome = wideload_sim::Simulation::new(&scene).run();
 //! assert_eq!((outcome.connections, outcome.broken), (1, None));
 //! ```
 
@@ -52,35 +52,35 @@ use serde::Deserialize;
 use std::collections::HashMap;
 use toml::Spanned;
 
-/// All that a run is made of.
+/// Everything a run depends on.
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
     /// The network.
     pub topology: Topology,
-    /// Who sends what to whom.
+    /// The traffic.
     pub flows: Vec<Plan>,
-    /// What happens to links meanwhile.
+    /// Changes to links during the run.
     pub changes: Vec<Change>,
-    /// What is wrong with the gateways on purpose.
+    /// A bug injected into the gateways, if any.
     pub bend: Option<InjectedBug>,
-    /// What everything that is random is drawn from.
+    /// The seed of every random choice.
     pub seed: u64,
-    /// Is everything that is held counted anew after each event?
+    /// Whether all held data is recounted after each event.
     pub is_thorough: bool,
 }
 
-/// What is wrong with a scene's file, and where.
+/// An error in a scene file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadScene {
     /// The line, from 1.
     pub line: usize,
-    /// The key; empty where it is a whole table.
+    /// The key; empty where the error concerns a whole table.
     pub key: String,
-    /// One sentence.
+    /// The error, in one sentence.
     pub what: String,
 }
 
-/// The file as it is written.
+/// The layout of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -123,7 +123,7 @@ struct LinkTable {
     back: Option<Spanned<String>>,
 }
 
-/// Nodes in a row, each linked with the next.
+/// A chain of nodes, each linked with the next.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChainTable {
@@ -132,7 +132,7 @@ struct ChainTable {
     shape: Option<Spanned<String>>,
 }
 
-/// Routers below a root, each with so many below it, and hosts at the end.
+/// A tree of routers below a root, with a fixed number of children each, and hosts as leaves.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TreeTable {
@@ -145,7 +145,7 @@ struct TreeTable {
     shape: Option<Spanned<String>>,
 }
 
-/// Routers of which each is linked with one before it, and with others at random.
+/// A mesh of routers. Each is linked with an earlier one, and with others at random.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MeshTable {
@@ -159,7 +159,7 @@ struct MeshTable {
     shape: Option<Spanned<String>>,
 }
 
-/// What one host sends another.
+/// Traffic from one host to another.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FlowTable {
@@ -177,7 +177,7 @@ struct FlowTable {
     gap: Option<Spanned<String>>,
 }
 
-/// What becomes of a link while packets are on their way.
+/// A change to a link while packets are in flight.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChangeTable {
@@ -199,7 +199,7 @@ impl FromStr for Scene {
     }
 }
 
-/// A file on its way to a scene.
+/// Reads a file into a scene.
 struct Reader<'a> {
     text: &'a str,
     topology: Topology,
@@ -456,7 +456,8 @@ impl Reader<'_> {
         })
     }
 
-    /// The longest message of a host, in bytes: what a packet holds, or its link where it cuts nothing.
+    /// The longest message of a host, in bytes: up to a full packet, or to its link's MTU where it fragments
+    /// nothing.
     fn message_len_max(&self, host: usize, is_v6: bool) -> i64 {
         let most = LEN_MAX[usize::from(is_v6)];
         match (&self.topology.nodes[host].kind, self.topology.links_of(host).next()) {
@@ -467,7 +468,7 @@ impl Reader<'_> {
         }
     }
 
-    /// How both ends of a connection behave: as Linux does, but for what the file says.
+    /// The settings of both ends of a connection: those of Linux, with the changes in the file.
     fn end(&self, table: &FlowTable) -> Result<Settings, BadScene> {
         let usual = Settings::linux();
         let (algorithm, slow_start_exit) = match &table.congestion {
@@ -607,25 +608,26 @@ impl fmt::Display for BadScene {
 
 impl core::error::Error for BadScene {}
 
-/// Nodes of a topology, at most: their numbers are in addresses.
+/// Most nodes of a topology: their numbers are part of addresses.
 const NODE_COUNT_MAX: usize = 60_000;
-/// Flows of a scene, at most: their numbers are in ports.
+/// Most flows of a scene: their numbers are part of ports.
 const FLOW_COUNT_MAX: usize = 16_000;
-/// What every link of IPv4 takes, in bytes (RFC 791 section 3.2).
+/// Smallest MTU of an IPv4 link, in bytes (RFC 791 section 3.2).
 const MTU_MIN: u16 = 68;
-/// What a connection carries, where the file does not say, and at most, in bytes.
+/// Bytes of a connection: the default and the maximum.
 const BYTES: i64 = 1_000_000;
 const BYTES_MAX: i64 = 4_000_000_000;
-/// Messages of a flow, where the file does not say, and at most; how long each is, in bytes, and how long after it the next leaves.
+/// Messages of a flow: the default and the maximum. Then the length of each in bytes, and the gap to the next.
 const MESSAGES: i64 = 1_000;
 const MESSAGES_MAX: i64 = 100_000_000;
 const LEN: i64 = 1_000;
-/// A message says in its first eight bytes which it is; the longest fills a packet, less the headers of IPv4 or IPv6 and UDP.
+/// The first eight bytes of a message identify it. The longest fills a packet, minus the headers of IPv4 or IPv6
+/// and UDP.
 const IP_LEN_MAX: i64 = 65_535;
 const LEN_MIN: i64 = 8;
 const LEN_MAX: [i64; 2] = [65_507, 65_487];
 const GAP: Duration = Duration::from_millis(1);
-/// Links beyond a mesh's tree, at most.
+/// Most links beyond a mesh's tree.
 const EXTRA_MAX: i64 = 10_000;
 /// Longest hold of a gateway (the engine's is below a minute), and longest of other times.
 const HOLD_MAX: Duration = Duration::from_secs(59);

@@ -1,4 +1,7 @@
-//! A topology, flows, faults and a seed in; a run of it out: what arrived, what was met, which law broke, and the trace.
+//! Topology, flows, faults and a seed -> a run and its [`Outcome`].
+//!
+//! An outcome lists the traffic that arrived, the coverage, the first broken law and a hash of the trace. Nodes do
+//! their own work in `host.rs`, `router.rs` and `gateway.rs`.
 
 use crate::coverage::{Coverage, Fault};
 use crate::direction::Ways;
@@ -18,7 +21,7 @@ use core::time::Duration;
 use packet::Time;
 use std::collections::VecDeque;
 
-/// A network that runs.
+/// A network ready to run.
 #[derive(Debug)]
 pub struct Simulation {
     net: Net,
@@ -29,7 +32,7 @@ pub struct Simulation {
     arrived: Vec<Departure>,
 }
 
-/// What stands at a place.
+/// A node: host, router or gateway.
 #[derive(Debug)]
 enum Node {
     Host(Box<Host>),
@@ -37,92 +40,92 @@ enum Node {
     Gateway(Box<Gateway>),
 }
 
-/// Something that happens to a link while packets are on their way.
+/// A change to a link while packets are in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// When.
+    /// The time, from the start of the run.
     pub at: Duration,
-    /// To which, by number.
+    /// The link, by number.
     pub link: usize,
-    /// What.
+    /// The change.
     pub to: To,
 }
 
-/// What becomes of a link.
+/// A new state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
-    /// It carries nothing.
+    /// The link carries nothing.
     Down,
-    /// It carries again.
+    /// The link carries packets again.
     Up,
-    /// Its MTU is another, in bytes.
+    /// The link has another MTU, in bytes.
     Mtu(u16),
 }
 
-/// How a run went.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// A hash of all that happened.
+    /// A hash of all events and frames.
     pub trace: u64,
-    /// Events.
+    /// Number of events.
     pub event_count: u64,
-    /// Packets that gateways took in; one that passes several counts at the first.
+    /// Packets received by gateways. A packet that crosses several counts at the first.
     pub packets: u64,
-    /// Of them, those of TCP connections.
+    /// Packets of TCP connections among them.
     pub tcp_packets: u64,
-    /// Connections whose bytes all arrived, both ways, and whose ends ended.
+    /// Connections that delivered all bytes in both directions and closed at both ends.
     pub connections: u64,
     /// Bytes of connections that arrived in order.
     pub tcp_bytes: u64,
     /// Bytes of streams that arrived.
     pub stream_bytes: u64,
-    /// Messages that were sent, and that arrived.
+    /// Messages sent, and messages that arrived.
     pub messages: [u64; 2],
-    /// Times that a sender was told of a smaller MTU.
+    /// How often a sender was told of a smaller MTU.
     pub told_count: u64,
-    /// How long it took, in the time of the network.
+    /// Duration of the run in simulated time.
     pub stretch: Duration,
-    /// What became of each flow.
+    /// The result of each flow.
     pub flows: Vec<Carried>,
-    /// What each link carried from its first end to the second, and back.
+    /// Traffic of each link, from its first end to the second and back.
     pub links: Vec<[Crossed; 2]>,
-    /// How often each thing was met.
+    /// How often each fault, law, reason and event occurred.
     pub hits: Coverage,
-    /// The first law that broke, if one did.
+    /// The first law that was broken, if any.
     pub broken: Option<Broken>,
 }
 
-/// What became of a flow.
+/// The result of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// Messages that were sent; of connections and streams, bytes.
+    /// Messages sent; for connections and streams, bytes.
     pub sent: u64,
-    /// What of it arrived, once.
+    /// Messages or bytes that arrived, each counted once.
     pub arrived: u64,
     /// Bytes of payload that arrived.
     pub arrived_len: u64,
-    /// From its start to the arrival of the last that arrived.
+    /// Time from the start of the flow to its last arrival.
     pub stretch: Duration,
-    /// Of a connection, how its ends ended; none: they did not.
+    /// For a connection, how each end ended; none where an end is still open.
     pub endings: [Option<End>; 2],
 }
 
-/// What one direction of a link carried.
+/// Traffic in one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crossed {
-    /// What came out at its far end.
+    /// Frames delivered at the far end.
     pub delivered: Tally,
-    /// Packets that were lost on the way, or because it was down.
+    /// Packets lost on the link, or because it was down.
     pub lost: u64,
-    /// Packets that found its queue full, or were dropped before it was.
+    /// Packets that found the queue full, or that early detection dropped.
     pub dropped: u64,
 }
 
 impl Simulation {
-    /// A network in which nothing has happened.
+    /// A network before its first event.
     ///
     /// # Panics
-    /// Where a host has no link, or a gateway not two.
+    /// Where a host has no link, or a gateway does not have two.
     pub fn new(scene: &Scene) -> Simulation {
         let Scene { topology, flows, changes, bend, seed, is_thorough } = scene;
         let ports = ports(topology);
@@ -193,7 +196,7 @@ impl Simulation {
         Simulation { net, nodes, changes: changes.clone(), topology: topology.clone(), arrived: Vec::new() }
     }
 
-    /// Runs until nothing more happens, or a law breaks.
+    /// Runs until no event is left, or a law breaks.
     pub fn run(mut self) -> Outcome {
         while self.net.broken.is_none()
             && let Some((now, what)) = self.net.events.next()
@@ -241,7 +244,7 @@ impl Simulation {
         }
     }
 
-    /// Laws that hold once nothing more happens.
+    /// Checks the laws that hold once no event is left.
     fn check_end(&mut self) {
         let Simulation { net, nodes, .. } = self;
         nodes.iter().filter_map(Node::directions).for_each(|directions| directions.check_end(net));
@@ -262,8 +265,8 @@ impl Simulation {
         }
     }
 
-    /// Every connection ends, and before that all of it arrives, whatever the network loses: unless it may be given up, or a wire
-    /// changed bits so that no sum shows it, and the ends believe what neither said.
+    /// Every connection ends, and before that all its data arrives, whatever the network loses. There are two
+    /// exceptions: a connection that may be given up, and a wire that flipped bits undetected by any checksum.
     fn check_connections(&mut self) {
         let net = &mut self.net;
         let is_excused = net.damaged_count() > 0;
@@ -281,7 +284,7 @@ impl Simulation {
         }
     }
 
-    /// Frames and packets that ended somewhere, with a name.
+    /// Frames and packets that ended somewhere for a counted reason.
     fn ended_count(&mut self) -> u64 {
         let mut ended = self.net.ended;
         for wire in &self.net.wires {
@@ -363,7 +366,7 @@ impl Simulation {
     }
 }
 
-/// A wire does not say which of its losses took a frame: where it has several, each of them counts.
+/// A wire does not report which fault lost a frame. Where it has several, each of them counts.
 fn add_losses(add: &mut impl FnMut(Fault, u64), shape: &LinkShape, lost: u64) {
     let present = [
         (Fault::Loss, shape.loss > 0.0),
@@ -438,7 +441,7 @@ impl Node {
     }
 }
 
-/// Takes a batch of what has arrived at the far end of a wire.
+/// Delivers a batch of the frames that have arrived at the far end of a wire.
 fn arrive(net: &mut Net, node: &mut Node, number: usize, arrived: &mut Vec<Departure>) {
     net.arrived(number);
     let Net { wires, now, .. } = net;
@@ -496,7 +499,7 @@ fn change(net: &mut Net, nodes: &mut [Node], topology: &Topology, change: Change
     }
 }
 
-/// The wires that lead away from a node, in the order of its ports; a gateway's wide one first.
+/// The wires that lead away from a node, in the order of its ports. The wide one of a gateway comes first.
 fn ports(topology: &Topology) -> Vec<Vec<usize>> {
     let mut ports = vec![Vec::new(); topology.nodes.len()];
     for (number, link) in topology.links.iter().enumerate() {
@@ -523,7 +526,7 @@ fn routes(topology: &Topology, ports: &[Vec<usize>], net: &Net, node: usize) -> 
                 seen[to] = true;
                 let first = first.or(Some(port as u16));
                 routes[to] = first;
-                // A host passes nothing on.
+                // A host forwards nothing.
                 if !matches!(topology.nodes[to].kind, Kind::Host { .. }) {
                     next.push_back((to, first));
                 }
@@ -533,5 +536,5 @@ fn routes(topology: &Topology, ports: &[Vec<usize>], net: &Net, node: usize) -> 
     routes
 }
 
-/// Frames that a node takes at once.
+/// Frames that a node receives in one batch.
 const BATCH: usize = 64;

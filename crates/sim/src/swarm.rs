@@ -1,7 +1,7 @@
-//! A seed in, a network with its traffic and its faults out; and of a seed that breaks a law, the smallest case that still does.
+//! Seed -> a network with traffic and faults. Failing seed -> the smallest case that still breaks a law.
 //!
-//! Each seed first draws which kinds of things exist at all (rel:4.2), then the things. What a seed draws hangs on it alone: a
-//! case that leaves something out draws all the rest as before.
+//! Each seed first draws the kinds of things that exist (rel:4.2), then the things themselves. The draws depend on
+//! the seed alone: a case that leaves something out draws the rest unchanged.
 
 use crate::coverage::Fault;
 use crate::flow::{Kind as FlowKind, Plan, Reply, Sizes, Talk};
@@ -22,32 +22,32 @@ use engine::{Hold, Mode, PlacementMode};
 use packet::Split;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A seed, and what is left out of what it draws.
+/// A seed and its exclusions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Case {
-    /// What everything is drawn from.
+    /// The seed of every draw.
     pub seed: u64,
-    /// Faults that do not happen.
+    /// Faults to leave out.
     pub without: Vec<Fault>,
-    /// The only flows that there are, by number; none: all.
+    /// The only flows to run, by number; none: all.
     pub flows: Option<Vec<usize>>,
-    /// Messages or segments of each flow, at most.
+    /// Most messages or segments of each flow.
     pub count_max: Option<u64>,
-    /// What is wrong with the gateways on purpose.
+    /// A bug injected into the gateways, if any.
     pub bend: Option<InjectedBug>,
 }
 
-/// What was wrong with a run.
+/// A failed run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The smallest case that was found.
+    /// The smallest failing case found.
     pub case: Case,
-    /// What it breaks.
+    /// The failure.
     pub what: String,
 }
 
 impl Case {
-    /// All that a seed draws.
+    /// The full case of a seed.
     pub fn of(seed: u64) -> Case {
         Case { seed, ..Case::default() }
     }
@@ -83,10 +83,10 @@ impl Case {
         scene
     }
 
-    /// Runs it.
+    /// Runs the case.
     ///
     /// # Errors
-    /// What broke: a law of the simulator's, or one that the code itself asserts.
+    /// The broken law of the simulator, or the failed assertion of the code itself.
     pub fn run(&self) -> Result<Outcome, String> {
         let scene = self.scene();
         let outcome = catch_unwind(AssertUnwindSafe(|| Simulation::new(&scene).run())).map_err(crate::said)?;
@@ -96,7 +96,7 @@ impl Case {
         }
     }
 
-    /// The smallest case like this one that still breaks something: fewer faults, fewer flows, fewer packets.
+    /// The smallest case like this one that still fails: fewer faults, fewer flows, fewer packets.
     pub fn shrink(&self, what: String) -> Failure {
         let mut best = Failure { case: self.clone(), what };
         let mut tries = TRIES;
@@ -130,7 +130,7 @@ impl Case {
             let case = Case { count_max: Some(middle), ..best.case.clone() };
             if try_case(case, &mut best) { bad = middle } else { good = middle }
         }
-        // Faults without which nothing changed before may be left out of what remains.
+        // The original case may list faults in any order.
         best.case.without.sort_by_key(|fault| *fault as usize);
         best
     }
@@ -158,17 +158,17 @@ fn leave_out(fault: Fault, shape: &mut LinkShape) {
     }
 }
 
-/// A seed on its way to a scene.
+/// The state of drawing a scene.
 struct Drawing {
     dice: Rng,
     seed: u64,
-    /// The place of the seed in a tour: each so many seeds in a row meet everything once.
+    /// The position of the seed in a tour. Any [`TOUR`] consecutive seeds meet every fault and role.
     stop: u64,
     faults: Vec<Fault>,
     topology: Topology,
-    /// Links between the two sides.
+    /// Number of links between the two sides.
     link_count: u64,
-    /// Smallest MTU on the way, in bytes.
+    /// Smallest MTU of the path, in bytes.
     least_mtu: u16,
 }
 
@@ -283,7 +283,7 @@ impl Drawing {
         self.topology.node(name, Kind::Router(forced.unwrap_or(drawn)))
     }
 
-    /// Hosts at the wide end of a gateway, behind a router where there are several.
+    /// Places hosts at the wide end of a gateway, behind a router if there are several.
     fn cluster(&mut self, hosts: &[usize], gateway: usize, mtu: u16) {
         let wide = match hosts {
             [host] => *host,
@@ -369,7 +369,7 @@ impl Drawing {
 
     fn shape(&mut self) -> LinkShape {
         let dice = &mut self.dice;
-        // Never none: a sender tells what it sent again from what it sent before by the moment.
+        // Never zero: a sender distinguishes retransmissions from originals by time.
         let delay = Duration::from_micros(dice.one_of(&[1, 5, 20, 100, 1_000]));
         let jitter = delay / dice.from(1, 4) as u32;
         let loss = dice.one_of(&[0.001, 0.01, 0.1]);
@@ -449,7 +449,8 @@ impl Drawing {
             dice.one_of(&[FlowKind::Tcp, FlowKind::Tcp, FlowKind::Tcp, FlowKind::Datagrams, FlowKind::Stream]);
         let kind = if drawn == FlowKind::Tcp && least_mtu < TCP_MTU_MIN { FlowKind::Stream } else { drawn };
         let talk = talk(dice, is_silent);
-        // Where full segments vanish, who probes makes them shorter and shorter: there are up to hundreds of times as many.
+        // A prober shortens its segments again and again where full segments vanish. Their number grows up to some
+        // hundredfold.
         let is_probing = talk.ends.iter().any(|end| end.path.probing != Probing::Off);
         let tcp_share = if is_lossy && is_probing { TCP_SHARE / 25 } else { TCP_SHARE };
         let sizes = match kind {
@@ -474,7 +475,7 @@ impl Drawing {
                 Sizes::Between(1, 1_600),
                 Sizes::Mixed(200, 60),
                 Sizes::Between(1, 9_000),
-                // Datagrams alike in pieces alike: where the next ones belong can be predicted.
+                // Datagrams of equal size and fragmentation make placement predictable.
                 Sizes::Fixed(4_000),
                 Sizes::Fixed(9_000),
                 Sizes::Full,
@@ -482,19 +483,19 @@ impl Drawing {
         };
         let room = u64::from(least_mtu - TCP_HEADERS_LEN.min(least_mtu / 2));
         let mean_len = match kind {
-            // A segment is as long as the receiver's link takes.
+            // The MTU of the receiver's link limits a segment.
             FlowKind::Stream => sizes.mean_len().min(u64::from(far_mtu)),
             _ => sizes.mean_len(),
         };
         let count = match kind {
-            // A third of its packets carry no bytes.
+            // A third of its packets carry no payload.
             FlowKind::Tcp => tcp_share * room * 2 / 3 / mean_len,
-            // What leaves in many pieces is many packets.
+            // A datagram of many fragments counts as many packets.
             _ => SHARE / mean_len.div_ceil(room),
         };
         let burst =
             if kind == FlowKind::Tcp { dice.one_of(&[1, 2, 8]) } else { dice.one_of(&[1, 16, 64, 64, 64, 64]) };
-        // What is long comes in shorter bursts, so that few bytes are on their way at once.
+        // Long messages come in shorter bursts, so that few bytes are in flight at once.
         let burst = burst.min((BURST_LEN_MAX / mean_len) as u32).max(1);
         Plan {
             kind,
@@ -502,10 +503,11 @@ impl Drawing {
             to,
             is_v6: least_mtu >= V6_MTU_MIN && dice.one_in(3),
             sizes,
-            // What crosses many links is a packet at each, and counts at one gateway: most go where that is on their way.
+            // A packet that crosses many links is received at each, but counts at one gateway. Most flows go where
+            // a gateway is on the path.
             count: count * 4 / (link_count * link_count) / among + 1,
             burst,
-            // A packet of each flow every microsecond at most, so that few are on their way at once.
+            // At most one packet of each flow per microsecond, so that few are in flight at once.
             gap: Duration::from_micros(u64::from(burst) * dice.one_of(&[1, 1, 4, 20])),
             start: Duration::from_micros(dice.below(200)),
             disorder: dice.one_of(&[0, 0, 0, 100, 10]),
@@ -516,7 +518,7 @@ impl Drawing {
     }
 }
 
-/// How two hosts talk: as Linux does or as the standards advise, with any choice changed.
+/// The behaviour of two TCP hosts: as in Linux or as the standards advise, with any choice changed.
 fn talk(dice: &mut Rng, is_silent: bool) -> Talk {
     let ends = [(); 2].map(|()| end(dice, is_silent));
     let reply_len = dice.one_of(&[0, 0, 1, 3_000, 100_000]);
@@ -526,7 +528,8 @@ fn talk(dice: &mut Rng, is_silent: bool) -> Talk {
 fn end(dice: &mut Rng, is_silent: bool) -> Settings {
     let probings: &[Probing] = match is_silent {
         true => &[Probing::AfterBlackHole, Probing::Always],
-        // Where all routers speak, who looks for black holes takes losses for some, and sends short segments for long.
+        // Where all routers send ICMP errors, black-hole probing mistakes some losses for black holes. It then
+        // sends short segments for a long time.
         false => &[Probing::Off, Probing::Off, Probing::Off, Probing::AfterBlackHole, Probing::Always],
     };
     let usual = if dice.one_in(3) { Settings::standard() } else { Settings::linux() };
@@ -558,14 +561,14 @@ fn end(dice: &mut Rng, is_silent: bool) -> Settings {
             probing: dice.one_of(probings),
             ..usual.path
         },
-        // Nothing is given up, so that all has to arrive.
+        // No connection gives up, so all data has to arrive.
         retry_count_max: RETRIES_MAX,
         syn_retry_count_max: RETRIES_MAX,
         ..usual
     }
 }
 
-/// More datagrams that must be cut than there are identifications.
+/// More datagrams that need fragmentation than there are identifications.
 fn many_fragments(from: usize, to: usize) -> Plan {
     Plan {
         kind: FlowKind::Datagrams,
@@ -655,9 +658,10 @@ impl fmt::Display for Failure {
     }
 }
 
-/// So many seeds in a row meet every fault and every role.
+/// This many consecutive seeds meet every fault and every role.
 pub const TOUR: u64 = 64;
-/// Stops of the tour, behind one for each fault: one for each kind of router, and what few seeds would meet by themselves.
+/// Positions in the tour. The first ones are one for each fault; then follow one for each kind of router, and rare
+/// conditions.
 const FIRST_ROUTER: u64 = 14;
 const SPENT_IDS: u64 = 20;
 const UNENDING_HEADERS: u64 = 21;
@@ -666,17 +670,18 @@ const RETIRING: u64 = 23;
 const MESH: u64 = 24;
 /// Routers in a mesh.
 const MESH_LEN: usize = 90;
-/// Runs that shrinking takes, at most.
+/// Most runs that shrinking takes.
 const TRIES: usize = 80;
-/// Links between two members of a mesh, about.
+/// Approximate number of links between two members of a mesh.
 const MESH_DIRECTION_LEN: u64 = 6;
-/// Messages or segments that the flows of a seed share, about, where two links lie between the two sides.
+/// Approximate number of messages or segments that all flows of a seed share, where two links lie between the two
+/// sides.
 const SHARE: u64 = 24_000;
-/// Bytes that a flow sends at once, about and at most.
+/// Approximate limit of the bytes that a flow sends at once.
 const BURST_LEN_MAX: u64 = 1 << 18;
-/// Packets that the connections of a seed share.
+/// Packets that all connections of a seed share.
 const TCP_SHARE: u64 = 60_000;
-/// Faults for which TCP sends again.
+/// Faults that cause TCP retransmissions.
 const LOSSES: [Fault; 9] = [
     Fault::Loss,
     Fault::Burst,
@@ -688,14 +693,15 @@ const LOSSES: [Fault; 9] = [
     Fault::MtuChange,
     Fault::SmallPool,
 ];
-/// Shortest MTU over which connections are drawn: below it, headers and options leave no room for what Linux believes of an MSS.
+/// Smallest MTU for connections. Below it, headers and options leave no room for the smallest MSS that Linux
+/// accepts.
 const TCP_MTU_MIN: u16 = 296;
-/// Headers of a segment, of the longer kind, in bytes.
+/// Length of a segment's headers in bytes, for the longer kind.
 const TCP_HEADERS_LEN: u16 = 72;
-/// How often a segment is sent again, at most: longer than any burst of losses.
+/// Most retransmissions of a segment: more than any burst of losses.
 const RETRIES_MAX: u32 = 1_000;
-/// What a stage of a gateway may hold, and what a way may lend, in bytes.
+/// Memory limit of a gateway's stage, and of a direction's buffer pool, in bytes.
 const LIMIT: usize = 4 << 20;
 const POOL: usize = 64 << 20;
-/// Below it there is no IPv6 (RFC 8200 section 5).
+/// Smallest MTU of an IPv6 link (RFC 8200 section 5).
 const V6_MTU_MIN: u16 = 1_280;

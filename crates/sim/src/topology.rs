@@ -1,4 +1,6 @@
-//! What stands in a network, what joins it, and what each of it does; `scene.rs` reads it from a file.
+//! Nodes, links and their settings: the shape of a simulated network.
+//!
+//! `scene.rs` reads it from a file, `swarm.rs` draws it from a seed.
 
 use crate::link::LinkShape;
 use core::time::Duration;
@@ -8,102 +10,102 @@ use packet::Split;
 /// Nodes and the links between them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Topology {
-    /// What stands there, in the order of their numbers.
+    /// The nodes, in the order of their numbers.
     pub nodes: Vec<Node>,
-    /// What joins them.
+    /// The links.
     pub links: Vec<Link>,
 }
 
-/// What stands somewhere.
+/// A node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it does.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// What a node does.
+/// The kind of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// Sends and receives.
     Host {
-        /// Do its datagrams say that no router may cut them? Then it does not cut them itself either, as Linux does.
+        /// Whether its datagrams forbid fragmentation. If so, the host does not fragment them either, as in Linux.
         dont_fragment: bool,
     },
-    /// Passes packets on to whichever of its links leads to their destination.
+    /// Forwards packets on the link that leads to their destination.
     Router(Router),
-    /// Stands between a wide end and a narrow one.
+    /// Stands between a wide and a narrow network.
     Gateway(Gateway),
 }
 
-/// What a router does with packets that are too long for their link, and with fragments.
+/// How a router treats fragments, and packets longer than the next link's MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Router {
-    /// It cuts what may be cut, and tells the sender of what may not.
+    /// It fragments packets where allowed, and otherwise sends an ICMP error.
     Fragments,
-    /// It cuts nothing, and tells the sender.
+    /// It fragments nothing and sends an ICMP error.
     Refuses,
-    /// It cuts nothing, and says nothing.
+    /// It fragments nothing and sends no ICMP error: a black hole.
     Silent,
-    /// It makes datagrams whole that the hop before it cut, and cuts them again.
+    /// It reassembles datagrams that the previous hop fragmented, and fragments them again.
     JoinsByHop,
-    /// It joins fragments that come in order, up to what the next link takes.
+    /// It merges fragments that arrive in order, up to the MTU of the next link.
     JoinsGracefully,
 }
 
-/// What a gateway is told.
+/// The settings of a gateway.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gateway {
-    /// Who it is to the packets.
+    /// Its role.
     pub role: GatewayRole,
     /// The node at its wide end, by number.
     pub wide: usize,
-    /// Are fragments made whole toward the wide end?
+    /// Whether it reassembles datagrams toward the wide end.
     pub reassemble: bool,
-    /// Are fragments joined as long as they come in order, toward the wide end?
+    /// Whether it merges fragments in order toward the wide end.
     pub join: bool,
-    /// How segments are joined toward the wide end; none: they are not.
+    /// How it coalesces segments toward the wide end; none: it does not.
     pub coalesce: Option<Mode>,
-    /// Are UDP datagrams joined so, too?
+    /// Whether it coalesces UDP datagrams too.
     pub datagrams: bool,
-    /// How a payload is shared out that must be cut.
+    /// How it splits a payload into fragments.
     pub fill: Split,
-    /// How long segments wait for others; none: as long as the port has more.
+    /// How long segments wait for more; none: as long as the port has more packets.
     pub hold: Option<Hold>,
-    /// How long fragments wait for others; none: as the standards say.
+    /// How long fragments wait for the rest of their datagram; none: the standard time.
     pub timeout: Option<Duration>,
-    /// What becomes of datagrams whose fragments did not all come.
+    /// The fate of datagrams with missing fragments.
     pub late: Lateness,
-    /// When payloads are received where they are predicted to belong.
+    /// When payloads are received at their predicted place.
     pub guessing: PlacementMode,
-    /// What each stage may hold, in bytes.
+    /// Memory limit of each stage, in bytes.
     pub limit: usize,
-    /// What each way may lend, in bytes.
+    /// Limit of each direction's buffer pool, in bytes.
     pub pool: usize,
 }
 
-/// What becomes of datagrams whose fragments did not all come.
+/// The fate of datagrams with missing fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lateness {
-    /// They leave as they are.
+    /// Their fragments leave unchanged.
     Release,
-    /// They end.
+    /// Their fragments are dropped.
     Retire,
 }
 
-/// Who a gateway is to the packets.
+/// The role of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatewayRole {
-    /// Between a network of wide packets and one of narrow ones.
+    /// Between a network of wide packets and one of narrow packets.
     Border,
-    /// The card of the hosts at its wide end.
+    /// The network card of the hosts at its wide end.
     WideInterface,
-    /// In front of a busy host: joins what comes, cuts what must be.
+    /// In front of a busy host: aggregates received packets, and splits those that are too long.
     ReceiveOffload,
 }
 
-/// Everything that takes packets in, by what it is to them.
+/// The role of every node that runs the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// See [`GatewayRole::Border`].
@@ -124,16 +126,16 @@ pub enum Role {
     JoinsGracefully,
 }
 
-/// Two nodes and what lies between them.
+/// A link between two nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// The nodes, by number.
     pub ends: [usize; 2],
-    /// Longest packet that it takes, in bytes.
+    /// Longest packet that it carries, in bytes.
     pub mtu: u16,
-    /// What it does to packets from the first end to the second, and back.
+    /// Its delay, rate and faults, from the first end to the second and back.
     pub shapes: [LinkShape; 2],
-    /// With more packets than this on it, those whose sender takes part are marked (RFC 3168 section 5); none: never.
+    /// Above this number of packets in flight, ECN-capable packets are marked (RFC 3168 section 5); none: never.
     pub marks_above: Option<u64>,
 }
 
@@ -188,7 +190,7 @@ impl From<GatewayRole> for Role {
 }
 
 impl Gateway {
-    /// One with what its role usually does.
+    /// A gateway with the default settings of its role.
     pub fn new(role: GatewayRole, wide: usize) -> Gateway {
         Gateway {
             role,
@@ -209,7 +211,7 @@ impl Gateway {
 }
 
 impl Lateness {
-    /// The same for a side whose link takes `mtu`.
+    /// The same for a side whose link has this MTU.
     pub fn toward(self, mtu: u16) -> Late {
         match self {
             Lateness::Release => Late::Release { mtu },
@@ -219,13 +221,13 @@ impl Lateness {
 }
 
 impl Topology {
-    /// Adds a node, and says its number.
+    /// Adds a node and returns its number.
     pub fn node(&mut self, name: impl Into<String>, kind: Kind) -> usize {
         self.nodes.push(Node { name: name.into(), kind });
         self.nodes.len() - 1
     }
 
-    /// Adds a link that is alike in both directions, but for what it loses.
+    /// Adds a link with the same settings in both directions. Their losses differ.
     pub fn link(&mut self, ends: [usize; 2], mtu: u16, shape: LinkShape) {
         let back = LinkShape { seed: shape.seed ^ BACK, ..shape.clone() };
         self.links.push(Link { ends, mtu, shapes: [shape, back], marks_above: None });
@@ -238,5 +240,5 @@ impl Topology {
     }
 }
 
-/// What tells the seed of one direction from that of the other.
+/// Distinguishes the seed of the backward direction from that of the forward direction.
 pub(crate) const BACK: u64 = 0x5EED_BAC0;

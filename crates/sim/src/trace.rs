@@ -1,24 +1,24 @@
-//! All that happens in, one number out: two runs with the same number were the same run.
+//! Events and frames -> one hash. Two runs with the same hash were the same run.
 
 use crate::rng::GOLDEN;
 
-/// A running hash of events and of the frames that were put on wires.
+/// A running hash of events and of the frames put on wires.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trace(u64);
 
 impl Trace {
-    /// Takes in a number.
+    /// Adds a number.
     #[inline]
     pub fn note(&mut self, number: u64) {
         self.0 = (self.0 ^ number).wrapping_mul(GOLDEN).rotate_left(29);
     }
 
-    /// Takes in a frame: its length, its headers, and where it ends.
+    /// Adds a frame: its length, its headers and its last bytes.
     #[inline]
     pub fn note_frame(&mut self, wire: usize, frame: &[u8]) {
         let mut digest = (wire as u64) << 32 | frame.len() as u64;
         let (words, _) = frame[..frame.len().min(40)].as_chunks::<8>();
-        // Each word by a factor of its own, so that none waits for the one before it.
+        // Each word has its own factor, so that no multiplication waits for the previous one.
         for (word, factor) in words.iter().chain(frame.last_chunk()).zip(FACTORS) {
             digest ^= u64::from_le_bytes(*word).wrapping_mul(factor).rotate_left(23);
         }
@@ -31,7 +31,7 @@ impl Trace {
     }
 }
 
-/// Odd numbers without a pattern, one for each word of a frame that is looked at (from the digits of pi).
+/// Odd numbers without a pattern, one for each word of a frame that is hashed (from the digits of pi).
 const FACTORS: [u64; 6] = [
     0x243F_6A88_85A3_08D3,
     0x1319_8A2E_0370_7345,

@@ -1,51 +1,52 @@
-//! What a host says in, the bytes of a packet out; bytes of a packet in, what a host reads in them out.
+//! Header fields -> packet bytes, and back.
 //!
-//! Written apart from the engine's own headers and parser, which it checks; of theirs it uses the sums alone.
+//! Hosts write and read packets with it. It is independent of the engine's headers and parser, which it checks, and
+//! shares only their checksum code.
 
 use crate::address;
 use packet::Sum;
 
-/// An IP header, as a host writes it.
+/// An IP header to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    /// IPv6?
+    /// Whether it is IPv6.
     pub is_v6: bool,
-    /// Who sends.
+    /// The sending host.
     pub from: u16,
-    /// Who is to receive.
+    /// The receiving host.
     pub to: u16,
-    /// What is inside.
+    /// The protocol number of the payload.
     pub protocol: u8,
-    /// May no router cut it (IPv4)?
+    /// Whether DF is set (IPv4).
     pub dont_fragment: bool,
-    /// Identification.
+    /// The identification.
     pub id: u32,
-    /// Marks of congestion control, in two bits.
+    /// The ECN field, two bits.
     pub ecn: u8,
-    /// Place of a piece in its datagram, in bytes, and whether others follow; none for a whole one.
+    /// Offset of a fragment in its datagram, in bytes, and whether more follow; none for a whole packet.
     pub fragment: Option<(usize, bool)>,
 }
 
-/// What a host reads in a packet.
+/// The fields that a host reads in a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct WireFacts {
-    /// IPv6?
+    /// Whether it is IPv6.
     pub is_v6: bool,
-    /// Who sent it; none where nobody has the address.
+    /// The sending host; none where no host has the address.
     pub from: Option<u16>,
-    /// Who is to receive it.
+    /// The receiving host; none where no host has the address.
     pub to: Option<u16>,
-    /// What is inside.
+    /// The protocol number of the payload.
     pub protocol: u8,
-    /// May no router cut it?
+    /// Whether it forbids fragmentation.
     pub dont_fragment: bool,
-    /// Identification.
+    /// The identification.
     pub id: u32,
-    /// Marks of congestion control, in two bits.
+    /// The ECN field, two bits.
     pub ecn: u8,
-    /// Place of a piece in its datagram, in bytes, and whether others follow.
+    /// Offset of a fragment in its datagram, in bytes, and whether more follow.
     pub fragment: Option<(usize, bool)>,
-    /// Where the payload starts, and where it ends.
+    /// Start and end of the payload, in bytes from the start of the frame.
     pub at: usize,
     /// See `at`.
     pub end: usize,
@@ -61,7 +62,7 @@ impl Head {
         }
     }
 
-    /// Writes it to the front of `to`, for a packet that fills it.
+    /// Writes the header to the front of `to`, for a packet that fills `to`.
     pub fn write(&self, to: &mut [u8]) {
         let len = to.len();
         if self.is_v6 {
@@ -91,7 +92,7 @@ impl Head {
         seal_v4(&mut to[..V4_LEN]);
     }
 
-    /// The sum of the header that transport checksums cover beside their own bytes.
+    /// The sum of the pseudo-header, which transport checksums cover beside their own bytes.
     pub fn pseudo_sum(&self, len: usize) -> Sum {
         let ends = if self.is_v6 {
             Sum::of(&address::v6(self.from)) + Sum::of(&address::v6(self.to))
@@ -102,14 +103,14 @@ impl Head {
     }
 }
 
-/// Writes the checksum of an IPv4 header, of whatever length.
+/// Writes the checksum of an IPv4 header of any length.
 pub fn seal_v4(header: &mut [u8]) {
     header[10..12].fill(0);
     let sum = Sum::of(header).checksum();
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Marks a packet whose sender takes part in congestion notification (RFC 3168 section 5); says whether it is one.
+/// Marks the packet if it is ECN-capable (RFC 3168 section 5). Returns whether it is.
 pub fn mark(frame: &mut [u8]) -> bool {
     let (first, second) = match frame {
         [first, second, ..] => (*first, *second),
@@ -132,18 +133,19 @@ pub fn mark(frame: &mut [u8]) -> bool {
     }
 }
 
-/// What a packet carries that was marked on its way.
+/// The payload of a packet with a congestion mark.
 #[derive(Clone, Copy, Debug)]
 pub struct Marked {
-    /// Bytes of a whole segment without its header; of a datagram, or a piece of one, all that is behind the IP header.
+    /// Payload length in bytes: of a whole segment without the TCP header, of a datagram or fragment after the IP
+    /// header.
     pub len: u64,
-    /// Is it a piece of a datagram?
+    /// Whether it is a fragment.
     pub is_fragment: bool,
-    /// Is it of TCP?
+    /// Whether it is TCP.
     pub is_tcp: bool,
 }
 
-/// What a marked packet with these headers carries; none where it is not marked.
+/// The payload of a packet with these headers; none where it has no congestion mark.
 #[inline]
 pub fn marked(front: &[u8]) -> Option<Marked> {
     let is_marked = match front {
@@ -170,13 +172,14 @@ fn what_is_marked(front: &[u8]) -> Option<Marked> {
     Some(Marked { len: u64::from(end).saturating_sub(upper_at as u64), is_fragment, is_tcp })
 }
 
-/// Does an IPv4 header bear a sum that none adds up to? One that is patched by the formula of RFC 1141 may (RFC 1624 section 3).
+/// Whether an IPv4 header has the checksum 0xFFFF, which no addition gives. An update by the formula of RFC 1141
+/// may cause one (RFC 1624 section 3).
 #[inline]
 pub fn has_odd_sum(header: &[u8]) -> bool {
     matches!(header, [first, _, _, _, _, _, _, _, _, _, 0xFF, 0xFF, ..] if first >> 4 == 4)
 }
 
-/// Takes the mark from a packet, or sets it.
+/// Removes the congestion mark of a packet, or sets it.
 pub fn bend_mark(frame: &mut [u8], is_marked: bool) {
     match frame.first().map(|first| first >> 4) {
         Some(4) => {
@@ -200,7 +203,7 @@ pub fn write_udp(head: &Head, port: u16, to: &mut [u8]) {
     to[6..8].copy_from_slice(&if sum == 0 { 0xFFFF } else { sum }.to_be_bytes());
 }
 
-/// Reads the packet in `frame`, as far as a host that it is for does; none where a host would drop it unread.
+/// Parses the packet in `frame` as its receiving host does. None where the host would drop it unread.
 pub fn read(frame: &[u8]) -> Option<WireFacts> {
     match frame.first()? >> 4 {
         4 => read_v4(frame),
@@ -266,7 +269,7 @@ fn read_v6(frame: &[u8]) -> Option<WireFacts> {
     })
 }
 
-/// Who a packet is for, as a router reads it: nothing else is looked at.
+/// The destination of a packet, as a router reads it; no other field is read.
 pub fn destination(frame: &[u8]) -> Option<u16> {
     match frame.first()? >> 4 {
         4 => address::host_v4(frame.get(16..20)?),
@@ -275,7 +278,7 @@ pub fn destination(frame: &[u8]) -> Option<u16> {
     }
 }
 
-/// Is the transport checksum of what these two hosts exchange right?
+/// Whether the transport checksum between these two hosts is right.
 pub fn is_sum_right(seen: &WireFacts, from: u16, to: u16, upper: &[u8]) -> bool {
     let head = Head {
         is_v6: seen.is_v6,
@@ -290,21 +293,21 @@ pub fn is_sum_right(seen: &WireFacts, from: u16, to: u16, upper: &[u8]) -> bool 
     (head.pseudo_sum(upper.len()) + Sum::of(upper)).is_right()
 }
 
-/// A router's word that a packet was too long for its link.
+/// An ICMP error: the packet was too long for a router's link.
 #[derive(Clone, Copy, Debug)]
 pub struct TooBig {
-    /// What the link takes, in bytes.
+    /// The MTU of that link, in bytes.
     pub mtu: usize,
-    /// What was inside the packet.
+    /// The protocol of the rejected packet.
     pub protocol: u8,
 }
 
-/// Reads an ICMP message (RFC 1191 section 4, RFC 4443 section 3.2), and what it quotes of the transport's header; none where it
-/// says anything else.
+/// Parses an ICMP "too big" message (RFC 1191 section 4, RFC 4443 section 3.2). Also returns the quoted bytes of
+/// the transport header. None for any other message.
 pub fn too_big<'a>(seen: &WireFacts, upper: &'a [u8]) -> Option<(TooBig, &'a [u8])> {
     let mtu = match (seen.protocol, upper) {
         (ICMP, [3, 4, ..]) if Sum::of(upper).is_right() => usize::from(word(upper, 6)),
-        // Who answers has an address of its own, which is none of a host: the sum over it is not known here.
+        // The replying router has no host's address, so the checksum over its address cannot be checked here.
         (ICMPV6, [2, 0, ..]) => long(upper, 4) as usize,
         _ => return None,
     };
@@ -316,7 +319,7 @@ pub fn too_big<'a>(seen: &WireFacts, upper: &'a [u8]) -> Option<(TooBig, &'a [u8
     Some((TooBig { mtu, protocol }, quote.get(at..)?))
 }
 
-/// The ports of a whole TCP packet without IP options or extension headers; none of any other.
+/// The ports of a whole TCP packet without IP options or extension headers; none for any other.
 #[inline]
 pub fn tcp_ports(frame: &[u8]) -> Option<[u16; 2]> {
     let at = match frame.first()? {
@@ -327,7 +330,7 @@ pub fn tcp_ports(frame: &[u8]) -> Option<[u16; 2]> {
     Some([word(frame, at), word(frame, at + 2)])
 }
 
-/// The two bytes at `at`, as a number; 0 where they are not there.
+/// The two bytes at `at`, as a number; 0 where they are missing.
 #[inline]
 pub fn word(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
@@ -339,7 +342,7 @@ pub fn long(bytes: &[u8], at: usize) -> u32 {
     u32::from(word(bytes, at)) << 16 | u32::from(word(bytes, at + 2))
 }
 
-/// Bytes of an IPv4 header without options, of an IPv6 header, of a Fragment header, of a UDP and of a TCP header.
+/// Lengths in bytes: IPv4 header without options, IPv6 header, Fragment header, UDP header, TCP header.
 pub const V4_LEN: usize = 20;
 /// See [`V4_LEN`].
 pub const V6_LEN: usize = 40;
@@ -365,5 +368,5 @@ pub const ROUTING: u8 = 43;
 pub const FRAGMENT: u8 = 44;
 /// See [`HOP_BY_HOP`].
 pub const DESTINATION: u8 = 60;
-/// Hops that a host lets its packets take: all that a header can say, for chains of a hundred nodes.
+/// The TTL of a host's packets: the maximum, for chains of a hundred nodes.
 const HOPS: u8 = 255;

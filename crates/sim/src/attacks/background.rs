@@ -1,4 +1,4 @@
-//! How far an attack has got in, packets of hosts that have nothing to do with it out; and their packets in, what is wrong with them out.
+//! Progress of an attack -> packets of unrelated hosts. Received packets of these hosts -> errors in them.
 
 use super::craft::{self, PSH, Tcp};
 use super::rig::Verdict;
@@ -8,7 +8,7 @@ use crate::wire::{self, TCP, TCP_LEN, UDP, UDP_LEN, WireFacts};
 use packet::Time;
 use std::collections::BTreeSet;
 
-/// Hosts that go on as usual.
+/// Hosts unrelated to the attack.
 pub struct BackgroundTraffic {
     every: u64,
     turn: u64,
@@ -22,7 +22,7 @@ pub struct BackgroundTraffic {
 }
 
 impl BackgroundTraffic {
-    /// Those that send after each so many packets of others.
+    /// Hosts that send after every `every` packets of others.
     pub fn new(every: u64) -> BackgroundTraffic {
         let every = every.max(2);
         BackgroundTraffic {
@@ -36,7 +36,7 @@ impl BackgroundTraffic {
         }
     }
 
-    /// Hands on what they send at this turn.
+    /// Passes their packets for this turn to `send`.
     pub fn each_due(&mut self, mut send: impl FnMut(Vec<u8>)) {
         self.turn += 1;
         match self.turn % self.every {
@@ -51,12 +51,12 @@ impl BackgroundTraffic {
         }
     }
 
-    /// Is this packet between them?
+    /// Whether this packet is background traffic.
     pub fn is_of_them(frame: &[u8]) -> bool {
         wire::destination(frame) == Some(TO)
     }
 
-    /// Takes a packet that came out of the gateway.
+    /// Receives a packet from the gateway.
     pub fn take(&mut self, now: Time, frame: &[u8], seen: &WireFacts) -> Verdict {
         let upper = craft::upper(frame, seen);
         if seen.fragment.is_some() {
@@ -67,9 +67,9 @@ impl BackgroundTraffic {
         if seen.protocol == UDP { self.take_datagram(upper) } else { self.take_segment(upper) }
     }
 
-    /// Has all arrived?
+    /// Checks that everything has arrived.
     pub fn check_end(&self) -> Verdict {
-        // The last of them may not have had its second turn.
+        // The second fragment of the last datagram may not have been sent yet.
         let waiting = u64::from(self.late.is_some());
         if self.open.len() as u64 > waiting {
             return Err(format!("{} of {} datagrams of bystanders did not arrive", self.open.len(), self.sent));
@@ -85,7 +85,7 @@ impl BackgroundTraffic {
         let number = self.sent;
         self.sent += 1;
         self.open.insert(number);
-        // Many of them, so that no pair of hosts is fast.
+        // Many source hosts, so that no pair of hosts has a high rate.
         let from = FROM + (number % FROM_COUNT) as u16;
         let head = craft::head(false, from, TO, UDP, (number / FROM_COUNT) as u32 & 0xFFFF);
         let mut payload = number.to_be_bytes().to_vec();
@@ -133,11 +133,11 @@ impl BackgroundTraffic {
     }
 }
 
-/// Who they are, by the numbers of hosts.
+/// The host numbers of the background traffic.
 const FROM: u16 = 20_000;
 const FROM_COUNT: u64 = 64;
 const TO: u16 = 30_000;
-/// Bytes of a datagram behind its number, and of each piece but the last.
+/// Bytes of a datagram after its number, and of each fragment but the last.
 const PAYLOAD_LEN: usize = 1_800;
 const ROOM: usize = 1_400;
 const SEGMENT_LEN: usize = 600;

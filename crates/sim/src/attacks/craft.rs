@@ -1,10 +1,10 @@
-//! What an attacker says in, the bytes of its packets out; and what a host reads in those that come out of a gateway.
+//! Header fields -> packet bytes for an attacker. Output of a gateway -> the fields a host reads in it.
 
 use crate::pattern::Pattern;
 use crate::wire::{self, Head, TCP, TCP_LEN, UDP, UDP_LEN, V4_LEN, V6_LEN, WireFacts, seal_v4};
 use packet::Sum;
 
-/// What a TCP header says.
+/// The fields of a TCP header.
 #[derive(Clone, Copy, Debug)]
 pub struct Tcp<'a> {
     pub ports: [u16; 2],
@@ -16,13 +16,13 @@ pub struct Tcp<'a> {
 }
 
 impl Tcp<'_> {
-    /// A segment with nothing but an acknowledgement.
+    /// A segment with only the ACK flag.
     pub fn of(ports: [u16; 2], seq: u32) -> Tcp<'static> {
         Tcp { ports, seq, ack: 77, flags: ACK, window: 1_000, options: &[] }
     }
 }
 
-/// The header of an IPv4 or IPv6 datagram between two hosts.
+/// The IP header of a datagram between two hosts.
 pub fn head(is_v6: bool, from: u16, to: u16, protocol: u8, id: u32) -> Head {
     Head { is_v6, from, to, protocol, dont_fragment: false, id, ecn: 0, fragment: None }
 }
@@ -36,12 +36,12 @@ pub fn packet(head: &Head, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A piece of a datagram.
+/// A fragment of a datagram.
 pub fn fragment(head: &Head, offset: usize, more: bool, payload: &[u8]) -> Vec<u8> {
     packet(&Head { fragment: Some((offset, more)), ..*head }, payload)
 }
 
-/// What stands behind the IP header of a datagram, in pieces of `room` bytes.
+/// The payload of a datagram in fragments of `room` bytes.
 pub fn fragments(head: &Head, upper: &[u8], room: usize) -> Vec<Vec<u8>> {
     let parts = upper.chunks(room).enumerate();
     parts.map(|(number, part)| fragment(head, number * room, (number + 1) * room < upper.len(), part)).collect()
@@ -83,14 +83,14 @@ pub fn seal(head: &Head, upper: &mut [u8], at: usize) {
     upper[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The same IPv4 packet from another address; what is summed over the addresses behind its header stays as it was.
+/// The same IPv4 packet from another source address. Its transport checksum is not updated.
 pub fn from_address(mut frame: Vec<u8>, source: u32) -> Vec<u8> {
     frame[12..16].copy_from_slice(&source.to_be_bytes());
     seal_v4(&mut frame[..V4_LEN]);
     frame
 }
 
-/// An IPv4 packet with options behind its header; their length is a multiple of four.
+/// An IPv4 packet with options added; their length is a multiple of four.
 pub fn with_options(frame: &[u8], options: &[u8]) -> Vec<u8> {
     let header_len = V4_LEN + options.len();
     let mut longer = [&frame[..V4_LEN], options, &frame[V4_LEN..]].concat();
@@ -101,7 +101,7 @@ pub fn with_options(frame: &[u8], options: &[u8]) -> Vec<u8> {
     longer
 }
 
-/// An IPv6 packet with extension headers between its first header and what follows that; each with its kind.
+/// An IPv6 packet with extension headers added after its IPv6 header; each with its header number.
 pub fn with_extensions(frame: &[u8], extensions: &[(u8, &[u8])]) -> Vec<u8> {
     let mut longer = frame[..V6_LEN].to_vec();
     let last = frame[6];
@@ -118,28 +118,29 @@ pub fn with_extensions(frame: &[u8], extensions: &[(u8, &[u8])]) -> Vec<u8> {
     longer
 }
 
-/// An IPv6 extension header of `len` bytes, padded, whose first byte is written with the chain.
+/// An IPv6 extension header of `len` bytes of padding. Its first byte is written with the chain.
 pub fn padding(len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     bytes[1] = (len / 8 - 1) as u8;
-    // One option that pads, as long as one can be; its data is zero, and zeroes behind it pad too.
+    // One padding option of the maximum length. Its data is zero, and the zeroes after it are padding too.
     (bytes[2], bytes[3]) = (1, (len - 4).min(255) as u8);
     bytes
 }
 
-/// Bytes that tell where they stand.
+/// Bytes that differ at every offset.
 pub fn bytes(key: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     Pattern::new(key).fill(0, &mut bytes);
     bytes
 }
 
-/// What is behind the IP headers of a packet.
+/// The bytes after the IP headers of a packet.
 pub fn upper<'a>(frame: &'a [u8], seen: &WireFacts) -> &'a [u8] {
     &frame[seen.at..seen.end]
 }
 
-/// Is the transport checksum of a whole UDP or TCP packet right? Of another packet, and of one that has none, nothing is said.
+/// Whether the transport checksum of a whole UDP or TCP packet is right. True for other packets, and for those
+/// without a checksum.
 pub fn is_sum_right(frame: &[u8], seen: &WireFacts) -> bool {
     let upper = upper(frame, seen);
     let field_at = if seen.protocol == UDP { 6 } else { 16 };
@@ -157,7 +158,7 @@ pub fn is_sum_right(frame: &[u8], seen: &WireFacts) -> bool {
     (pseudo + Sum::word(len as u16) + Sum::of(upper)).is_right()
 }
 
-/// Flags of TCP.
+/// TCP flags.
 pub const SYN: u8 = 2;
 /// See [`SYN`].
 pub const PSH: u8 = 8;

@@ -1,4 +1,4 @@
-//! A seed in, what draws, forges and misuses ICMP errors, sizes and identifications out; with it, what a gateway tells whom.
+//! Seed -> packets that provoke, forge or misuse ICMP errors, sizes and identifications, and the gateway's verdict.
 
 use super::craft::{self, SYN, Tcp, head, udp};
 use super::fragments::{Clock, fresh};
@@ -11,8 +11,8 @@ use engine::{Event, Toward};
 use packet::Sum;
 use std::collections::BTreeSet;
 
-/// rel:A22: forged reports and forged pieces around a TCP stream that a border cuts: what leaves of it is never in IP fragments,
-/// and is as long after a forged report as before.
+/// rel:A22: forged reports and forged fragments around a TCP stream that a border resizes. Its output is never IP
+/// fragments, and forged reports do not change its segment size.
 pub fn forced_fragments(field: &mut Field) -> Verdict {
     let mut stand = field.border();
     let mut now = Clock::default();
@@ -41,8 +41,8 @@ pub fn forced_fragments(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A24: identifications that cards give: within a lifetime none is given twice to a pair, those of one card do not tell those
-/// of another, and those of one pair do not tell those of the next.
+/// rel:A24: identifications issued by network cards. Within a lifetime, no pair gets one twice. Those of one card
+/// do not reveal those of another card, nor those of one pair those of the next pair.
 pub fn foreseen_ids(field: &mut Field) -> Verdict {
     let count = field.times(2_000_000, 20_000);
     for is_v6 in [false, true] {
@@ -52,7 +52,7 @@ pub fn foreseen_ids(field: &mut Field) -> Verdict {
         let packet = craft::packet(&head(is_v6, 1, 2, UDP, 0), &upper);
         let per_version = if is_v6 { count } else { count.min(60_000) };
         for number in 0..per_version {
-            // All of it within one lifetime.
+            // All within one lifetime.
             stand.push(Duration::from_nanos(500 * number), Toward::Narrow, &packet)?;
             if let Some(id) = first_id(&stand) {
                 holds(given.insert(id), || format!("identification {id:#x} is given twice within a lifetime"))?;
@@ -77,8 +77,9 @@ pub fn foreseen_ids(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A30: SYNs that announce 0 to 100 bytes, or as much as can be said, across borders of the narrowest MTUs: what is announced in
-/// their place is never more than the link carries or every host takes (576 bytes), and never next to nothing.
+/// rel:A30: SYNs that announce an MSS of 0 to 100 bytes, or the largest possible one, across borders of the
+/// smallest MTUs. The rewritten MSS never exceeds the link, or the packet size that every host accepts (576 bytes).
+/// It is never near zero.
 pub fn least_mss(field: &mut Field) -> Verdict {
     for mtus in [[9_000, 1_500], [1_500, 576], [9_000, 68], [65_535, 1_280], [100, 68], [68, 68]] {
         let gateway = Gateway::new(GatewayRole::Border, 0);
@@ -93,7 +94,7 @@ pub fn least_mss(field: &mut Field) -> Verdict {
                 let frame = craft::segment(&head(false, from, to, TCP, 1), &syn, &[]);
                 stand.push(now.tick(), toward, &frame)?;
                 let said = stand.left().find_map(|out| mss_of(out.frame));
-                // What the SYN draws comes the other way: from the end that it goes to.
+                // Segments limited by this MSS come from the opposite end.
                 let carried = mtus[toward as usize];
                 let is_kept = said.is_some_and(|said| {
                     said >= announced.min(mtus[0].min(mtus[1]) - 40)
@@ -109,8 +110,9 @@ pub fn least_mss(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A31: an attacker draws errors until there are no more, and asks whether another sender drew one meanwhile: it may not tell
-/// by how many it gets. (That the limit is jittered alone is not enough: the experiment is made a thousand times.)
+/// rel:A31: an attacker provokes errors up to the rate limit, and tries to detect whether another sender provoked
+/// one meanwhile. The number of errors must not reveal it. Jitter of the limit alone is not enough: the experiment
+/// runs a thousand times.
 pub fn rate_oracle(field: &mut Field) -> Verdict {
     let rounds = field.times(2_000, 200);
     let mut counts: [[u64; 128]; 2] = [[0; 128]; 2];
@@ -119,7 +121,7 @@ pub fn rate_oracle(field: &mut Field) -> Verdict {
             let secret = field.dice.number();
             let mut stand = Rig::new(&Gateway::new(GatewayRole::Border, 0), [9_000, 1_500], secret);
             let mut drawn = 0;
-            // Where in the second the experiment begins is not known either.
+            // The start of the experiment within the second is unknown too.
             let start = Duration::from_micros(field.dice.below(1_000_000));
             if did_other {
                 stand.push(start, Toward::Narrow, &too_big(2_000 + round as u16, 3, round))?;
@@ -132,7 +134,7 @@ pub fn rate_oracle(field: &mut Field) -> Verdict {
             field.end(&mut stand)?;
         }
     }
-    // What the best guesser gains over a coin.
+    // The advantage of the best guess over a coin toss.
     let differ: u64 = (0..128).map(|drawn| counts[0][drawn].abs_diff(counts[1][drawn])).sum();
     let advantage = differ as f64 / (2 * rounds) as f64;
     let chance = 3.0 / (rounds as f64).sqrt();
@@ -141,8 +143,8 @@ pub fn rate_oracle(field: &mut Field) -> Verdict {
     })
 }
 
-/// rel:A34: packets of any protocol, with anything behind their headers, that are too long: what is quoted of them is what they
-/// began with, and no error is longer than 576 bytes, or 1,280 of version 6.
+/// rel:A34: packets of any protocol and content that are too long. The quote in the error is the start of the
+/// packet. No error is longer than 576 bytes, or 1,280 for IPv6.
 pub fn quotes(field: &mut Field) -> Verdict {
     let mut stand = field.border();
     stand.has_right_sums = false;
@@ -167,7 +169,7 @@ pub fn quotes(field: &mut Field) -> Verdict {
         let head = Head { dont_fragment: true, ..fresh(is_v6, protocol, &mut number) };
         let len = field.dice.from(1_490, 8_900) as usize;
         let trigger = craft::packet(&head, &craft::bytes(field.dice.number(), len));
-        // Slow enough for the limit.
+        // Slow enough for the rate limit.
         now.0 += Duration::from_millis(2);
         stand.push(now.0, Toward::Narrow, &trigger)?;
         let answers: Vec<Vec<u8>> =
@@ -181,8 +183,8 @@ pub fn quotes(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A35: a million packets a second that are too long: errors keep to their rate and burst, and what may draw none draws none
-/// (RFC 1812 section 4.3.2.7, RFC 4443 section 2.4).
+/// rel:A35: a million packets a second that are too long. Errors keep to their rate and burst. Packets that must
+/// not cause errors cause none (RFC 1812 section 4.3.2.7, RFC 4443 section 2.4).
 pub fn storm(field: &mut Field) -> Verdict {
     let mut stand = field.border();
     let millis = field.times(3_000, 50);
@@ -204,13 +206,14 @@ pub fn storm(field: &mut Field) -> Verdict {
     field.end(&mut quiet)
 }
 
-/// A datagram of 4,000 bytes that no router may cut.
+/// A datagram of 4,000 bytes that must not be fragmented.
 fn too_big(from: u16, to: u16, number: u64) -> Vec<u8> {
     let head = Head { dont_fragment: true, ..head(false, from, to, UDP, number as u32 & 0xFFFF) };
     craft::packet(&head, &[7; 3_980])
 }
 
-/// Packets that are too long, and about which nobody may be told: ICMP errors, what is for many or from many, later pieces.
+/// Packets that are too long but must not cause an error: ICMP errors, multicast and broadcast packets, later
+/// fragments, invalid sources.
 fn unanswerable() -> Vec<Vec<u8>> {
     let plain = too_big(2, 3, 1);
     let with = |at: usize, bytes: &[u8]| {
@@ -228,13 +231,13 @@ fn unanswerable() -> Vec<Vec<u8>> {
     };
     vec![
         error,
-        // To a group, to all, from a group, from nobody, from this host itself.
+        // To a group, to all, from a group, from the unspecified address, from this host itself.
         with(16, &[224, 0, 0, 9]),
         with(16, &[255; 4]),
         with(12, &[224, 0, 0, 9]),
         with(12, &[0; 4]),
         with(12, &[127, 0, 0, 1]),
-        // A later piece.
+        // A later fragment.
         with(6, &[0x40, 9]),
         v6(|_| {}),
         v6(|frame| frame[8..24].fill(0)),
@@ -242,7 +245,7 @@ fn unanswerable() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A report that what was sent was too long, as somebody on another way would forge it.
+/// A report that a packet was too long, as an off-path attacker would forge it.
 fn forged_report(field: &mut Field, about: &[u8]) -> Vec<u8> {
     let mtu = field.dice.one_of(&[0u16, 1, 28, 67, 68, 296, 552, 1_280, 1_499, 9_000, 65_535]);
     let mut upper = [3, 4, 0, 0, 0, 0].to_vec();
@@ -253,7 +256,7 @@ fn forged_report(field: &mut Field, about: &[u8]) -> Vec<u8> {
     craft::packet(&head(false, 1, 2, ICMP, 9), &upper)
 }
 
-/// An error about a packet is readable, short, right, and quotes the front of the packet.
+/// Checks an ICMP error: readable, short, with a right checksum, and quoting the start of the packet.
 fn check_answer(answer: &[u8], trigger: &[u8]) -> Verdict {
     let seen = wire::read(answer).ok_or_else(|| "an error cannot be read".to_owned())?;
     let most = if seen.is_v6 { 1_280 } else { 576 };
@@ -271,13 +274,13 @@ fn check_answer(answer: &[u8], trigger: &[u8]) -> Verdict {
     holds((ends + Sum::of(upper)).is_right(), || "an error's checksum is wrong".to_owned())
 }
 
-/// The card of a host, with a secret of its own.
+/// A host's network card with a secret of its own.
 fn card(field: &Field, number: u64) -> Rig {
     let gateway = Gateway::new(GatewayRole::WideInterface, 0);
     Rig::new(&gateway, [65_535, 1_280], field.seed.wrapping_mul(1_000) + number)
 }
 
-/// The identification of the first piece that left.
+/// The identification of the first fragment that left.
 fn first_id(stand: &Rig) -> Option<u32> {
     let id = |out: Out<'_>| wire::read(out.frame).filter(|seen| seen.fragment.is_some()).map(|seen| seen.id);
     stand.left().find_map(id)

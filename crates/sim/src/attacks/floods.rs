@@ -1,4 +1,5 @@
-//! A seed in, more than anybody can hold out; with each flood, whether what is held stays bounded and good traffic passes.
+//! Seed -> floods that exceed any memory. Each verdict says whether the held data stays bounded and good traffic
+//! passes.
 
 use super::craft::{self, Tcp, fragment, fragments, from_address, head, udp};
 use super::fragments::Clock;
@@ -9,8 +10,9 @@ use crate::wire::{Head, TCP, UDP};
 use core::time::Duration;
 use engine::{Event, Hold, Mode, Reassembler, Toward};
 
-/// rel:A10: a million keys, chosen as one would who knows the hash but not its key: rows of addresses and identifications, and such
-/// that differ in few bits or in high ones alone. Poisoned keys hold no buffer, so all of them stay.
+/// rel:A10: a million keys, chosen by an attacker with the hash function but without its key. They are sequences of
+/// addresses and identifications, and values that differ in few or only in high bits. Poisoned keys hold no buffer,
+/// so all of them stay.
 pub fn collisions(field: &mut Field) -> Verdict {
     let count = field.times(1_000_000, 20_000);
     for row in 0..4 {
@@ -32,7 +34,7 @@ pub fn collisions(field: &mut Field) -> Verdict {
         }
         let reassembler = stand.wide_side().aggregation.reassembler.as_ref();
         let longest = reassembler.map_or(0, Reassembler::longest_search);
-        // Of keys that nobody chose, the longest search of a table that is half full takes so many steps (Knuth, volume 3,
+        // For random keys, the longest search in a half-full table takes this many steps (Knuth, volume 3,
         // section 6.4, on linear probing).
         let most = 6 * count.ilog2() as usize;
         holds((1..=most).contains(&longest), || {
@@ -47,8 +49,8 @@ pub fn collisions(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A11: first pieces from sources that never repeat, with 4 MiB to hold them: of good datagrams whose pieces are closer than
-/// what memory takes to fill, 99.9 % complete (rel:G24).
+/// rel:A11: first fragments from ever new sources, against 4 MiB of memory. Of good datagrams, 99.9 % complete if
+/// their fragments are closer together than the time that fills the memory (rel:G24).
 pub fn first_fragments(field: &mut Field) -> Verdict {
     for (per_second, gap) in [(750_000, Duration::from_millis(1)), (2_000_000, Duration::from_micros(400))] {
         let mut stand = field.host();
@@ -82,8 +84,8 @@ pub fn first_fragments(field: &mut Field) -> Verdict {
     joiner_full(field)
 }
 
-/// Part of rel:A11: the same flood at a joiner, which lets newcomers pass as they came when it is full: a datagram that it began with
-/// before leaves whole.
+/// Part of rel:A11: the same flood at a fragment merger, which forwards new datagrams unchanged when it is full. A
+/// datagram that began before the flood leaves whole.
 fn joiner_full(field: &mut Field) -> Verdict {
     let gateway = Gateway { join: true, reassemble: false, limit: 200_000, ..Gateway::new(GatewayRole::Border, 0) };
     let mut stand = field.stand(&gateway, [9_000, 1_500]);
@@ -110,7 +112,7 @@ fn joiner_full(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A16: pools that run dry at every step, with everything that is wrong with fragments and segments: all buffers come back.
+/// rel:A16: pools that run dry at every step, with every error of fragments and segments. All buffers come back.
 pub fn error_paths(field: &mut Field) -> Verdict {
     let mut number = 0;
     for round in 0..field.times(600, 40) {
@@ -138,8 +140,8 @@ pub fn error_paths(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A40: flows without number, each with a segment behind a hole that is never filled: what waits stays within its limit and is
-/// let go, not lost. Each begins with a SYN, so the table of connections is full too.
+/// rel:A40: flows without number, each with a segment after a hole that is never filled. Waiting segments stay
+/// within the limit and are forwarded, not lost. Each flow begins with a SYN, so the connection table is full too.
 pub fn holes(field: &mut Field) -> Verdict {
     let hold = Some(Hold::Fixed(Duration::from_millis(5)));
     let gateway = Gateway { coalesce: Some(Mode::Resize), hold, ..Gateway::new(GatewayRole::Border, 0) };
@@ -166,8 +168,9 @@ pub fn holes(field: &mut Field) -> Verdict {
     paces(field)
 }
 
-/// Part of rel:A40: a flow of even pace, after a silence of any length, with a hole that is never filled and a row of segments behind
-/// it. However many those are, and however long it was silent, the hole has ten times the pace, from 50 µs to 1 ms (L12 to L14).
+/// Part of rel:A40: a flow of even pace, after a silence of any length, with a hole that is never filled and
+/// several segments after it. The time-out of the hole is ten times the pace, between 50 µs and 1 ms (L12 to L14).
+/// Neither the number of segments nor the silence changes it.
 fn paces(field: &mut Field) -> Verdict {
     const LEN: u32 = 100;
     let hold = Some(Hold::Adaptive);
@@ -183,7 +186,7 @@ fn paces(field: &mut Field) -> Verdict {
         let send = |stand: &mut Rig, said: &Tcp<'_>, now| {
             stand.push(now, Toward::Wide, &craft::segment(&head, said, &[3; LEN as usize]))
         };
-        // Thirty before it make the average what the pace is, five after it must not be needed to.
+        // Thirty packets before the silence bring the average to the pace. Five after it must be enough.
         for before in 0..35 {
             now += if before == 30 { silence.max(pace) } else { pace };
             send(&mut stand, &said, now)?;
@@ -191,7 +194,8 @@ fn paces(field: &mut Field) -> Verdict {
         }
         let ends = |stand: &Rig| Event::RUN_ENDS.iter().map(|event| stand.event(*event)).sum::<u64>();
         let (since, before) = (now, ends(&stand));
-        // Half more, as the average need not have settled; two intervals more, as what is due leaves where the next comes.
+        // Half as much again, since the average may not have settled. Two more intervals, since a segment that is
+        // due leaves with the next arrival.
         let due = since + timeout * 3 / 2 + 2 * pace;
         for _ in 0..60 {
             said.seq += LEN;
@@ -207,7 +211,7 @@ fn paces(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// A packet that is wrong in some way, or a part of something larger, or right.
+/// Any packet: wrong in some way, a part of a larger one, or right.
 pub fn anything(field: &mut Field, number: &mut u64) -> Vec<u8> {
     *number += 1;
     let is_v6 = field.dice.one_in(3);
@@ -245,5 +249,5 @@ pub fn anything(field: &mut Field, number: &mut u64) -> Vec<u8> {
     }
 }
 
-/// What a poisoned key is charged, in bytes.
+/// Charge of a poisoned key, in bytes.
 const POISON_CHARGE: usize = 512;

@@ -1,4 +1,5 @@
-//! A seed in, fragments that lie about their datagrams out; with each, whether a gateway falls for them.
+//! Seed -> fragments with false information about their datagrams. Each verdict says whether a gateway resists
+//! them.
 
 use super::craft::{self, fragment, fragments, from_address, head, udp, with_options};
 use super::octets::Octets;
@@ -10,7 +11,8 @@ use core::time::Duration;
 use engine::{Event, Reason, Toward};
 use packet::LinkType;
 
-/// rel:A01: pieces that end past the longest datagram, by themselves, and by a first piece whose options come late.
+/// rel:A01: fragments that end past the longest datagram, by themselves, or because of the options of a late first
+/// fragment.
 pub fn ping_of_death(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(64);
     stand.has_right_sums = false;
@@ -29,7 +31,8 @@ pub fn ping_of_death(field: &mut Field) -> Verdict {
                         &fragment(&head, offset, more, &craft::bytes(number, len)),
                     )?;
                 }
-                // What is in bounds contradicts itself: it claims to go on and to end there.
+                // A fragment within bounds contradicts itself: it has more fragments to follow and is also at the
+                // end.
                 let ended = stand.retired(Reason::FragOversize) - before;
                 holds(ended == if is_long { 2 } else { 0 }, || {
                     format!("of two pieces that end at {}, {ended} are too long", offset + len)
@@ -38,7 +41,7 @@ pub fn ping_of_death(field: &mut Field) -> Verdict {
         }
     }
     for option_len in (0..=40).step_by(4) {
-        // A datagram that is one byte short of, at, or one over what the header of its first piece leaves.
+        // A datagram one byte shorter than the first fragment's header allows, exactly as long, or one byte longer.
         for over in 0..=2usize {
             let head = fresh(false, UDP, &mut number);
             let total = 65_535 - 20 - option_len + over - 1;
@@ -60,7 +63,8 @@ pub fn ping_of_death(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A02: the pairs of teardrop, bonk, boink, nestea, newtear and syndrop, and a piece that would complete each.
+/// rel:A02: the fragment pairs of teardrop, bonk, boink, nestea, newtear and syndrop, and a fragment that would
+/// complete each.
 pub fn teardrop(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -88,8 +92,8 @@ pub fn teardrop(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A03: the same illegal last piece for ever, and the same legal one: neither holds more than it did, and a repeat is known as
-/// one. What each costs, the bench measures (`attack` in BENCHMARKS.md).
+/// rel:A03: the same illegal last fragment for ever, and the same legal one. Memory does not grow with either, and
+/// repeats are recognised. The bench measures the cost of each (`attack` in BENCHMARKS.md).
 pub fn jolt2(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(1_000);
     let illegal = fragment(&head(false, 1, 2, ICMP, 77), 65_520, false, &[7; 90]);
@@ -98,7 +102,7 @@ pub fn jolt2(field: &mut Field) -> Verdict {
     let mut most = 0;
     for number in 0..count {
         let frame = if number & 1 == 0 { &illegal } else { &legal };
-        // All within the patience of the first.
+        // All within the time-out of the first.
         stand.push(Duration::from_micros(number), Toward::Wide, frame)?;
         holds(stand.left().next().is_none(), || "a last piece alone leaves".to_owned())?;
         most = most.max(stand.held().1);
@@ -111,8 +115,8 @@ pub fn jolt2(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A04: a first piece and a last one at 64,800, of ever new datagrams, or the last one alone: what is charged stays within the
-/// limit (which the stand asserts after each), and who has nothing to do with it completes.
+/// rel:A04: a first fragment and a last one at 64,800, of ever new datagrams, or the last one alone. Charged memory
+/// stays within the limit, as the rig asserts after each. Unrelated datagrams complete.
 pub fn rose(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(50);
     let count = field.times(1_000_000, 10_000);
@@ -124,7 +128,7 @@ pub fn rose(field: &mut Field) -> Verdict {
         stand.push(at, Toward::Wide, &from_address(fragment(&head, 64_800, false, &[2; 32]), source))?;
     }
     holds(stand.retired(Reason::FragEvicted) > 0, || "nothing had to make room".to_owned())?;
-    // Who sends a last piece alone pins a small buffer, not the datagram that it claims.
+    // A last fragment alone holds a small buffer, not one for the datagram it claims.
     let mut alone = field.host();
     for number in 0..1_000 {
         alone.push(
@@ -139,8 +143,8 @@ pub fn rose(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A05: first pieces too short for the transport's header. They join like any other (DEVIATIONS.md, R039): what a host behind
-/// would judge reaches it as it was sent, and nothing is hidden from it.
+/// rel:A05: first fragments too short for the transport header. They are reassembled like any other (DEVIATIONS.md,
+/// R039). A host behind the gateway gets their content as it was sent, and nothing is hidden from it.
 pub fn tiny_first(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -166,7 +170,7 @@ pub fn tiny_first(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A06: a second piece at offset 0 that writes other ports.
+/// rel:A06: a second fragment at offset 0 that overwrites the ports.
 pub fn miller(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -189,8 +193,9 @@ pub fn miller(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A07: every relation of three pieces to each other, in every order, with equal and with different bytes, each of them last
-/// or not: what leaves is the one set without overlap, or nothing. (The engine's own test `overlaps` goes on to five.)
+/// rel:A07: every relation of three fragments to each other, in every order, with equal and with different bytes,
+/// each of them last or not. The output is the one set without overlap, or nothing. (The engine's own test
+/// `overlaps` goes on to five.)
 pub fn ambiguity(field: &mut Field) -> Verdict {
     let units = field.times(5, 3) as usize;
     let ranges: Vec<_> =
@@ -209,12 +214,12 @@ pub fn ambiguity(field: &mut Field) -> Verdict {
             rest /= count;
             let key = number ^ if differs { (turn as u64) << 50 } else { 0 };
             let mut all = craft::bytes(key, 8 * units);
-            // Ports of nobody, and no UDP checksum.
+            // Ports of no flow, and no UDP checksum.
             all[..8].fill(if differs { turn as u8 } else { 0 });
             all[6..8].fill(0);
             let more = lasts >> turn & 1 == 0;
             let part = &all[range.clone()];
-            // Alone at the front, and last: it is a whole datagram, whatever is held under its key.
+            // A fragment at offset 0 that is also the last is a whole datagram, whatever is held under its key.
             let is_alone = range.start == 0 && !more;
             let whole = if is_alone { Some(part.to_vec()) } else { octets.take(range.start, more, part) };
             stand.push(now.tick(), Toward::Wide, &fragment(&head, range.start, more, part))?;
@@ -233,22 +238,22 @@ pub fn ambiguity(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A08: an identification that is used again, when none, some or all pieces of another datagram came under it.
+/// rel:A08: an identification that is reused after none, some or all fragments of another datagram arrived with it.
 pub fn reused_ids(field: &mut Field) -> Verdict {
     let mut stand = field.host();
     let mut now = Clock::default();
     for turn in 0..field.times(4_000, 60) {
         let head = head(turn % 2 == 1, (1 + turn % 50) as u16, 2, UDP, 5);
-        // The pairs are slow: whatever was poisoned before is forgotten.
+        // The pairs are slow: earlier poisoned keys have expired.
         now.0 += Duration::from_secs(121);
         let [old, new] = [0, 1].map(|key| craft::bytes(2 * turn + key, 3_000));
         let [old, new] = [&old, &new].map(|payload| udp(&head, 9, payload));
         let [old_frames, new_frames] = [&old, &new].map(|upper| fragments(&head, upper, 1_000));
-        // All pieces of the old one came: it is whole, and so is the new one.
+        // All fragments of the old datagram arrived: it is complete, and so is the new one.
         let both = stand.push_all(now.tick(), TICK, Toward::Wide, old_frames.iter().chain(&new_frames))?;
         let expected = [&old, &new].map(|upper| craft::packet(&head, upper));
         holds(both == expected, || format!("of two datagrams under one identification {} leave", both.len()))?;
-        // Some of them: no mixture of the two leaves, and the next datagram after the deadline does.
+        // Some arrived: no mixture of the two leaves. After the deadline, the next datagram leaves.
         let kept = 1 + (turn % 2) as usize;
         now.0 += Duration::from_secs(1);
         let mixed = stand.push_all(now.tick(), TICK, Toward::Wide, old_frames[..kept].iter().chain(&new_frames))?;
@@ -261,8 +266,8 @@ pub fn reused_ids(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A09: one datagram in eights of bytes, in order, in reverse, alternating and at random: all complete, and hold one buffer.
-/// What each costs, the bench measures (`attack` in BENCHMARKS.md).
+/// rel:A09: one datagram in fragments of eight bytes: in order, reversed, alternating and random. All complete, and
+/// hold one buffer. The bench measures the cost of each (`attack` in BENCHMARKS.md).
 pub fn fragment_smack(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(500);
     let (mut now, mut number, mut most) = (Clock::default(), 0, 0);
@@ -292,8 +297,8 @@ pub fn fragment_smack(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A12: pieces without payload, and pieces that go on though they are no multiple of eight, at every offset: they end before
-/// they touch anything, and the datagram that they pretend to belong to completes.
+/// rel:A12: fragments without payload, and non-last fragments with a length that is no multiple of eight, at every
+/// offset. They are dropped without effect, and the datagram with their key completes.
 pub fn empty_fragments(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(64);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -324,13 +329,14 @@ pub fn empty_fragments(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A13: lengths near 65,535, whose sums would wrap in sixteen bits: a datagram of any such length is exact, or is none.
+/// rel:A13: lengths near 65,535, with sums that would wrap in sixteen bits. A datagram of any such length is exact,
+/// or is none.
 pub fn wrapping_lengths(field: &mut Field) -> Verdict {
     let mut stand = field.host();
     stand.has_right_sums = false;
     let (mut now, mut number) = (Clock::default(), 0);
     for is_v6 in [false, true] {
-        // Of version 6, the longest that the wide link takes whole, and those that no header can say.
+        // For IPv6, the longest that the wide link carries whole, and those beyond the header's length field.
         let (most, next) = if is_v6 { (65_495, 65_536) } else { (65_515, 65_516) };
         for total in (most - field.times(200, 24) as usize..=most).chain(next..next + 40) {
             let head = fresh(is_v6, UDP, &mut number);
@@ -350,8 +356,8 @@ pub fn wrapping_lengths(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A14: two datagrams whose pieces alternate, and whose keys differ in one part alone: version, either address, protocol,
-/// identification, VLAN, or the port that they came by.
+/// rel:A14: two datagrams with alternating fragments and keys that differ in one part alone: version, either
+/// address, protocol, identification, VLAN or ingress port.
 pub fn short_keys(field: &mut Field) -> Verdict {
     let mut stand = field.host();
     stand.medium = LinkType::Ethernet;
@@ -364,7 +370,7 @@ pub fn short_keys(field: &mut Field) -> Verdict {
                 0 => Head { is_v6: !one.is_v6, ..one },
                 1 => Head { from: 5, ..one },
                 2 => Head { to: 6, ..one },
-                // In version 6 the protocol is no part of the key (RFC 8200 section 4.5).
+                // In IPv6 the protocol is no part of the key (RFC 8200 section 4.5).
                 3 => Head { is_v6: false, protocol: ICMP, ..one },
                 4 => Head { id: one.id ^ 1 << 15, ..one },
                 _ => one,
@@ -392,7 +398,8 @@ pub fn short_keys(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A15: repeats of 1 to 100 % of all pieces, at any place: every datagram leaves, once, and nothing else does.
+/// rel:A15: duplicates of 1 to 100 % of all fragments, at any place. Every datagram leaves once, and nothing else
+/// leaves.
 pub fn repeats(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(64);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -402,7 +409,7 @@ pub fn repeats(field: &mut Field) -> Verdict {
             let upper = udp(&head, 9, &craft::bytes(number, 12_000));
             let mut frames = fragments(&head, &upper, 1_400);
             shuffle(field, &mut frames);
-            // What completes it comes last, once: what comes behind it begins another datagram.
+            // The completing fragment comes last and once: a repeat of it would begin another datagram.
             let last = frames.pop();
             for at in (0..frames.len()).rev() {
                 if field.dice.below(100) < share {
@@ -422,9 +429,9 @@ pub fn repeats(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A21: forged last pieces under all 65,536 identifications of a pair, before and between what the pair sends: joining does not
-/// judge checksums (DEVIATIONS.md), so a forged datagram may leave; its checksum is wrong then, as for the host behind, and no
-/// datagram with wrong bytes and a right checksum leaves.
+/// rel:A21: forged last fragments under all 65,536 identifications of a pair, before and between the pair's own.
+/// Reassembly does not verify checksums (DEVIATIONS.md), so a forged datagram may leave. Its checksum is then wrong
+/// for the receiving host too. No datagram with wrong bytes and a right checksum leaves.
 pub fn poisoned_cache(field: &mut Field) -> Verdict {
     let mut stand = field.host();
     stand.has_right_sums = false;
@@ -436,7 +443,7 @@ pub fn poisoned_cache(field: &mut Field) -> Verdict {
             let head = head(false, 10 + u16::from(is_before), 2, UDP, id);
             let upper = udp(&head, 53, &craft::bytes(u64::from(id), 2_000));
             let [first, last] = [0, 1].map(|at| fragments(&head, &upper, 1_400).swap_remove(at));
-            // One byte is another, so the sum is another.
+            // One byte differs, so the checksum differs.
             let mut tail = upper[1_400..].to_vec();
             tail[0] ^= field.dice.from(1, 255) as u8;
             let forged = fragment(&head, 1_400, false, &tail);
@@ -460,8 +467,9 @@ pub fn poisoned_cache(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A23: one pair so fast that its identifications come round again and again, and a hundredth of its pieces are lost: no
-/// datagram is made of pieces of two. Nor is one where they come round at once, a half is lost, and there is memory for few.
+/// rel:A23: one pair so fast that its identifications wrap again and again, with one fragment in a hundred lost. No
+/// datagram is made of fragments of two. The same holds where they wrap at once, half are lost, and memory is
+/// short.
 pub fn wrapped_ids(field: &mut Field) -> Verdict {
     let mut stand = field.host();
     let count = field.times(2_000_000, 150_000);
@@ -476,8 +484,8 @@ pub fn wrapped_ids(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// One of `lost_every` pieces of a pair's datagrams is lost, which come `gap` after each other, whatever became of the one before.
-/// How many of them left.
+/// Sends datagrams of a pair, `gap` apart, and loses one of `lost_every` fragments. Returns the number of datagrams
+/// that left.
 fn come_round(
     field: &mut Field,
     stand: &mut Rig,
@@ -489,7 +497,7 @@ fn come_round(
     let mut whole_count = 0;
     for number in 0..count {
         let head = head(false, 1, 2, UDP, number as u32 & 0xFFFF);
-        // No UDP checksum: nobody behind would see that pieces of two were mixed.
+        // No UDP checksum: no receiver would notice a mixture of two datagrams.
         let mut upper = [0; 48];
         upper[8..16].copy_from_slice(&number.to_be_bytes());
         upper[40..].copy_from_slice(&number.to_be_bytes());
@@ -508,33 +516,33 @@ fn come_round(
     Ok(whole_count)
 }
 
-/// Moments, one after the other.
+/// Times in increasing order.
 #[derive(Default)]
 pub struct Clock(pub Duration);
 
 impl Clock {
-    /// The next moment.
+    /// The next time.
     pub fn tick(&mut self) -> Duration {
         self.0 += TICK;
         self.0
     }
 }
 
-/// The header of a datagram whose key no other one has.
+/// The header of a datagram with a unique key.
 pub fn fresh(is_v6: bool, protocol: u8, number: &mut u64) -> Head {
     *number += 1;
     // A thousand pairs, so that none is fast.
     head(is_v6, 100 + (*number % 1_000) as u16, 2, protocol, (*number / 1_000) as u32)
 }
 
-/// Puts frames into any order.
+/// Shuffles frames.
 pub fn shuffle<T>(field: &mut Field, frames: &mut [T]) {
     for at in (1..frames.len()).rev() {
         frames.swap(at, field.dice.below(at as u64 + 1) as usize);
     }
 }
 
-/// A packet on an Ethernet with these VLANs, the outermost first.
+/// An Ethernet frame with these VLANs, the outermost first.
 pub fn in_ethernet(vlans: &[u16], packet: &[u8]) -> Vec<u8> {
     let mut frame = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1].to_vec();
     for vlan in vlans {
@@ -551,11 +559,11 @@ fn alternating(frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     even.into_iter().chain(odd).map(|(_, frame)| frame).collect()
 }
 
-/// How far apart the packets of an attack are where it does not matter.
+/// Interval between packets of an attack where it does not matter.
 pub const TICK: Duration = Duration::from_micros(20);
-/// Offset, length and whether more follows.
+/// Offset, length and the more-fragments flag.
 type Place = (usize, usize, bool);
-/// As the attacks of 1997 and 1998 sent them.
+/// The fragments of the attacks of 1997 and 1998.
 const TEARDROPS: [(&str, &[Place]); 6] = [
     ("teardrop", &[(0, 40, true), (24, 4, false)]),
     ("bonk", &[(32, 28, false), (32, 32, true)]),
@@ -564,5 +572,5 @@ const TEARDROPS: [(&str, &[Place]); 6] = [
     ("newtear", &[(0, 48, true), (24, 4, false), (0, 48, true)]),
     ("syndrop", &[(0, 32, true), (24, 8, false), (16, 16, true)]),
 ];
-/// Memory for a packet that comes and one datagram that waits, in bytes.
+/// Memory for an arriving packet and one waiting datagram, in bytes.
 const POOL_OF_FEW: usize = 5_000;

@@ -1,4 +1,5 @@
-//! A seed in, headers that are nested, endless, in disorder or in a tunnel out; with them, whether a gateway reads what is there.
+//! Seed -> headers that are nested, endless, out of order or tunnelled. Each verdict says whether a gateway reads
+//! them correctly.
 
 use super::craft::{self, fragment, fragments, padding, udp, with_extensions, with_options};
 use super::fragments::{Clock, TICK, fresh};
@@ -8,7 +9,7 @@ use crate::topology::{Gateway, GatewayRole};
 use crate::wire::{self, DESTINATION, FRAGMENT, HOP_BY_HOP, ROUTING, UDP};
 use engine::{Reason, Toward};
 
-/// rel:A17: Fragment headers behind Fragment headers, two to twenty of them: none is read, and no datagram is made of them.
+/// rel:A17: two to twenty Fragment headers in a row. No such packet is parsed, and no datagram is made of them.
 pub fn nested(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -32,7 +33,7 @@ pub fn nested(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A18: an atomic fragment between the pieces of a datagram of its key: each leaves alone.
+/// rel:A18: an atomic fragment between the fragments of a datagram with the same key. Each leaves separately.
 pub fn atomic(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -50,8 +51,8 @@ pub fn atomic(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A19: every chain of up to three extension headers before the Fragment header, and later pieces with another chain: the
-/// datagram has the headers of its first piece, byte for byte.
+/// rel:A19: every chain of up to three extension headers before the Fragment header, and later fragments with
+/// another chain. The datagram has the headers of its first fragment, byte for byte.
 pub fn chains(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -60,7 +61,7 @@ pub fn chains(field: &mut Field) -> Verdict {
         for code in 0..64usize {
             let chosen: Vec<u8> =
                 (0..3).filter_map(|at| kinds.get((code >> (2 * at) & 3).wrapping_sub(1))).copied().collect();
-            // Hop-by-hop options stand first, or nowhere (RFC 8200 section 4.1).
+            // Hop-by-hop options come first, or not at all (RFC 8200 section 4.1).
             if chosen.iter().skip(1).any(|kind| *kind == HOP_BY_HOP) {
                 continue;
             }
@@ -84,8 +85,9 @@ pub fn chains(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A20: chains of extension headers of 8 to 1,400 bytes, in headers of every length: past eight of them, or 256 bytes, nothing
-/// is read (the two counters say so), and up to there a fragment behind them joins.
+/// rel:A20: chains of extension headers of 8 to 1,400 bytes, in headers of every length. Beyond eight headers or
+/// 256 bytes a packet stays unparsed, and two counters count it. Up to that limit, a fragment after them is
+/// reassembled.
 pub fn endless_chain(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -129,8 +131,8 @@ pub fn endless_chain(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A25: datagrams of every length over links of 1,280 to 65,535 bytes: cut by a host's card, joined by another, they are what
-/// they were.
+/// rel:A25: datagrams of every length over links of 1,280 to 65,535 bytes. Fragmented by one host's card and
+/// reassembled by another, they are unchanged.
 pub fn jumbo(field: &mut Field) -> Verdict {
     let mut number = 0;
     for mtu in [1_280, 4_615, 4_616, 9_000, 16_384, 65_535] {
@@ -154,8 +156,8 @@ pub fn jumbo(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A26: fragments inside of IP in IP, GRE and VXLAN, some of which lie about their lengths: what is inside is not looked into,
-/// and comes through whole.
+/// rel:A26: fragments inside IP in IP, GRE and VXLAN, some with false lengths. The inner packet is not parsed, and
+/// arrives whole.
 pub fn tunnelled(field: &mut Field) -> Verdict {
     let mut near = field.stand(&Gateway::new(GatewayRole::WideInterface, 0), [65_535, 1_500]);
     let mut far = field.host();
@@ -166,7 +168,7 @@ pub fn tunnelled(field: &mut Field) -> Verdict {
         let inner_head = fresh(field.dice.one_in(2), UDP, &mut number);
         let mut inner = fragment(&inner_head, 8 * field.dice.below(100) as usize, more, &craft::bytes(number, len));
         if field.dice.one_in(2) {
-            // A total length, or an offset, that is none.
+            // A wrong total length or offset.
             let at = field.dice.from(2, 7) as usize;
             inner[at] ^= field.dice.number() as u8;
         }
@@ -187,8 +189,8 @@ pub fn tunnelled(field: &mut Field) -> Verdict {
     field.end(&mut far)
 }
 
-/// rel:A28: every length of header, MTU and payload near the places where pieces change: no piece is longer than its link
-/// takes (which the stand asserts), and laid out they are the datagram.
+/// rel:A28: every length of header, MTU and payload near the limits of fragments. No fragment exceeds its link, as
+/// the rig asserts. Put together, the fragments are the datagram.
 pub fn every_cut(field: &mut Field) -> Verdict {
     let mut number = 0;
     let mtus: &[u16] = if field.times(1, 0) == 1 {
@@ -204,7 +206,7 @@ pub fn every_cut(field: &mut Field) -> Verdict {
             for len in 0..=field.times(3 * u64::from(*mtu), 200) as usize {
                 let head = fresh(false, UDP, &mut number);
                 let plain = craft::packet(&head, &udp(&head, 9, &craft::bytes(number, len)));
-                // No-operations: they are not copied.
+                // No-operation options are not copied to fragments.
                 round_trip(&mut near, &mut far, &mut now, &with_options(&plain, &vec![1; option_len]))?;
                 if *mtu >= 1_280 && option_len > 0 {
                     let head = fresh(true, UDP, &mut number);
@@ -220,7 +222,8 @@ pub fn every_cut(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A47: IP in IP in IP, one to forty deep: nothing is unwrapped, so nothing recurs, and all of it comes through.
+/// rel:A47: IP in IP, one to forty levels deep. Nothing is unwrapped, so nothing recurs, and every packet arrives
+/// whole.
 pub fn recursion(field: &mut Field) -> Verdict {
     let mut near = field.stand(&Gateway::new(GatewayRole::WideInterface, 0), [65_535, 1_500]);
     let mut far = field.host();
@@ -242,8 +245,8 @@ pub fn recursion(field: &mut Field) -> Verdict {
     field.end(&mut far)
 }
 
-/// A packet goes from the host behind one card to the host behind another, in whatever pieces, and is what it was; but for the
-/// identification of IPv4, which the card gives where it cuts.
+/// Sends a packet from the host behind one card to the host behind another, fragmented or not, and compares it.
+/// Only the IPv4 identification may differ, which the card sets on fragmentation.
 fn round_trip(near: &mut Rig, far: &mut Rig, now: &mut Clock, packet: &[u8]) -> Verdict {
     near.push(now.tick(), Toward::Narrow, packet)?;
     let wires: Vec<_> = near.left().map(|out| out.frame.to_vec()).collect();

@@ -1,9 +1,9 @@
-//! The 54 attacks that have names, each with what judges it.
+//! The 54 named attacks and their judges.
 
 use super::{Attack, Judge, State};
 use super::{errors, floods, fragments, headers, platform, segments};
 
-/// All of them, in the order of their numbers.
+/// All attacks, in the order of their numbers.
 pub const ATTACKS: [Attack; 54] = [
     judged("A01", "ping of death", fragments::ping_of_death),
     judged("A02", "teardrop and its kin", fragments::teardrop),
@@ -102,5 +102,5 @@ const fn live(id: &'static str, words: &'static str, tests: &'static [(&'static 
     Attack { id, words, state: State::Live(tests) }
 }
 
-/// What most attacks by forged reports are against.
+/// The missing component that most attacks by forged reports target.
 const PATH_MTU: &str = "path MTU discovery of our own";

@@ -1,8 +1,9 @@
-//! The name of an attack and a seed in, its packets through a gateway and a verdict out.
+//! Attack name and seed -> its packets through a gateway, and a verdict.
 //!
-//! The 54 are those of PAPERS.md (`rel:A01` to `rel:A54`), each a generator: what it sends hangs on the seed alone. What judges
-//! them knows nothing of how the engine works: laws that are looked at after every packet, models too simple to be wrong, and
-//! bounds. Time and work that only a clock can measure are the bench's (its rows `attack`).
+//! The 54 attacks are those of PAPERS.md (`rel:A01` to `rel:A54`). Each is a generator: its packets depend on the
+//! seed alone. The judges know nothing about the engine's design. They use laws checked after every packet, models
+//! too simple to be wrong, and bounds. Time and work that only a clock can measure are left to the bench (its rows
+//! `attack`).
 
 mod background;
 mod craft;
@@ -23,12 +24,12 @@ use crate::topology::{Gateway, GatewayRole, Lateness};
 use rig::{Rig, Verdict};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// An attack that has a name.
+/// A named attack.
 #[derive(Clone, Copy, Debug)]
 pub struct Attack {
     /// Its number, such as `A01`.
     pub id: &'static str,
-    /// What it is, in few words.
+    /// A short description.
     pub words: &'static str,
     state: State,
 }
@@ -36,50 +37,50 @@ pub struct Attack {
 /// How an attack is judged.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// By this.
+    /// By this judge.
     Judged(Judge),
     /// Not yet: the component that it attacks does not exist.
     Waiting(&'static str),
-    /// On live ports, by a test of this name in a file of this path.
+    /// On live ports, by tests: their names and the paths of their files.
     Live(&'static [(&'static str, &'static str)]),
 }
 
 type Judge = fn(&mut Field) -> Verdict;
 
-/// How much of an attack there is.
+/// The length of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Enough for a test that runs all of them within seconds.
+    /// Short enough for a test that runs all attacks within seconds.
     Short,
-    /// As much as its row of the table asks for, where that takes less than a minute.
+    /// As long as its row of the table asks for, up to about a minute.
     Full,
 }
 
-/// What became of an attack.
+/// The result of an attack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Its number.
     pub id: &'static str,
-    /// What it is.
+    /// Its description.
     pub words: &'static str,
-    /// What everything random in it was drawn from.
+    /// The seed of every random choice.
     pub seed: u64,
     /// Packets that it sent.
     pub packets: u64,
-    /// What became of it.
+    /// The result.
     pub end: End,
 }
 
-/// What becomes of an attack.
+/// The result of an attack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// All laws and bounds held.
     Held,
-    /// One did not.
+    /// A law or a bound was broken.
     Broken(String),
     /// This component does not exist.
     Waiting(&'static str),
-    /// These tests on live ports show it, each with its file.
+    /// These tests on live ports cover it, each with its file.
     Live(&'static [(&'static str, &'static str)]),
 }
 
@@ -89,12 +90,12 @@ impl Attack {
         ATTACKS.iter().find(|attack| attack.id.eq_ignore_ascii_case(id))
     }
 
-    /// Can it be run here?
+    /// Whether it can be run here.
     pub fn is_judged(&self) -> bool {
         matches!(self.state, State::Judged(_))
     }
 
-    /// Runs it. What the engine itself asserts is a law too: where it panics, the attack is not held.
+    /// Runs the attack. The engine's own assertions are laws too: a panic counts as broken.
     pub fn run(&self, seed: u64, extent: Extent) -> Report {
         let mut field = Field { dice: Rng::new(seed ^ mix(number(self.id))), seed, extent, packets: 0 };
         let end = match self.state {
@@ -110,7 +111,7 @@ impl Attack {
     }
 }
 
-/// What a judge works with.
+/// The tools of a judge.
 struct Field {
     dice: Rng,
     seed: u64,
@@ -119,12 +120,13 @@ struct Field {
 }
 
 impl Field {
-    /// So many times, or fewer in a short run.
+    /// The full number of repetitions, or the short one in a short run.
     fn times(&self, full: u64, short: u64) -> u64 {
         if self.extent == Extent::Full { full } else { short }
     }
 
-    /// The card of a host behind a link of 1,500 bytes, that makes datagrams whole and ends those that stay in pieces.
+    /// The network card of a host behind a link of 1,500 bytes. It reassembles datagrams, and drops incomplete
+    /// ones.
     fn host(&self) -> Rig {
         self.stand(&host(), [65_535, 1_500])
     }
@@ -145,12 +147,12 @@ impl Field {
     }
 }
 
-/// A host's card that ends what is late.
+/// A host's network card that drops incomplete datagrams.
 fn host() -> Gateway {
     Gateway { late: Lateness::Retire, ..Gateway::new(GatewayRole::WideInterface, 0) }
 }
 
-/// A bound or a law of an attack's own.
+/// Checks a bound or a law of one attack.
 fn holds(is_kept: bool, what: impl FnOnce() -> String) -> Verdict {
     if is_kept { Ok(()) } else { Err(what()) }
 }

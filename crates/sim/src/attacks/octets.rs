@@ -1,6 +1,6 @@
-//! Pieces of one datagram in, its octets out, or that there are none: a model too simple to be wrong.
+//! Fragments of one datagram -> its octets, or none: a model too simple to be wrong.
 
-/// The octets of a datagram, each as it came.
+/// The octets of a datagram, each as received.
 #[derive(Clone, Debug, Default)]
 pub struct Octets {
     octets: Vec<Option<u8>>,
@@ -9,9 +9,10 @@ pub struct Octets {
 }
 
 impl Octets {
-    /// Takes a piece; gives the octets of the datagram once all are there.
+    /// Adds a fragment; returns the octets of the datagram once it is complete.
     ///
-    /// A repeat of what is known changes nothing, whatever end it claims. Any other overlap, and two ends, leave nothing of it.
+    /// A repeat of known octets changes nothing, whatever end it claims. Any other overlap, or a second end,
+    /// discards the datagram.
     pub fn take(&mut self, offset: usize, more: bool, payload: &[u8]) -> Option<Vec<u8>> {
         if self.is_dead {
             return None;

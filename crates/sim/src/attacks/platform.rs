@@ -1,4 +1,4 @@
-//! A seed in, frames that are too short or are anything at all out; with them, whether a gateway stands.
+//! Seed -> frames that are too short or random. Each verdict says whether a gateway survives them.
 
 use super::craft;
 use super::floods::anything;
@@ -10,8 +10,8 @@ use crate::wire::V4_LEN;
 use engine::{Reason, Toward};
 use packet::LinkType;
 
-/// rel:A52: frames of 0 to 60 bytes from every kind of link, that begin like packets or like nothing: what holds a whole packet is
-/// read, what is cut or too short for one passes for a reason that has a name.
+/// rel:A52: frames of 0 to 60 bytes of every link type, with or without a valid start. Frames with a whole packet
+/// are parsed. Truncated or too short frames pass unparsed, for a counted reason.
 pub fn short_frames(field: &mut Field) -> Verdict {
     let media = [LinkType::Ip, LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2];
     for medium in media {
@@ -24,7 +24,7 @@ pub fn short_frames(field: &mut Field) -> Verdict {
                 let is_packet = !field.dice.one_in(3);
                 let mut frame =
                     if is_packet { on_link(field, medium, &packet) } else { craft::bytes(field.dice.number(), 60) };
-                // A frame without VLANs, and the shorter header of the two versions.
+                // A frame without VLANs, and the shorter of the two IP headers.
                 let least = link_len_min(medium) + V4_LEN;
                 let is_whole = is_packet && frame.len() <= len;
                 let is_cut = is_packet && frame.len() > len || len < least;
@@ -44,7 +44,7 @@ pub fn short_frames(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// A packet behind the header of its link; on an Ethernet, half of them in a VLAN.
+/// A packet after the header of its link type; on Ethernet, half of them in a VLAN.
 fn on_link(field: &mut Field, medium: LinkType, packet: &[u8]) -> Vec<u8> {
     let is_v4 = packet[0] >> 4 == 4;
     let kind: [u8; 2] = if is_v4 { [8, 0] } else { [0x86, 0xDD] };
@@ -53,13 +53,13 @@ fn on_link(field: &mut Field, medium: LinkType, packet: &[u8]) -> Vec<u8> {
         LinkType::Ip => packet.to_vec(),
         LinkType::Ethernet => in_ethernet(if field.dice.one_in(2) { &[7] } else { &[] }, packet),
         LinkType::Loopback => [&[0, 0, 0, if is_v4 { 2 } else { 30 }], packet].concat(),
-        // To this host, from a station whose address has six bytes.
+        // To this host, from a station with an address of six bytes.
         LinkType::Cooked => [&[0, 0, 0, 1, 0, 6][..], &station, &kind, packet].concat(),
         LinkType::Cooked2 => [&kind[..], &[0, 0, 0, 0, 0, 3, 0, 1, 0, 6], &station, packet].concat(),
     }
 }
 
-/// Length of the shortest header of a link, in bytes.
+/// Length of the shortest header of a link type, in bytes.
 fn link_len_min(medium: LinkType) -> usize {
     match medium {
         LinkType::Ip => 0,
@@ -70,14 +70,14 @@ fn link_len_min(medium: LinkType) -> usize {
     }
 }
 
-/// Frames that were read, and that passed unread.
+/// Number of frames that were parsed, and that passed unparsed.
 fn fates(stand: &Rig) -> [u64; 2] {
     let ledger = stand.ledger(Toward::Wide);
     [ledger.received.packets, Reason::ALL.iter().map(|reason| ledger.passed(*reason).packets).sum()]
 }
 
-/// rel:A53: whatever can be sent, with bits of it flipped, cut short, lengthened: nothing panics, and the laws hold. (That nothing in
-/// `packet` and `engine` can be indexed or unwrapped wrongly, clippy holds as errors.)
+/// rel:A53: any packets, with bits flipped, truncated or extended. Nothing panics, and the laws hold. (Clippy
+/// rejects panicking indexing and unwrapping in `packet` and `engine`.)
 pub fn panics(field: &mut Field) -> Verdict {
     for round in 0..field.times(1_500, 30) {
         let role =

@@ -1,8 +1,7 @@
-//! Frames of an attack in, what a gateway lets out of them out; and the laws, which are looked at after every frame.
+//! Frames of an attack -> a gateway's output, with the laws checked after every frame.
 //!
-//! The gateway is the engine's, with the settings that it has in scenes of the simulator. Beside the attack, bystanders
-//! that have nothing to do with it send a datagram in two fragments and a stream of segments; all of theirs has to
-//! arrive, and unchanged.
+//! The gateway is the engine's, with the settings of the simulator's scenes. Unrelated background traffic runs
+//! beside the attack: a datagram in two fragments and a stream of segments. All of it has to arrive unchanged.
 
 use super::background::BackgroundTraffic;
 use super::craft;
@@ -24,25 +23,25 @@ use std::borrow::Cow;
 pub struct Rig {
     engine: Engine,
     batch: Batch,
-    /// To the narrow end, to the wide end.
+    /// Toward the narrow end, toward the wide end.
     directions: [Way; 2],
     now: Time,
-    /// What frames of an attack begin with.
+    /// The link type of the attack's frames.
     pub medium: LinkType,
-    /// By which ports they come, beside the side that they come from.
+    /// The ingress port of the attack's frames, in addition to their side.
     pub ingress: u32,
-    /// Do all packets of the attack have right transport checksums? Then so has all that leaves.
+    /// Whether all packets of the attack have right transport checksums. If so, all output must have them too.
     pub has_right_sums: bool,
     /// Packets that the attack sent.
     pub packets: u64,
     bystanders: Option<BackgroundTraffic>,
-    /// How many frames come at once is drawn from it.
+    /// Random burst sizes.
     dice: Rng,
     left: Vec<Left>,
     bytes: Vec<u8>,
 }
 
-/// All that leaves by one end.
+/// One direction, whose packets leave by one end.
 struct Way {
     mtu: usize,
     timeout: Duration,
@@ -53,7 +52,7 @@ struct Way {
     walk_len: usize,
 }
 
-/// What left since the last push.
+/// A packet that left since the last push.
 #[derive(Clone, Debug)]
 struct Left {
     is_answer: bool,
@@ -63,17 +62,17 @@ struct Left {
 /// A packet that left.
 #[derive(Clone, Copy, Debug)]
 pub struct Out<'a> {
-    /// Is it an ICMP error of the gateway's own?
+    /// Whether it is an ICMP error of the gateway's own.
     pub is_answer: bool,
-    /// From its IP header on.
+    /// The bytes from its IP header on.
     pub frame: &'a [u8],
 }
 
-/// How a law was broken.
+/// The description of a broken law.
 pub type Verdict = Result<(), String>;
 
 impl Rig {
-    /// A gateway between a wide link and a narrow one of these MTUs.
+    /// A gateway between a wide link and a narrow link of these MTUs.
     pub fn new(config: &Gateway, mtus: [u16; 2], seed: u64) -> Rig {
         let secret = Secret::new(u128::from(seed) << 64 | 0x5EED);
         let directions = [Toward::Narrow, Toward::Wide].map(|toward| Way {
@@ -103,18 +102,18 @@ impl Rig {
         }
     }
 
-    /// The same, with bystanders that send something after each so many packets of the attack.
+    /// The same, with background traffic after every `every` packets of the attack.
     pub fn among_bystanders(mut self, every: u64) -> Rig {
         self.bystanders = Some(BackgroundTraffic::new(every));
         self
     }
 
-    /// Takes a frame of the attack that leaves by the end `toward`, at this moment of the attack.
+    /// Receives a frame of the attack at time `at`, which leaves by the end `toward`.
     pub fn push(&mut self, at: Duration, toward: Toward, frame: &[u8]) -> Verdict {
         self.push_burst(at, toward, [frame])
     }
 
-    /// The same of several frames, which come at once.
+    /// Receives several frames at once.
     fn push_burst<'a>(
         &mut self,
         at: Duration,
@@ -143,7 +142,7 @@ impl Rig {
         arrived
     }
 
-    /// Takes frames that come one after the other, `gap` apart or several at once, and keeps all that leaves.
+    /// Receives frames one after another, `gap` apart or several at once, and keeps all output.
     pub fn push_all<'a>(
         &mut self,
         at: Duration,
@@ -166,7 +165,7 @@ impl Rig {
         Ok(left)
     }
 
-    /// Nothing more arrives for a moment: what was held for that leaves. What left before is forgotten.
+    /// Nothing more arrives for a moment: packets held for more input leave. Earlier output is forgotten.
     pub fn rest(&mut self) -> Verdict {
         self.forget();
         for toward in BOTH {
@@ -176,44 +175,44 @@ impl Rig {
         self.give_to_bystanders()
     }
 
-    /// Lets time pass; what becomes late leaves when it does.
+    /// Lets time pass; time-outs take effect at their own time.
     pub fn wait_until(&mut self, at: Duration) -> Verdict {
         self.forget();
         self.pass_time(at)?;
         self.give_to_bystanders()
     }
 
-    /// What left since the last push, but for what bystanders sent.
+    /// Output since the last push, without background traffic.
     pub fn left(&self) -> impl Iterator<Item = Out<'_>> {
         self.left.iter().map(|left| Out { is_answer: left.is_answer, frame: &self.bytes[left.at.clone()] })
     }
 
-    /// The counts of the way to this end.
+    /// The ledger of the direction to this end.
     pub fn ledger(&self, toward: Toward) -> &Ledger {
         self.engine.ledger(toward.direction())
     }
 
-    /// Packets that ended for this reason on the way to the wide end.
+    /// Packets toward the wide end that ended for this reason.
     pub fn retired(&self, reason: Reason) -> u64 {
         self.ledger(Toward::Wide).retired(reason).packets
     }
 
-    /// Packets that passed unread for this reason on the way to the wide end.
+    /// Packets toward the wide end that passed unparsed for this reason.
     pub fn passed(&self, reason: Reason) -> u64 {
         self.ledger(Toward::Wide).passed(reason).packets
     }
 
-    /// How often this was done on the way to the wide end.
+    /// How often this event occurred toward the wide end.
     pub fn event(&self, event: Event) -> u64 {
         self.ledger(Toward::Wide).event(event).packets
     }
 
-    /// What the stages to the wide end are charged, in bytes.
+    /// Bytes charged to the stages toward the wide end.
     pub fn charged(&self) -> usize {
         self.wide_side().aggregation.charged()
     }
 
-    /// Packets and buffers that are held on the way to the wide end.
+    /// Packets and buffers held toward the wide end.
     pub fn held(&self) -> (u64, usize) {
         let (held, buffers) = self.engine.held(Toward::Wide.direction());
         (held.packets, buffers)
@@ -224,7 +223,8 @@ impl Rig {
         self.engine.side(Toward::Wide.direction())
     }
 
-    /// Ends the attack: everything is let go of, all buffers are back, and all that bystanders sent has arrived.
+    /// Ends the attack: all held packets are released, all buffers are back, and all background traffic has
+    /// arrived.
     pub fn end(&mut self) -> Verdict {
         self.rest()?;
         self.engine.flush(self.now);
@@ -266,7 +266,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Takes frames that come at once, each with where it comes from: one batch, as a live port gives it.
+    /// Receives frames that arrive at once, each with its ingress: one batch, as from a live port.
     fn take(&mut self, toward: Toward, medium: LinkType, burst: &[(Ingress, Cow<'_, [u8]>)]) -> Verdict {
         if burst.is_empty() {
             return Ok(());
@@ -317,7 +317,7 @@ impl Rig {
         self.directions[direction].check(&self.engine, direction)
     }
 
-    /// Law 1, and that whatever leaves can be read, by a reader that is not the engine's, with checksums that are right.
+    /// Checks law 1, and that an independent reader can parse all output and finds right checksums.
     fn emit(&mut self, toward: Toward, packet: &Packet, is_answer: bool) -> Verdict {
         let Rig { directions, now, left, bytes, has_right_sums, .. } = self;
         let direction = &mut directions[toward.direction()];
@@ -348,7 +348,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Gives bystanders what left for them.
+    /// Delivers the output for background hosts.
     fn bystanders_take(&mut self, bystanders: &mut BackgroundTraffic) -> Verdict {
         let Rig { now, left, bytes, .. } = self;
         let mut outcome = Ok(());
@@ -373,7 +373,7 @@ impl Rig {
 }
 
 impl Way {
-    /// Laws 2 and 6: what came left, ended or is held; no stage holds more than it may.
+    /// Checks laws 2 and 6: every received packet has left, has ended or is held, and no stage exceeds its limit.
     fn check(&mut self, engine: &Engine, direction: usize) -> Verdict {
         let ledger = engine.ledger(direction);
         if self.came != ledger.received {
@@ -394,7 +394,7 @@ impl Way {
         }
         self.since_walk += 1;
         if self.since_walk >= self.walk_len {
-            // A poisoned key is charged so much, and has no buffer.
+            // A poisoned key is charged this much, and has no buffer.
             let poisoned = charges.iter().sum::<usize>() / 512;
             (self.since_walk, self.walk_len) = (0, poisoned);
             engine.check(direction)?;
@@ -405,5 +405,5 @@ impl Way {
 
 /// The ends of a gateway.
 const BOTH: [Toward; 2] = [Toward::Wide, Toward::Narrow];
-/// Frames that come at once.
+/// Number of frames that arrive at once.
 const BURSTS: [usize; 6] = [1, 1, 1, 2, 5, 64];

@@ -1,4 +1,5 @@
-//! A seed in, segments that no sender should send out; with them, whether what a gateway makes of a stream is the stream.
+//! Seed -> TCP segments that no sender should send. Each verdict says whether the gateway's output is still the
+//! same stream.
 
 use super::craft::{self, ACK, PSH, Tcp, head, udp};
 use super::fragments::{Clock, TICK, in_ethernet, shuffle};
@@ -12,8 +13,9 @@ use engine::{Event, Hold, Mode, Reason, Toward};
 use packet::LinkType;
 use std::collections::BTreeMap;
 
-/// rel:A37: segments of few bytes, every other one first, so that nothing joins at once: of a flow no more than 64 segments and
-/// 64 KiB wait, and all of it arrives. What each costs, the bench measures (`attack` in BENCHMARKS.md).
+/// rel:A37: short segments, every other one first, so that none can be coalesced at once. Of a flow, at most 64
+/// segments and 64 KiB wait, and all of it arrives. The bench measures the cost of each (`attack` in
+/// BENCHMARKS.md).
 pub fn segment_smack(field: &mut Field) -> Verdict {
     for mode in [Mode::Resize, Mode::Reversible] {
         let mut stand = waiting(field, mode);
@@ -46,8 +48,8 @@ pub fn segment_smack(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A38: segments of 1 to 100 bytes in long rows: what is made of them has at most 128 segments where it is to be given back,
-/// and 65,535 bytes; all of it arrives.
+/// rel:A38: segments of 1 to 100 bytes in long rows. A coalesced packet has at most 65,535 bytes, and at most 128
+/// segments in reversible mode. All of the stream arrives.
 pub fn many_segments(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
@@ -75,8 +77,8 @@ pub fn many_segments(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A39: acknowledgements of every byte, the same one again and again, and of what was never sent: each goes on as it came, and
-/// no other is made.
+/// rel:A39: acknowledgements of every byte, repeated ones, and ones of data never sent. Each is forwarded
+/// unchanged, and no other one is made.
 pub fn strange_acks(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
@@ -103,8 +105,8 @@ pub fn strange_acks(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A41: streams of all lengths of segments through gateways of all MTUs: nothing longer leaves (which the stand asserts), and
-/// in reversible mode every packet comes back byte for byte.
+/// rel:A41: streams of all segment lengths through gateways of all MTUs. No output exceeds the link, as the rig
+/// asserts. In reversible mode every packet comes back byte for byte.
 pub fn oversize_runs(field: &mut Field) -> Verdict {
     for round in 0..field.times(3_000, 40) {
         let (role, mode) = BOTH_MODES[round as usize % 2];
@@ -117,7 +119,7 @@ pub fn oversize_runs(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A42: behind data, a segment with any of the 256 sets of flags: what is held leaves before it.
+/// rel:A42: after data, a segment with any of the 256 sets of flags. Held data leaves before it.
 pub fn flags(field: &mut Field) -> Verdict {
     let mut id = 0;
     for (role, mode) in BOTH_MODES {
@@ -152,8 +154,8 @@ pub fn flags(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A43: every merge of two to six segments of different lengths, with bytes behind the packet in its frame: payload in is
-/// payload out.
+/// rel:A43: every merge of two to six segments of different lengths, with trailing bytes in their frames. The
+/// output payload equals the input payload.
 pub fn payloads(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
@@ -168,7 +170,7 @@ pub fn payloads(field: &mut Field) -> Verdict {
                 let flags = ACK | if field.dice.one_in(5) { PSH } else { 0 };
                 let mut frame = in_ethernet(&[], &stream.segment_at(0, len, flags));
                 stream.sent += len as u64;
-                // What a driver left behind the packet.
+                // Bytes that a driver left after the packet.
                 frame.extend(craft::bytes(field.dice.number(), field.dice.below(20) as usize));
                 stand.push(now.0, Toward::Wide, &frame)?;
                 stream.take_all(&stand)?;
@@ -183,7 +185,7 @@ pub fn payloads(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A44: frames padded to 46 and to 60 bytes: padding is no data, also of segments that say that they are shorter.
+/// rel:A44: frames padded to 46 and to 60 bytes. Padding is no data, even where segments claim to be shorter.
 pub fn padded(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
@@ -210,8 +212,8 @@ pub fn padded(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A45: two segments that would join, but that one byte of the second one's headers is any other: whatever the gateway makes of
-/// them, reversible mode gives back both, byte for byte.
+/// rel:A45: two segments that could be coalesced, except that one header byte of the second has another value.
+/// Reversible mode restores both, byte for byte.
 pub fn metadata(field: &mut Field) -> Verdict {
     let gateway = Gateway::new(GatewayRole::ReceiveOffload, 0);
     let mut stand = field.stand(&gateway, [9_000, 1_500]);
@@ -221,7 +223,7 @@ pub fn metadata(field: &mut Field) -> Verdict {
     for is_v6 in [false, true] {
         let header_len = if is_v6 { 40 } else { 20 } + 32;
         for at in 0..header_len {
-            // The version and the length of a header say what all other bytes are.
+            // The version and the header length determine the meaning of all other bytes.
             for change in 0..field.times(256, 24) {
                 let change = if field.times(1, 0) == 1 { change as u8 } else { 1u8.rotate_left(change as u32) };
                 let mut frames: Vec<_> = (0..3u32)
@@ -232,7 +234,7 @@ pub fn metadata(field: &mut Field) -> Verdict {
                     })
                     .collect();
                 frames[1][at] ^= change;
-                // A length of 0 is what offloading senders leave out: it is written.
+                // A length of 0 is left by senders with offload; the gateway fills it in.
                 if wire::word(&frames[1], if is_v6 { 4 } else { 2 }) == 0 {
                     continue;
                 }
@@ -242,10 +244,10 @@ pub fn metadata(field: &mut Field) -> Verdict {
                 let due = owed(&stand) - before;
                 now.0 += Duration::from_secs(70);
                 let mut readable: Vec<_> = frames.into_iter().filter(|frame| left.contains(frame)).collect();
-                // Of another flow it may leave before.
+                // A segment of another flow may leave earlier.
                 left.sort();
                 readable.sort();
-                // A frame that is no packet any more passes beside the stand.
+                // A frame that is no packet any more does not pass through the rig's output.
                 let is_same = left == readable && left.len() >= 2 && left.len() as u64 == due;
                 holds(is_same, || {
                     format!(
@@ -261,9 +263,9 @@ pub fn metadata(field: &mut Field) -> Verdict {
     shifted(field)
 }
 
-/// Part of rel:A45: segments whose acknowledgement and time stamps move on, stay and go back. In resize mode no byte leaves under
-/// a time stamp that is later than the one it came under, or a receiver would take what follows for old (RFC 7323 section 5),
-/// nor under an acknowledgement or an echo that is older.
+/// Part of rel:A45: segments with an acknowledgement and timestamps that advance, stay or go back. In resize mode,
+/// no byte leaves with a later timestamp than it arrived with. A receiver would otherwise take later data for old
+/// (RFC 7323 section 5). Nor does it leave with an older acknowledgement or echo.
 fn moving_on(field: &mut Field) -> Verdict {
     for is_v6 in [false, true] {
         let gateway = Gateway { coalesce: Some(Mode::Resize), ..Gateway::new(GatewayRole::Border, 0) };
@@ -296,7 +298,7 @@ fn moving_on(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// See [`moving_on`]: what was said of each segment, the first left out.
+/// See [`moving_on`]: `said` holds the fields of each segment, without the first.
 fn judge_moving_on(stand: &Rig, said: &[[u32; 3]]) -> Verdict {
     let is_before = |one: u32, other: u32| (one.wrapping_sub(other) as i32) < 0;
     stand.left().try_for_each(|out| {
@@ -314,8 +316,9 @@ fn judge_moving_on(stand: &Rig, said: &[[u32; 3]]) -> Verdict {
     })
 }
 
-/// Part of rel:A45: where a stream's numbers begin is nothing to what becomes of it (RFC 9293 section 3.4). The same segments, in and
-/// out of order, leave as the same ones from every beginning, also where the numbers come round on the way.
+/// Part of rel:A45: the initial sequence number of a stream does not matter (RFC 9293 section 3.4). The same
+/// segments, in and out of order, give the same output for every initial number. That includes numbers that wrap
+/// within the stream.
 fn shifted(field: &mut Field) -> Verdict {
     for round in 0..field.times(2_000, 20) {
         let mode = field.dice.one_of(&[Mode::Resize, Mode::Reversible]);
@@ -326,7 +329,7 @@ fn shifted(field: &mut Field) -> Verdict {
             parts.push((at, len, if field.dice.one_in(20) { ACK | PSH } else { ACK }));
             at += len as u32;
         }
-        // Mostly they come round within what comes late.
+        // Mostly they wrap within the segments that arrive late.
         let mut come_round = field.dice.below(u64::from(at)) as u32;
         for _ in 0..field.dice.below(6) {
             let at = field.dice.below(parts.len() as u64 - 1) as usize;
@@ -360,13 +363,13 @@ fn shifted(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// Packets that came and did not end: as many leave.
+/// Number of packets that arrived and did not end: as many leave.
 fn owed(stand: &Rig) -> u64 {
     let ended: u64 = Reason::ALL.iter().map(|reason| stand.retired(*reason)).sum();
     stand.ledger(Toward::Wide).received.packets - ended
 }
 
-/// rel:A46: segments whose lengths add up to just below, to and just above 65,535 bytes.
+/// rel:A46: segments with a total length just below, at and just above 65,535 bytes.
 pub fn longest_runs(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
@@ -393,8 +396,9 @@ pub fn longest_runs(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A48: lengths odd and even, in any order, and payloads chosen so that a sum is zero: all that leaves has right checksums, which
-/// the stand looks at with sums of its own; what is cut has, and so have datagrams whose sum would be none.
+/// rel:A48: odd and even lengths in any order, and payloads with a checksum of zero. All output has right
+/// checksums, which the rig verifies with its own code. That includes split segments, and datagrams with a computed
+/// checksum of zero.
 pub fn odd_sums(field: &mut Field) -> Verdict {
     for round in 0..field.times(3_000, 40) {
         let (role, mode) = BOTH_MODES[round as usize % 2];
@@ -402,7 +406,7 @@ pub fn odd_sums(field: &mut Field) -> Verdict {
         let mut stand = field.stand(&gateway, [9_000, 1_500]);
         let is_v6 = round % 3 == 0;
         run_stream(field, &mut stand, mode, is_v6)?;
-        // Toward the narrow end: long segments of odd lengths, whose sum is made zero by two bytes of payload.
+        // Toward the narrow end: long segments of odd lengths. Two bytes of payload bring their checksum to zero.
         let head = head(is_v6, 2, 1, TCP, 5);
         let mut long = craft::tcp(
             &head,
@@ -428,8 +432,8 @@ pub fn odd_sums(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A49: bits flipped before the gateway, in payload, headers and checksums: no packet leaves whose checksum is right and whose
-/// bytes are not what was sent.
+/// rel:A49: bits flipped before the gateway, in payload, headers and checksums. No packet leaves with a right
+/// checksum and wrong bytes.
 pub fn laundering(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         for toward in [Toward::Wide, Toward::Narrow] {
@@ -444,7 +448,7 @@ pub fn laundering(field: &mut Field) -> Verdict {
                 let mut frame = stream.segment_at(0, len, ACK);
                 stream.sent += len as u64;
                 if field.dice.one_in(4) {
-                    // One bit behind the ports and the sequence number, which say where bytes belong.
+                    // One bit after the ports and the sequence number, which determine the place of the bytes.
                     let at = field.dice.from(32, frame.len() as u64 - 1) as usize;
                     frame[at] ^= 1 << field.dice.below(8);
                 }
@@ -479,7 +483,7 @@ struct Stream {
     sent: u64,
     /// Bytes that arrived.
     arrived: u64,
-    /// Where they lie: the end of each stretch by its start. Nothing is sent twice, so nothing arrives twice.
+    /// The ranges that arrived: the end of each by its start. No byte is sent twice, so none may arrive twice.
     places: BTreeMap<u64, u64>,
     may_be_damaged: bool,
     /// Packets that arrived with a wrong checksum.
@@ -502,7 +506,7 @@ impl Stream {
         }
     }
 
-    /// The segment of this length that begins `ahead` of what was sent.
+    /// The segment of this length that begins `ahead` bytes after the data sent so far.
     fn segment_at(&mut self, ahead: u64, len: usize, flags: u8) -> Vec<u8> {
         self.id += 1;
         let mut payload = vec![0; len];
@@ -512,7 +516,7 @@ impl Stream {
         craft::segment(&head, &Tcp { flags, ..Tcp::of(self.ports, start as u32) }, &payload)
     }
 
-    /// Takes what left of it.
+    /// Receives the output of this stream.
     fn take_all(&mut self, stand: &Rig) -> Verdict {
         stand.left().try_for_each(|out| match wire::read(out.frame) {
             Some(seen) => self.take(out.frame, &seen),
@@ -522,7 +526,7 @@ impl Stream {
 
     fn take(&mut self, frame: &[u8], seen: &WireFacts) -> Verdict {
         let upper = craft::upper(frame, seen);
-        // What is damaged so that it is no segment any more is cut like anything else.
+        // A packet too damaged to be a segment is fragmented like any other.
         if self.may_be_damaged && (seen.fragment.is_some() || !craft::is_sum_right(frame, seen)) {
             self.wrong += 1;
             return Ok(());
@@ -558,7 +562,8 @@ impl Stream {
     }
 }
 
-/// A stream of a few hundred segments, some out of their turn, through a gateway; in reversible mode each comes back as it was.
+/// Sends a stream of a few hundred segments, some out of order, through a gateway. In reversible mode each comes
+/// back unchanged.
 fn run_stream(field: &mut Field, stand: &mut Rig, mode: Mode, is_v6: bool) -> Verdict {
     let mut stream = Stream::new(field.dice.number(), is_v6);
     let mut now = Clock::default();
@@ -595,13 +600,13 @@ fn run_stream(field: &mut Field, stand: &mut Rig, mode: Mode, is_v6: bool) -> Ve
     stream.is_whole()
 }
 
-/// A gateway in which segments may wait for others.
+/// A gateway with a hold time for segments.
 fn waiting(field: &Field, mode: Mode) -> Rig {
     let hold = Some(Hold::Fixed(Duration::from_millis(5)));
     field.stand(&Gateway { coalesce: Some(mode), hold, ..Gateway::new(GatewayRole::Border, 0) }, [9_000, 1_500])
 }
 
-/// Ends an attack on a gateway that joined segments: more went into runs than there were runs.
+/// Ends an attack on a coalescing gateway. More segments went into runs than there were runs.
 fn end_joined(field: &mut Field, stand: &mut Rig) -> Verdict {
     stand.end()?;
     let gathered = stand.event(Event::Coalesced);
@@ -610,7 +615,7 @@ fn end_joined(field: &mut Field, stand: &mut Rig) -> Verdict {
     field.end(stand)
 }
 
-/// Where the segments that left begin, and how long they are.
+/// Sequence number and payload length of each segment that left.
 fn starts(stand: &Rig) -> Vec<(u32, usize)> {
     let start = |frame: &[u8]| {
         let upper = craft::upper(frame, &wire::read(frame)?);
@@ -619,14 +624,14 @@ fn starts(stand: &Rig) -> Vec<(u32, usize)> {
     stand.left().filter_map(|out| start(out.frame)).collect()
 }
 
-/// Writes checksums anew behind a change: those that can be.
+/// Recomputes checksums after a change, where possible.
 fn reseal(frame: &mut [u8]) {
     if frame[0] >> 4 == 4 && frame[0] & 15 == 5 {
         wire::seal_v4(&mut frame[..20]);
     }
 }
 
-/// Both ways to join, at the gateways that do so.
+/// Both coalescing modes, each at the gateway that uses it.
 const BOTH_MODES: [(GatewayRole, Mode); 2] =
     [(GatewayRole::Border, Mode::Resize), (GatewayRole::ReceiveOffload, Mode::Reversible)];
 /// Payload of the segments of [`moving_on`], in bytes.

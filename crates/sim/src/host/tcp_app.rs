@@ -1,5 +1,5 @@
-//! Segments, moments and what an application writes in, segments out; and every byte that arrives is checked: a host's ends of
-//! connections.
+//! Segments, timers and application writes -> segments: a host's ends of connections. Every byte that arrives is
+//! checked.
 
 use super::{Host, put_segment};
 use crate::flow::{Reply, Sizes};
@@ -15,23 +15,23 @@ use packet::{Ecn, Time, Version};
 #[derive(Debug)]
 pub struct TcpApp {
     flow: usize,
-    /// Which end: 0 is the one that opens.
+    /// The end: 0 opens the connection.
     end: usize,
     connection: Connection,
     due: Time,
 }
 
-/// What a step of a connection came to.
+/// The result of a connection's step.
 #[derive(Default)]
 struct News {
-    /// A segment was too long for the host's own link: what that takes, and the sequence number.
+    /// A segment exceeded the MTU of the host's own link: that MTU, and the sequence number.
     too_long: Option<(u32, u32)>,
     has_opened: bool,
     is_peer_closed: bool,
 }
 
 impl Host {
-    /// Takes part in a connection, at one end of it.
+    /// Joins a connection, at one end of it.
     pub fn join(&mut self, net: &Net, number: usize, end: usize) {
         let flow = &net.flows[number];
         let mut settings = flow.plan.talk.ends[end].clone();
@@ -42,12 +42,12 @@ impl Host {
         self.talkers.push(TcpApp { flow: number, end, connection, due: Time::NEVER });
     }
 
-    /// When one of its connections has something to do.
+    /// The next deadline of its connections.
     pub fn next_deadline(&self) -> Option<Time> {
         self.talkers.iter().map(|talker| talker.due).min().filter(|due| *due < Time::NEVER)
     }
 
-    /// Does what its connections have to do.
+    /// Runs the timers that are due.
     pub fn expire(&mut self, net: &mut Net) {
         for at in 0..self.talkers.len() {
             if self.talkers[at].due <= net.now {
@@ -56,12 +56,12 @@ impl Host {
         }
     }
 
-    /// Writes what the application has next, and closes behind its last.
+    /// Writes the application's next data, and closes after the last.
     pub(super) fn send_talk(&mut self, net: &mut Net, number: usize) -> Option<Duration> {
         let at = self.talker(number, 0)?;
         let flow = &mut net.flows[number];
         let is_first = flow.left == flow.plan.count;
-        // Who says how much is written at once is taken at his word.
+        // A fixed size is also the size of one write.
         let most = if let Sizes::Fixed(len) = flow.plan.sizes { len } else { WRITE_MAX };
         let mut len = 0;
         for _ in 0..u64::from(flow.plan.burst).min(flow.left) {
@@ -82,7 +82,7 @@ impl Host {
         (!is_last).then_some(gap)
     }
 
-    /// Takes a segment that `from` sent, whose sum is right.
+    /// Receives a segment from `from` with a right checksum.
     pub(super) fn take_talk(&mut self, net: &mut Net, number: usize, from: usize, seen: &WireFacts, upper: &[u8]) {
         let flow = &net.flows[number];
         let hosts = flow.hosts_of(from);
@@ -98,7 +98,7 @@ impl Host {
             let wrong = flow.stream_of(from).first_wrong(start, payload);
             if let Some(wrong) = wrong.or((start + payload.len() as u64 > sent).then_some(payload.len())) {
                 let len = payload.len();
-                // Whoever sent it sends it again.
+                // The sender retransmits it.
                 return self.blame(net, number, format!("{len} bytes at {start} are wrong from byte {wrong} on"));
             }
         }
@@ -116,7 +116,7 @@ impl Host {
         });
     }
 
-    /// A router says that what one end of a connection sent is too long for its link.
+    /// Receives an ICMP error: a segment of one end was too long for a router's link.
     pub(super) fn hear(&mut self, net: &mut Net, number: usize, end: usize, mtu: usize, seq: u32) {
         if let Some(at) = self.talker(number, end) {
             self.told_count += 1;
@@ -128,7 +128,7 @@ impl Host {
         self.talkers.iter().position(|talker| (talker.flow, talker.end) == (number, end))
     }
 
-    /// Has a connection do something, and does what follows from that.
+    /// Runs one step of a connection and applies its results.
     fn act(&mut self, net: &mut Net, at: usize, act: impl FnOnce(&mut Connection, Time, &mut dyn FnMut(Emit))) {
         let mut news = News::default();
         self.step(net, at, &mut news, act);
@@ -147,7 +147,7 @@ impl Host {
             });
         }
         while let Some((mtu, seq)) = news.too_long.take() {
-            // What the host's own link does not take its own kernel refuses.
+            // The host's own kernel rejects segments too long for its link.
             let mut counted = false;
             self.step(net, at, &mut news, |connection, now, mut out| {
                 counted = connection.too_big(now, mtu, seq, &mut out);
@@ -196,7 +196,7 @@ impl Host {
     }
 }
 
-/// Puts the packet of a segment on the host's wire; says what that takes where it is too short.
+/// Puts the packet of a segment on the host's wire. Returns the wire's MTU where the packet is too long.
 fn put(
     net: &mut Net,
     wire: usize,
@@ -230,5 +230,5 @@ fn ecn(bits: u8) -> Ecn {
     [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(bits & 3)]
 }
 
-/// What an application writes at once, at most, in bytes, where its lengths are drawn.
+/// Longest write of an application in bytes, where the lengths are drawn.
 const WRITE_MAX: u32 = 65_535;

@@ -1,7 +1,8 @@
-//! Frames in at one end of a wire, the same frames out at the other: later, slower, fewer, in another order, as asked.
+//! Frames at one end of a wire -> the same frames at the other end: later, slower, fewer or in another order, as
+//! configured.
 //!
-//! [`Link`] is one direction of such a wire as a pure model, in which time is a value: the simulator drives it by events, the
-//! lab's emulator by the clock. A wire carries single, finished packets: nothing here cuts a train or finishes a checksum.
+//! [`Link`] models one direction of a wire. Time is a value: the simulator drives it by events, the lab's emulator
+//! by the clock. A wire carries single, finished packets. It splits no GSO packets and completes no checksums.
 
 mod model;
 mod red;

@@ -1,9 +1,11 @@
-//! Frames and the time they come at in, the same frames and the time they are due out.
+//! Frames with arrival times -> the same frames with delivery times.
 //!
-//! One direction of a wire, without a clock: whoever drives it hands in the time. A frame waits in a queue for the line,
-//! takes its bits' time on it, and then travels for the delay. What befalls it on the way hangs on the seed and its number
-//! alone (the number counts every frame that is offered), so a run at another speed, or on a slower machine, loses the same
-//! frames. A frame that the way loses has taken its time on the line all the same.
+//! This is one direction of a wire, without a clock: the caller passes the time. A frame waits in a queue for the
+//! line, occupies the line for its transmission time, and then travels for the delay.
+//!
+//! Losses and errors depend on the seed and the frame's number alone. The number counts every frame offered, so a
+//! run at another speed, or on a slower machine, loses the same frames. A frame lost in transit still occupies the
+//! line.
 
 use super::red::Early;
 use super::shape::{LinkShape, Queue, REORDER_TIMEOUT, Reorder};
@@ -15,7 +17,7 @@ use std::time::Duration;
 
 /// One direction of a wire.
 ///
-/// Law, asserted at every step: offered + duplicated = delivered + lost + dropped + without room + inside.
+/// Invariant, asserted at every step: offered + duplicated = delivered + lost + dropped + without room + inside.
 #[derive(Debug)]
 pub struct Link {
     shape: LinkShape,
@@ -23,78 +25,79 @@ pub struct Link {
     early: Option<Early>,
     pool: Pool,
     line: LinkModel,
-    /// In the order in which they are due, which is the order in which they came, but for those that were overtaken.
+    /// In order of delivery time: the order of arrival, except for frames that were overtaken.
     travelling: VecDeque<Entry>,
-    /// Held back until as many frames have passed them as shall overtake them.
+    /// Frames held back until enough later frames have passed them.
     held_back: VecDeque<HeldBack>,
-    /// When the last frame in order is due.
+    /// Delivery time of the last frame in order.
     last_due: Time,
-    /// Frames that set out in order: what overtakes a frame that is held back is counted in them.
+    /// Frames that started to travel in order. Overtaking frames are counted by it.
     in_order_count: u64,
-    /// The highest number that has left, and one.
+    /// One more than the highest frame number delivered.
     left_below: u64,
     inside: Tally,
     counters: Counters,
 }
 
-/// What became of a frame that was offered.
+/// The fate of an offered frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It will arrive, at this time.
+    /// It will arrive at this time.
     Due(Time),
     /// It will arrive once others have overtaken it.
     HeldBack,
-    /// The way loses it.
+    /// It is lost in transit.
     Lost,
-    /// The queue was full.
+    /// The queue was full, or early detection dropped it.
     Dropped,
-    /// The link's memory was used up, or the frame is longer than 65,536 bytes: a fault of the emulator, not of the wire.
+    /// The link's memory was used up, or the frame is longer than 65,536 bytes: an error of the emulator, not of
+    /// the wire.
     WithoutRoom,
 }
 
-/// A frame that has arrived. It is given back by [`Link::free`].
+/// A frame that has arrived. [`Link::give_back`] returns its memory.
 #[derive(Debug)]
 pub struct Departure {
-    /// When it arrives.
+    /// Time of arrival.
     pub due: Time,
-    /// Its number among the frames that were offered, from 0.
+    /// Its number among the offered frames, from 0.
     pub index: u64,
-    /// Did the way flip bits of it?
+    /// Whether the wire flipped bits of it.
     pub is_damaged: bool,
     stored: Stored,
 }
 
-/// Frames and their bytes.
+/// Numbers of frames and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Frames.
     pub frames: u64,
-    /// Bytes of them, link header counted.
+    /// Bytes of them, link headers included.
     pub bytes: u64,
 }
 
-/// What became of the frames that were offered.
+/// The fates of offered frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Came in.
+    /// Frames offered.
     pub offered: Tally,
-    /// Went out, with second copies.
+    /// Frames delivered, duplicates included.
     pub delivered: Tally,
-    /// Lost on the way, alone or in a burst.
+    /// Frames lost in transit, alone or in a burst.
     pub lost: Tally,
-    /// Found the queue full, or were dropped before it was.
+    /// Frames that found the queue full, or that early detection dropped.
     pub dropped: Tally,
-    /// Of those, the ones that were dropped before the queue was full.
+    /// Frames among them that early detection dropped.
     pub dropped_early: Tally,
-    /// Found no memory: the emulator's fault.
+    /// Frames that found no memory: an error of the emulator.
     pub without_room: Tally,
-    /// Second copies that were made.
+    /// Duplicates made.
     pub duplicated: Tally,
-    /// Frames that have flipped bits.
+    /// Frames with flipped bits.
     pub corrupted: Tally,
-    /// Bits that were flipped.
+    /// Number of flipped bits.
     pub flipped_bit_count: u64,
-    /// Went out after a frame that had come later.
+    /// Frames delivered after a frame that was offered later.
     pub reordered: Tally,
 }
 
@@ -104,13 +107,13 @@ struct Entry {
     index: u64,
     stored: Stored,
     is_damaged: bool,
-    /// A second copy, which goes first.
+    /// A duplicate, which is delivered first.
     twin: Option<Stored>,
 }
 
 #[derive(Debug)]
 struct HeldBack {
-    /// It sets out when this many have set out in order.
+    /// It starts to travel once this many frames have started in order.
     after: u64,
     deadline: Time,
     entry: Entry,
@@ -123,7 +126,7 @@ struct Stored {
 }
 
 impl Link {
-    /// A wire with nothing on it.
+    /// An idle wire.
     pub fn new(shape: LinkShape) -> Link {
         Link::with_memory(shape, MEMORY_LIMIT)
     }
@@ -149,7 +152,7 @@ impl Link {
         }
     }
 
-    /// Makes room for `count` frames of up to `len` bytes ahead, so that the first of them wait for no memory.
+    /// Allocates memory for `count` frames of up to `len` bytes, so that the first frames need not wait for it.
     pub fn foresee(&mut self, count: usize, len: usize) {
         let lent: Vec<Buffer> = (0..count).map_while(|_| self.pool.share(len)).collect();
         for mut buffer in lent {
@@ -159,17 +162,18 @@ impl Link {
         self.travelling.reserve(count);
     }
 
-    /// What it does.
+    /// The settings of this wire.
     pub fn shape(&self) -> &LinkShape {
         &self.shape
     }
 
-    /// Offers a frame at `now`, which never goes back.
+    /// Offers a frame at `now`. Time must never go back.
     pub fn push(&mut self, now: Time, frame: &[u8]) -> Fate {
         self.push_with(now, frame.len(), |room| room.copy_from_slice(frame))
     }
 
-    /// Offers a frame of `len` bytes at `now`, which `write` writes where it is to lie; one that does not arrive is not written.
+    /// Offers a frame of `len` bytes at `now`. `write` fills it in place, and is not called for a frame that is
+    /// lost or dropped.
     #[inline]
     pub fn push_with(&mut self, now: Time, len: usize, write: impl FnOnce(&mut [u8])) -> Fate {
         let index = self.counters.offered.frames;
@@ -185,7 +189,7 @@ impl Link {
         fate
     }
 
-    /// When the next frame arrives; none while nothing is inside.
+    /// Arrival time of the next frame; none while the wire is empty.
     #[inline]
     pub fn next_departure(&self) -> Option<Time> {
         let next = self.travelling.front().map(|entry| entry.due);
@@ -195,7 +199,7 @@ impl Link {
         }
     }
 
-    /// The next frame that has arrived at `now`, with the time at which it was due.
+    /// The next frame that has arrived by `now`, with its exact arrival time.
     pub fn pop(&mut self, now: Time) -> Option<Departure> {
         let due = self.next_departure().filter(|due| *due <= now)?;
         let is_travelling = self.travelling.front().is_some_and(|entry| entry.due == due);
@@ -220,17 +224,17 @@ impl Link {
         Some(Departure { due, index, is_damaged, stored })
     }
 
-    /// Takes back the memory of a frame that has arrived.
+    /// Returns the memory of a frame that has arrived.
     pub fn give_back(&mut self, departure: Departure) {
         self.pool.give(departure.stored.buffer);
     }
 
-    /// Frames in the queue, on the line and on the way.
+    /// Frames in the queue, on the line and in transit.
     pub fn inside(&self) -> Tally {
         self.inside
     }
 
-    /// What became of the frames that were offered.
+    /// Counters of all fates.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -265,7 +269,7 @@ impl Link {
         }
     }
 
-    /// Is one of its bytes among those that the way loses?
+    /// Whether the frame is lost because one of its bytes is.
     fn loses_a_byte(&self, index: u64, len: usize) -> bool {
         let LinkShape { byte_loss, seed, .. } = self.shape;
         byte_loss > 0.0 && befalls(-(len as f64 * (-byte_loss).ln_1p()).exp_m1(), seed, Question::ByteLoss, index)
@@ -286,7 +290,7 @@ impl Link {
         Some(Stored { buffer, len })
     }
 
-    /// The delay, and the jitter's share of it.
+    /// The delay of this frame, jitter included.
     fn travel_time(&self, index: u64) -> Duration {
         if self.shape.jitter.is_zero() {
             return self.shape.delay;
@@ -336,7 +340,7 @@ impl Link {
         self.held_back.push_back(HeldBack { after, deadline, entry });
     }
 
-    /// Lets a frame set out in order, and behind it those that it was the last to overtake.
+    /// Starts a frame in order, followed by the held-back frames that it was the last to overtake.
     fn set_out(&mut self, entry: Entry) {
         let due = entry.due;
         self.last_due = due;
@@ -344,7 +348,7 @@ impl Link {
         self.travelling.push_back(entry);
         let mut at = 0;
         while let Some(held) = self.held_back.get(at).filter(|held| held.after <= self.in_order_count) {
-            // One whose deadline comes before this frame leaves then, between two that are travelling.
+            // A held-back frame with an earlier deadline leaves at that deadline, between two travelling frames.
             if held.deadline < due {
                 at += 1;
                 continue;
@@ -372,7 +376,7 @@ impl Link {
 }
 
 impl Departure {
-    /// The frame, with the bits that the way flipped.
+    /// The frame, with its flipped bits.
     pub fn frame(&self) -> &[u8] {
         self.stored.bytes()
     }
@@ -399,24 +403,24 @@ impl Tally {
         self.bytes -= len as u64;
     }
 
-    /// Both.
+    /// The sum of both.
     pub fn plus(self, other: Tally) -> Tally {
         Tally { frames: self.frames + other.frames, bytes: self.bytes + other.bytes }
     }
 }
 
-/// A queue and the line behind it: one frame's transmission starts when the last one's has ended.
+/// A queue and the line behind it. A transmission starts when the previous one has ended.
 #[derive(Debug)]
 pub(super) struct LinkModel {
-    /// None: it takes no time.
+    /// None: transmission takes no time.
     bits_per_second: Option<u64>,
     overhead_len: usize,
     queue: Queue,
-    /// When the last frame's transmission ends: whole nanoseconds, and a rest in parts of one nanosecond by the rate, so that
-    /// a million frames are as exact as one.
+    /// End of the last transmission: whole nanoseconds, and a remainder in units of 1 ns divided by the rate. A
+    /// million frames are therefore as exact as one.
     free_at: Time,
     rest: u64,
-    /// When the transmission of each waiting frame starts, and its length.
+    /// Start of transmission of each waiting frame, and its length.
     waiting: VecDeque<(Time, usize)>,
     waiting_len: usize,
 }
@@ -434,12 +438,12 @@ impl LinkModel {
         }
     }
 
-    /// Frames that wait, and their bytes; when the line is free; and what it carries.
+    /// Waiting frames and their bytes, the time when the line is free, and its rate.
     pub(super) fn waiting(&self) -> (usize, usize, Time, Option<u64>) {
         (self.waiting.len(), self.waiting_len, self.free_at, self.bits_per_second)
     }
 
-    /// Would a frame of `len` bytes that comes at `now` have to wait, and the queue have no room for it?
+    /// Whether a frame of `len` bytes at `now` would have to wait and finds no room in the queue.
     fn is_full(&mut self, now: Time, len: usize) -> bool {
         if self.bits_per_second.is_none() {
             return false;
@@ -454,7 +458,7 @@ impl LinkModel {
         is_full && self.start() > now
     }
 
-    /// Puts a frame on the line, or behind those that wait for it, and says when its last bit leaves.
+    /// Puts a frame on the line or into its queue. Returns the time when its last bit leaves.
     fn carry(&mut self, now: Time, len: usize) -> Time {
         let Some(rate) = self.bits_per_second else { return now };
         if self.start() > now {
@@ -477,6 +481,6 @@ impl LinkModel {
     }
 }
 
-/// Memory that a link takes at most for frames, in bytes: ten gigabits a second for a fifth of a second.
+/// Most memory of a link's frames, in bytes: 10 Gbit/s for 0.2 s.
 const MEMORY_LIMIT: usize = 256 << 20;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;

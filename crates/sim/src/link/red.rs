@@ -1,30 +1,31 @@
-//! How long a queue was of late in, the share of what comes that is dropped early out (Floyd and Jacobson 1993).
+//! Recent queue lengths -> the share of frames to drop early (Floyd and Jacobson 1993).
 
 use super::model::LinkModel;
 use super::shape::{RED_LEN_MEAN, Red, RedMode};
 use packet::Time;
 
-/// Random early detection over one line's queue.
+/// Random early detection for the queue of one line.
 #[derive(Debug)]
 pub(super) struct Early {
     red: Red,
-    /// The queue's length of late, in what is counted.
+    /// The average queue length, in frames or bytes according to the mode.
     average: f64,
-    /// Frames since one was dropped, or bytes in usual frames.
+    /// Frames since the last drop; in byte mode, bytes divided by [`RED_LEN_MEAN`].
     since_drop: f64,
 }
 
 impl Early {
-    /// One whose queue was always empty.
+    /// A queue that was always empty.
     pub(super) fn new(red: Red) -> Early {
         Early { red, average: 0.0, since_drop: 0.0 }
     }
 
-    /// The share of frames like this one that is dropped at `now`.
+    /// The share of frames of this length to drop at `now`.
     pub(super) fn share(&mut self, now: Time, line: &LinkModel, len: usize) -> f64 {
         let (frame_count, byte_count, free_at, rate) = line.waiting();
         if frame_count == 0 && free_at < now {
-            // Section 11 of the paper: as if as many usual frames had come to an empty queue as the idle time had room for.
+            // Section 11 of the paper: an idle period counts as mean-size frames that found the queue empty, as
+            // many as fit into it.
             let missed =
                 now.since(free_at).as_secs_f64() * rate.unwrap_or(u64::MAX) as f64 / (8 * RED_LEN_MEAN) as f64;
             self.average *= (1.0 - WEIGHT).powi(missed.min(1e6) as i32);
@@ -41,23 +42,23 @@ impl Early {
             return 1.0;
         }
         let share = share * (self.average - min) / (max - min);
-        // Section 7: drops are spread evenly, not left to chance alone. In bytes, what is spread is bytes, and a frame has its
-        // share of them.
+        // Section 7: drops are spread evenly, not left to chance alone. In byte mode they are spread over bytes,
+        // and a long frame is dropped more often.
         let room = 1.0 - self.since_drop * share;
         let spread = if room <= share { 1.0 } else { share / room };
         spread * self.units(len)
     }
 
-    /// Remembers what became of a frame.
+    /// Records whether a frame was dropped.
     pub(super) fn note(&mut self, len: usize, is_dropped: bool) {
         self.since_drop = if is_dropped { 0.0 } else { self.since_drop + self.units(len) };
     }
 
-    /// A frame in usual frames, where bytes count.
+    /// The weight of a frame: 1, or in byte mode its length divided by the mean length.
     fn units(&self, len: usize) -> f64 {
         if self.red.mode == RedMode::Packets { 1.0 } else { len as f64 / RED_LEN_MEAN as f64 }
     }
 }
 
-/// How much of the average each frame makes anew (section 6 of the paper: 0.002).
+/// Weight of each frame in the average (section 6 of the paper: 0.002).
 const WEIGHT: f64 = 0.002;

@@ -1,83 +1,84 @@
-//! `delay=20ms,rate=500M,loss=1%` in, a shape out; and back again.
+//! Text such as `delay=20ms,rate=500M,loss=1%` -> a link shape, and back.
 
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
-/// What one direction of a wire does to frames. The default is a plain wire: at once, everything, in order.
+/// The properties of one direction of a wire. By default it delivers every frame at once and in order.
 ///
-/// A frame meets a queue, a line of so many bits per second, then the way: there it may be lost or damaged, and it takes
-/// the delay.
+/// A frame passes a queue, then a line of limited rate, then the transit. In transit it takes the delay, and may be
+/// lost or damaged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct LinkShape {
     /// From the end of a frame's transmission to its arrival.
     pub delay: Duration,
-    /// The delay differs by up to this in both directions, evenly; a frame that would arrive before an earlier one arrives
-    /// with it.
+    /// The delay varies by up to this in both directions, uniformly. A frame that would arrive before an earlier
+    /// one arrives with it.
     pub jitter: Duration,
-    /// What the line carries; none: any number of bits at once.
+    /// Rate of the line; none: unlimited.
     pub rate_bits_per_second: Option<u64>,
-    /// Counted on the line for each frame beside its own bytes, such as 24 for Ethernet's preamble, check and gap.
+    /// Bytes that each frame adds on the line, such as 24 for Ethernet's preamble, FCS and gap.
     pub overhead_len: usize,
-    /// How much waits for the line; what comes to a full queue is dropped.
+    /// Limit of the queue for the line. Frames that find it full are dropped.
     pub queue: Queue,
-    /// Share of frames that are lost on the way, each by itself.
+    /// Share of frames lost in transit, independently of each other.
     pub loss: f64,
-    /// Losses in bursts, beside `loss`.
+    /// Losses in bursts, in addition to `loss`.
     pub burst: Option<Burst>,
-    /// Share of bits that are flipped on the way.
+    /// Share of bits flipped in transit.
     pub bit_errors: f64,
-    /// Share of bytes whose loss takes their frame with it: long frames are lost more often.
+    /// Share of bytes whose loss loses the whole frame. Long frames are lost more often.
     pub byte_loss: f64,
     /// Drops before the queue is full.
     pub red: Option<Red>,
     /// Frames that others overtake.
     pub reorder: Option<Reorder>,
-    /// Share of frames of which a second copy arrives; it takes nothing of the line.
+    /// Share of frames of which a second copy arrives. The copy takes no time on the line.
     pub duplicates: f64,
-    /// Which frames all this befalls. Two directions with one seed lose the same numbers.
+    /// The seed of all losses and errors. Two directions with the same seed lose the same frame numbers.
     pub seed: u64,
 }
 
-/// How much waits for the line, beside the frame that is on it.
+/// Limit of the frames that wait for the line. The frame in transmission does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// So many frames.
+    /// This many frames.
     Packets(usize),
-    /// Frames of so many bytes.
+    /// Frames of this many bytes in total.
     Bytes(usize),
 }
 
-/// Random early detection (Floyd and Jacobson 1993): the more the queue held of late, the more of what comes is dropped.
+/// Random early detection (Floyd and Jacobson 1993): the longer the average queue, the more frames are dropped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Red {
-    /// What is counted.
+    /// Unit of the queue length.
     pub mode: RedMode,
-    /// Average length of the queue up to which nothing is dropped.
+    /// Average queue length up to which no frame is dropped.
     pub min: usize,
-    /// Average length from which everything is.
+    /// Average queue length from which every frame is dropped.
     pub max: usize,
-    /// Share that is dropped just below `max`.
+    /// Share of frames dropped just below `max`.
     pub share: f64,
 }
 
-/// What random early detection counts.
+/// Unit of random early detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedMode {
-    /// Frames; each is dropped as often as any other.
+    /// Frames. All have the same drop probability.
     Packets,
-    /// Bytes; a frame is dropped as often as its length says, against [`RED_LEN_MEAN`].
+    /// Bytes. The drop probability grows with the frame's length, relative to [`RED_LEN_MEAN`].
     Bytes,
 }
 
-/// A line that loses all frames for a while (Gilbert 1960): it is in a burst for `begins / (begins + ends)` of the frames.
+/// A line with bursts of loss (Gilbert 1960). A share of `begins / (begins + ends)` of the frames is in a burst,
+/// and lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Burst {
-    /// Share of frames at which a burst begins, of those outside of one.
+    /// Probability that a burst begins at a frame outside of one.
     pub begins: f64,
-    /// Share of frames at which a burst ends, of those in one; bursts have `1 / ends` frames in the middle.
+    /// Probability that a burst ends at a frame inside of one. Bursts have `1 / ends` frames on average.
     pub ends: f64,
 }
 
@@ -86,12 +87,12 @@ pub struct Burst {
 pub struct Reorder {
     /// Share of frames that are held back.
     pub share: f64,
-    /// How many frames overtake one that is held back, in packets; where they do not come, it arrives late by
-    /// [`REORDER_TIMEOUT`] all the same.
+    /// Number of frames that overtake one that is held back. If too few come, it arrives late by
+    /// [`REORDER_PATIENCE`].
     pub displacement: usize,
 }
 
-/// Why a text is not a shape, in one sentence.
+/// The reason why a text is not a shape, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadShape(String);
 
@@ -116,10 +117,10 @@ impl Default for LinkShape {
 }
 
 impl LinkShape {
-    /// Could a wire be like this?
+    /// Checks whether a wire can have these properties.
     ///
     /// # Errors
-    /// The first thing that no wire does.
+    /// The first property that no wire has.
     pub fn check(&self) -> Result<(), BadShape> {
         let burst = self.burst.unwrap_or(Burst { begins: 0.0, ends: 0.0 });
         let fragment_ranges = [
@@ -282,10 +283,10 @@ fn bad<T>(sentence: String) -> Result<T, BadShape> {
     Err(BadShape(sentence))
 }
 
-/// A stretch of time with its unit, such as `20ms`.
+/// Parses a time with its unit, such as `20ms`.
 ///
 /// # Errors
-/// It is none; `key` is what it was given as.
+/// The value is not a time. `key` is the property it was given for.
 pub(crate) fn stretch(key: &str, value: &str) -> Result<Duration, BadShape> {
     for (unit, nanos) in STRETCH_UNITS {
         let Some(number) = value.strip_suffix(unit) else { continue };
@@ -297,7 +298,7 @@ pub(crate) fn stretch(key: &str, value: &str) -> Result<Duration, BadShape> {
     bad(format!("{key}={value}: a stretch of time needs a unit; write such as 20ms, or with us, ns or s"))
 }
 
-/// A share, as `1%` or `0.01`.
+/// Parses a share, such as `1%` or `0.01`.
 fn share(key: &str, value: &str) -> Result<f64, BadShape> {
     let (number, whole) = value.strip_suffix('%').map_or((value, 1.0), |number| (number, 100.0));
     match number.parse::<f64>() {
@@ -331,7 +332,7 @@ fn red(value: &str) -> Result<Red, BadShape> {
     Ok(Red { mode, min, max, share: share("red", dropped)? })
 }
 
-/// A number with k, M or G (powers of ten), in front of `unit`.
+/// Parses a number with k, M or G (powers of ten) before `unit`.
 fn scaled(key: &str, value: &str, unit: &str, example: &str) -> Result<u64, BadShape> {
     let read = value.strip_suffix(unit).and_then(|number| {
         let scale = SCALES.into_iter().find(|(letter, _)| number.ends_with(*letter));
@@ -358,7 +359,7 @@ fn pair<'a>(key: &str, value: &'a str, example: &str) -> Result<(&'a str, &'a st
     }
 }
 
-/// A decimal number times `scale`, exactly: what lies below one is refused.
+/// A decimal number times `scale`, exactly. A result with a fraction is rejected.
 fn decimal(number: &str, scale: u64) -> Option<u64> {
     let (before, behind) = number.split_once('.').unwrap_or((number, ""));
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -378,7 +379,7 @@ fn decimal(number: &str, scale: u64) -> Option<u64> {
     Some(value)
 }
 
-/// A stretch in the largest unit of which it is a whole number.
+/// A time in the largest unit that gives a whole number.
 struct Stretch(Duration);
 
 impl fmt::Display for Stretch {
@@ -390,7 +391,7 @@ impl fmt::Display for Stretch {
     }
 }
 
-/// A number with the largest letter of which it is a whole number.
+/// A number with the largest scale letter that gives a whole number.
 struct Scaled(u64);
 
 impl fmt::Display for Scaled {
@@ -402,7 +403,7 @@ impl fmt::Display for Scaled {
     }
 }
 
-/// A share in percent where that reads back as the same number.
+/// A share, in percent where that parses back to the same number.
 struct Probability(f64);
 
 impl fmt::Display for Probability {
@@ -412,13 +413,13 @@ impl fmt::Display for Probability {
     }
 }
 
-/// How long after its own time a frame that is held back arrives at the latest.
+/// Longest extra delay of a frame that is held back.
 pub const REORDER_TIMEOUT: Duration = Duration::from_millis(10);
-/// The length that random early detection takes for usual, in bytes: Ethernet's packet.
+/// Mean frame length for random early detection, in bytes: a full Ethernet packet.
 pub const RED_LEN_MEAN: usize = 1_500;
-/// Longest delay, so that no sum of times passes the end of time.
+/// Longest delay, so that no sum of times overflows.
 const DELAY_MAX: Duration = Duration::from_secs(3_600);
-/// Every property, as it is written.
+/// All properties, as written in text.
 const KEYS: [&str; 13] = [
     "delay",
     "jitter",
@@ -434,7 +435,7 @@ const KEYS: [&str; 13] = [
     "duplicate",
     "seed",
 ];
-/// Units of time and their nanoseconds; `s` ends all others, so it is asked last.
+/// Units of time and their nanoseconds. The other units also end in `s`, so `s` is tried last.
 const STRETCH_UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 /// Letters for powers of ten.
 const SCALES: [(char, u64); 3] = [('G', 1_000_000_000), ('M', 1_000_000), ('k', 1_000)];

@@ -1,4 +1,5 @@
-//! Messages in, when their fragments are on the wire out: a card that cuts and joins, with what little it has (G2 to G5, G26).
+//! Messages -> the times when their fragments are on the wire. It models a network card with little memory that
+//! fragments and reassembles (G2 to G5, G26).
 
 use super::FRAMING_LEN;
 use super::dma::{Dma, DmaSettings, Notice, Request, WriteOrder};
@@ -7,36 +8,36 @@ use engine::Limits;
 use packet::Time;
 use std::time::Duration;
 
-/// A card with a fragmenting program.
+/// A card with fragmentation firmware.
 #[derive(Clone, Debug)]
 pub struct Card {
-    /// Its memory, in bytes: program, rings and the table of datagrams under way.
+    /// Its memory in bytes, for program, rings and the table of incomplete datagrams.
     pub memory_len: u32,
-    /// Its processors, and the clock of each in hertz.
+    /// Number of processors, and the clock of each in hertz.
     pub processor_count: u32,
     /// See `processor_count`.
     pub hertz: u64,
-    /// Its way to the host's memory.
+    /// Its DMA engine.
     pub dma: DmaSettings,
-    /// What its link carries.
+    /// Rate of its link.
     pub bits_per_second: u64,
-    /// Buffers for frames that come (G2).
+    /// Buffer classes for received frames (G2).
     pub classes: [Class; 3],
 }
 
-/// How messages got onto the wire.
+/// The result of sending messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sending {
-    /// Fragments.
+    /// Number of fragments.
     pub fragments: u64,
-    /// From the first request until the last bit.
+    /// From the first request to the last bit.
     pub time: Duration,
-    /// How long the wire had nothing to carry, from the first bit to the last (G4).
+    /// Idle time of the wire between the first bit and the last (G4).
     pub idle: Duration,
 }
 
 impl Card {
-    /// A Tigon II, on a bus that moves so many bytes a second (G2, G26, gB7).
+    /// A Tigon II on a bus of this rate (G2, G26, gB7).
     pub fn tigon_2(bus_bytes_per_second: u64) -> Card {
         Card {
             memory_len: 2 << 20,
@@ -60,25 +61,25 @@ impl Card {
         }
     }
 
-    /// What its rings are like before a frame came.
+    /// Its receive ring with all buffers free.
     pub fn ring(&self) -> Ring {
         Ring::new(&self.classes)
     }
 
-    /// What a reassembler in its memory may hold (G26): what the rings leave.
+    /// Limits of a reassembler in its memory (G26): the memory that the rings leave free.
     pub fn limits(&self) -> Limits {
         let rings = u32::try_from(self.ring().bytes()).unwrap_or(u32::MAX);
         Limits { bytes: self.memory_len.saturating_sub(rings) as usize, timeout: None }
     }
 
-    /// Clock cycles that its processors have for each packet of this length, IP header counted, on a full link.
+    /// Clock cycles of all processors per packet of this length, IP header included, on a full link.
     pub fn cycles_per_packet(&self, len: u32) -> f64 {
         let packets_per_second = self.bits_per_second as f64 / (f64::from(len + FRAMING_LEN) * 8.0);
         f64::from(self.processor_count) * self.hertz as f64 / packets_per_second
     }
 
-    /// Sends so many messages one after another: each is cut into pieces of the link's MTU, a piece is fetched while the one
-    /// before it is on the wire (G3, G4). Lengths have the IP header in them.
+    /// Sends `count` messages one after another, each fragmented to the link's MTU. A fragment is fetched while the
+    /// previous one is on the wire (G3, G4). Lengths include the IP header.
     pub fn send(&self, count: u32, message_len: u32, mtu: u32) -> Sending {
         let mut dma = Dma::new(self.dma.clone());
         let mut waiting = (0..count).flat_map(|_| fragments(message_len, mtu)).enumerate().peekable();
@@ -100,7 +101,7 @@ impl Card {
                 first.get_or_insert(begins);
                 let bits = u64::from(done.request.len + IP_LEN + FRAMING_LEN) * 8;
                 let crossing = Duration::from_nanos(bits * 1_000_000_000 / self.bits_per_second);
-                // The wire is never ahead of what feeds it.
+                // The wire never runs ahead of its DMA transfer.
                 wire_free = (begins + crossing).max(done.ended);
             });
             ask(&mut dma, at);
@@ -109,7 +110,7 @@ impl Card {
     }
 }
 
-/// The payloads of a message's pieces, in bytes.
+/// The payload lengths of a message's fragments, in bytes.
 fn fragments(message_len: u32, mtu: u32) -> impl Iterator<Item = u32> {
     let payload = message_len.saturating_sub(IP_LEN);
     let step = if message_len <= mtu { payload } else { mtu.saturating_sub(IP_LEN) / 8 * 8 }.max(1);
@@ -122,7 +123,7 @@ const IP_LEN: u32 = 20;
 mod tests {
     use super::*;
 
-    /// Payload of UDP a second, in bits.
+    /// UDP payload rate, in bits per second.
     fn goodput(card: &Card, message_len: u32, mtu: u32) -> f64 {
         let sent = card.send(200, message_len, mtu);
         f64::from(message_len - 28) * 8.0 * 200.0 / sent.time.as_secs_f64()

@@ -1,79 +1,80 @@
-//! Requests to move bytes in, when each is done out: a DMA engine (G30, L16, L19).
+//! Transfer requests -> their completion times: a DMA engine (G30, L16, L19).
 //!
-//! A request first starts up, then its bytes cross the bus, which carries one request's bytes at a time. Without tags the next
-//! one starts up when the bytes of the last are across; with tags, up to so many start up while others' bytes move.
+//! A request first starts up, then its bytes cross the bus, which carries one request's bytes at a time. Without
+//! tags, the next request starts up when the bytes of the last are across. With tags, several requests start up
+//! while bytes of another move.
 
 use packet::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// What an engine is like: the knobs that its users wished for (G30).
+/// The settings of an engine: those that its users wished for (G30).
 #[derive(Clone, Debug)]
 pub struct DmaSettings {
-    /// From a request's turn until its bytes begin to move. It governs small transfers (L19).
+    /// From a request's turn until its bytes begin to move. It dominates small transfers (L19).
     pub start: Duration,
-    /// What the bus carries.
+    /// Rate of the bus.
     pub bytes_per_second: u64,
-    /// Whose turn is next.
+    /// The order of requests.
     pub order: WriteOrder,
-    /// Requests that may have begun at once; 1: no tagged queueing.
+    /// Most requests in progress at once; 1: no tagged queueing.
     pub tag_count: usize,
-    /// Requests that may wait; one more is refused.
+    /// Most requests that may wait. Further ones are rejected.
     pub depth: usize,
-    /// When the end of a request is told.
+    /// When the end of a request is reported.
     pub notice: Notice,
-    /// So many bytes of a transfer are across when what follows may begin with it; none: all of them.
+    /// Bytes of a transfer that must be across before the next step may use it; none: all of them.
     pub threshold: Option<u32>,
 }
 
-/// Whose turn is next, of those that wait.
+/// The order in which waiting requests are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOrder {
-    /// The oldest request's.
+    /// Oldest request first.
     FirstIn,
-    /// The newest one's: the engine keeps requests on a stack, and busy queues starve others (L16).
+    /// Newest request first: the engine keeps requests on a stack, and busy queues starve others (L16).
     LastIn,
-    /// The queues' in turn, one request each (L16).
+    /// The queues in turn, one request each (L16).
     RoundRobin,
-    /// The oldest request's of the queue with the lowest number.
+    /// Oldest request of the queue with the lowest number.
     Priority,
 }
 
-/// When the end of a request is told.
+/// When the end of a request is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// At once, to who asked (L16).
+    /// At once (L16).
     AtOnce,
-    /// With others: when so many have ended, or the first of them has waited so long.
+    /// Together with others: after `count` ends, or when the first of them has waited for `within`.
     Together {
-        /// Requests.
+        /// Number of requests.
         count: usize,
         /// Longest wait.
         within: Duration,
     },
 }
 
-/// Bytes to be moved.
+/// A request to move bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What tells it from others.
+    /// Its identifier.
     pub number: u64,
-    /// Its queue: a thread's or a connection's.
+    /// Its queue, one for each thread or connection.
     pub queue: u32,
-    /// How many bytes.
+    /// Length in bytes.
     pub len: u32,
 }
 
-/// A request whose bytes are across.
+/// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// The request.
     pub request: Request,
-    /// When it was asked for.
+    /// Time of the request.
     pub asked: Time,
-    /// When so many of its bytes were across that what follows might begin.
+    /// Time when enough bytes were across for the next step to begin.
     pub usable: Time,
-    /// When all were.
+    /// Time when all bytes were across.
     pub ended: Time,
 }
 
@@ -81,19 +82,19 @@ pub struct Done {
 #[derive(Clone, Debug)]
 pub struct Dma {
     settings: DmaSettings,
-    /// By queue; those of one order alone where that asks for no queues.
+    /// Waiting requests by queue. Orders that ignore queues keep them all in one.
     waiting: BTreeMap<u32, VecDeque<(Request, Time)>>,
     waiting_count: usize,
-    /// The queue whose turn was last.
+    /// The queue served last.
     last_turn: u32,
-    /// The earliest first.
+    /// In order of their ends.
     moving: VecDeque<Done>,
     bus_free: Time,
     ended: Vec<Done>,
 }
 
 impl Dma {
-    /// An engine with nothing to do.
+    /// An idle engine.
     pub fn new(settings: DmaSettings) -> Dma {
         Dma {
             settings,
@@ -106,7 +107,7 @@ impl Dma {
         }
     }
 
-    /// How long a transfer takes alone: start-up, and its bytes on the bus.
+    /// Duration of a single transfer: start-up, and its bytes on the bus.
     pub fn time_alone(&self, len: u32) -> Duration {
         self.settings.start + self.crossing(len)
     }
@@ -116,8 +117,7 @@ impl Dma {
         self.waiting_count
     }
 
-    /// Asks for a transfer. To be called once [`expire`](Dma::expire) has done what was due before. Returns whether there was
-    /// room.
+    /// Requests a transfer. Call [`expire`](Dma::expire) for the same time before. Returns whether there was room.
     #[must_use]
     pub fn push(&mut self, now: Time, request: Request) -> bool {
         if self.waiting_count >= self.settings.depth {
@@ -133,12 +133,12 @@ impl Dma {
         true
     }
 
-    /// When something is due next.
+    /// Time of the next completion or report.
     pub fn next_deadline(&self) -> Option<Time> {
         [self.moving.front().map(|done| done.ended), self.notice_at()].into_iter().flatten().min()
     }
 
-    /// Does what is due up to `now`; what ended and is told goes to `out`, in the order in which it ended.
+    /// Completes all that is due up to `now`. `out` gets the reported requests in the order of their ends.
     pub fn expire(&mut self, now: Time, mut out: impl FnMut(Done)) {
         while let Some(done) = self.moving.pop_front_if(|done| done.ended <= now) {
             self.tell(done.ended, &mut out);
@@ -163,7 +163,7 @@ impl Dma {
         }
     }
 
-    /// Gives turns while there are tags.
+    /// Starts waiting requests while tags are free.
     fn begin(&mut self, now: Time) {
         while self.moving.len() < self.settings.tag_count.max(1)
             && let Some((request, asked)) = self.next_turn()
@@ -219,7 +219,8 @@ mod tests {
         threshold: None,
     };
 
-    /// The numbers of requests of 1,000 bytes that these queues make at once, and when each is told, in microseconds.
+    /// Number and report time (in microseconds) of each request, where these queues request 1,000 bytes each at
+    /// once.
     fn told(settings: &DmaSettings, queues: &[u32]) -> Vec<(u64, u64)> {
         let mut dma = Dma::new(settings.clone());
         for (number, queue) in queues.iter().enumerate() {

@@ -1,8 +1,9 @@
-//! Connections that send in, what a card with many threads hands its host out (L15 to L19, lB1 to lB4, lB7, lB9).
+//! Packets of sending connections -> deliveries to the host, through a card with many threads (L15 to L19, lB1 to
+//! lB4, lB7, lB9).
 //!
-//! Each connection keeps a window of packets under way. With the offload, a packet goes to its connection's thread, which takes a
-//! while for it, acknowledges it and adds it to what it holds of that connection; a whole delivery, or one that waited too long,
-//! is one request to the DMA engine. Without, each packet is.
+//! Each connection keeps a window of packets in flight. With the offload, a packet goes to its connection's thread.
+//! The thread processes and acknowledges it, and adds it to the data gathered for that connection. A full delivery,
+//! or one past its time-out, is one request to the DMA engine. Without the offload, each packet is one request.
 
 use super::FRAMING_LEN;
 use super::dma::{Dma, DmaSettings, Notice, Request, WriteOrder};
@@ -12,12 +13,12 @@ use packet::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What the card's threads do (L17).
+/// The number of threads for each task of the card (L17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadSplit {
     /// Send.
     pub send: u32,
-    /// Look for what is late, and serve the requests' queues in turn.
+    /// Handle time-outs, and serve the request queues in turn.
     pub time_out: u32,
     /// Receive.
     pub receive: u32,
@@ -26,73 +27,73 @@ pub struct ThreadSplit {
 }
 
 impl ThreadSplit {
-    /// A split of so many threads; none where its parts are not as many, or nobody receives.
+    /// This split if it has `threads` threads in total and at least one receives; otherwise none.
     pub fn of(self, threads: u32) -> Option<ThreadSplit> {
         let sum = self.send + self.time_out + self.receive + self.shell;
         (sum == threads && self.receive > 0).then_some(self)
     }
 }
 
-/// A card that receives.
+/// A receiving card.
 #[derive(Clone, Debug)]
 pub struct Offload {
     /// Its threads.
     pub threads: ThreadSplit,
-    /// What a receiving thread takes for one packet.
+    /// Processing time of a receiving thread per packet.
     pub per_packet: Duration,
-    /// Does it gather packets? Then up to so many bytes to a delivery; none: each packet is one.
+    /// Largest delivery of gathered packets, in bytes; none: each packet is one delivery.
     pub delivery_len: Option<u32>,
-    /// What is gathered goes when nothing was added for so long.
+    /// Gathered data is delivered when nothing was added for this long.
     pub timeout: Duration,
-    /// Its engine.
+    /// Its DMA engine.
     pub dma: DmaSettings,
 }
 
-/// Who sends.
+/// The senders.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Connections.
+    /// Number of connections.
     pub connections: u32,
-    /// Packets of each that are under way at most.
+    /// Most packets of each connection in flight.
     pub window: u32,
     /// Payload of a packet, in bytes.
     pub segment_len: u32,
-    /// Headers of a packet, IP's counted, in bytes.
+    /// Headers of a packet, IP header included, in bytes.
     pub header_len: u32,
-    /// What the link carries.
+    /// Rate of the link.
     pub bits_per_second: u64,
-    /// From an acknowledgement until the packet that it lets go is on the link.
+    /// From an acknowledgement until the next packet is on the link.
     pub trip: Duration,
-    /// When further connections ask to be opened.
+    /// Times of SYNs of further connections.
     pub syns: Vec<Duration>,
-    /// Which thread is whose.
+    /// The seed that assigns connections to threads.
     pub seed: u64,
 }
 
-/// What the host got.
+/// The data that reached the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Received {
     /// Bytes of payload by connection.
     pub bytes: Vec<u64>,
-    /// Deliveries, and segments in them.
+    /// Number of deliveries, and of segments in them.
     pub deliveries: u64,
     /// See `deliveries`.
     pub segments: u64,
-    /// How long each SYN took to the host; none: it did not get there.
+    /// Time that each SYN took to reach the host; none: it did not arrive.
     pub syn_waits: Vec<Option<Duration>>,
     /// Threads that had a connection.
     pub threads_used: usize,
-    /// How long it was looked at.
+    /// Duration of the measurement.
     pub span: Duration,
 }
 
 impl Received {
-    /// Payload a second, in bits.
+    /// Payload rate, in bits per second.
     pub fn bits_per_second(&self) -> f64 {
         self.bytes.iter().sum::<u64>() as f64 * 8.0 / self.span.as_secs_f64()
     }
 
-    /// How evenly connections were served: 1 is evenly, 1/n is one alone (Jain, Chiu and Hawe 1984).
+    /// Fairness between connections: 1 is equal service, 1/n serves one alone (Jain, Chiu and Hawe 1984).
     pub fn jain(&self) -> f64 {
         let sum: f64 = self.bytes.iter().map(|bytes| *bytes as f64).sum();
         let squares: f64 = self.bytes.iter().map(|bytes| (*bytes as f64).powi(2)).sum();
@@ -101,8 +102,8 @@ impl Received {
 }
 
 impl Offload {
-    /// Li's card: four cores of four threads. Its times are fitted to its figures (lB4): they show that one engine and thirteen
-    /// threads explain those together, no more.
+    /// Li's card: four cores of four threads. Its times are fitted to its figures (lB4). They show only that one
+    /// engine and thirteen threads explain those figures together.
     pub fn xls416() -> Offload {
         Offload {
             threads: ThreadSplit { send: 1, time_out: 1, receive: 13, shell: 1 },
@@ -121,12 +122,12 @@ impl Offload {
         }
     }
 
-    /// The same card as a plain one: a request for each packet (lB2).
+    /// The same card without offload: one request for each packet (lB2).
     pub fn plain() -> Offload {
         Offload { delivery_len: None, per_packet: Duration::ZERO, ..Offload::xls416() }
     }
 
-    /// What the host gets in so long, once the card has run as long before.
+    /// Measures for `span`, after running for `span` first.
     pub fn run(&self, load: &Load, span: Duration) -> Received {
         let mut run = Run::new(self, load);
         let (from, until) = (Time::ZERO + span, Time::ZERO + span + span);
@@ -143,21 +144,21 @@ impl Offload {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// A connection's next packet is put on the link.
+    /// The next packet of a connection is put on the link.
     Send(u32),
-    /// It is there.
+    /// A packet of a connection has arrived.
     Arrive(u32),
-    /// This SYN is there.
+    /// This SYN has arrived.
     Syn(u32),
-    /// This thread is through with a packet.
+    /// This thread has processed a packet.
     Served(usize),
-    /// Look whether what is gathered of this connection is late.
+    /// Check the time-out of this connection's gathered data.
     Late(u32),
-    /// The engine has something due.
+    /// The DMA engine has something due.
     Engine,
 }
 
-/// What goes on while a card runs.
+/// The state of a running card.
 struct Run<'a> {
     card: &'a Offload,
     load: &'a Load,
@@ -176,7 +177,7 @@ struct Thread {
     was_used: bool,
 }
 
-/// Segments of one connection.
+/// Segments gathered for one connection.
 #[derive(Clone, Copy, Default)]
 struct Gathered {
     thread: usize,
@@ -280,7 +281,7 @@ impl<'a> Run<'a> {
         self.ask(now, queue, connection, count);
     }
 
-    /// Asks the engine for a transfer of so many segments; of none, where it is a SYN.
+    /// Requests a transfer of this many segments; of none for a SYN.
     fn ask(&mut self, now: Time, queue: u32, connection: u32, segments: u32) {
         self.engine(now);
         let number = u64::from(connection) << 32 | u64::from(segments);

@@ -1,11 +1,11 @@
-//! A frame's length in, the buffer that it is received to out: a receive ring of a few classes (G2, G5, L15).
+//! Frame length -> receive buffer: a receive ring with a few buffer classes (G2, G5, L15).
 
 /// Buffers of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
     /// Longest frame, in bytes.
     pub len: u32,
-    /// Buffers that the host has put there.
+    /// Number of buffers that the host has posted.
     pub count: u32,
 }
 
@@ -15,7 +15,7 @@ pub struct Slot {
     class: usize,
 }
 
-/// A ring.
+/// A receive ring.
 #[derive(Clone, Debug)]
 pub struct Ring {
     classes: Vec<(Class, u32)>,
@@ -23,15 +23,15 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring whose buffers are all free. Classes stand in the order of their lengths.
+    /// A ring with all buffers free. Classes must be in the order of their lengths.
     pub fn new(classes: &[Class]) -> Ring {
         let mut classes: Vec<_> = classes.iter().map(|class| (*class, class.count)).collect();
         classes.sort_by_key(|(class, _)| class.len);
         Ring { classes, refused: 0 }
     }
 
-    /// A buffer for a frame of this length: of the smallest class that takes it and has one left. None: the frame is lost, and
-    /// counted.
+    /// A buffer for a frame of this length, of the smallest class that fits and has one left. None: the frame is
+    /// lost and counted.
     pub fn take(&mut self, len: u32) -> Option<Slot> {
         let fits = |(class, free): &(Class, u32)| class.len >= len && *free > 0;
         let Some(class) = self.classes.iter().position(fits) else {
@@ -42,7 +42,7 @@ impl Ring {
         Some(Slot { class })
     }
 
-    /// The host has taken what was in it.
+    /// Returns a buffer after the host has read it.
     pub fn give_back(&mut self, slot: Slot) {
         let (class, free) = &mut self.classes[slot.class];
         debug_assert!(*free < class.count, "it was taken from here");

@@ -1,4 +1,4 @@
-//! Segments and the time in, segments out: one end of a TCP connection (RFC 9293), without a socket or a clock.
+//! Segments and time -> segments: one end of a TCP connection (RFC 9293), without a socket or a clock.
 
 mod flow;
 mod handshake;
@@ -13,71 +13,71 @@ use std::time::Duration;
 
 /// One end of a connection.
 ///
-/// It is opened by [`open`](Connection::open) or by the SYN of the peer, and driven by [`push`](Connection::push) and
-/// [`expire`](Connection::expire). It holds no bytes: what it emits says which bytes of the stream leave, and which bytes of
-/// an arriving segment are fresh.
+/// [`open`](Connection::open) or the peer's SYN opens it; [`push`](Connection::push) and
+/// [`expire`](Connection::expire) drive it. It stores no data. Its output names the range of stream bytes that a
+/// segment carries, and the new bytes of an arriving segment.
 #[derive(Clone, Debug)]
 pub struct Connection {
     settings: Settings,
     numbering: Numbering,
     phase: Phase,
-    /// Written and closed before there was a sender.
+    /// Bytes written, and whether it was closed, before there was a sender.
     written: u64,
     is_closed: bool,
     handshake: Handshake,
     flow: Option<Box<Flow>>,
 }
 
-/// What becomes of a step.
+/// Output of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emit {
-    /// A segment leaves.
+    /// A segment to send.
     Segment(Outgoing),
-    /// Bytes of the segment that was pushed are fresh: those of its payload from `at` on stand at `offset` of the stream.
-    /// Their content is the caller's to check.
+    /// New bytes in the segment that was pushed: those of its payload from `at` on belong at `offset` of the
+    /// stream. The caller checks their content.
     Fresh {
-        /// Their place in the stream, in bytes.
+        /// Their offset in the stream, in bytes.
         offset: u64,
-        /// Their place in the segment's payload, in bytes.
+        /// Their offset in the segment's payload, in bytes.
         at: u32,
-        /// How many.
+        /// Their number.
         len: u32,
     },
     /// The stream has arrived in order up to this many bytes.
     Arrived(u64),
-    /// Both ends have agreed.
+    /// The handshake is complete.
     Opened,
-    /// The peer's stream is whole: FIN has arrived, and all before it.
+    /// The peer's stream is complete: FIN has arrived, and everything before it.
     PeerClosed,
-    /// The connection is over.
+    /// The connection has ended.
     Ended(End),
 }
 
-/// A segment that leaves.
+/// A segment to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// What it says.
+    /// The segment.
     pub segment: Segment,
-    /// Where its payload stands in the stream, in bytes.
+    /// Offset of its payload in the stream, in bytes.
     pub offset: u64,
-    /// May routers not cut it?
+    /// Whether fragmentation is forbidden.
     pub dont_fragment: bool,
-    /// Did its bytes leave before?
+    /// Whether it is a retransmission.
     pub is_again: bool,
 }
 
-/// How a connection ends.
+/// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Both ends have closed, and know it.
+    /// Both ends have closed, and both know.
     Closed,
-    /// The peer has reset it, or refused it.
+    /// The peer has reset or refused it.
     Reset,
     /// The peer does not answer.
     GaveUp,
 }
 
-/// Where a connection stands (RFC 9293 section 3.3.2).
+/// The state of a connection (RFC 9293 section 3.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum State {
@@ -123,7 +123,7 @@ impl Connection {
         Connection { phase: Phase::Listen, ..Connection::new(settings) }
     }
 
-    /// Where it stands.
+    /// The current state.
     pub fn state(&self) -> State {
         match (self.phase, &self.flow) {
             (Phase::Closed, _) => State::Closed,
@@ -151,17 +151,17 @@ impl Connection {
         self.flow.as_ref().map_or(0, |flow| flow.receiver.unread_len())
     }
 
-    /// Longest payload of a segment that leaves, in bytes.
+    /// Longest payload of an outgoing segment, in bytes.
     pub fn mss(&self) -> Option<u64> {
         self.flow.as_ref().map(|flow| flow.sender.mss())
     }
 
-    /// The longest packet that the path is believed to carry, in bytes.
+    /// The current estimate of the path MTU, in bytes.
     pub fn path_mtu(&self) -> Option<u32> {
         self.flow.as_ref().map(|flow| flow.sender.path().0)
     }
 
-    /// The congestion window and the bound of slow start, in bytes.
+    /// The congestion window and the slow start threshold, in bytes.
     pub fn congestion(&self) -> Option<(u64, u64)> {
         self.flow.as_ref().map(|flow| (flow.sender.congestion_window(), flow.sender.threshold()))
     }
@@ -171,15 +171,15 @@ impl Connection {
         self.flow.as_ref().map(|flow| (flow.sender.rto(), flow.sender.mean_trip()))
     }
 
-    /// What the sending half has done.
+    /// Counters of the sending half.
     pub fn counts(&self) -> SendCounts {
         self.flow.as_ref().map(|flow| flow.sender.counts()).unwrap_or_default()
     }
 }
 
-/// What the caller asks for.
+/// Calls of the application.
 impl Connection {
-    /// Opens the connection: a SYN leaves.
+    /// Opens the connection: sends a SYN.
     pub fn open(&mut self, now: Time, out: &mut impl FnMut(Emit)) {
         if self.phase == Phase::Closed && self.flow.is_none() {
             self.phase = Phase::SynSent;
@@ -187,7 +187,7 @@ impl Connection {
         }
     }
 
-    /// `len` more bytes of the stream are there to be sent.
+    /// Adds `len` bytes to the stream to send.
     pub fn write(&mut self, now: Time, len: u64, out: &mut impl FnMut(Emit)) {
         assert!(!self.is_closed, "RFC 9293 section 3.10.2: what is closed takes no more bytes");
         match self.open_flow() {
@@ -197,7 +197,7 @@ impl Connection {
         self.pump(now, out);
     }
 
-    /// The stream ends: FIN leaves behind its last byte.
+    /// Ends the stream: FIN follows its last byte.
     pub fn close(&mut self, now: Time, out: &mut impl FnMut(Emit)) {
         if std::mem::replace(&mut self.is_closed, true) {
             return;
@@ -208,7 +208,7 @@ impl Connection {
         self.pump(now, out);
     }
 
-    /// Gives the connection up: RST leaves (RFC 9293 section 3.10.5).
+    /// Aborts the connection: sends RST (RFC 9293 section 3.10.5).
     pub fn abort(&mut self, out: &mut impl FnMut(Emit)) {
         if let Some(flow) = self.flow.as_ref().filter(|_| self.phase == Phase::Open) {
             let seq = self.numbering.seq(flow.sender.next());
@@ -217,7 +217,7 @@ impl Connection {
         self.end(End::Reset, out);
     }
 
-    /// The caller takes `len` bytes of what has arrived in order.
+    /// Reads `len` bytes that arrived in order.
     pub fn read(&mut self, now: Time, len: u64, out: &mut impl FnMut(Emit)) {
         let Some(flow) = &mut self.flow else { return };
         if flow.receiver.read(now, len) && self.phase == Phase::Open {
@@ -226,8 +226,8 @@ impl Connection {
         }
     }
 
-    /// A router says that its link takes packets of `mtu` bytes only; the packet that it quotes carries the sequence number
-    /// `seq`. Returns whether that counted.
+    /// Handles an ICMP error: a router's link carries packets of at most `mtu` bytes. The quoted packet carries the
+    /// sequence number `seq`. Returns whether the report was believed.
     pub fn too_big(&mut self, now: Time, mtu: u32, seq: u32, out: &mut impl FnMut(Emit)) -> bool {
         let counted = self.open_flow().is_some_and(|flow| flow.sender.too_big(now, mtu, seq));
         self.pump(now, out);
@@ -235,9 +235,9 @@ impl Connection {
     }
 }
 
-/// What came in, and the time.
+/// Input of segments and time.
 impl Connection {
-    /// A segment came.
+    /// Handles a segment.
     pub fn push(&mut self, now: Time, segment: &Segment, out: &mut impl FnMut(Emit)) {
         match self.phase {
             Phase::Closed => self.refuse(segment, out),
@@ -248,7 +248,7 @@ impl Connection {
         }
     }
 
-    /// When [`expire`](Connection::expire) next has work; none: never.
+    /// The next deadline of [`expire`](Connection::expire); none: never.
     pub fn next_deadline(&self) -> Option<Time> {
         match (self.phase, &self.flow) {
             (Phase::TimeWait(until), Some(flow)) => {
@@ -261,7 +261,7 @@ impl Connection {
         }
     }
 
-    /// Does what is due.
+    /// Handles the timers that are due.
     pub fn expire(&mut self, now: Time, out: &mut impl FnMut(Emit)) {
         if let Phase::TimeWait(until) = self.phase
             && until <= now
@@ -281,11 +281,11 @@ impl Connection {
     }
 }
 
-/// Both ends have agreed.
+/// Open connections.
 impl Connection {
     fn push_open(&mut self, now: Time, segment: &Segment, out: &mut impl FnMut(Emit)) {
         if self.take(now, segment, out) == Taken::Reset {
-            // Who waits has all that there was: the peer has forgotten first (RFC 9293 section 3.10.7.4).
+            // In TIME-WAIT all data has arrived: the peer has merely forgotten first (RFC 9293 section 3.10.7.4).
             let has_all = matches!(self.phase, Phase::TimeWait(_));
             return self.end(if has_all { End::Closed } else { End::Reset }, out);
         }
@@ -323,7 +323,7 @@ impl Connection {
         Taken::Something
     }
 
-    /// Sends what may leave, and an acknowledgement where one is due.
+    /// Sends all that may leave, and an acknowledgement if one is due.
     fn pump(&mut self, now: Time, out: &mut impl FnMut(Emit)) {
         let is_open = self.phase == Phase::Open;
         let Some(flow) = self.flow.as_mut().filter(|_| is_open || matches!(self.phase, Phase::TimeWait(_))) else {
@@ -337,7 +337,7 @@ impl Connection {
         }
     }
 
-    /// Ends, or waits for what may still come, where both streams are whole.
+    /// Ends the connection, or enters TIME-WAIT, once both streams are complete.
     fn finish(&mut self, now: Time, out: &mut impl FnMut(Emit)) {
         let Some(flow) = &self.flow else { return };
         if !flow.sender.is_done() || !flow.receiver.is_finished() {
@@ -367,7 +367,7 @@ fn plain(segment: Segment) -> Emit {
     Emit::Segment(Outgoing { segment, offset: 0, dont_fragment: true, is_again: false })
 }
 
-/// The clock of time stamps: one tick a millisecond (RFC 7323 section 5.4, Linux's rate), from 1 on.
+/// The clock of timestamps: one tick per millisecond (RFC 7323 section 5.4, Linux's rate), starting at 1.
 fn clock(now: Time) -> u32 {
     (now.nanos() / 1_000_000 + 1) as u32
 }

@@ -1,8 +1,7 @@
-//! Two ends and what lies between them in, when the last byte arrived out.
+//! Two ends and a path -> the time of the last byte's arrival.
 //!
-//! The least network that a connection can be asked in: a line of so many bits per second with a queue in front of it, a
-//! delay, and what a seed says befalls a packet. Segments travel as what they say; that each byte is where it belongs is
-//! checked by its place.
+//! It is the smallest network to test a connection in: a line of limited rate with a queue, a delay, and random
+//! events from a seed. Segments travel without bytes, so data is checked by its position alone.
 
 use super::SendCounts;
 use super::connection::{Connection, Emit, End, Outgoing};
@@ -13,82 +12,82 @@ use crate::rng::Rng;
 use packet::{Ecn, Time};
 use std::time::Duration;
 
-/// One direction.
+/// One direction of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathDirection {
-    /// What the line carries; none: any number of bits at once.
+    /// Rate of the line; none: unlimited.
     pub rate_bits_per_second: Option<u64>,
     /// From the end of a packet's transmission to its arrival.
     pub delay: Duration,
-    /// How much waits for the line, in bytes; what comes to a full queue is dropped.
+    /// Limit of the queue for the line, in bytes. Packets that find it full are dropped.
     pub queue_len: u64,
-    /// From how much on in the queue packets that take part are marked (RFC 3168 section 5), in bytes.
+    /// Above this length of the queue, in bytes, ECN-capable packets are marked (RFC 3168 section 5).
     pub mark_len: Option<u64>,
-    /// Counted on the line for each packet beside its own bytes.
+    /// Bytes that each packet adds on the line.
     pub overhead_len: u32,
     /// Share of packets that are lost.
     pub loss: f64,
-    /// Share of packets that arrive late, by up to this.
+    /// Share of packets that arrive late, and their largest extra delay.
     pub late: (f64, Duration),
     /// Share of packets that arrive twice.
     pub repeats: f64,
-    /// The longest packet that it takes, in bytes.
+    /// The longest packet that it carries, in bytes.
     pub mtu: u32,
-    /// It takes another length from a moment on.
+    /// A change of the MTU, and its time.
     pub change: Option<(Time, u32)>,
-    /// Does its router say what it takes?
+    /// Whether its router reports its MTU.
     pub reports: bool,
 }
 
-/// What is sent over a path.
+/// A transfer over a path.
 #[derive(Clone, Debug)]
 pub struct Transfer {
     /// The end that opens, sends and closes.
     pub sender: Settings,
-    /// The end that waits, takes and closes.
+    /// The end that listens, receives and closes.
     pub receiver: Settings,
     /// From the sender to the receiver.
     pub there: PathDirection,
     /// From the receiver to the sender.
     pub back: PathDirection,
-    /// Bytes that the sender sends, and that the receiver sends in turn.
+    /// Bytes from the sender, and bytes that the receiver sends in return.
     pub lens: [u64; 2],
-    /// What befalls whom.
+    /// The seed of all random events.
     pub seed: u64,
 }
 
-/// What became of a transfer.
+/// The result of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// From the first SYN to the moment at which the receiver had all, FIN included.
+    /// From the first SYN until the receiver had everything, FIN included.
     pub complete: Option<Duration>,
     /// How both ends ended.
     pub ends: [Option<End>; 2],
     /// Bytes that arrived in order at the sender and at the receiver.
     pub arrived: [u64; 2],
-    /// What both ends have done.
+    /// Counters of both ends.
     pub counts: [SendCounts; 2],
-    /// Packets that the queues dropped or the ways lost.
+    /// Packets that queues dropped or that were lost in transit.
     pub lost: u64,
     /// Packets that entered the path.
     pub packets: u64,
 }
 
-/// Which end.
+/// One end of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The one that opened.
     Sender,
-    /// The one that waited.
+    /// The one that listened.
     Receiver,
 }
 
-/// What can be seen on the path.
+/// Observable events on the path.
 #[derive(Clone, Copy, Debug)]
 pub enum PathEvent<'a> {
-    /// This end has sent it.
+    /// This end has sent the segment.
     Left(Side, &'a Outgoing),
-    /// This end gets it.
+    /// This end receives the segment.
     Arrives(Side, &'a Outgoing),
 }
 
@@ -110,7 +109,7 @@ impl Default for PathDirection {
     }
 }
 
-/// Runs a transfer to its end, or until `hold_timeout` has passed.
+/// Runs a transfer to its end, or until `patience` has passed.
 pub fn run(transfer: &Transfer, timeout: Duration, mut observe: impl FnMut(Time, PathEvent<'_>)) -> Outcome {
     let mut path = Path::new(transfer);
     path.step(Side::Sender, Time::ZERO, &mut observe, |end, now, mut out| {
@@ -170,7 +169,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     fn next(&self) -> Option<Time> {
         let deadlines = self.ends.iter().filter_map(Connection::next_deadline);
         deadlines.chain(self.events.next_time()).min()
@@ -210,7 +209,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Has one end do something, and takes what it emits.
+    /// Runs a step of one end, and handles its output.
     fn step(
         &mut self,
         side: Side,
@@ -238,7 +237,7 @@ impl<'a> Path<'a> {
         self.emitted = emitted;
     }
 
-    /// The receiver has all: it sends its own, and closes.
+    /// The receiver has everything: it sends its own data, and closes.
     fn answer(&mut self, now: Time, observe: &mut impl FnMut(Time, PathEvent<'_>)) {
         let len = self.transfer.lens[1];
         self.step(Side::Receiver, now, observe, |end, now, mut out| {
@@ -304,7 +303,7 @@ impl<'a> Path<'a> {
 }
 
 impl Link {
-    /// When a packet has been sent, and how many bytes waited in front of it; none where the queue is full.
+    /// End of a packet's transmission, and the bytes that waited before it; none where the queue is full.
     fn take(&mut self, now: Time, direction: &PathDirection, len: u32) -> Option<(Time, u64)> {
         let Some(rate) = direction.rate_bits_per_second else { return Some((now, 0)) };
         let nanos_of = |len: u64| len * 8 * NANOS_PER_SECOND / rate;

@@ -1,23 +1,23 @@
-//! Reports of routers, time-outs and acknowledged probes in, the longest packet that the path carries out.
+//! Routers' reports, time-outs and acknowledged probes -> the path MTU.
 //!
-//! Three ways to learn it: routers say so (RFC 1191, RFC 8201), a full stop says that they keep silent, and probes find it
-//! without them (RFC 4821). Sizes are those of whole packets, in bytes. Who asks has checked that a report quotes what is in
-//! flight (RFC 5927 section 4.1; R064).
+//! There are three sources: reports of routers (RFC 1191, RFC 8201), repeated time-outs at a silent router, and
+//! probes without routers' help (RFC 4821). Sizes are those of whole packets, in bytes. The caller has checked that
+//! a report quotes data in flight (RFC 5927 section 4.1; R064).
 
 use super::settings::{Belief, PathChoice, Probing};
 use packet::{Time, Version};
 use std::time::Duration;
 
-/// What is known of one path; one for each flow (R057).
+/// The state of one path; one for each flow (R057).
 #[derive(Clone, Debug)]
 pub(crate) struct PathMtu {
     choice: PathChoice,
     /// MTU of the own link.
     link: u32,
-    /// What is believed.
+    /// The current estimate.
     mtu: u32,
     floor: u32,
-    /// The longest that was acknowledged at this belief.
+    /// The longest packet that was acknowledged at this estimate.
     proven: u32,
     /// When a report lowered it.
     lowered: Option<Time>,
@@ -26,18 +26,18 @@ pub(crate) struct PathMtu {
     search: Option<Search>,
 }
 
-/// The sizes that probing chooses from: `low` is proven, nothing above `high` is hoped for.
+/// The range that probing searches: `low` is proven, sizes above `high` are not tried.
 #[derive(Clone, Copy, Debug)]
 struct Search {
     low: u32,
     high: u32,
-    /// No probe before this.
+    /// No probe before this time.
     from: Time,
     in_flight: Option<u32>,
 }
 
 impl PathMtu {
-    /// A path of which only the own link is known; `probe_from` is the size at which probing starts.
+    /// A path of which only the own link is known. `probe_from` is the size at which probing starts.
     pub(crate) fn new(choice: PathChoice, version: Version, link: u32, probe_from: u32) -> PathMtu {
         let floor = match version {
             Version::V4 => FLOOR_V4,
@@ -54,23 +54,23 @@ impl PathMtu {
         PathMtu { choice, link, mtu, floor, proven: 0, lowered: None, waiting: None, search }
     }
 
-    /// The longest packet that the path is believed to carry.
+    /// The current estimate of the path MTU.
     pub(crate) fn mtu(&self) -> u32 {
         self.mtu
     }
 
-    /// May routers cut what is sent?
+    /// Whether fragmentation is forbidden.
     pub(crate) fn forbids_fragments(&self) -> bool {
         self.choice.discovery
     }
 
-    /// A router says that its link takes `mtu` bytes only (RFC 1191 section 3, RFC 8201 section 4). Returns whether
-    /// packets become shorter.
+    /// Handles a report that a router's link carries at most `mtu` bytes (RFC 1191 section 3, RFC 8201 section 4).
+    /// Returns whether packets become shorter.
     pub(crate) fn report(&mut self, now: Time, mtu: u32) -> bool {
         if !self.choice.discovery {
             return false;
         }
-        // Old routers leave the field 0: the next size that links have (RFC 1191 section 7.1).
+        // Old routers leave the field 0: the next smaller common MTU applies (RFC 1191 section 7.1).
         let mtu = if mtu == 0 { plateau_below(self.mtu) } else { mtu };
         if mtu >= self.mtu || mtu < self.floor {
             return false;
@@ -83,18 +83,20 @@ impl PathMtu {
         true
     }
 
-    /// A packet of `len` bytes was acknowledged.
+    /// Records that a packet of `len` bytes was acknowledged.
     pub(crate) fn delivered(&mut self, len: u32) {
         self.proven = self.proven.max(len);
         // Progress disproves the report (RFC 5927 section 7.2; R065).
         self.waiting = self.waiting.filter(|mtu| len <= *mtu);
     }
 
-    /// The timer has ended `count` times in a row for a packet of `len` bytes. Returns whether packets become shorter.
+    /// Handles the `count`-th consecutive time-out of a packet of `len` bytes. Returns whether packets become
+    /// shorter.
     ///
-    /// What it sees: time-outs of one packet that is longer than any proven size, or than the floor. What it concludes: a
-    /// link on the path takes no packets of this size, and its router keeps silent. When it is wrong: the path carries
-    /// nothing at all for a while. What that costs: shorter packets until probing has found the size again.
+    /// - Input: time-outs of one packet that is longer than any proven size, or than the floor.
+    /// - Conclusion: a link on the path cannot carry this size, and its router sends no report.
+    /// - Error case: the path carries nothing at all for a while.
+    /// - Cost of the error: shorter packets until probing has found the size again.
     pub(crate) fn timed_out(&mut self, now: Time, count: u32, len: u32) -> bool {
         if let Some(mtu) = self.waiting.take().filter(|mtu| *mtu < self.mtu) {
             self.lower(now, mtu);
@@ -120,8 +122,8 @@ impl PathMtu {
         }
     }
 
-    /// Has what a report said become old? Then the link's size is tried again (RFC 1191 section 6.3, RFC 8201 section
-    /// 5.4). Returns whether packets become longer.
+    /// Returns to the link's MTU once a report is old enough (RFC 1191 section 6.3, RFC 8201 section 5.4). Returns
+    /// whether packets become longer.
     pub(crate) fn forget_old(&mut self, now: Time) -> bool {
         let is_old = self.lowered.is_some_and(|at| now.since(at) >= self.choice.timeout);
         if !is_old {
@@ -138,7 +140,7 @@ impl PathMtu {
 
 /// Probing.
 impl PathMtu {
-    /// The size of the next probe, where one is due: above what is proven, at or below the ceiling (R052).
+    /// The size of the next probe, if one is due: above the proven size, at or below the ceiling (R052).
     pub(crate) fn next_probe(&mut self, now: Time) -> Option<u32> {
         let (link, timeout) = (self.link, self.choice.timeout.max(SEARCH_PAUSE_MIN));
         let search = self.search.as_mut()?;
@@ -146,7 +148,7 @@ impl PathMtu {
             return None;
         }
         if search.high.saturating_sub(search.low) < STEP_MIN {
-            // Converged: a longer size is looked for after a while only (R053).
+            // Converged: the search for longer sizes resumes after a while (R053).
             if search.high < link {
                 (search.high, search.from) = (link, now + timeout);
             }
@@ -155,14 +157,14 @@ impl PathMtu {
         Some(search.low + (search.high - search.low).div_ceil(2))
     }
 
-    /// A probe of this size has left.
+    /// Records that a probe of this size has left.
     pub(crate) fn probing(&mut self, len: u32) {
         if let Some(search) = &mut self.search {
             search.in_flight = Some(len);
         }
     }
 
-    /// The probe was acknowledged. Returns whether packets become longer.
+    /// Records that the probe was acknowledged. Returns whether packets become longer.
     pub(crate) fn probe_arrived(&mut self, len: u32) -> bool {
         let Some(search) = self.search.as_mut().filter(|search| search.in_flight == Some(len)) else {
             return false;
@@ -174,8 +176,9 @@ impl PathMtu {
         is_longer
     }
 
-    /// The probe is lost; where it is lost `alone`, the path does not carry its size. The next one waits for `pause`, so
-    /// that losses of probes are rarer than those that congestion avoidance would make (RFC 4821 section 7.6.2; R054).
+    /// Records that the probe is lost. If it is lost `alone`, the path does not carry its size. The next probe
+    /// waits for `pause`, so that losses of probes are rarer than those caused by congestion avoidance (RFC 4821
+    /// section 7.6.2; R054).
     pub(crate) fn probe_lost(&mut self, now: Time, alone: bool, pause: Duration) {
         let Some(search) = &mut self.search else { return };
         let Some(len) = search.in_flight.take() else { return };
@@ -185,27 +188,27 @@ impl PathMtu {
         search.from = now + pause;
     }
 
-    /// Is a probe in flight?
+    /// Whether a probe is in flight.
     pub(crate) fn has_probe(&self) -> bool {
         self.search.is_some_and(|search| search.in_flight.is_some())
     }
 }
 
-/// The next size that links have below `mtu` (RFC 1191 section 7.1, table 7-1).
+/// The next common MTU below `mtu` (RFC 1191 section 7.1, table 7-1).
 fn plateau_below(mtu: u32) -> u32 {
     PLATEAUS.into_iter().find(|plateau| *plateau < mtu).unwrap_or(FLOOR_V4)
 }
 
 const PLATEAUS: [u32; 10] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 508, 296, FLOOR_V4];
-/// What every IPv4 link takes (RFC 791 section 3.2).
+/// Smallest MTU of an IPv4 link (RFC 791 section 3.2).
 const FLOOR_V4: u32 = 68;
-/// What every IPv6 link takes (RFC 8200 section 5).
+/// Smallest MTU of an IPv6 link (RFC 8200 section 5).
 const FLOOR_V6: u32 = 1_280;
-/// Time-outs in a row that make a full stop.
+/// Consecutive time-outs that indicate a black hole.
 const FULL_STOP_COUNT: u32 = 2;
-/// Sizes closer than this are one, in bytes (Linux's `tcp_probe_threshold`).
+/// Sizes closer than this count as equal, in bytes (Linux's `tcp_probe_threshold`).
 const STEP_MIN: u32 = 8;
-/// A search that has converged starts again no sooner (RFC 4821 section 7.3).
+/// Shortest pause before a converged search starts again (RFC 4821 section 7.3).
 const SEARCH_PAUSE_MIN: Duration = Duration::from_secs(300);
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Ranges of a stream in, their union out: each place counted once, however often it is named.
+//! Ranges of a stream -> their union: each position counts once, however often it is named.
 //!
-//! Both ends of a connection keep one: the receiver what it holds beyond the next byte it expects, the sender what the
-//! receiver said it holds. A block of selective acknowledgement is repeated in many segments; only what is new in it costs.
+//! Both ends of a connection keep one. The receiver keeps the ranges after the next byte it expects, the sender
+//! those that the receiver reported. A SACK block is repeated in many segments; only its new part costs time.
 
 use std::collections::VecDeque;
 
-/// Places of a stream.
+/// Ranges of a stream.
 ///
 /// Invariant: in order, none empty, none touching the next.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Ranges {
     len: u64,
 }
 
-/// Places from `start` up to, not including, `end`.
+/// Positions from `start` up to, not including, `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u64,
@@ -29,7 +29,7 @@ impl Span {
 }
 
 impl Ranges {
-    /// Adds a span, tells each part of it that is new, and returns the span that it lies in.
+    /// Adds a span, reports each new part of it, and returns the range that it lies in.
     pub(crate) fn insert(&mut self, span: Span, mut new: impl FnMut(Span)) -> Span {
         debug_assert!(span.start < span.end);
         let first = self.ranges.partition_point(|range| range.end < span.start);
@@ -59,7 +59,7 @@ impl Ranges {
         merged
     }
 
-    /// Forgets all before `place`.
+    /// Removes everything before `place`.
     pub(crate) fn forget_before(&mut self, place: u64) {
         while let Some(range) = self.ranges.front_mut().filter(|range| range.start < place) {
             if range.end > place {
@@ -72,38 +72,38 @@ impl Ranges {
         }
     }
 
-    /// Behind the last place; 0 where there is none.
+    /// The end of the last range; 0 where there is none.
     pub(crate) fn end(&self) -> u64 {
         self.ranges.back().map_or(0, |range| range.end)
     }
 
-    /// The span that `place` lies in.
+    /// The range that `place` lies in.
     pub(crate) fn around(&self, place: u64) -> Option<Span> {
         let index = self.ranges.partition_point(|range| range.end <= place);
         self.ranges.get(index).copied().filter(|range| range.start <= place)
     }
 
-    /// Is all of this span there?
+    /// Whether all of this span is contained.
     pub(crate) fn holds(&self, span: Span) -> bool {
         self.around(span.start).is_some_and(|range| span.end <= range.end)
     }
 
-    /// They, from the last on.
+    /// The ranges, from the last on.
     pub(crate) fn backwards(&self) -> impl Iterator<Item = Span> + '_ {
         self.ranges.iter().rev().copied()
     }
 
-    /// Is there nothing?
+    /// Whether there is no range.
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Bytes in them.
+    /// Total number of bytes.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Forgets everything.
+    /// Removes everything.
     pub(crate) fn clear(&mut self) {
         self.ranges.clear();
         self.len = 0;

@@ -1,7 +1,7 @@
-//! Segments in, acknowledgements due and windows to offer out.
+//! Segments -> acknowledgements due and windows to announce.
 //!
-//! It holds no bytes, only which it has: their bytes are checked where they arrive, for a stream says what stands at each
-//! place. Places count from the peer's SYN, as the [`sender`](super::sender)'s do from its own.
+//! It stores only the ranges received, no data. The caller checks the bytes on arrival, since the stream's pattern
+//! is known. Positions count from the peer's SYN, as those of the [`sender`](super::sender) do from its own.
 
 use super::ranges::{Ranges, Span};
 use super::segment::{Blocks, CWR, FIN, Numbering, Segment, is_before};
@@ -15,74 +15,74 @@ use std::time::Duration;
 pub(crate) struct Receiver {
     settings: Settings,
     numbering: Numbering,
-    /// The next place that is expected.
+    /// The next expected position.
     next: u64,
-    /// Where FIN stands, once it was seen.
+    /// The position of FIN, once it arrived.
     fin: Option<u64>,
     held: Ranges,
-    /// Places in the blocks that were told of lately, the last first (RFC 2018 section 4).
+    /// Positions in recently reported blocks, the latest first (RFC 2018 section 4).
     recent: ArrayVec<u64, RECENT_COUNT>,
-    /// What arrived again (RFC 2883).
+    /// The latest duplicate (RFC 2883).
     repeat: Option<Span>,
-    /// Up to where the bytes were read.
+    /// Position up to which data was read.
     read: u64,
     scale: u8,
-    /// Behind the last place that was offered; it never moves back.
+    /// Position after the announced window; it never moves back.
     edge: u64,
     memory: Tuned,
     due: Acknowledging,
-    /// The longest segments that come, in bytes.
+    /// Length of full segments, in bytes.
     segment_len: u32,
     last_len: u32,
-    /// The peer's clock, to be echoed, and when it was read (RFC 7323 section 4.3).
+    /// The peer's clock to echo, and the time of its arrival (RFC 7323 section 4.3).
     stamp: Option<(u32, Time)>,
-    /// A mark was met and its echo not yet confirmed (RFC 3168 section 6.1.3).
+    /// A congestion mark arrived, and its echo is not yet confirmed (RFC 3168 section 6.1.3).
     is_marked: bool,
 }
 
-/// What is to be acknowledged, and when.
+/// Acknowledgements that are due.
 #[derive(Clone, Debug, Default)]
 struct Acknowledging {
     at: Option<Time>,
     is_due: bool,
     quick_left: u32,
-    /// The place that was last acknowledged.
+    /// The last acknowledged position.
     last: u64,
 }
 
-/// How much is taken in, and how that grows: Linux's dynamic right-sizing.
+/// The receive buffer and its growth: Linux's dynamic right-sizing.
 ///
-/// The window that is offered starts with that of the SYN and follows the memory, less the segment at hand, by two segments
-/// each time that bytes come in order or are read (after Linux's `tcp_grow_window`, which does so where they come). The memory
-/// starts with what full segments fill of twice the first memory that the settings say: Linux counts the buffers that packets
-/// lie in, not their bytes.
+/// The announced window starts with that of the SYN. It grows toward the buffer size, less one segment, by two
+/// segments at a time. It does so whenever data arrives in order or is read (after Linux's `tcp_grow_window`, which
+/// does so on arrival). The initial buffer is the payload of full segments in twice the first memory of the
+/// settings, because Linux counts whole packet buffers.
 #[derive(Clone, Copy, Debug)]
 struct Tuned {
     offered: u64,
     len: u64,
     limit: u64,
-    /// Read in the busiest round trip.
+    /// Data read in the busiest round trip.
     space: u64,
     round_start: Time,
     round_from: u64,
     trip: Option<Duration>,
 }
 
-/// Bytes of a segment that were not there before.
+/// New bytes of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fresh {
-    /// Their first place.
+    /// Their first position.
     pub(crate) start: u64,
-    /// Where they stand in the segment's payload, in bytes.
+    /// Their offset in the segment's payload, in bytes.
     pub(crate) at: u32,
     pub(crate) len: u32,
 }
 
 impl Receiver {
-    /// A receiver of a stream whose SYN had this sequence number.
+    /// A receiver of a stream with this sequence number in its SYN.
     pub(crate) fn new(settings: &Settings, initial: u32, scale: u8, mss: u32) -> Receiver {
-        // The first round trip is expected to bring a segment less than the first memory, at most the window of the SYN, and at
-        // most ten segments (Linux's `tcp_init_buffer_space`).
+        // The first round trip is expected to bring the first memory less one segment. The window of the SYN and
+        // ten segments are upper limits (Linux's `tcp_init_buffer_space`).
         let (first, len, limit, space) = match settings.memory {
             Memory::Fixed(len) => (len, len, len, len),
             Memory::Growing { first, limit } => {
@@ -119,17 +119,17 @@ impl Receiver {
         }
     }
 
-    /// The place of a sequence number of the peer.
+    /// The position of a peer's sequence number.
     pub(crate) fn place(&self, seq: u32) -> Option<u64> {
         self.numbering.place(seq, self.next)
     }
 
-    /// The next place that is expected.
+    /// The next expected position.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Bytes of the stream that have arrived in order.
+    /// Bytes of the stream that arrived in order.
     pub(crate) fn arrived_len(&self) -> u64 {
         self.next - 1 - u64::from(self.is_finished())
     }
@@ -139,28 +139,28 @@ impl Receiver {
         self.arrived_len() + 1 - self.read
     }
 
-    /// Have all bytes, and FIN, arrived?
+    /// Whether all bytes and FIN have arrived.
     pub(crate) fn is_finished(&self) -> bool {
         self.fin.is_some_and(|fin| self.next > fin)
     }
 
-    /// Does any of these places lie in what is expected (RFC 9293 section 3.10.7.4)? What ends before the last
-    /// acknowledgement was answered, and what starts behind the window is too early.
+    /// Whether some of these positions are acceptable (RFC 9293 section 3.10.7.4). Segments that end before the
+    /// last acknowledgement, or start after the window, are not.
     pub(crate) fn accepts(&self, start: u64, len: u32) -> bool {
         start + u64::from(len) >= self.due.last && start <= self.edge
     }
 
-    /// Is this within the window (RFC 5961 section 3.2)?
+    /// Whether this position is within the window (RFC 5961 section 3.2).
     pub(crate) fn is_within(&self, place: u64) -> bool {
         (self.next..=self.edge).contains(&place)
     }
 
-    /// Did an older copy of the peer's clock say more than this segment's (RFC 7323 section 5.3)?
+    /// Whether this timestamp is older than the peer's last one (RFC 7323 section 5.3).
     pub(crate) fn is_old(&self, now: Time, value: u32) -> bool {
         self.stamp.is_some_and(|(recent, at)| is_before(value, recent) && now.since(at) < STAMP_LASTS)
     }
 
-    /// Notes the peer's clock, where the segment holds the place that was last acknowledged (RFC 7323 section 4.3).
+    /// Records the peer's clock if the segment covers the last acknowledged position (RFC 7323 section 4.3).
     pub(crate) fn note_stamp(&mut self, now: Time, start: u64, value: u32) {
         if start <= self.due.last && self.stamp.is_none_or(|(recent, _)| !is_before(value, recent)) {
             self.stamp = Some((value, now));
@@ -172,12 +172,12 @@ impl Receiver {
         self.stamp.map_or(0, |(value, _)| value)
     }
 
-    /// An acknowledgement is due at once.
+    /// Makes an acknowledgement due at once.
     pub(crate) fn acknowledge_at_once(&mut self) {
         self.due.is_due = true;
     }
 
-    /// Something came that lies before what is expected: it is told as a repeat (RFC 2883 section 4).
+    /// Handles data before the expected position: it is reported as a duplicate (RFC 2883 section 4).
     pub(crate) fn refuse(&mut self, start: u64, len: u32) {
         self.due.is_due = true;
         let end = (start + u64::from(len)).min(self.next);
@@ -186,16 +186,16 @@ impl Receiver {
         }
     }
 
-    /// Takes what a segment brings: tells which of its bytes are fresh.
+    /// Receives a segment and reports its new bytes.
     pub(crate) fn take(&mut self, now: Time, segment: &Segment, start: u64, mut tell: impl FnMut(Fresh)) {
         self.take_mark(segment);
         let whole_end = start + u64::from(segment.len);
-        // No end stands in front of what has come already.
+        // A FIN before data that has already arrived is ignored.
         let is_end = whole_end >= self.next.max(self.held.end()) && whole_end < self.edge.max(self.next + 1);
         if segment.has(FIN) && is_end {
             self.fin.get_or_insert(whole_end);
         }
-        // Nothing stands behind the end (RFC 9293 section 3.10.7.4: such text is ignored).
+        // Data after FIN is ignored (RFC 9293 section 3.10.7.4).
         let end = whole_end.min(self.edge).min(self.fin.unwrap_or(u64::MAX));
         let span = Span { start: start.max(self.next), end };
         if start < self.next && segment.len > 0 {
@@ -219,7 +219,7 @@ impl Receiver {
             tell(span);
             self.next = span.end;
         } else {
-            // What fills a gap is acknowledged at once (RFC 5681 section 4.2).
+            // A segment that fills a gap is acknowledged at once (RFC 5681 section 4.2).
             self.next = self.held.insert(span, tell).end;
             self.held.forget_before(self.next);
             self.due.is_due = true;
@@ -231,7 +231,7 @@ impl Receiver {
         self.delay(now);
     }
 
-    /// What comes too early is acknowledged at once, so that the sender learns of the gap (RFC 5681 section 4.2).
+    /// A segment after a gap is acknowledged at once, so that the sender learns of the gap (RFC 5681 section 4.2).
     fn take_early(&mut self, span: Span, mut tell: impl FnMut(Span)) {
         self.due.is_due = true;
         let before = self.held.len();
@@ -265,7 +265,7 @@ impl Receiver {
         }
     }
 
-    /// Two segments of one length in a row say what a full one is.
+    /// Two consecutive segments of the same length determine the length of a full one.
     fn measure_len(&mut self, len: u32) {
         if len > self.segment_len || len == self.last_len {
             self.segment_len = len;
@@ -273,8 +273,8 @@ impl Receiver {
         self.last_len = len;
     }
 
-    /// Every second full segment is acknowledged at once, and any after the delay (RFC 1122 section 4.2.3.2, RFC 5681
-    /// section 4.2); at the start each one is (Linux).
+    /// Every second full segment is acknowledged at once, and any other after the delay (RFC 1122 section 4.2.3.2,
+    /// RFC 5681 section 4.2). At the start each one is (Linux).
     fn delay(&mut self, now: Time) {
         let is_second = self.next - self.due.last > self.segment_len.into();
         if self.due.quick_left > 0 || is_second {
@@ -284,17 +284,18 @@ impl Receiver {
         }
     }
 
-    /// Both ends have agreed: the first round trip of data begins.
+    /// The handshake is complete: the first round trip of data begins.
     pub(crate) fn begin(&mut self, now: Time) {
         self.memory.round_start = now;
     }
 
-    /// The peer's data echoes what our clock said `trip` ago.
+    /// Records a round trip, measured by the peer's echo of our clock.
     pub(crate) fn measure_trip(&mut self, trip: Duration) {
         self.memory.trip = Some(self.memory.trip.map_or(trip, |least| least.min(trip)));
     }
 
-    /// Once a round trip: twice what was read in it, and more while that grows (Linux's `tcp_rcv_space_adjust`).
+    /// Once per round trip: sets the buffer to twice the data read in it, and more while that grows (Linux's
+    /// `tcp_rcv_space_adjust`).
     fn tune(&mut self, now: Time) {
         let memory = &mut self.memory;
         let segment_len = u64::from(self.segment_len);
@@ -315,36 +316,36 @@ impl Receiver {
     }
 }
 
-/// What is said to the peer.
+/// Output to the peer.
 impl Receiver {
-    /// Is an acknowledgement due?
+    /// Whether an acknowledgement is due.
     pub(crate) fn is_due(&self) -> bool {
         self.due.is_due
     }
 
-    /// When one is due, if nothing else happens.
+    /// When a delayed acknowledgement becomes due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.due.at
     }
 
-    /// Does what is due.
+    /// Makes a delayed acknowledgement due.
     pub(crate) fn expire(&mut self, now: Time) {
         if self.due.at.take_if(|at| *at <= now).is_some() {
             self.due.is_due = true;
         }
     }
 
-    /// The acknowledgement and the window, as they stand in the header of a segment that leaves.
+    /// The acknowledgement and window fields of an outgoing segment.
     ///
-    /// The window's edge never moves back (RFC 9293 section 3.8.6): where the scale cannot say how little is left, it is
-    /// rounded up (RFC 7323 section 2.4). It moves on only by a segment, or half of the memory (RFC 9293 section
-    /// 3.8.6.2.2).
+    /// The window's edge never moves back (RFC 9293 section 3.8.6). Where the scale is too coarse for the remaining
+    /// window, it is rounded up (RFC 7323 section 2.4). The edge advances only by a segment, or by half of the
+    /// buffer (RFC 9293 section 3.8.6.2.2).
     pub(crate) fn say(&mut self) -> (u32, u16) {
         let unit = 1 << self.scale;
         let kept = self.edge.saturating_sub(self.next);
         let free = self.memory.offered.saturating_sub(self.next - self.read.min(self.next));
         let has_room = free >= self.worth();
-        // Memory that grows has room for the rest of a unit, and Linux lets none of the window be scaled away.
+        // A growing buffer has room for the rest of a unit, and Linux loses none of the window to scaling.
         let is_growing = matches!(self.settings.memory, Memory::Growing { .. });
         let free = if is_growing { free.next_multiple_of(unit) } else { free };
         let is_worth_it = has_room && free >= kept + self.worth();
@@ -365,13 +366,13 @@ impl Receiver {
         (self.numbering.seq(self.next), field as u16)
     }
 
-    /// Does a mark have to be echoed (RFC 3168 section 6.1.3)?
+    /// Whether a congestion mark must be echoed (RFC 3168 section 6.1.3).
     pub(crate) fn echoes_mark(&self) -> bool {
         self.is_marked
     }
 
-    /// The blocks of selective acknowledgement: first what arrived again (RFC 2883), then the block that changed last, then
-    /// those before it (RFC 2018 section 4).
+    /// The SACK blocks: first the latest duplicate (RFC 2883), then the block that changed last, then those before
+    /// it (RFC 2018 section 4).
     pub(crate) fn blocks(&mut self, count_max: usize) -> Blocks {
         let mut blocks = Blocks::default();
         let mut push = |span: Span| blocks.push(self.numbering.seq(span.start), self.numbering.seq(span.end));
@@ -391,7 +392,7 @@ impl Receiver {
         blocks
     }
 
-    /// The caller has taken `len` bytes. Returns whether the window has opened so far that the peer should know.
+    /// Reads `len` bytes. Returns whether the window has opened enough to announce it.
     pub(crate) fn read(&mut self, now: Time, len: u64) -> bool {
         self.read += len.min(self.unread_len());
         self.tune(now);
@@ -400,26 +401,26 @@ impl Receiver {
         free >= 2 * kept && free >= kept + self.worth()
     }
 
-    /// By how much the window has to grow to be worth saying, in bytes.
+    /// Smallest growth of the window that is worth an announcement, in bytes.
     fn worth(&self) -> u64 {
         u64::from(self.segment_len).min(self.memory.len / 2).max(1)
     }
 }
 
-/// What segments of `mss` bytes fill of memory in which each lies in a buffer whose length is a power of two, with what
-/// Linux keeps beside it.
+/// Payload of segments of `mss` bytes that fits into this memory. Each segment occupies a buffer with a power of
+/// two as its length, plus Linux's bookkeeping.
 fn filled(memory: u32, mss: u32) -> u32 {
     let buffer_len = (mss + BUFFER_OVERHEAD_LEN).next_power_of_two() + BOOKKEEPING_LEN;
     (u64::from(memory) * u64::from(mss) / u64::from(buffer_len)) as u32
 }
 
-/// Headers of a packet, room before them and what stands behind it in its buffer (Linux's `skb_shared_info`), in bytes, about.
+/// Approximate overhead of a packet in its buffer, in bytes: headers, headroom and Linux's `skb_shared_info`.
 const BUFFER_OVERHEAD_LEN: u32 = 448;
-/// What Linux keeps of a packet beside its buffer (`sk_buff`), in bytes.
+/// Linux's data about a packet outside its buffer (`sk_buff`), in bytes.
 const BOOKKEEPING_LEN: u32 = 256;
-/// How many blocks are remembered, as many as a header has room for.
+/// Number of remembered blocks: as many as a header has room for.
 const RECENT_COUNT: usize = 4;
-/// A clock that was read longer ago may have wrapped (RFC 7323 section 5.5).
+/// A clock value older than this may have wrapped (RFC 7323 section 5.5).
 const STAMP_LASTS: Duration = Duration::from_secs(24 * 86_400);
-/// What a round trip is at first expected to bring, in segments (Linux's `TCP_INIT_CWND`).
+/// Segments expected in the first round trip (Linux's `TCP_INIT_CWND`).
 const SPACE_FIRST_SEGMENT_COUNT: u64 = 10;

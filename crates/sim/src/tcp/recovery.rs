@@ -1,46 +1,47 @@
-//! What arrived, and when what did not was sent in; what is lost, and how fast it may be sent again out.
+//! Arrivals, and send times of missing segments -> lost segments, and the rate of their retransmission.
 //!
-//! [`Rack`] finds losses by time (RFC 8985 section 6), [`Tail`] asks for an acknowledgement of a tail (RFC 8985 section 7),
-//! [`Proportional`] brings the window down while segments arrive (RFC 6937). Losses by duplicate acknowledgements (RFC
-//! 6675) are found by the [`Scoreboard`].
+//! [`Rack`] finds losses by time (RFC 8985 section 6), [`Tail`] probes a tail (RFC 8985 section 7).
+//! [`Proportional`] reduces the window while segments arrive (RFC 6937). The [`Scoreboard`] finds losses by
+//! duplicate acknowledgements (RFC 6675).
 
 use super::scoreboard::{Scoreboard, SentRange};
 use packet::Time;
 use std::time::Duration;
 
-/// Losses by time: a segment is lost once one that was sent later, by more than a window for reordering, has arrived.
+/// Loss detection by time. A segment is lost once another one has arrived that was sent later by more than the
+/// reordering window.
 #[derive(Clone, Debug)]
 pub(crate) struct Rack {
-    /// Of the segments that arrived, the one that was sent last: when, and in which turn. RFC 8985 has the place where it
-    /// ends instead of the turn, by which one that is sent again at the instant of one behind it would be lost at once.
+    /// Send time and turn of the last-sent segment that arrived. RFC 8985 uses the segment's end instead of the
+    /// turn. A retransmission at the same instant as a later segment would then count as lost at once.
     newest: (Time, u64),
     /// Its round trip.
     trip: Duration,
-    /// Behind the highest place that is known to have arrived.
+    /// Position after the highest one that is known to have arrived.
     highest: u64,
-    /// Was a segment ever overtaken?
+    /// Whether a segment was ever overtaken.
     has_seen_reordering: bool,
-    /// Quarters of the least round trip that reordering may take.
+    /// Reordering window, in quarters of the least round trip.
     quarters: u32,
-    /// Recoveries until that is one again.
+    /// Recoveries until `quarters` is one again.
     recoveries_left: u32,
-    /// Until this place is acknowledged, further repeats count as one.
+    /// Until this position is acknowledged, further duplicates count as one.
     repeat_until: u64,
 }
 
-/// What the window for reordering depends on.
+/// The inputs of the reordering window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RttEstimate {
     /// The smoothed round trip.
     pub(crate) mean: Duration,
     /// The least round trip.
     pub(crate) least: Duration,
-    /// Is a recovery under way?
+    /// Whether a recovery is in progress.
     pub(crate) is_recovering: bool,
 }
 
 impl Rack {
-    /// Nothing has arrived.
+    /// The state before the first arrival.
     pub(crate) fn new() -> Rack {
         Rack {
             newest: (Time::ZERO, 0),
@@ -53,14 +54,14 @@ impl Rack {
         }
     }
 
-    /// A segment has arrived (RFC 8985 section 6.2 steps 1 to 3).
+    /// Records an arrived segment (RFC 8985 section 6.2 steps 1 to 3).
     pub(crate) fn arrived(&mut self, now: Time, sent: &SentRange, least: Option<Duration>) {
         let trip = now.since(sent.at);
         if sent.end < self.highest && sent.is_first() {
             self.has_seen_reordering = true;
         }
         self.highest = self.highest.max(sent.end);
-        // The acknowledgement of a segment that was sent again this lately is that of its first copy.
+        // An acknowledgement so soon after a retransmission belongs to the first copy.
         if !sent.is_first() && least.is_some_and(|least| trip < least) {
             return;
         }
@@ -70,7 +71,7 @@ impl Rack {
         }
     }
 
-    /// The receiver has got something twice: what was taken for lost was late (RFC 8985 section 6.2 step 4).
+    /// Records a duplicate: a segment thought lost was late (RFC 8985 section 6.2 step 4).
     pub(crate) fn repeated(&mut self, una: u64, next: u64) {
         if una >= self.repeat_until {
             self.repeat_until = next;
@@ -79,7 +80,7 @@ impl Rack {
         self.recoveries_left = RECOVERY_COUNT;
     }
 
-    /// A recovery has ended.
+    /// Records the end of a recovery.
     pub(crate) fn recovered(&mut self) {
         self.recoveries_left = self.recoveries_left.saturating_sub(1);
         if self.recoveries_left == 0 {
@@ -87,7 +88,7 @@ impl Rack {
         }
     }
 
-    /// How late a segment may be (RFC 8985 section 6.2 step 4).
+    /// The reordering window: how late a segment may be (RFC 8985 section 6.2 step 4).
     pub(crate) fn window(&self, timeout: RttEstimate, sacked_count: usize) -> Duration {
         let is_sure = timeout.is_recovering || sacked_count >= DUPLICATE_COUNT;
         if !self.has_seen_reordering && is_sure {
@@ -96,10 +97,10 @@ impl Rack {
         (timeout.least / 4 * self.quarters).min(timeout.mean)
     }
 
-    /// Marks what is lost. Returns its bytes, and when to look again (RFC 8985 section 6.2 step 5).
+    /// Marks lost segments. Returns their bytes, and when to check again (RFC 8985 section 6.2 step 5).
     ///
-    /// The moment to look again is that of the newest arrival's own time-out: what was sent before it is due by then, and
-    /// an acknowledgement that comes earlier looks too.
+    /// The next check is at the time-out of the newest arrival. Segments sent before it are due by then, and an
+    /// earlier acknowledgement causes a check too.
     pub(crate) fn detect(&self, now: Time, window: Duration, board: &mut Scoreboard) -> (u64, Option<Time>) {
         let mut lost = 0;
         while let Some((number, sent)) = board.earliest() {
@@ -114,52 +115,54 @@ impl Rack {
         (lost, None)
     }
 
-    /// Would this segment, if it arrived, have arrived by `now`?
+    /// Whether this segment should have arrived by `now`.
     pub(crate) fn is_overdue(&self, now: Time, sent: &SentRange, window: Duration) -> bool {
         now >= sent.at + self.trip + window
     }
 }
 
-/// A probe of the tail that waits for its answer (RFC 8985 section 7.4).
+/// A tail loss probe without an answer so far (RFC 8985 section 7.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
-    /// The place behind the newest that was sent when the probe was.
+    /// The position after the last one sent at the time of the probe.
     pub(crate) end: u64,
-    /// Was the probe a repeat?
+    /// Whether the probe was a retransmission.
     pub(crate) is_repeat: bool,
 }
 
 impl Tail {
-    /// How long to wait before probing: two round trips, and a delayed acknowledgement where one segment is alone (RFC
-    /// 8985 section 7.2; the two milliseconds are Linux's).
+    /// Delay of the probe: two round trips, plus the delayed acknowledgement of a single segment (RFC 8985
+    /// section 7.2; the two milliseconds are Linux's).
     pub(crate) fn wait(mean: Option<Duration>, segment_count: usize, ack_delay_max: Duration) -> Duration {
         let Some(mean) = mean else { return Duration::from_secs(1) };
         mean * 2 + if segment_count == 1 { ack_delay_max } else { Duration::from_millis(2) }
     }
 }
 
-/// The window's way down: in proportion to what arrives, and never below the bound for want of losses (RFC 6937).
+/// Window reduction in proportion to arriving data. For lack of losses it never goes below the slow start threshold
+/// (RFC 6937).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Proportional {
-    /// In flight when the recovery began.
+    /// Bytes in flight when the recovery began.
     prior: u64,
     delivered: u64,
     sent: u64,
 }
 
 impl Proportional {
-    /// A recovery begins while `prior` bytes may be in flight.
+    /// Begins a recovery while `prior` bytes may be in flight.
     pub(crate) fn begin(prior: u64) -> Proportional {
         Proportional { prior: prior.max(1), delivered: 0, sent: 0 }
     }
 
-    /// So many bytes left in the recovery.
+    /// Records bytes sent in the recovery.
     pub(crate) fn sent(&mut self, len: u64) {
         self.sent += len;
     }
 
-    /// How much may be in flight, after `delivered` more bytes arrived while `in_flight` are (RFC 6937 section 3.1; its
-    /// slow start form where nothing more was lost, and its conservative form else, as Linux does).
+    /// The limit of bytes in flight, after `delivered` more bytes arrived and while `in_flight` are (RFC 6937
+    /// section 3.1). As in Linux, the slow start form applies where nothing more was lost, else the conservative
+    /// form.
     pub(crate) fn window(
         &mut self,
         threshold: u64,
@@ -176,14 +179,14 @@ impl Proportional {
             let conserved = self.delivered.saturating_sub(self.sent).max(delivered);
             (conserved + if is_good { mss } else { 0 }).min(threshold - in_flight)
         };
-        // The first segment is sent again whatever the share is.
+        // The first retransmission leaves whatever the share is.
         in_flight + if self.sent == 0 { share.max(mss) } else { share }
     }
 }
 
-/// How many segments beyond one make it lost (RFC 5681 section 3.2, RFC 6675 section 2).
+/// Number of later segments that make one count as lost (RFC 5681 section 3.2, RFC 6675 section 2).
 pub(crate) const DUPLICATE_COUNT: usize = 3;
-/// For how many recoveries a wider window for reordering stays (RFC 8985 section 6.2 step 4).
+/// Recoveries for which a wider reordering window lasts (RFC 8985 section 6.2 step 4).
 const RECOVERY_COUNT: u32 = 16;
 
 #[cfg(test)]

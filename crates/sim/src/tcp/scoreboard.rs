@@ -1,26 +1,26 @@
-//! What was sent and what the receiver holds in, what is in flight and what is to be sent again out.
+//! Segments sent and ranges held by the receiver -> bytes in flight and segments to retransmit.
 //!
-//! Every step costs the segments it changes: a block of selective acknowledgement that was told before costs one search,
-//! segments lost are found in the order in which they were sent, and the next to send again is the head of a heap.
+//! Every step costs in proportion to the segments it changes. A repeated SACK block costs one search. Lost segments
+//! are found in the order of sending, and the next to retransmit is the head of a heap.
 
 use super::ranges::{Ranges, Span};
 use packet::Time;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// The segments between the oldest byte that is not acknowledged and the newest that was sent.
+/// The segments between the oldest unacknowledged byte and the newest byte sent.
 ///
-/// Invariant: they lie side by side, from `una` to `next`.
+/// Invariant: they are adjacent, from `una` to `next`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
     segments: VecDeque<SentRange>,
-    /// The number of the first of them: numbers rise by one for each segment.
+    /// The number of the first of them. Numbers rise by one for each segment.
     first: u64,
-    /// What the receiver holds beyond `una`.
+    /// Ranges that the receiver holds beyond `una`.
     held: Ranges,
-    /// Segments in the order in which they last left; those that no longer stand as they did are passed over.
+    /// Segments in the order in which they last left. Outdated entries are skipped.
     order: VecDeque<(u64, u32)>,
-    /// Segments to be sent again; those that no longer are, are passed over.
+    /// Segments to retransmit. Outdated entries are skipped.
     again: BinaryHeap<Reverse<u64>>,
     una: u64,
     next: u64,
@@ -28,54 +28,54 @@ pub(crate) struct Scoreboard {
     lost_len: u64,
     resent_len: u64,
     sacked_count: usize,
-    /// How many segments have left, however often each did.
+    /// Number of transmissions, retransmissions included.
     departures: u64,
-    /// The number of the last probe of the path's MTU.
+    /// The number of the last path MTU probe.
     probe: Option<u64>,
-    /// Up to where [`fall_behind`](Scoreboard::fall_behind) has looked.
+    /// Position up to which [`fall_behind`](Scoreboard::fall_behind) has checked.
     judged: u64,
 }
 
 /// One segment as it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SentRange {
-    /// Its first place.
+    /// Its first position.
     pub(crate) start: u64,
-    /// The place behind its last.
+    /// The position after its last one.
     pub(crate) end: u64,
-    /// When it last left.
+    /// Time of its last transmission.
     pub(crate) at: Time,
-    /// Its turn then: of two that left at one instant, the later one has the higher.
+    /// Turn of that transmission. Of two at the same instant, the later one has the higher turn.
     pub(crate) turn: u64,
-    /// How often it has left.
+    /// Number of its transmissions.
     pub(crate) count: u32,
-    /// Where it stands.
+    /// Its state.
     pub(crate) state: State,
-    /// Does it ask whether the path carries its length?
+    /// Whether it is a path MTU probe.
     pub(crate) is_probe: bool,
 }
 
-/// Where a segment stands.
+/// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// On its way, for all we know.
+    /// In flight.
     Flying,
-    /// The receiver says that it holds it.
+    /// Held by the receiver, according to a SACK block.
     Sacked,
-    /// Lost, and to be sent again.
+    /// Lost, and to be retransmitted.
     Lost,
-    /// Lost, and on its way again.
+    /// Lost, and retransmitted.
     Resent,
 }
 
 impl SentRange {
-    /// Bytes of sequence space that it takes.
+    /// Its length in sequence space.
     #[inline]
     pub(crate) fn len(&self) -> u64 {
         self.end - self.start
     }
 
-    /// Has it left once only?
+    /// Whether it was sent only once.
     #[inline]
     pub(crate) fn is_first(&self) -> bool {
         self.count == 1
@@ -84,12 +84,12 @@ impl SentRange {
 
 /// Sending.
 impl Scoreboard {
-    /// Nothing sent; the first will start at `start`.
+    /// Nothing sent; the first segment will start at `start`.
     pub(crate) fn starting_at(start: u64) -> Scoreboard {
         Scoreboard { una: start, next: start, judged: start, ..Scoreboard::default() }
     }
 
-    /// A new segment leaves; it starts where the last one ended.
+    /// Adds a new segment, which starts at the end of the last one.
     pub(crate) fn send(&mut self, now: Time, end: u64, is_probe: bool) {
         debug_assert!(end > self.next);
         let turn = self.turn();
@@ -103,7 +103,7 @@ impl Scoreboard {
         self.next = end;
     }
 
-    /// The segment of this number leaves again.
+    /// Records the retransmission of this segment.
     pub(crate) fn resend(&mut self, now: Time, number: u64) {
         let turn = self.turn();
         let Some(sent) = self.segments.get_mut((number - self.first) as usize) else { return };
@@ -124,7 +124,7 @@ impl Scoreboard {
         self.departures
     }
 
-    /// The next segment to be sent again, the lowest of those lost, with its number.
+    /// The next segment to retransmit, with its number: the lowest lost one.
     pub(crate) fn next_lost(&mut self) -> Option<(u64, SentRange)> {
         if self.lost_len == self.resent_len {
             self.again.clear();
@@ -150,7 +150,7 @@ impl Scoreboard {
         self.segments.front().map(|sent| (self.first, *sent))
     }
 
-    /// Cuts all that is not yet at the receiver into segments of at most `len`, so that it can be sent again in them.
+    /// Splits all data that the receiver does not hold into segments of at most `len`, for retransmission.
     pub(crate) fn cut(&mut self, len: u64) {
         if self.segments.iter().all(|sent| sent.len() <= len) {
             return;
@@ -167,13 +167,13 @@ impl Scoreboard {
         self.count_anew();
     }
 
-    /// A part of a segment, of which the receiver may hold all.
+    /// Adds a part of a segment; the receiver may hold all of it.
     fn push_part(&mut self, part: SentRange) {
         let is_held = self.held.holds(Span { start: part.start, end: part.end });
         self.segments.push_back(if is_held { SentRange { state: State::Sacked, ..part } } else { part });
     }
 
-    /// Counts the segments anew, and lists them in the order in which they left.
+    /// Recounts the segments, and lists them in the order of sending.
     fn count_anew(&mut self) {
         let mut order: Vec<(u64, u64, u32)> = Vec::with_capacity(self.segments.len());
         self.again.clear();
@@ -204,8 +204,8 @@ impl Scoreboard {
 
 /// Acknowledgements.
 impl Scoreboard {
-    /// All before `place` is acknowledged: tells each segment that was not known to be held, as it stood, once it is
-    /// acknowledged whole. Returns the bytes that are so delivered.
+    /// Acknowledges everything before `place`. Reports each fully acknowledged segment not known to be held, in its
+    /// last state. Returns the newly delivered bytes.
     pub(crate) fn acknowledge(&mut self, place: u64, mut tell: impl FnMut(&SentRange)) -> u64 {
         let place = place.min(self.next);
         let mut delivered = 0;
@@ -232,8 +232,8 @@ impl Scoreboard {
         delivered
     }
 
-    /// The receiver holds this span: tells each segment that is so known to be held whole for the first time. Returns the
-    /// bytes that are so delivered.
+    /// Records that the receiver holds this span. Reports each segment that is now held whole for the first time.
+    /// Returns the newly delivered bytes.
     pub(crate) fn hold(&mut self, span: Span, mut tell: impl FnMut(&SentRange)) -> u64 {
         let span = Span { start: span.start.max(self.una), end: span.end.min(self.next) };
         if span.start >= span.end || self.held.holds(span) {
@@ -282,7 +282,7 @@ impl Scoreboard {
         }
     }
 
-    /// The receiver has dropped what it said it held (RFC 2018 section 8): none of it counts.
+    /// The receiver has dropped data that it had reported as held (RFC 2018 section 8): none of it counts.
     pub(crate) fn distrust(&mut self) {
         for sent in &mut self.segments {
             if sent.state == State::Sacked {
@@ -297,7 +297,7 @@ impl Scoreboard {
 
 /// Losses.
 impl Scoreboard {
-    /// The segment that left first of those on their way, with its number.
+    /// The earliest sent segment in flight, with its number.
     pub(crate) fn earliest(&mut self) -> Option<(u64, SentRange)> {
         self.forget_old();
         let (number, _) = *self.order.front()?;
@@ -316,7 +316,7 @@ impl Scoreboard {
         }
     }
 
-    /// The segment of this number is lost. Returns its bytes.
+    /// Marks this segment as lost. Returns its bytes.
     pub(crate) fn lose(&mut self, number: u64) -> u64 {
         let index = number.wrapping_sub(self.first) as usize;
         let Some(sent) = self.segments.get_mut(index) else { return 0 };
@@ -331,7 +331,7 @@ impl Scoreboard {
         len
     }
 
-    /// All segments on their way of which `is_lost` are lost. Returns their bytes.
+    /// Marks all segments in flight with `is_lost` as lost. Returns their bytes.
     pub(crate) fn lose_where(&mut self, mut is_lost: impl FnMut(&SentRange) -> bool) -> u64 {
         let end = self.first + self.segments.len() as u64;
         (self.first..end)
@@ -342,8 +342,8 @@ impl Scoreboard {
             .sum()
     }
 
-    /// Segments that were sent once are lost where the receiver holds more than `len` bytes, or at least `count` separate
-    /// spans, beyond them (RFC 6675 section 4, `IsLost`). Returns their bytes.
+    /// Marks segments that were sent once as lost, if the receiver holds enough beyond them: more than `len` bytes,
+    /// or at least `count` separate spans (RFC 6675 section 4, `IsLost`). Returns their bytes.
     pub(crate) fn fall_behind(&mut self, len: u64, count: usize) -> u64 {
         let mut beyond = 0;
         let mut limit = None;
@@ -369,32 +369,32 @@ impl Scoreboard {
     }
 }
 
-/// What it comes to.
+/// Totals.
 impl Scoreboard {
     #[inline]
     pub(crate) fn get(&self, number: u64) -> Option<SentRange> {
         self.segments.get(number.checked_sub(self.first)? as usize).copied()
     }
 
-    /// The oldest place that is not acknowledged.
+    /// The oldest unacknowledged position.
     #[inline]
     pub(crate) fn una(&self) -> u64 {
         self.una
     }
 
-    /// The place behind the newest that was sent.
+    /// The position after the last one sent.
     #[inline]
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Bytes on their way, for all we know (RFC 6675 section 4, `Pipe`).
+    /// Bytes presumed in flight (RFC 6675 section 4, `Pipe`).
     #[inline]
     pub(crate) fn in_flight(&self) -> u64 {
         self.next - self.una - self.sacked_len - self.lost_len + self.resent_len
     }
 
-    /// Bytes that were sent and are not acknowledged.
+    /// Unacknowledged bytes.
     #[inline]
     pub(crate) fn outstanding(&self) -> u64 {
         self.next - self.una
@@ -406,24 +406,24 @@ impl Scoreboard {
         self.sacked_count
     }
 
-    /// Segments that are not acknowledged.
+    /// Unacknowledged segments.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.segments.len()
     }
 
-    /// The probe of the path's MTU, where it is lost.
+    /// The path MTU probe, if it is lost.
     pub(crate) fn lost_probe(&self) -> Option<SentRange> {
         self.get(self.probe?).filter(|sent| sent.is_probe && sent.state == State::Lost)
     }
 
-    /// Does the receiver hold the oldest segment, which it does not acknowledge?
+    /// Whether the receiver holds the oldest segment but does not acknowledge it.
     pub(crate) fn has_reneged(&self) -> bool {
         self.segments.front().is_some_and(|sent| sent.state == State::Sacked)
     }
 }
 
-/// How many new spans one block brings without memory from the heap.
+/// New spans of one block that need no heap memory.
 const NEWS_MAX: usize = 8;
 
 #[cfg(test)]

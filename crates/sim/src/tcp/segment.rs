@@ -1,38 +1,38 @@
-//! What one TCP header says in, the same in numbers out; sequence numbers of 32 bits in, places in the stream out.
+//! TCP header fields as a struct of numbers. Sequence numbers of 32 bits -> positions in the stream.
 //!
-//! A segment has no bytes: how many it carries says `len`, and what they are follows from their place in the stream.
+//! A segment holds no payload. `len` is its length, and its bytes follow from their offset in the stream.
 
 use packet::Ecn;
 pub use packet::tcp::{ACK, CWR, ECE, FIN, PSH, RST, SYN};
 
-/// What one segment says (RFC 9293 section 3.1), its options included.
+/// The fields of one segment (RFC 9293 section 3.1), options included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Sequence number of its first byte, or of its SYN.
     pub seq: u32,
-    /// The next sequence number that its sender expects, where [`ACK`] is set.
+    /// The next sequence number that its sender expects, if [`ACK`] is set.
     pub ack: u32,
     /// Its flags, such as [`SYN`].
     pub flags: u8,
-    /// The window, as it stands in the header, not scaled.
+    /// The window field, not scaled.
     pub window: u16,
-    /// Bytes of the stream that it carries.
+    /// Length of its payload, in bytes.
     pub len: u32,
-    /// Longest payload that its sender takes, in bytes (RFC 9293 section 3.7.1).
+    /// Longest payload that its sender accepts, in bytes (RFC 9293 section 3.7.1).
     pub mss: Option<u16>,
-    /// Shift of the window field in all segments but this (RFC 7323 section 2).
+    /// Shift of the window field in all segments but this one (RFC 7323 section 2).
     pub window_scale: Option<u8>,
-    /// Are selective acknowledgements welcome (RFC 2018 section 2)?
+    /// Whether its sender accepts selective acknowledgements (RFC 2018 section 2).
     pub sack_permitted: bool,
-    /// Clock and echo (RFC 7323 section 3).
+    /// Timestamps option (RFC 7323 section 3).
     pub timestamps: Option<Timestamps>,
-    /// What its sender holds beyond `ack` (RFC 2018 section 3).
+    /// Ranges that its sender holds beyond `ack` (RFC 2018 section 3).
     pub sack: Blocks,
-    /// The congestion mark of the packet that carries it (RFC 3168 section 5).
+    /// The ECN field of the packet that carries it (RFC 3168 section 5).
     pub ecn: Ecn,
 }
 
-/// The clock of a segment's sender, and the other side's clock as it last read there (RFC 7323 section 3).
+/// The sender's clock, and the last clock value received from the peer (RFC 7323 section 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timestamps {
     /// The sender's clock.
@@ -41,7 +41,7 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
-/// Up to four blocks of sequence numbers, each from its first to behind its last (RFC 2018 section 3).
+/// Up to four blocks of sequence numbers. The end of each is exclusive (RFC 2018 section 3).
 #[derive(Clone, Copy, Default)]
 pub struct Blocks {
     blocks: [(u32, u32); BLOCK_COUNT_MAX],
@@ -67,19 +67,19 @@ impl Default for Segment {
 }
 
 impl Segment {
-    /// Is this flag set?
+    /// Whether this flag is set.
     #[inline]
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
-    /// Sequence numbers that it takes: one for each byte, one for SYN, one for FIN (RFC 9293 section 3.4).
+    /// Length in sequence space: one for each byte, one for SYN, one for FIN (RFC 9293 section 3.4).
     #[inline]
     pub fn seq_len(&self) -> u32 {
         self.len + u32::from(self.has(SYN)) + u32::from(self.has(FIN))
     }
 
-    /// Length of its options, padding counted, in bytes.
+    /// Length of its options in bytes, padding included.
     pub fn option_len(&self) -> usize {
         let stamps = if self.timestamps.is_some() { STAMPS_LEN } else { 0 };
         if !self.has(SYN) {
@@ -87,19 +87,19 @@ impl Segment {
         }
         let mss = if self.mss.is_some() { 4 } else { 0 };
         let scale = if self.window_scale.is_some() { 4 } else { 0 };
-        // SACK-permitted takes the place of the two bytes that pad the time stamps.
+        // SACK-permitted replaces the two padding bytes of the timestamps.
         let permitted = if self.sack_permitted && self.timestamps.is_none() { 4 } else { 0 };
         mss + scale + permitted + stamps
     }
 
-    /// Length of its header, options counted, in bytes.
+    /// Length of its header in bytes, options included.
     pub fn header_len(&self) -> usize {
         packet::tcp::HEADER_LEN + self.option_len()
     }
 }
 
 impl Blocks {
-    /// Puts one block behind the others; it is left out where four are there.
+    /// Appends a block, unless there are four.
     pub fn push(&mut self, start: u32, end: u32) {
         if let Some(block) = self.blocks.get_mut(usize::from(self.count)) {
             *block = (start, end);
@@ -107,24 +107,24 @@ impl Blocks {
         }
     }
 
-    /// How many there are.
+    /// Number of blocks.
     #[inline]
     pub fn len(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// Is there none?
+    /// Whether there is no block.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// They, in the order in which they stand.
+    /// The blocks in order.
     #[inline]
     pub fn as_slice(&self) -> &[(u32, u32)] {
         &self.blocks[..self.len()]
     }
 
-    /// Leaves only the first `count` of them.
+    /// Keeps only the first `count` blocks.
     pub fn truncate(&mut self, count: usize) {
         self.count = self.count.min(count as u8);
     }
@@ -144,12 +144,12 @@ impl std::fmt::Debug for Blocks {
     }
 }
 
-/// Length of an option with so many blocks, with the two bytes that pad it, in bytes.
+/// Length of a SACK option with this many blocks and two bytes of padding, in bytes.
 pub(crate) fn sack_option_len(count: usize) -> usize {
     if count == 0 { 0 } else { 4 + 8 * count }
 }
 
-/// The sequence numbers of one direction, as places that never wrap: 0 is the SYN, 1 the first byte.
+/// Maps the sequence numbers of one direction to positions that never wrap: 0 is the SYN, 1 the first byte.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbering {
     initial: u32,
@@ -161,13 +161,13 @@ impl Numbering {
         Numbering { initial }
     }
 
-    /// The sequence number of a place.
+    /// The sequence number of a position.
     #[inline]
     pub(crate) fn seq(self, place: u64) -> u32 {
         self.initial.wrapping_add(place as u32)
     }
 
-    /// The place of a sequence number: the one that is nearest to `near`; none before the SYN.
+    /// The position of a sequence number: the one nearest to `near`; none before the SYN.
     #[inline]
     pub(crate) fn place(self, seq: u32, near: u64) -> Option<u64> {
         let distance = seq.wrapping_sub(self.seq(near)) as i32;
@@ -175,15 +175,15 @@ impl Numbering {
     }
 }
 
-/// Is time stamp `one` before `other`, in numbers that wrap (RFC 7323 section 5.2)?
+/// Whether timestamp `one` is before `other`, with wrapping (RFC 7323 section 5.2).
 #[inline]
 pub(crate) fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
 
-/// What fits in an option list beside nothing else (RFC 2018 section 3).
+/// Most blocks that fit into the options of one header (RFC 2018 section 3).
 pub const BLOCK_COUNT_MAX: usize = 4;
-/// Time stamps with the two bytes that pad them, in bytes (RFC 7323 appendix A).
+/// Length of the timestamps option with two bytes of padding (RFC 7323 appendix A).
 pub(crate) const STAMPS_LEN: usize = 12;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Bytes to be sent, acknowledgements and the time in, pieces of the stream to send out.
+//! Written bytes, acknowledgements and time -> ranges of the stream to send.
 //!
-//! What leaves is asked for: [`poll`](Sender::poll) says what may leave next, until nothing may. Places count from the SYN,
-//! which is 0; the first byte is 1, and FIN stands behind the last.
+//! The caller asks for output: [`poll`](Sender::poll) returns the next range until none may leave. Positions count
+//! from the SYN, which is 0. The first byte is 1, and FIN follows the last.
 
 mod on_ack;
 mod timers;
@@ -17,14 +17,14 @@ use super::timer::RoundTrip;
 use packet::Time;
 use std::time::Duration;
 
-/// The sending half of a connection that is established.
+/// The sending half of an established connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     settings: Settings,
     numbering: Numbering,
     agreed: Agreed,
     board: Scoreboard,
-    /// The place behind the last byte that was written, where FIN stands once it is closed.
+    /// The position after the last byte written. FIN is there once the stream is closed.
     end: u64,
     is_closed: bool,
     window: PeerWindow,
@@ -35,62 +35,62 @@ pub(crate) struct Sender {
     rack: Rack,
     direction_down: Proportional,
     tail: Option<Tail>,
-    /// Duplicate acknowledgements of a peer that selects none.
+    /// Duplicate acknowledgements of a peer without SACK.
     duplicate_count: usize,
     alarms: Alarms,
     due: Due,
     retry_count: u32,
     path: PathMtu,
     last_sent: Time,
-    /// Behind the last segment that was short (Minshall 1999).
+    /// Position after the last short segment (Minshall 1999).
     short_end: u64,
-    /// An echo of congestion counts again once this is acknowledged.
+    /// The next congestion echo counts once this position is acknowledged.
     marked_until: u64,
     owes_cwr: bool,
     counts: SendCounts,
 }
 
-/// What both ends have agreed on in their SYNs.
+/// The agreement of both ends in their SYNs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Agreed {
-    /// Longest payload that the peer takes, options not counted.
+    /// Longest payload that the peer accepts, without options.
     pub(crate) peer_mss: u32,
     pub(crate) sack: bool,
     pub(crate) timestamps: bool,
     pub(crate) ecn: bool,
 }
 
-/// What the sender has done.
+/// Counters of the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendCounts {
-    /// Segments that left, those that left again counted.
+    /// Segments sent, retransmissions included.
     pub sent: u64,
-    /// Segments that left again.
+    /// Retransmissions.
     pub sent_again: u64,
-    /// Recoveries that no timer began.
+    /// Recoveries not caused by a time-out.
     pub recoveries: u64,
-    /// Times that the retransmission timer ended.
+    /// Expiries of the retransmission timer.
     pub time_outs: u64,
-    /// Probes of a tail.
+    /// Tail loss probes.
     pub tail_probes: u64,
     /// Probes of a closed window.
     pub window_probes: u64,
-    /// Probes of the path's MTU.
+    /// Probes of the path MTU.
     pub size_probes: u64,
-    /// Reductions for a congestion mark.
+    /// Window reductions for congestion marks.
     pub marks: u64,
-    /// Reports about the path's MTU that counted.
+    /// Path MTU reports that were believed.
     pub reports: u64,
 }
 
-/// Something that leaves.
+/// A range of the stream to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) start: u64,
     /// Bytes of the stream.
     pub(crate) len: u32,
     pub(crate) has_fin: bool,
-    /// Does it end what was written?
+    /// Whether it ends the data written so far.
     pub(crate) is_last: bool,
     pub(crate) is_again: bool,
     pub(crate) has_cwr: bool,
@@ -99,19 +99,19 @@ pub(crate) struct Piece {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// A loss or a mark was met: the window comes down until this place is acknowledged.
+    /// After a loss or a mark: the window shrinks until this position is acknowledged.
     Recovery(u64),
-    /// The timer has ended: slow start, until this place is acknowledged.
+    /// After a time-out: slow start until this position is acknowledged.
     Loss(u64),
 }
 
-/// The window that the peer offers (RFC 9293 section 3.10.7.4).
+/// The peer's receive window (RFC 9293 section 3.10.7.4).
 #[derive(Clone, Copy, Debug, Default)]
 struct PeerWindow {
     end: u64,
-    /// The longest that it ever was.
+    /// Its largest size so far.
     most: u64,
-    /// The segment that said so: its sequence place and its acknowledgement.
+    /// Sequence position and acknowledgement of the segment that announced it.
     said_by: (u64, u64),
 }
 
@@ -129,23 +129,23 @@ struct Due {
     window_probe: bool,
 }
 
-/// What a segment of the peer says to the sender, in places and bytes.
+/// Fields of a peer's segment for the sender, in positions and bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said {
-    /// Where it starts, in the peer's places.
+    /// Its start, in the peer's positions.
     pub(crate) seq: u64,
-    /// What it acknowledges.
+    /// Its acknowledgement.
     pub(crate) ack: u64,
-    /// The window that it offers.
+    /// Its window.
     pub(crate) window: u64,
 }
 
-/// The connection has sent the same thing too often in vain.
+/// The same data was retransmitted too often without success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GaveUp;
 
 impl Sender {
-    /// A sender whose SYN was acknowledged.
+    /// A sender with an acknowledged SYN.
     pub(crate) fn new(settings: &Settings, agreed: Agreed, trip: RoundTrip, written: u64) -> Sender {
         let header_len = settings.plain_header_len();
         let link = settings.mtu.min(agreed.peer_mss.saturating_add(header_len));
@@ -181,48 +181,48 @@ impl Sender {
         sender
     }
 
-    /// More of the stream is there to be sent.
+    /// Adds data to the stream.
     pub(crate) fn write(&mut self, len: u64) {
         debug_assert!(!self.is_closed, "RFC 9293 section 3.10.2: nothing is sent behind FIN");
         self.end += len;
     }
 
-    /// The stream ends where it is.
+    /// Ends the stream at its current end.
     pub(crate) fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// The SYN had to be sent again: one segment may leave (RFC 5681 section 3.1).
+    /// The SYN had to be retransmitted: only one segment may leave (RFC 5681 section 3.1).
     pub(crate) fn distrust_start(&mut self) {
         self.congestion.set_window(self.mss);
     }
 
-    /// What the peer offers in the segment that ends the handshake.
+    /// Takes the window from the segment that ends the handshake.
     pub(crate) fn open_window(&mut self, said: Said) {
         self.window = PeerWindow { end: 1 + said.window, most: said.window, said_by: (said.seq, said.ack) };
     }
 
-    /// Is everything, FIN included, acknowledged?
+    /// Whether everything, FIN included, is acknowledged.
     pub(crate) fn is_done(&self) -> bool {
         self.is_closed && self.board.una() == self.end + 1
     }
 
-    /// Has FIN left?
+    /// Whether FIN has been sent.
     pub(crate) fn has_sent_fin(&self) -> bool {
         self.is_closed && self.board.next() == self.end + 1
     }
 
-    /// The oldest place that is not acknowledged.
+    /// The oldest unacknowledged position.
     pub(crate) fn una(&self) -> u64 {
         self.board.una()
     }
 
-    /// The place behind the newest that was sent.
+    /// The position after the last one sent.
     pub(crate) fn next(&self) -> u64 {
         self.board.next()
     }
 
-    /// Bytes of the stream that are acknowledged.
+    /// Acknowledged bytes of the stream.
     pub(crate) fn acked_len(&self) -> u64 {
         self.board.una().min(self.end) - 1
     }
@@ -237,7 +237,7 @@ impl Sender {
         self.congestion.window()
     }
 
-    /// The bound of slow start, in bytes.
+    /// The slow start threshold, in bytes.
     pub(crate) fn threshold(&self) -> u64 {
         self.congestion.threshold()
     }
@@ -252,17 +252,17 @@ impl Sender {
         self.trip.mean()
     }
 
-    /// What it has done.
+    /// Its counters.
     pub(crate) fn counts(&self) -> SendCounts {
         self.counts
     }
 
-    /// The longest packet that the path is believed to carry, and whether routers may cut it.
+    /// The current estimate of the path MTU, and whether fragmentation is forbidden.
     pub(crate) fn path(&self) -> (u32, bool) {
         (self.path.mtu(), self.path.forbids_fragments())
     }
 
-    /// Bytes on their way. Of a peer that selects nothing, each duplicate acknowledgement takes one segment off (RFC 5681
+    /// Bytes in flight. For a peer without SACK, each duplicate acknowledgement subtracts one segment (RFC 5681
     /// section 3.2).
     fn in_flight(&self) -> u64 {
         self.board.in_flight().saturating_sub(self.duplicate_count as u64 * self.mss)
@@ -273,7 +273,8 @@ impl Sender {
         u64::from(self.settings.plain_header_len()) + stamps as u64
     }
 
-    /// Segments become what the path carries. At least one byte: a link of 68 bytes has room for 16 behind all headers.
+    /// Adapts the segment size to the path MTU. At least one byte: a link of 68 bytes has room for 16 after all
+    /// headers.
     fn resize(&mut self) {
         self.mss = u64::from(self.path.mtu()).saturating_sub(self.header_len()).max(1);
         self.congestion.resize(self.mss);

@@ -1,114 +1,115 @@
-//! The choices that the standards leave in, as Linux makes them or as the standards advise.
+//! The choices that the standards leave open, as made by Linux or as advised by the standards.
 
 use packet::Version;
 use std::time::Duration;
 
-/// How one end of a connection behaves. The default is [`linux`](Settings::linux).
+/// The behaviour of one end of a connection. The default is [`linux`](Settings::linux).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Sequence number of its SYN.
     pub initial_seq: u32,
-    /// What carries it: the headers in front of TCP are 20 or 40 bytes long.
+    /// The IP version: the IP header is 20 or 40 bytes long.
     pub version: Version,
     /// MTU of its own link, in bytes.
     pub mtu: u32,
-    /// Does it say that it takes selective acknowledgements (RFC 2018)?
+    /// Whether it accepts selective acknowledgements (RFC 2018).
     pub sack: bool,
-    /// Does it stamp its segments (RFC 7323 section 3)?
+    /// Whether it puts timestamps into segments (RFC 7323 section 3).
     pub timestamps: bool,
-    /// Does it scale its window (RFC 7323 section 2)?
+    /// Whether it scales its window (RFC 7323 section 2).
     pub window_scale: bool,
-    /// Does it take part in explicit congestion notification (RFC 3168)?
+    /// Whether it supports explicit congestion notification (RFC 3168).
     pub ecn: bool,
-    /// How the congestion window grows and shrinks.
+    /// The congestion control algorithm.
     pub algorithm: Algorithm,
-    /// How slow start ends before a loss ends it.
+    /// How slow start ends before the first loss.
     pub slow_start_exit: SlowStartExit,
-    /// How much leaves before the first acknowledgement.
+    /// The window before the first acknowledgement.
     pub initial_window: InitialWindow,
-    /// How much one acknowledgement adds in slow start.
+    /// Growth by one acknowledgement in slow start.
     pub growth: Growth,
-    /// How a loss is found before the timer finds it.
+    /// How losses are found before the retransmission timer expires.
     pub detection: Detection,
-    /// Does a lone tail ask for its acknowledgement before the timer ends (RFC 8985 section 7)?
+    /// Whether it sends tail loss probes before the timer expires (RFC 8985 section 7).
     pub probes_tail: bool,
-    /// How the window comes down in a recovery.
+    /// How the window shrinks in a recovery.
     pub reduction: Reduction,
     /// Bounds of the retransmission timer.
     pub timer: TimerBounds,
-    /// How often the same data is sent again before the connection is given up (RFC 1122 section 4.2.3.5).
+    /// Retransmissions of the same data before the connection gives up (RFC 1122 section 4.2.3.5).
     pub retry_count_max: u32,
-    /// How often a SYN is sent again, where that is less.
+    /// Retransmissions of a SYN, if that is less.
     pub syn_retry_count_max: u32,
     /// When a short segment waits.
     pub nagle: Nagle,
-    /// How acknowledgements wait.
+    /// Delays of acknowledgements.
     pub acks: Acks,
-    /// How much it takes in.
+    /// The receive buffer.
     pub memory: Memory,
-    /// Who takes what has arrived in order.
+    /// When received data is read.
     pub reading: Reading,
-    /// How it learns what the path carries.
+    /// How it learns the path MTU.
     pub path: PathChoice,
-    /// How long an end that closed first remembers it (RFC 9293 section 3.6.1: twice the longest life of a segment).
+    /// How long the end that closed first stays in TIME-WAIT (RFC 9293 section 3.6.1: twice the maximum segment
+    /// lifetime).
     pub time_wait: Duration,
 }
 
-/// How the congestion window grows and shrinks.
+/// The congestion control algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// One segment a round trip, and half at a loss (RFC 5681).
+    /// Grows by one segment per round trip, halves at a loss (RFC 5681).
     Reno,
-    /// By a cubic function of the time since the last loss (RFC 9438).
+    /// Grows by a cubic function of the time since the last loss (RFC 9438).
     Cubic,
 }
 
-/// How slow start ends before a loss ends it.
+/// How slow start ends before the first loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowStartExit {
-    /// It does not.
+    /// Only at a loss.
     Loss,
-    /// By the length of a train of acknowledgements, or by a rising round trip (Ha and Rhee 2011, as Linux does).
+    /// When acknowledgements span a long train, or the round trip rises (Ha and Rhee 2011, as in Linux).
     HyStart,
-    /// By a rising round trip, with a slower start in between (RFC 9406).
+    /// When the round trip rises, with a slower start in between (RFC 9406).
     HyStartPlusPlus,
 }
 
-/// How much leaves before the first acknowledgement.
+/// The window before the first acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitialWindow {
     /// Two to four segments (RFC 5681 section 3.1).
     Rfc5681,
     /// Ten segments, up to the larger of 14,600 bytes and two segments (RFC 6928 section 2).
     Rfc6928,
-    /// So many segments, whatever their size; Linux has 10.
+    /// This many segments of any size; Linux uses 10.
     Segments(u32),
 }
 
-/// How much one acknowledgement adds in slow start.
+/// Growth by one acknowledgement in slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// At most one segment (RFC 5681 section 3.1).
     OneSegment,
-    /// All that was acknowledged (RFC 3465 without its limit, as Linux does).
+    /// All acknowledged bytes (RFC 3465 without its limit, as in Linux).
     AllAcknowledged,
 }
 
-/// How a loss is found before the timer finds it.
+/// How losses are found before the retransmission timer expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detection {
-    /// By three segments that arrived beyond it (RFC 6675 section 4).
+    /// By three segments that arrived after the lost one (RFC 6675 section 4).
     DuplicateAcks,
-    /// By a segment that was sent later and arrived (RFC 8985 section 6).
+    /// By the arrival of a segment that was sent later (RFC 8985 section 6).
     Rack,
 }
 
-/// How the window comes down in a recovery.
+/// How the window shrinks in a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// At once (RFC 6675 section 5).
     AtOnce,
-    /// In proportion to what arrives (RFC 6937).
+    /// In proportion to the data that arrives (RFC 6937).
     Proportional,
 }
 
@@ -126,76 +127,76 @@ pub enum TimerBounds {
 pub enum Nagle {
     /// Never.
     Off,
-    /// While anything is not acknowledged (RFC 896, RFC 1122 section 4.2.3.4).
+    /// While any data is unacknowledged (RFC 896, RFC 1122 section 4.2.3.4).
     AnyOutstanding,
-    /// While another short segment is not acknowledged (Minshall 1999, as Linux does).
+    /// While another short segment is unacknowledged (Minshall 1999, as in Linux).
     ShortOutstanding,
 }
 
-/// How acknowledgements wait.
+/// Delays of acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acks {
-    /// For how long, at most 500 ms (RFC 1122 section 4.2.3.2).
+    /// Longest delay, at most 500 ms (RFC 1122 section 4.2.3.2).
     pub delay: Duration,
-    /// How many leave at once at the start, so that the sender's window opens soon; Linux has 16.
+    /// Number of immediate acknowledgements at the start, so that the sender's window opens soon; Linux uses 16.
     pub quick_count: u32,
 }
 
-/// How much one end takes in, in bytes.
+/// Size of the receive buffer, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// Always so much.
+    /// Constant.
     Fixed(u32),
-    /// A window that follows what is read in a round trip: twice that, and more while it grows (as Linux sizes it).
+    /// Follows the data read in a round trip: twice that, and more while it grows (as in Linux).
     Growing {
-        /// The window of the SYN, cut to whole segments; what full segments fill of twice this is the memory at first, as Linux
-        /// counts its buffers, too.
+        /// The window of the SYN, rounded down to whole segments. The initial buffer is the payload of full
+        /// segments in twice this memory, because Linux counts whole packet buffers.
         first: u32,
-        /// What the memory is at most.
+        /// The largest buffer.
         limit: u32,
     },
 }
 
-/// Who takes what has arrived in order.
+/// When received data is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// The connection, at once.
+    /// At once, by the connection itself.
     AtOnce,
-    /// The caller, by [`read`](super::Connection::read).
+    /// By the caller, with [`read`](super::Connection::read).
     Asked,
 }
 
-/// How one end learns what the path carries.
+/// How one end learns the path MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathChoice {
-    /// Does it forbid fragmentation and listen to routers (RFC 1191, RFC 8201)?
+    /// Whether it forbids fragmentation and accepts reports of routers (RFC 1191, RFC 8201).
     pub discovery: bool,
-    /// When a router's report about a size that has been acknowledged counts.
+    /// When it believes a router's report about a packet size that was acknowledged before.
     pub belief: Belief,
-    /// Does it try longer segments by itself?
+    /// Whether it probes for longer segments.
     pub probing: Probing,
-    /// After how long a lowered size is tried again at its full (RFC 1191 section 6.3: at least 10 minutes after it was
-    /// lowered, 2 after it was raised; RFC 8201 section 5.4).
+    /// Time until a lowered path MTU is raised again to the link's MTU. RFC 1191 section 6.3 asks for at least 10
+    /// minutes after a decrease, and 2 after an increase; see also RFC 8201 section 5.4.
     pub timeout: Duration,
 }
 
-/// When a router's report about a size that has been acknowledged counts.
+/// When it believes a router's report about a packet size that was acknowledged before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Belief {
-    /// At once, where it quotes what is in flight (as Linux does).
+    /// At once, if the report quotes data in flight (as in Linux).
     AtOnce,
-    /// When a time-out confirms it (RFC 5927 section 7.2; R065).
+    /// After a time-out confirms it (RFC 5927 section 7.2; R065).
     AfterTimeout,
 }
 
-/// Does one end try longer segments by itself (RFC 4821)?
+/// Whether it probes for longer segments (RFC 4821).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probing {
-    /// It does not, and never finds a black hole.
+    /// No probing; black holes are never found.
     Off,
     /// Only after a black hole was found (Linux's `tcp_mtu_probing` of 1).
     AfterBlackHole,
-    /// From a size that every path carries on (Linux's 2).
+    /// Always, from a size that every path carries (Linux's `tcp_mtu_probing` of 2).
     Always,
 }
 
@@ -206,7 +207,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// As Linux has it, but for path MTU probing after a black hole, which Linux leaves off.
+    /// The settings of Linux, plus path MTU probing after a black hole, which Linux has off by default.
     pub fn linux() -> Settings {
         Settings {
             initial_seq: 0,
@@ -241,7 +242,7 @@ impl Settings {
         }
     }
 
-    /// As the standards advise where they leave a choice: RFC 5681 with RFC 6675, the timer of RFC 6298.
+    /// The settings that the standards advise: RFC 5681 with RFC 6675, and the timer of RFC 6298.
     pub fn standard() -> Settings {
         Settings {
             algorithm: Algorithm::Reno,
@@ -261,7 +262,7 @@ impl Settings {
         }
     }
 
-    /// Length of the headers in front of a segment's options, in bytes.
+    /// Length of the headers before a segment's options, in bytes.
     pub(crate) fn plain_header_len(&self) -> u32 {
         let ip = match self.version {
             Version::V4 => 20,
@@ -270,12 +271,14 @@ impl Settings {
         ip + packet::tcp::HEADER_LEN as u32
     }
 
-    /// The longest payload that fits its link, which its SYN offers (RFC 9293 section 3.7.1, RFC 6691 section 2), in bytes.
+    /// The MSS that its SYN announces: the longest payload that fits its link, in bytes (RFC 9293 section 3.7.1,
+    /// RFC 6691 section 2).
     pub(crate) fn mss_offered(&self) -> u16 {
         self.mtu.saturating_sub(self.plain_header_len()).min(u16::MAX.into()) as u16
     }
 
-    /// The window of its SYN, which is not scaled (RFC 7323 section 2.2): of memory that grows, whole segments (Linux).
+    /// The window of its SYN, which is not scaled (RFC 7323 section 2.2). For a growing buffer it is whole segments
+    /// (Linux).
     pub(crate) fn first_window(&self) -> u16 {
         let whole = |len: u32, mss: u16| if len > mss.into() { len - len % u32::from(mss.max(1)) } else { len };
         match self.memory {
@@ -286,13 +289,13 @@ impl Settings {
         }
     }
 
-    /// The shift with which the longest window fits its field (RFC 7323 section 2.3).
+    /// The smallest shift that fits the largest window into the header field (RFC 7323 section 2.3).
     pub(crate) fn scale(&self) -> u8 {
         let limit = self.memory_limit();
         (0..14).find(|scale| limit >> scale <= u16::MAX.into()).unwrap_or(14)
     }
 
-    /// The longest receive window that there will ever be, in bytes.
+    /// The largest receive window ever possible, in bytes.
     fn memory_limit(&self) -> u32 {
         match self.memory {
             Memory::Fixed(len) => len,

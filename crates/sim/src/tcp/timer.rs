@@ -1,10 +1,10 @@
-//! Round trips in, how long to wait for an acknowledgement out (RFC 6298).
+//! Measured round trips -> the retransmission time-out (RFC 6298).
 
 use super::settings::TimerBounds;
 use packet::Time;
 use std::time::Duration;
 
-/// The mean round trip, how much it varies, its least, and the retransmission time-out.
+/// Mean, variation and minimum of the round trip, and the retransmission time-out.
 #[derive(Clone, Debug)]
 pub(crate) struct RoundTrip {
     bounds: TimerBounds,
@@ -16,12 +16,12 @@ pub(crate) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Before the first measurement.
+    /// The state before the first measurement.
     pub(crate) fn new(bounds: TimerBounds) -> RoundTrip {
         RoundTrip { bounds, smoothed: None, rto: RTO_FIRST, backoff: 0, least: None }
     }
 
-    /// Takes a measurement of a segment that was sent once (RFC 6298 sections 2 and 3, Karn's rule).
+    /// Adds a measurement of a segment that was sent once (RFC 6298 sections 2 and 3, Karn's rule).
     pub(crate) fn measure(&mut self, now: Time, sample: Duration) {
         let (mean, variation) = match self.smoothed {
             None => (sample, sample / 2),
@@ -43,7 +43,7 @@ impl RoundTrip {
         }
     }
 
-    /// How long to wait before sending again: twice as long after each time in vain (RFC 6298 section 5.5).
+    /// The retransmission time-out. It doubles after each expiry (RFC 6298 section 5.5).
     pub(crate) fn rto(&self) -> Duration {
         let longest = match self.bounds {
             TimerBounds::OneSecond => RTO_MAX,
@@ -52,17 +52,17 @@ impl RoundTrip {
         self.rto.saturating_mul(1 << self.backoff.min(16)).min(longest)
     }
 
-    /// The timer ended in vain.
+    /// Records an expiry of the timer.
     pub(crate) fn back_off(&mut self) {
         self.backoff += 1;
     }
 
-    /// New data was acknowledged: the path carries again what is sent.
+    /// Ends the back-off: new data was acknowledged.
     pub(crate) fn forget_backoff(&mut self) {
         self.backoff = 0;
     }
 
-    /// The SYN had to be sent again: data starts with 3 s (RFC 6298 section 5.7).
+    /// The SYN had to be retransmitted: data starts with a time-out of 3 s (RFC 6298 section 5.7).
     pub(crate) fn distrust_first(&mut self) {
         if self.smoothed.is_none() {
             self.rto = RTO_AFTER_LOST_SYN;
@@ -75,12 +75,13 @@ impl RoundTrip {
         self.smoothed.map(|(mean, _)| mean)
     }
 
-    /// The least of the last five minutes, once measured.
+    /// The least round trip of the last five minutes, once measured.
     pub(crate) fn least(&self) -> Option<Duration> {
         self.least.map(|(least, _)| least)
     }
 
-    /// The floor under what a lone segment's probe waits for its delayed acknowledgement (RFC 8985 section 7.2).
+    /// Lower bound of a tail loss probe's allowance for the delayed acknowledgement of a single segment (RFC 8985
+    /// section 7.2).
     pub(crate) fn ack_delay_max(&self) -> Duration {
         RTO_MIN_LINUX
     }
@@ -94,13 +95,13 @@ const RTO_AFTER_LOST_SYN: Duration = Duration::from_secs(3);
 const RTO_MIN: Duration = Duration::from_secs(1);
 /// RFC 6298 section 2.5.
 const RTO_MAX: Duration = Duration::from_secs(60);
-/// Linux: a fifth of a second over the mean, so that no delayed acknowledgement ends the timer.
+/// Linux: 200 ms above the mean, so that no delayed acknowledgement causes a time-out.
 const RTO_MIN_LINUX: Duration = Duration::from_millis(200);
 /// Linux: `TCP_RTO_MAX`.
 const RTO_MAX_LINUX: Duration = Duration::from_secs(120);
 /// The clock's granularity G (RFC 6298 section 2).
 const GRANULARITY: Duration = Duration::from_millis(1);
-/// For how long the least round trip counts; as long as Linux's `tcp_min_rtt_wlen`.
+/// Validity of the least round trip, as in Linux's `tcp_min_rtt_wlen`.
 const LEAST_LASTS: Duration = Duration::from_secs(300);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Segments in, their bytes with options and sums out; bytes in, the segments that they say out.
+//! Segments -> bytes with options and checksum, and back.
 
 use super::segment::{SYN, Segment, Timestamps};
 use crate::pattern::Pattern;
@@ -6,8 +6,8 @@ use crate::wire::{long, word};
 use packet::tcp::{HEADER_LEN, TcpOption};
 use packet::{Ecn, Sum, tcp};
 
-/// Writes header, options, the bytes of a stream from `offset` on, and the sum over them, which starts from `pseudo`, to all of
-/// `to`. The ports are the sender's and the receiver's.
+/// Writes a segment to all of `to`: header, options, stream bytes from `offset` on, and the checksum, which starts
+/// from `pseudo`. The ports are the sender's and the receiver's.
 pub fn write(segment: &Segment, ports: [u16; 2], (pattern, offset): (Pattern, u64), pseudo: Sum, to: &mut [u8]) {
     let header_len = segment.header_len();
     let (header, payload) = to.split_at_mut(header_len);
@@ -59,8 +59,8 @@ fn write_options(mut room: &mut [u8], segment: &Segment) {
     }
 }
 
-/// Reads a segment in a packet with this mark, and the bytes that it carries; none where its header does not fit. The sum is
-/// looked at before.
+/// Parses a segment of a packet with this ECN field, and returns its payload too. None where the header is
+/// malformed. The caller has verified the checksum.
 pub fn read(upper: &[u8], ecn: Ecn) -> Option<(Segment, &[u8])> {
     let parsed = tcp::Segment::parse(upper)?;
     let header = parsed.header;
@@ -93,8 +93,8 @@ pub fn read(upper: &[u8], ecn: Ecn) -> Option<(Segment, &[u8])> {
     Some((segment, parsed.payload))
 }
 
-/// What a router quotes of a TCP packet that was too long: the sender's and the receiver's port, and the sequence number. More
-/// it need not quote (RFC 792).
+/// The ports of sender and receiver, and the sequence number, from a router's quote of a TCP packet. It need not
+/// quote more (RFC 792).
 pub fn quoted(upper: &[u8]) -> Option<([u16; 2], u32)> {
     let upper = upper.first_chunk::<8>()?;
     Some(([word(upper, 0), word(upper, 2)], long(upper, 4)))

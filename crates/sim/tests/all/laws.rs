@@ -1,4 +1,4 @@
-//! Gateways bent on purpose in, the law that sees it out: a law that nothing breaks proves nothing.
+//! Gateways with injected bugs -> the law that detects each. A law that no bug breaks proves nothing.
 
 use crate::scenes::{HOSTS, pair, plan, run};
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! Random frames at random times in, the laws of an emulated link out.
+//! Random frames at random times -> the laws of an emulated link hold.
 
 use fastrand::Rng;
 use packet::Time;

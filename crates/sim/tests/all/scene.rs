@@ -1,4 +1,4 @@
-//! Scenes' files in, networks with their traffic, or sentences with line and key, out.
+//! Scene files -> networks with their traffic, or errors with line and key.
 
 use std::time::Duration;
 use wideload_sim::flow::{Kind as FlowKind, Sizes};

@@ -1,4 +1,4 @@
-//! A kind of gateway and a wire in, the network that most scenes take place in out; a scene in, its run out.
+//! Gateway kind and wire -> the usual network of a scene. Scene -> its run.
 
 use core::time::Duration;
 use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes, Talk};

@@ -1,4 +1,4 @@
-//! A long transfer in, what each of its segments costs out: no memory from the heap, and steps that do not grow.
+//! A long transfer -> the cost of each segment: no heap allocation, and no growth of the steps.
 
 use std::time::Duration;
 use wideload_sim::tcp::Settings;

@@ -1,4 +1,4 @@
-//! Two ends, a path and a seed in, the laws of a byte stream out: whatever the path does, all arrives, in order and once.
+//! Two ends, a path and a seed -> the laws of a byte stream hold: all data arrives, in order and once, on any path.
 
 use packet::{Time, Version};
 use std::time::Duration;

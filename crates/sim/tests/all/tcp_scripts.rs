@@ -1,6 +1,7 @@
-//! Scripts of a moment, a segment in and segments out in, what the standards say out: one mechanism a test.
+//! Scripts of times, incoming and outgoing segments -> behaviour as the standards ask: one mechanism per test.
 //!
-//! In the manner of packetdrill: one end is ours, the peer is the script. Lines that leave are compared whole, as text.
+//! The scripts follow packetdrill: one end is this crate's, the script plays the peer. Outgoing lines are compared
+//! whole, as text.
 
 use packet::{Ecn, Time};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Networks in, what becomes of their packets out: faults do what they say, and the same seed is the same run.
+//! Networks -> the fates of their packets. Faults have their documented effect, and the same seed gives the same
+//! run.
 
 use crate::scenes::{HOSTS, pair, plan, run};
 use core::time::Duration;

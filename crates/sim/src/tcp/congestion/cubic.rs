@@ -1,19 +1,20 @@
-//! Acknowledged bytes and the time in, a window on a cubic curve out (RFC 9438).
+//! Acknowledged bytes and time -> a window on a cubic curve (RFC 9438).
 //!
-//! Two choices are Linux's. Until the first loss congestion avoidance grows by at least a twentieth a round trip, for the
-//! curve knows nothing about the path; and the curve is read one least round trip ahead, where RFC 9438 has the smoothed
-//! one. The arithmetic is that of doubles, in operations that are rounded alike on every machine.
+//! Two choices are Linux's. Until the first loss, congestion avoidance grows by at least a twentieth per round
+//! trip, because the curve has no information about the path yet. And the curve is evaluated one minimum round trip
+//! ahead, where RFC 9438 uses the smoothed one. The arithmetic uses doubles, in operations that round alike on
+//! every machine.
 
 use super::{Acked, Window};
 use packet::Time;
 use std::time::Duration;
 
-/// The curve, and the window that Reno would have.
+/// The cubic curve, and the window that Reno would have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
     /// When congestion avoidance began after the last loss.
     epoch: Option<Time>,
-    /// The window where the last loss was, in bytes; 0 before the first.
+    /// The window at the last loss, in bytes; 0 before the first.
     last_max: f64,
     /// The window before the last reduction, in bytes.
     prior: f64,
@@ -21,26 +22,26 @@ pub(super) struct Cubic {
     l2_scope: f64,
     /// The time from the epoch to the plateau, in seconds.
     rise: f64,
-    /// What Reno with the same reduction would have, in bytes.
+    /// The window of Reno with the same reduction, in bytes.
     friendly: f64,
-    /// Growth that is not a whole byte yet.
+    /// Growth of less than a whole byte.
     rest: f64,
     /// The least round trip.
     least: Option<Duration>,
 }
 
 impl Cubic {
-    /// A round trip was measured.
+    /// Records a measured round trip.
     pub(super) fn measure(&mut self, trip: Duration) {
         self.least = Some(self.least.map_or(trip, |least| least.min(trip)));
     }
 
-    /// Did congestion avoidance begin so short a time ago?
+    /// Whether congestion avoidance began less than `stretch` ago.
     pub(super) fn began_within(&self, now: Time, stretch: Duration) -> bool {
         self.epoch.is_some_and(|epoch| now.since(epoch) < stretch)
     }
 
-    /// An idle time does not count on the curve (RFC 9438 section 5.8).
+    /// Excludes idle time from the curve (RFC 9438 section 5.8).
     pub(super) fn rest(&mut self, idle: Duration) {
         self.epoch = self.epoch.map(|epoch| epoch + idle);
     }
@@ -81,7 +82,7 @@ impl Cubic {
         self.l2_scope + C * away * away * away * mss
     }
 
-    /// A loss: where slow start will end (RFC 9438 sections 4.6 and 4.7).
+    /// The slow start threshold after a loss (RFC 9438 sections 4.6 and 4.7).
     pub(super) fn threshold(&mut self, window: &Window) -> u64 {
         let len = window.len as f64;
         self.last_max = if len < self.last_max { len * (1.0 + BETA) / 2.0 } else { len };
@@ -105,15 +106,15 @@ fn cube_root(number: f64) -> f64 {
     root
 }
 
-/// How aggressively the window grows, in segments a second cubed (RFC 9438 section 5).
+/// Aggressiveness of the growth, in segments per second cubed (RFC 9438 section 5).
 const C: f64 = 0.4;
-/// What a reduction leaves (RFC 9438 section 4.6).
+/// Share of the window that a reduction keeps (RFC 9438 section 4.6).
 const BETA: f64 = 0.7;
-/// The step with which Reno would be as fast at this reduction (RFC 9438 section 4.3).
+/// The step at which Reno would be as fast with this reduction (RFC 9438 section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// Before the first loss, acknowledged bytes for each byte of growth at most (Linux's `bictcp_update`).
+/// Before the first loss, most acknowledged bytes for each byte of growth (Linux's `bictcp_update`).
 const EARLY_DIVISOR: f64 = 20.0;
-/// Each step takes a third off what is too much, so 200 bring any double to its root.
+/// Each step removes a third of the excess, so 200 steps bring any double to its root.
 const ROOT_STEPS_MAX: u32 = 200;
 
 #[cfg(test)]

@@ -1,21 +1,23 @@
-//! Round trips in slow start in, the moment to leave it out.
+//! Round trips in slow start -> the time to leave it.
 //!
-//! What it sees: the least round trip of the first acknowledgements of each round, and in Linux's form how long a dense
-//! train of acknowledgements is. What it concludes: a queue has begun to grow, so the path is full. When it is wrong:
-//! jitter, or delayed acknowledgements at a low rate. What that costs: slow start ends early, and the window then grows
-//! as in congestion avoidance (Linux), or a quarter as fast for a few rounds until it is known better (RFC 9406).
+//! - Input: the least round trip among the first acknowledgements of each round. Linux's form also uses the
+//!   duration of a dense train of acknowledgements.
+//! - Conclusion: a queue has begun to grow, so the path is full.
+//! - Error case: jitter, or delayed acknowledgements at a low rate.
+//! - Cost of the error: slow start ends early. In Linux's form, the window then grows as in congestion avoidance.
+//!   In RFC 9406, it grows a quarter as fast for a few rounds, until more is known.
 
 use super::{Acked, Window};
 use crate::tcp::settings::SlowStartExit;
 use packet::Time;
 use std::time::Duration;
 
-/// One round's least round trip, and what was concluded of it.
+/// Round trips of the current round, and the conclusion so far.
 #[derive(Clone, Debug)]
 pub(super) struct Exit {
     choice: SlowStartExit,
     is_found: bool,
-    /// The round ends when this place is acknowledged.
+    /// The round ends when this position is acknowledged.
     round_end: u64,
     round_start: Time,
     last_ack: Time,
@@ -24,13 +26,13 @@ pub(super) struct Exit {
     this: Option<Duration>,
     last: Option<Duration>,
     least: Option<Duration>,
-    /// The conservative slow start of RFC 9406: rounds that are left, and the round trip that began it.
+    /// The conservative slow start of RFC 9406: remaining rounds, and the round trip that began it.
     slower: Option<(u32, Duration)>,
     rest: u64,
 }
 
 impl Exit {
-    /// Before anything was measured.
+    /// The state before the first measurement.
     pub(super) fn new(choice: SlowStartExit) -> Exit {
         Exit {
             choice,
@@ -47,17 +49,17 @@ impl Exit {
         }
     }
 
-    /// Slow start begins anew.
+    /// Restarts slow start.
     pub(super) fn begin(&mut self) {
         *self = Exit::new(self.choice);
     }
 
-    /// A loss has ended slow start.
+    /// Records that a loss has ended slow start.
     pub(super) fn lost(&mut self) {
         self.slower = None;
     }
 
-    /// A round trip was measured in slow start.
+    /// Records a round trip measured in slow start.
     pub(super) fn measure(&mut self, acked: &Acked, trip: Duration, window: &mut Window) {
         self.least = Some(self.least.map_or(trip, |least| least.min(trip)));
         match self.choice {
@@ -68,7 +70,7 @@ impl Exit {
         }
     }
 
-    /// How much of `len` acknowledged bytes slow start adds: a quarter in the conservative one (RFC 9406 section 4.2).
+    /// Growth of slow start for `len` acknowledged bytes: a quarter in the conservative one (RFC 9406 section 4.2).
     pub(super) fn step(&mut self, len: u64, mss: u64) -> u64 {
         if self.choice != SlowStartExit::HyStartPlusPlus {
             return len;
@@ -139,24 +141,24 @@ impl Exit {
     }
 }
 
-/// How much longer a round trip may be than the least: an eighth, 4 ms at least and 16 ms at most (RFC 9406 section 4.3).
+/// Tolerated increase over the least round trip: an eighth, at least 4 ms and at most 16 ms (RFC 9406 section 4.3).
 fn tolerance(least: Duration) -> Duration {
     (least / 8).clamp(Duration::from_millis(4), Duration::from_millis(16))
 }
 
-/// Round trips of a round that are looked at (RFC 9406 section 4.3, Linux's `HYSTART_MIN_SAMPLES`).
+/// Number of round trips evaluated per round (RFC 9406 section 4.3, Linux's `HYSTART_MIN_SAMPLES`).
 const SAMPLE_COUNT: u32 = 8;
-/// Windows below it stay in slow start, in segments (Linux's `hystart_low_window`).
+/// Smaller windows stay in slow start, in segments (Linux's `hystart_low_window`).
 const LOW_WINDOW: u64 = 16;
-/// Acknowledgements this close are of one train (Linux's `hystart_ack_delta_us`).
+/// Longest gap between acknowledgements of one train (Linux's `hystart_ack_delta_us`).
 const GSO_GAP_MAX: Duration = Duration::from_millis(2);
-/// For what the sender's own card puts between segments (Linux's `hystart_ack_delay`, at its most).
+/// Allowance for gaps caused by the sender's own network card (Linux's `hystart_ack_delay`, at its maximum).
 const GSO_ALLOWANCE: Duration = Duration::from_millis(1);
-/// What the conservative slow start grows by (RFC 9406 section 4.3).
+/// Divisor of the growth in conservative slow start (RFC 9406 section 4.3).
 const SLOWER_DIVISOR: u64 = 4;
-/// For how many rounds (RFC 9406 section 4.3).
+/// Rounds of conservative slow start (RFC 9406 section 4.3).
 const SLOWER_ROUND_COUNT: u32 = 5;
-/// Without pacing, segments that one acknowledgement adds at most (RFC 9406 section 4.3).
+/// Without pacing, most segments that one acknowledgement adds (RFC 9406 section 4.3).
 const STEP_SEGMENT_COUNT_MAX: u64 = 8;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Acknowledgements and losses in, how much may be in flight out.
+//! Acknowledgements and losses -> the congestion window.
 //!
-//! The window is kept in bytes (C26): a segment size that changes while a flow lives neither halves nor doubles what the
-//! flow may have in flight. What grows it is in [`reno`] and [`cubic`], what ends slow start early in [`hystart`]; what
-//! brings it down within a recovery is in [`recovery`](super::recovery).
+//! The window is kept in bytes (C26): a change of a flow's segment size neither halves nor doubles the bytes in
+//! flight. [`reno`] and [`cubic`] grow it, [`hystart`] ends slow start early, and [`recovery`](super::recovery)
+//! reduces it within a recovery.
 
 mod cubic;
 mod hystart;
@@ -15,7 +15,7 @@ use packet::Time;
 use reno::Reno;
 use std::time::Duration;
 
-/// How much may be in flight, and how that changes.
+/// The congestion control state.
 #[derive(Clone, Debug)]
 pub(crate) struct Congestion {
     window: Window,
@@ -25,27 +25,27 @@ pub(crate) struct Congestion {
     usage: Usage,
 }
 
-/// The congestion window and the bound of slow start, in bytes.
+/// The congestion window and the slow start threshold, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    /// How much may be in flight.
+    /// The congestion window.
     pub(crate) len: u64,
-    /// Below it, slow start.
+    /// The slow start threshold.
     pub(crate) threshold: u64,
     /// The segment size, the unit of growth.
     pub(crate) mss: u64,
 }
 
-/// What an acknowledgement says.
+/// The results of an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acked {
-    /// When it came.
+    /// Its time of arrival.
     pub(crate) now: Time,
-    /// Bytes that are delivered by it.
+    /// Newly delivered bytes.
     pub(crate) len: u64,
-    /// The oldest place that is not acknowledged.
+    /// The oldest unacknowledged position.
     pub(crate) una: u64,
-    /// The place behind the newest that was sent.
+    /// The position after the last one sent.
     pub(crate) next: u64,
     /// The round trip of the newest segment that it acknowledges.
     pub(crate) trip: Option<Duration>,
@@ -53,25 +53,25 @@ pub(crate) struct Acked {
     pub(crate) mean: Duration,
 }
 
-/// What grows the window in congestion avoidance.
+/// The algorithm of congestion avoidance.
 #[derive(Clone, Debug)]
 enum Law {
     Reno(Reno),
     Cubic(Cubic),
 }
 
-/// How fully the window was used: one that was not does not grow (RFC 9293 leaves it open; RFC 7661 section 4.3 and RFC
-/// 9438 section 5.8 ask for it).
+/// Usage of the window: one that is not fully used does not grow. RFC 9293 leaves it open; RFC 7661 section 4.3 and
+/// RFC 9438 section 5.8 ask for it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
-    /// Until this place is acknowledged, what was found holds.
+    /// The record is valid until this position is acknowledged.
     until: u64,
     most: u64,
     is_limited: bool,
 }
 
 impl Congestion {
-    /// Before anything was sent, for segments of `mss` bytes.
+    /// The state before the first segment, for segments of `mss` bytes.
     pub(crate) fn new(settings: &Settings, mss: u64) -> Congestion {
         Congestion {
             window: Window { len: initial_window(settings.initial_window, mss), threshold: u64::MAX, mss },
@@ -85,29 +85,29 @@ impl Congestion {
         }
     }
 
-    /// How much may be in flight, in bytes.
+    /// The congestion window, in bytes.
     #[inline]
     pub(crate) fn window(&self) -> u64 {
         self.window.len
     }
 
-    /// The bound of slow start, in bytes.
+    /// The slow start threshold, in bytes.
     pub(crate) fn threshold(&self) -> u64 {
         self.window.threshold
     }
 
-    /// Is the window below the bound of slow start?
+    /// Whether the window is below the slow start threshold.
     pub(crate) fn is_slow_start(&self) -> bool {
         self.window.len < self.window.threshold
     }
 
-    /// Segments have another size from here on; the window in bytes stays (C26), but never holds less than one.
+    /// Changes the segment size. The window in bytes stays (C26), but is at least one segment.
     pub(crate) fn resize(&mut self, mss: u64) {
         self.window.mss = mss;
         self.window.len = self.window.len.max(mss);
     }
 
-    /// Something left, or could not: `outstanding` bytes are not acknowledged.
+    /// Records usage after a segment left or could not leave: `outstanding` bytes are unacknowledged.
     pub(crate) fn note_use(&mut self, outstanding: u64, is_limited: bool, una: u64, next: u64) {
         let usage = &mut self.usage;
         if una >= usage.until || is_limited || !usage.is_limited && outstanding > usage.most {
@@ -115,12 +115,13 @@ impl Congestion {
         }
     }
 
-    /// Was the window used, so that it may grow? In slow start half of it is enough (Linux's `tcp_is_cwnd_limited`).
+    /// Whether the window was used enough to grow. In slow start half of it is enough (Linux's
+    /// `tcp_is_cwnd_limited`).
     fn is_used(&self) -> bool {
         self.usage.is_limited || self.is_slow_start() && self.window.len < 2 * self.usage.most
     }
 
-    /// A round trip was measured.
+    /// Records a measured round trip.
     pub(crate) fn measure(&mut self, acked: &Acked) {
         let Some(trip) = acked.trip else { return };
         if let Law::Cubic(cubic) = &mut self.algorithm {
@@ -132,7 +133,7 @@ impl Congestion {
         }
     }
 
-    /// New data was acknowledged outside of a recovery.
+    /// Grows the window for data acknowledged outside of a recovery.
     pub(crate) fn grow(&mut self, acked: &Acked) {
         if !self.is_used() {
             return;
@@ -161,7 +162,7 @@ impl Congestion {
         if step > room && self.growth == Growth::AllAcknowledged { step - room } else { 0 }
     }
 
-    /// The network lost something: the bound of slow start comes down. `in_flight` bytes were.
+    /// Lowers the slow start threshold after a loss. `in_flight` bytes were in flight.
     pub(crate) fn reduce(&mut self, in_flight: u64) {
         self.window.threshold = match &mut self.algorithm {
             Law::Reno(_) => Reno::threshold(&self.window, in_flight),
@@ -170,7 +171,7 @@ impl Congestion {
         self.exit.lost();
     }
 
-    /// The timer ended: one segment may be in flight beside `in_flight` bytes that may still be.
+    /// Handles a time-out: one segment may leave in addition to the `in_flight` bytes that may still arrive.
     pub(crate) fn time_out(&mut self, in_flight: u64) {
         self.window.len = in_flight + self.window.mss;
         if let Law::Cubic(cubic) = &mut self.algorithm {
@@ -179,13 +180,13 @@ impl Congestion {
         self.exit.begin();
     }
 
-    /// Within a recovery, or at its end: so much may be in flight, but never less than one segment.
+    /// Sets the window within or after a recovery, to at least one segment.
     pub(crate) fn set_window(&mut self, len: u64) {
         self.window.len = len.max(self.window.mss);
     }
 
-    /// Nothing was sent for `idle`, during which `rto` would have ended: the window decays to what a start has (RFC 5681
-    /// section 4.1; halved for each time-out as Linux does, RFC 2861).
+    /// Reduces the window after an idle period, at most to the initial window (RFC 5681 section 4.1). It is halved
+    /// for each `rto` within `idle`, as in Linux (RFC 2861).
     pub(crate) fn rest(&mut self, idle: Duration, rto: Duration, settings: &Settings) {
         let restart = initial_window(settings.initial_window, self.window.mss).min(self.window.len);
         if self.window.threshold != u64::MAX || idle > rto {
@@ -214,7 +215,7 @@ fn initial_window(choice: InitialWindow, mss: u64) -> u64 {
     }
 }
 
-/// Round trips this soon after a recovery say nothing about the queue (Linux's `bictcp_acked`).
+/// Round trips measured this soon after a recovery give no information about the queue (Linux's `bictcp_acked`).
 const SETTLING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Acknowledged bytes in, a window that grows by one segment a round trip out (RFC 5681 section 3.1).
+//! Acknowledged bytes -> a window that grows by one segment per round trip (RFC 5681 section 3.1).
 
 use super::Window;
 
@@ -9,7 +9,7 @@ pub(super) struct Reno {
 }
 
 impl Reno {
-    /// One segment for each window that was acknowledged (RFC 5681 section 3.1, the way of RFC 3465).
+    /// Grows by one segment for each acknowledged window (RFC 5681 section 3.1, in the manner of RFC 3465).
     pub(super) fn grow(&mut self, window: &mut Window, len: u64) {
         self.acked += len;
         if self.acked >= window.len {
@@ -19,7 +19,7 @@ impl Reno {
         }
     }
 
-    /// Half of what is in flight, and two segments at least (RFC 5681 equation 4).
+    /// Half of the bytes in flight, and at least two segments (RFC 5681 equation 4).
     pub(super) fn threshold(window: &Window, in_flight: u64) -> u64 {
         (in_flight / 2).max(2 * window.mss)
     }

@@ -1,4 +1,4 @@
-//! The two halves of an open connection in, what they say in one segment out.
+//! The two halves of an open connection -> the header fields of one segment.
 
 use super::super::receiver::Receiver;
 use super::super::segment::{ACK, CWR, ECE, FIN, Numbering, PSH, RST, Segment, Timestamps, sack_option_len};
@@ -15,7 +15,7 @@ pub(super) struct Flow {
     pub(super) receiver: Receiver,
     pub(super) peer_scale: u8,
     pub(super) agreed: Agreed,
-    /// Did the peer close first?
+    /// Whether the peer closed first.
     pub(super) is_passive: bool,
 }
 
@@ -40,14 +40,15 @@ impl Flow {
         }
     }
 
-    /// Is it an old copy, by its clock (RFC 7323 section 5.3), or without the clock that was agreed on (section 3.2)? A
-    /// reset never is.
+    /// Whether a segment is an old copy by its timestamp (RFC 7323 section 5.3), or lacks the agreed timestamp
+    /// (section 3.2). A reset never is.
     pub(super) fn is_stale(&self, now: Time, segment: &Segment) -> bool {
         let is_old = segment.timestamps.is_none_or(|stamps| self.receiver.is_old(now, stamps.value));
         self.agreed.timestamps && !segment.has(RST) && is_old
     }
 
-    /// Only a reset of exactly what is expected counts; one within the window is challenged (RFC 5961 section 3.2).
+    /// Only a reset at exactly the expected sequence number counts; one elsewhere in the window is challenged
+    /// (RFC 5961 section 3.2).
     pub(super) fn take_reset(&mut self, start: u64) -> Taken {
         if start == self.receiver.next() {
             return Taken::Reset;
@@ -64,7 +65,7 @@ impl Flow {
         }
     }
 
-    /// How long ago our clock said what the segment echoes (RFC 7323 section 4).
+    /// Age of the timestamp that the segment echoes (RFC 7323 section 4).
     pub(super) fn echo(&self, now: Time, segment: &Segment) -> Option<Duration> {
         let stamps = segment.timestamps.filter(|stamps| self.agreed.timestamps && stamps.echo != 0)?;
         let millis = clock(now).wrapping_sub(stamps.echo);
@@ -91,7 +92,7 @@ impl Flow {
         }
     }
 
-    /// The segment that carries a piece of the stream, or an acknowledgement alone.
+    /// The segment for a range of the stream, or for an acknowledgement alone.
     pub(super) fn carry(
         &mut self,
         now: Time,
@@ -100,7 +101,7 @@ impl Flow {
         chunk: Option<Piece>,
     ) -> Outgoing {
         let room = match chunk {
-            // Blocks travel in what a full segment leaves free.
+            // SACK blocks use the room that the payload leaves in a full segment.
             Some(chunk) => self.sender.mss().saturating_sub(chunk.len.into()) as usize,
             None => usize::MAX,
         };
@@ -124,7 +125,7 @@ impl Flow {
             let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
             let is_pushed = chunk.is_last && chunk.len > 0;
             segment.flags |= flag(chunk.has_fin, FIN) | flag(is_pushed, PSH) | flag(chunk.has_cwr, CWR);
-            // Only new data says that its sender takes part (RFC 3168 section 6.1.5).
+            // Only new data is sent as ECN-capable (RFC 3168 section 6.1.5).
             if self.agreed.ecn && chunk.len > 0 && !chunk.is_again {
                 segment.ecn = Ecn::Ect0;
             }

@@ -1,4 +1,4 @@
-//! Segments before both ends have agreed in, a connection that is open out.
+//! Segments of the handshake -> an open connection.
 
 use super::super::receiver::Receiver;
 use super::super::segment::{ACK, CWR, ECE, RST, SYN, Segment, Timestamps};
@@ -9,17 +9,17 @@ use super::flow::Flow;
 use super::{Connection, Emit, End, Phase, clock, plain};
 use packet::Time;
 
-/// What is known before both ends have agreed.
+/// The state before both ends have agreed.
 #[derive(Clone, Debug)]
 pub(super) struct Handshake {
     trip: RoundTrip,
     pub(super) deadline: Option<Time>,
     sent: Time,
     retry_count: u32,
-    /// What the peer's SYN said: its window is not scaled.
+    /// Window scale in the peer's SYN. The window of the SYN itself is not scaled.
     peer_scale: u8,
     own_scale: u8,
-    /// Do both ends scale their windows?
+    /// Whether both ends scale their windows.
     scales: bool,
     agreed: Agreed,
 }
@@ -67,7 +67,7 @@ impl Connection {
         self.send_syn(now, out);
     }
 
-    /// Nothing is open here: what is no reset is answered with one (RFC 9293 section 3.10.7.1).
+    /// Answers a segment for a closed connection with a reset, unless it is one (RFC 9293 section 3.10.7.1).
     pub(super) fn refuse(&mut self, segment: &Segment, out: &mut impl FnMut(Emit)) {
         if segment.has(RST) {
             return;
@@ -94,7 +94,7 @@ impl Connection {
         self.send_syn(now, out);
     }
 
-    /// Notes what the peer's SYN says.
+    /// Records the peer's SYN.
     fn take_syn(&mut self, now: Time, segment: &Segment) {
         let settings = &self.settings;
         let handshake = &mut self.handshake;
@@ -102,7 +102,8 @@ impl Connection {
         handshake.peer_scale = segment.window_scale.filter(|_| handshake.scales).unwrap_or(0).min(SCALE_MAX);
         let is_answer = segment.has(ACK);
         handshake.agreed = Agreed {
-            // RFC 9293 section 3.7.1: who offers nothing takes 536 bytes; below 64 Linux believes nothing either.
+            // RFC 9293 section 3.7.1: a peer without the MSS option accepts 536 bytes. An MSS below the minimum is
+            // raised, as in Linux.
             peer_mss: segment.mss.map_or(MSS_DEFAULT, u32::from).max(MSS_MIN),
             sack: settings.sack && segment.sack_permitted,
             timestamps: settings.timestamps && segment.timestamps.is_some(),
@@ -215,7 +216,7 @@ impl Handshake {
 
 /// Largest shift (RFC 7323 section 2.3).
 const SCALE_MAX: u8 = 14;
-/// What a peer takes that does not say (RFC 9293 section 3.7.1, RFC 1122 section 4.2.2.6).
+/// The MSS of a peer that announces none (RFC 9293 section 3.7.1, RFC 1122 section 4.2.2.6).
 const MSS_DEFAULT: u32 = 536;
-/// Linux's `TCP_MIN_SND_MSS`: room for a byte behind all options.
+/// Linux's `TCP_MIN_SND_MSS`: room for a byte after all options.
 const MSS_MIN: u32 = 48;

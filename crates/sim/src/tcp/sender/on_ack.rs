@@ -1,4 +1,4 @@
-//! Acknowledgements in; what arrived, what is lost and how much may be on its way out.
+//! Acknowledgements -> delivered and lost segments, and a new congestion window.
 
 use super::super::congestion::Acked;
 use super::super::ranges::Span;
@@ -10,11 +10,11 @@ use super::{Phase, Said, Sender};
 use packet::Time;
 use std::time::Duration;
 
-/// What one acknowledgement brings.
+/// The results of one acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct News {
     delivered: u64,
-    /// Round trips of the oldest and the newest segment that were acknowledged, and of the first that was selected.
+    /// Round trips of the oldest and the newest acknowledged segment, and of the first one in a SACK block.
     first_trip: Option<Duration>,
     last_trip: Option<Duration>,
     sack_trip: Option<Duration>,
@@ -23,7 +23,7 @@ pub(super) struct News {
     repeats: bool,
 }
 
-/// How it was told that a segment arrived.
+/// How the arrival of a segment was reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AckNews {
     ByAck,
@@ -32,7 +32,7 @@ enum AckNews {
 
 /// Acknowledgements.
 impl Sender {
-    /// An acknowledgement came; its time stamp echoes what our clock said `echo` ago.
+    /// Handles an acknowledgement. Its timestamp echoes our clock of `echo` ago.
     pub(crate) fn acknowledge(&mut self, now: Time, segment: &Segment, said: Said, echo: Option<Duration>) {
         let ack = said.ack;
         let (una, window_end) = (self.board.una(), self.window.end);
@@ -63,7 +63,7 @@ impl Sender {
         self.take_probe(&news);
     }
 
-    /// The window that a segment says, unless it is older than the one that last did (RFC 9293 section 3.10.7.4).
+    /// Updates the peer's window, unless the segment is older than the last that did (RFC 9293 section 3.10.7.4).
     fn take_window(&mut self, said: Said) {
         if (said.seq, said.ack) >= self.window.said_by {
             self.window.end = said.ack + said.window;
@@ -88,7 +88,7 @@ impl Sender {
         }
         let Sender { board, rack, trip, .. } = self;
         for span in spans.into_iter().skip(usize::from(news.repeats)).flatten() {
-            // What was never sent is not believed.
+            // Blocks of data that was never sent are ignored.
             if span.start < ack || span.end > board.next() {
                 continue;
             }
@@ -117,7 +117,7 @@ impl Sender {
         self.congestion.measure(&Acked { now, len: news.delivered, una, next, trip: news.last_trip, mean });
     }
 
-    /// A peer that selects nothing says by each duplicate that one segment arrived (RFC 5681 section 3.2).
+    /// Each duplicate of a peer without SACK reports the arrival of one segment (RFC 5681 section 3.2).
     fn count_duplicates(&mut self, una: u64, is_duplicate: bool, news: &mut News) {
         if self.agreed.sack {
             return;
@@ -136,14 +136,14 @@ impl Sender {
         }
     }
 
-    /// What becomes of a probe of the tail (RFC 8985 section 7.4.2).
+    /// Evaluates an outstanding tail loss probe (RFC 8985 section 7.4.2).
     fn hear_tail(&mut self, ack: u64, is_progress: bool, is_duplicate: bool, news: &News, in_flight: u64) {
         let Some(tail) = self.tail.filter(|tail| ack >= tail.end) else { return };
         let both_arrived = news.repeats || is_duplicate && !is_progress && news.delivered == 0;
         if !tail.is_repeat || both_arrived {
             self.tail = None;
         } else if ack > tail.end {
-            // The repeat has mended a loss that nothing else told of.
+            // The retransmission has repaired a loss that was not reported otherwise.
             self.tail = None;
             if self.phase == Phase::Open {
                 self.congestion.reduce(in_flight);
@@ -153,7 +153,7 @@ impl Sender {
         }
     }
 
-    /// Marks what is lost. Returns its bytes, but for those of a probe of the path's MTU that is lost alone (R054).
+    /// Marks lost segments. Returns their bytes, without those of a path MTU probe that is lost alone (R054).
     pub(super) fn detect(&mut self, now: Time) -> u64 {
         let mut lost = if !self.agreed.sack {
             self.detect_by_count()
@@ -193,7 +193,7 @@ impl Sender {
         }
     }
 
-    /// Three duplicates mean a loss, and in a recovery so does an acknowledgement of a part (RFC 6582 section 3.2).
+    /// Three duplicates mean a loss. In a recovery, so does a partial acknowledgement (RFC 6582 section 3.2).
     fn detect_by_count(&mut self) -> u64 {
         let Some((number, sent)) = self.board.oldest() else { return 0 };
         let is_lost = match self.phase {
@@ -222,7 +222,7 @@ impl Sender {
         }
     }
 
-    /// The peer echoes a congestion mark: as a loss, once a round trip (RFC 3168 section 6.1.2).
+    /// Treats an echoed congestion mark as a loss, once per round trip (RFC 3168 section 6.1.2).
     fn hear_mark(&mut self, segment: &Segment, ack: u64, in_flight: u64) {
         if !self.agreed.ecn || !segment.has(ECE) || segment.has(SYN) || ack < self.marked_until {
             return;
@@ -253,7 +253,7 @@ impl Sender {
         }
     }
 
-    /// The window grows with what was delivered, or comes down.
+    /// Grows the window by the delivered data, or reduces it.
     pub(super) fn adjust(&mut self, now: Time, news: &News, is_progress: bool, lost: u64) {
         if let Phase::Recovery(_) = self.phase {
             if self.settings.reduction == Reduction::Proportional {
@@ -284,7 +284,8 @@ impl Sender {
     }
 }
 
-/// Does the first block say what arrived twice (RFC 2883 section 4)? It lies below the acknowledgement or within the second.
+/// Whether the first block reports a duplicate (RFC 2883 section 4): it lies below the acknowledgement or within
+/// the second block.
 fn says_repeat(spans: &[Option<Span>; 4], ack: u64) -> bool {
     let [Some(first), second, ..] = spans else { return false };
     let within = |second: &Span| second.start <= first.start && first.end <= second.end;
@@ -292,7 +293,7 @@ fn says_repeat(spans: &[Option<Span>; 4], ack: u64) -> bool {
 }
 
 impl News {
-    /// A segment has arrived. Only one that was sent once tells a round trip (RFC 6298 section 3).
+    /// Records an arrived segment. Only one that was sent once gives a round trip (RFC 6298 section 3).
     fn arrived(&mut self, now: Time, sent: &SentRange, told: AckNews) {
         if sent.is_probe {
             self.probe = Some(sent.len());

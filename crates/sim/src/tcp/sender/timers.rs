@@ -1,22 +1,22 @@
-//! The time in, and what routers say; what is to be sent again out.
+//! Time and routers' reports -> segments to retransmit.
 
 use super::super::settings::Detection;
 use super::on_ack::News;
 use super::{Alarms, GaveUp, Phase, Sender};
 use packet::Time;
 
-/// The time, and routers.
+/// Timers and reports of routers.
 impl Sender {
-    /// When something is due next.
+    /// The next deadline.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let Alarms { rto, tail, rack, persist } = self.alarms;
         [rto, tail, rack, persist].into_iter().flatten().min()
     }
 
-    /// Does what is due.
+    /// Handles the timers that are due.
     ///
     /// # Errors
-    /// The same thing was sent too often in vain.
+    /// The same data was retransmitted too often without success.
     pub(crate) fn expire(&mut self, now: Time) -> Result<(), GaveUp> {
         let is_due = |alarm: &mut Option<Time>| alarm.take_if(|at| *at <= now).is_some();
         if is_due(&mut self.alarms.rack) {
@@ -47,7 +47,7 @@ impl Sender {
         if self.retry_count > self.settings.retry_count_max { Err(GaveUp) } else { Ok(()) }
     }
 
-    /// The retransmission timer has ended (RFC 6298 sections 5.4 to 5.6, RFC 5681 section 3.1).
+    /// Handles the expired retransmission timer (RFC 6298 sections 5.4 to 5.6, RFC 5681 section 3.1).
     fn time_out(&mut self, now: Time) -> Result<(), GaveUp> {
         let Some((_, oldest)) = self.board.oldest() else { return Ok(()) };
         self.count_retry()?;
@@ -72,7 +72,7 @@ impl Sender {
         Ok(())
     }
 
-    /// All is lost, but what was sent so lately that it may still arrive (RFC 8985 section 6.3).
+    /// Marks all segments as lost, except those sent so recently that they may still arrive (RFC 8985 section 6.3).
     fn lose_on_time_out(&mut self, now: Time) {
         if self.board.has_reneged() {
             self.board.distrust();
@@ -85,8 +85,8 @@ impl Sender {
         self.board.lose_where(|sent| sent.start == una || !by_time || rack.is_overdue(now, sent, window));
     }
 
-    /// A router says that its link takes `mtu` bytes only, and quotes a segment of ours that starts with `seq`. Returns
-    /// whether that counted: only what is in flight may be quoted (RFC 5927 section 4.1; R064).
+    /// Handles a report that a router's link carries at most `mtu` bytes. It quotes a segment that starts with
+    /// `seq`. Returns whether it was believed: only data in flight may be quoted (RFC 5927 section 4.1; R064).
     pub(crate) fn too_big(&mut self, now: Time, mtu: u32, seq: u32) -> bool {
         let una = self.board.una();
         let is_ours = self.numbering.place(seq, una).is_some_and(|place| (una..self.board.next()).contains(&place));
@@ -99,8 +99,8 @@ impl Sender {
         true
     }
 
-    /// What is longer than the path carries never arrives: it is sent again, and no congestion is taken for it (RFC 1191
-    /// section 6.5).
+    /// Segments longer than the path MTU never arrive: they are retransmitted without a reduction for congestion
+    /// (RFC 1191 section 6.5).
     fn lose_longer(&mut self) {
         let (mss, end) = (self.mss, self.end);
         self.board.lose_where(|sent| sent.end.min(end).saturating_sub(sent.start) > mss);

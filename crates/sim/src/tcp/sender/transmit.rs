@@ -1,4 +1,4 @@
-//! The state of a sender and the time in, the next piece of the stream out: new, again, or a probe.
+//! Sender state and time -> the next range to send: new data, a retransmission or a probe.
 
 use super::super::recovery::{DUPLICATE_COUNT, Tail};
 use super::super::scoreboard::SentRange;
@@ -6,7 +6,7 @@ use super::super::settings::Nagle;
 use super::{Phase, Piece, Sender};
 use packet::Time;
 
-/// Whether the congestion window bounds what leaves.
+/// Whether the congestion window limits this segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Credit {
     Window,
@@ -15,7 +15,7 @@ enum Credit {
 
 /// Sending.
 impl Sender {
-    /// What leaves next, if anything may.
+    /// The next range to send, if any may leave.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Piece> {
         if self.path.forget_old(now) {
             self.resize();
@@ -44,13 +44,13 @@ impl Sender {
         }
         match self.size_probe(now) {
             Some(len) if self.fits(len) => Some(self.send_size_probe(now, len)),
-            // The probe is longer than what others leave room for: they wait for it.
+            // The probe is longer than the room in the window: later segments wait for it.
             Some(_) => None,
             None => self.poll_new(now, Credit::Window),
         }
     }
 
-    /// An idle flow starts as a new one (RFC 5681 section 4.1).
+    /// Restarts an idle flow like a new one (RFC 5681 section 4.1).
     fn rest(&mut self, now: Time) {
         let idle = now.since(self.last_sent);
         if self.board.outstanding() == 0
@@ -68,7 +68,7 @@ impl Sender {
         in_flight == 0 || in_flight + len <= self.congestion.window()
     }
 
-    /// The lowest segment that is lost.
+    /// The lowest lost segment.
     fn poll_again(&mut self, now: Time) -> Option<Piece> {
         let (number, sent) = self.board.next_lost()?;
         if !self.fits(sent.len().min(self.mss)) {
@@ -103,7 +103,7 @@ impl Sender {
         sent.end.min(self.end).saturating_sub(sent.start)
     }
 
-    /// The next segment that never left.
+    /// The next new segment.
     fn poll_new(&mut self, now: Time, credit: Credit) -> Option<Piece> {
         let next = self.board.next();
         if next > self.end {
@@ -140,7 +140,7 @@ impl Sender {
         self.chunk(start, end, false)
     }
 
-    /// Does a short segment wait: for more of the window (RFC 9293 section 3.8.6.2.1), or for more of the stream?
+    /// Whether a short segment waits: for a larger window (RFC 9293 section 3.8.6.2.1), or for more data.
     fn waits(&self, next: u64, len: u64, is_last: bool, has_fin: bool) -> bool {
         if len >= self.mss || has_fin {
             return false;
@@ -155,7 +155,7 @@ impl Sender {
         }
     }
 
-    /// A window that holds everything up is asked for once in a while (RFC 9293 section 3.8.6.1).
+    /// Schedules a probe of a closed window that holds up all data (RFC 9293 section 3.8.6.1).
     fn watch_window(&mut self, now: Time) {
         let has_more = self.board.next() < self.end + u64::from(self.is_closed);
         let is_stopped = self.board.outstanding() == 0 && has_more && !self.has_room();
@@ -171,15 +171,15 @@ impl Sender {
         };
     }
 
-    /// Does the window take a whole segment, or all that is left?
+    /// Whether the peer's window has room for a whole segment, or for the rest of the stream.
     fn has_room(&self) -> bool {
         let room = self.window.end.saturating_sub(self.board.next());
         let left = self.end + u64::from(self.is_closed) - self.board.next();
         room >= self.mss.min(left)
     }
 
-    /// What fits in a window that is too small to be worth a segment; else a segment that was acknowledged, without a
-    /// byte, as Linux sends it: the answer says how large the window is.
+    /// A window probe: the data that fits into the small window. If none fits, it is an empty segment at an
+    /// acknowledged position, as in Linux. The answer announces the window.
     fn probe_window(&mut self, now: Time) -> Piece {
         self.counts.window_probes += 1;
         let next = self.board.next();
@@ -192,7 +192,7 @@ impl Sender {
     }
 }
 
-/// Probes of the tail and of the path's MTU.
+/// Tail loss probes and path MTU probes.
 impl Sender {
     /// A new segment, or the newest one again (RFC 8985 section 7.3).
     fn poll_tail(&mut self, now: Time) -> Option<Piece> {
@@ -220,7 +220,7 @@ impl Sender {
         Some(self.chunk(sent.start, sent.end, true))
     }
 
-    /// When to ask for the tail's acknowledgement (RFC 8985 section 7.2).
+    /// Schedules a tail loss probe (RFC 8985 section 7.2).
     pub(super) fn watch_tail(&mut self, now: Time) {
         let wanted = self.settings.probes_tail
             && self.agreed.sack
@@ -232,7 +232,8 @@ impl Sender {
         self.alarms.tail = wanted.then_some(now + wait).map(|at| at.min(self.alarms.rto.unwrap_or(at)));
     }
 
-    /// Bytes of the probe of the path's MTU that is due, where enough follows it to tell whose loss a loss is.
+    /// Length of the path MTU probe that is due, in bytes. Enough data must follow to tell a lost probe from
+    /// congestion.
     fn size_probe(&mut self, now: Time) -> Option<u64> {
         let is_calm = self.phase == Phase::Open && self.board.sacked_count() == 0;
         if !is_calm || self.path.has_probe() {
