@@ -166,7 +166,7 @@ fn send_tcp(
     set_name(c"lab-sends")?;
     let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
-    // The connection could otherwise keep pacing from the previous congestion control.
+    // Before the connection opens: the algorithm that it opens with may keep pacing it.
     sockopt::set_tcp_congestion(&socket, CONGESTION)?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
     connect(&socket, &target)?;

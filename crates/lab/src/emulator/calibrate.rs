@@ -104,7 +104,8 @@ pub fn calibrate(
 }
 
 impl CalibrationRun {
-    /// Delays of 0, 1, 5 and 20 ms; jitter of 1 ms; losses of 1 % and 10 %; 10, 100 and 500 Mbit/s; a queue of 20 packets.
+    /// Delays of 0, 1, 5 and 20 ms; jitter of 1 ms; losses of 1 % and 10 %. Rates of 10, 100 and 500 Mbit/s; a
+    /// queue of 20 packets.
     pub fn standard() -> Vec<CalibrationRun> {
         let delay = |millis| LinkShape { delay: Duration::from_millis(millis), ..LinkShape::default() };
         let loss = |loss, seed| LinkShape { loss, seed, ..delay(1) };
