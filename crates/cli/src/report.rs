@@ -77,7 +77,7 @@ pub struct Balance {
     pub read: u64,
     /// Bytes written.
     pub written: u64,
-    /// Bytes of dropped or consumed packets.
+    /// Bytes in retired packets.
     pub retired: u64,
     /// Bytes of TCP headers saved by coalescing, less those added by segmentation.
     pub headers_saved: i64,

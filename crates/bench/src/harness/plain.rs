@@ -32,7 +32,7 @@ struct Copying {
     arch: Arch,
 }
 
-/// A source offset in a copy of the section, a length, and an offset among the destinations.
+/// An offset in a copy of the section, an offset among the destinations, and a length.
 #[derive(Clone, Copy)]
 struct Move {
     from: usize,

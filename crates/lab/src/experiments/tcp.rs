@@ -89,7 +89,7 @@ pub struct TcpRow {
     pub in_time_count: usize,
     /// Kernel transfers during which it was not, mostly because it was late.
     pub late_count: usize,
-    /// Whether at least most of the requested rounds were on time.
+    /// Whether most of the requested rounds were on time.
     pub is_valid: bool,
 }
 

@@ -167,7 +167,7 @@ impl Case {
 }
 
 impl Piece {
-    /// The first bytes of a datagram, before they are fragmented, without faults.
+    /// A fragment at offset 0, still without a length, without faults.
     pub(super) fn first_of(datagram: u8) -> Piece {
         Piece {
             datagram,

@@ -495,7 +495,7 @@ const STEADY: Duration = Duration::from_micros(500);
 /// The same, for fifty thousand per second where the machine keeps up.
 const BRISK: Duration = Duration::from_micros(20);
 const BETWEEN: Duration = Duration::from_millis(20);
-/// Kills of a worker process per round. A worker process after its third crash merges nothing any more.
+/// Kills of a worker process per round. The one after a third crash merges nothing until a reload.
 const KILLS: usize = 3;
 const BETWEEN_KILLS: Duration = Duration::from_millis(700);
 /// Packets that a worker process has taken and not yet sent: a batch.

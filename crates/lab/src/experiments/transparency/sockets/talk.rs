@@ -22,7 +22,7 @@ pub(in super::super) struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    /// Whether a connection to a closed port is refused. Both hosts then know each other's neighbour entry.
+    /// Whether a connection to a closed port is refused. Both hosts then have neighbour entries of each other.
     pub(in super::super) fn is_refused(&self) -> bool {
         let target = SocketAddr::new(self.target, 9);
         matches!(self.connect(target, |_| Ok(())), Err(why) if why.kind() == io::ErrorKind::ConnectionRefused)
