@@ -1,4 +1,4 @@
-//! A command line in, what is wished out.
+//! Command line -> options.
 
 use crate::grid::Extent;
 use clap::{Parser, Subcommand};
@@ -78,7 +78,7 @@ pub enum Command {
 }
 
 impl Args {
-    /// How much is measured.
+    /// The extent of the measurement.
     pub fn extent(&self) -> Extent {
         match (self.quick, self.full) {
             (true, _) => Extent::Quick,

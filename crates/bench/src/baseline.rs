@@ -1,30 +1,30 @@
-//! Instructions counted before and now in, which workloads cost more out.
+//! Instruction counts of the baseline and of now -> the workloads that cost more.
 
 use crate::grid::{Extent, workloads};
 use crate::workload::Workload;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Instructions a packet, by function and workload.
+/// Instructions per packet, by function and workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Baseline(BTreeMap<(String, String), f64>);
 
-/// How a count compares with the baseline's.
+/// A count compared with the baseline's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The workload.
     pub name: String,
-    /// Instructions a packet in the baseline.
+    /// Instructions per packet in the baseline.
     pub before: f64,
-    /// Those counted.
+    /// Instructions per packet now.
     pub now: f64,
 }
 
 impl Baseline {
-    /// Reads a table of function, workload and instructions.
+    /// Parses a table of function, workload and instructions.
     ///
     /// # Errors
-    /// The line that is none.
+    /// The faulty line.
     pub fn parse(table: &str) -> Result<Baseline, String> {
         let mut baseline = Baseline::default();
         for line in table.lines().skip(1).filter(|line| !line.is_empty()) {
@@ -43,12 +43,12 @@ impl Baseline {
         self.0.insert(name(workload), count);
     }
 
-    /// What was counted for this workload.
+    /// The count of this workload.
     pub fn get(&self, workload: &Workload) -> Option<f64> {
         self.0.get(&name(workload)).copied()
     }
 
-    /// How a count compares; none where there is nothing to compare with.
+    /// The comparison of a count; none where the baseline has no such workload.
     pub fn change(&self, workload: &Workload, now: f64) -> Option<Change> {
         let (function, rest) = name(workload);
         Some(Change { name: format!("{function}: {rest}"), before: self.get(workload)?, now })
@@ -68,7 +68,7 @@ impl Baseline {
         workloads(Extent::Full, &[]).into_iter().filter(|workload| self.get(workload).is_some()).collect()
     }
 
-    /// Entries that name no workload.
+    /// Entries without a matching workload.
     pub fn strangers(&self) -> Vec<String> {
         let known: Vec<(String, String)> = workloads(Extent::Full, &[]).iter().map(name).collect();
         let strangers = self.0.keys().filter(|entry| !known.contains(entry));
@@ -77,17 +77,17 @@ impl Baseline {
 }
 
 impl Change {
-    /// Does it cost more than the guard allows?
+    /// Whether the increase exceeds the guard's limit.
     pub fn is_too_much(&self) -> bool {
         self.now > self.before * (1.0 + ALLOWED)
     }
 
-    /// Does it cost so much less that the baseline should be written again?
+    /// Whether the cost fell so much that the baseline should be rewritten.
     pub fn is_much_less(&self) -> bool {
         self.now < self.before * (1.0 - ALLOWED)
     }
 
-    /// By how much it changed, in percent.
+    /// The change, in percent.
     pub fn percent(&self) -> f64 {
         (self.now / self.before - 1.0) * 100.0
     }
@@ -97,9 +97,9 @@ fn name(workload: &Workload) -> (String, String) {
     (workload.function.to_string(), workload.to_string())
 }
 
-/// By how much a count may rise.
+/// Largest allowed increase of a count, as a share.
 const ALLOWED: f64 = 0.03;
-/// Where the committed one is.
+/// Path of the committed baseline.
 pub const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/baseline.tsv");
 
 #[cfg(test)]

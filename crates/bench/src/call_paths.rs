@@ -1,7 +1,7 @@
-//! A workload in, the functions that its packets go through out, as callgrind sees them called.
+//! Workload -> the functions that its packets go through, from callgrind's call counts.
 //!
-//! Built without inlining every call is seen; the README's part for developers has the command. Functions of the
-//! standard library are left out, and calls that they make are their caller's.
+//! In a build without inlining every call is seen; the README's part for developers has the command. Functions of
+//! the standard library are left out, and their calls are counted for their caller.
 
 use crate::instructions::{self, FEW, MANY};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,23 +9,23 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// The calls of a profile: how often each function called each other one.
+/// The calls of a profile: the number of calls from each function to each other one.
 #[derive(Debug, Default, PartialEq)]
 pub struct Calls(BTreeMap<(String, String), u64>);
 
-/// What one packet goes through, in the mean.
+/// The mean call path of one packet.
 #[derive(Debug, Default, PartialEq)]
 pub struct CallPath {
-    /// How often it calls each function of a crate of ours.
+    /// Calls of each function of Wideload's crates.
     pub calls: BTreeMap<String, f64>,
-    /// How often a function calls one of another crate.
+    /// Calls from a function to another crate.
     pub crossings: f64,
 }
 
-/// The way of a packet: what four more sections call.
+/// The call path of a packet: the calls of four more sections.
 ///
 /// # Errors
-/// Why it could not be followed.
+/// Why it could not be traced.
 pub fn of_packet(harness: &Command, packets: usize, folder: &Path, timeout: Duration) -> Result<CallPath, String> {
     let few = instructions::profile(harness, FEW, folder, timeout)?;
     let many = instructions::profile(harness, MANY, folder, timeout)?;
@@ -34,7 +34,7 @@ pub fn of_packet(harness: &Command, packets: usize, folder: &Path, timeout: Dura
 }
 
 impl Calls {
-    /// Reads what callgrind wrote.
+    /// Parses callgrind's output.
     pub fn parse(profile: &str) -> Calls {
         let mut names: BTreeMap<&str, &str> = BTreeMap::new();
         let mut calls = Calls::default();
@@ -54,7 +54,7 @@ impl Calls {
         calls
     }
 
-    /// What was called beyond these, by each of so many packets.
+    /// Calls beyond `fewer`, per packet.
     fn way_beyond(&self, fewer: &Calls, packets: f64) -> CallPath {
         let mut way = CallPath::default();
         for (call, count) in &self.0 {
@@ -77,12 +77,12 @@ impl CallPath {
         usual.map(|(name, count)| (name.as_str(), *count))
     }
 
-    /// How often a packet calls functions whose names end so.
+    /// Calls per packet of functions whose names end so.
     pub fn count_of(&self, end: &str) -> f64 {
         self.calls.iter().filter(|(name, _)| name.ends_with(end)).fold(0.0, |sum, (_, count)| sum + count)
     }
 
-    /// Their crates, and how many functions of each there are.
+    /// Their crates, and the number of functions of each.
     pub fn crates(&self) -> BTreeMap<&str, usize> {
         let mut crates = BTreeMap::new();
         let names: BTreeSet<&str> = self.functions().map(|(name, _)| name).collect();
@@ -93,7 +93,7 @@ impl CallPath {
     }
 }
 
-/// A name is said once, with a number: `(7) name`; later the number alone.
+/// A name is given once, with a number: `(7) name`; later the number alone.
 fn name<'a>(names: &mut BTreeMap<&'a str, &'a str>, value: &'a str) -> &'a str {
     match value.split_once(' ') {
         Some((number, name)) => {
@@ -104,24 +104,25 @@ fn name<'a>(names: &mut BTreeMap<&'a str, &'a str>, value: &'a str) -> &'a str {
     }
 }
 
-/// Without the hash, the mark of a recursion, and where closures and generics make several functions of one.
+/// The name without the hash, the mark of a recursion, and the parts that distinguish closures and generic
+/// instances.
 fn plain(name: &str) -> String {
     let name = name.split('\'').next().unwrap_or(name);
     let cut = name.rfind("::h").filter(|at| name.len() == at + 3 + HASH_LEN).unwrap_or(name.len());
     name[..cut].to_string()
 }
 
-/// Which crate of ours a function is of.
+/// The Wideload crate of a function.
 fn crate_of(name: &str) -> Option<&str> {
     let (_, rest) = name.split_once(PREFIX).filter(|(before, _)| before.chars().all(|it| "<&_".contains(it)))?;
     rest.split("::").next()
 }
 
-/// How the names of our crates begin.
+/// Prefix of Wideload's crate names.
 const PREFIX: &str = "wideload_";
-/// Letters of the hash at a name's end.
+/// Length of the hash at a name's end.
 const HASH_LEN: usize = 16;
-/// Calls of a packet from which on a function is on its way.
+/// Minimum of calls per packet for a function of the path.
 const USUAL: f64 = 0.5;
 
 #[cfg(test)]

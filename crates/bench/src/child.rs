@@ -1,4 +1,4 @@
-//! A harness's program in, its answers out: one process, pinned to one processor.
+//! A harness's program -> its answers: one process, pinned to one processor.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs::File;
@@ -16,24 +16,25 @@ pub struct Harness {
     complaints: PathBuf,
     /// Its version.
     pub version: String,
-    /// What it delivers.
+    /// Its output.
     pub delivers: String,
 }
 
-/// What `run` answers.
+/// Answer to `run`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
-    /// Nanoseconds a packet, of the median section.
+    /// Nanoseconds per packet, of the median section.
     pub ns: f64,
-    /// Packets that came out of the last section.
+    /// Output packets of the last section.
     pub completed: u64,
 }
 
 impl Harness {
-    /// Starts a program on this processor and waits until it is ready. What it complains of goes to a file in `folder`.
+    /// Starts a program on this processor and waits until it is ready. Its standard error goes to a file in
+    /// `folder`.
     ///
     /// # Errors
-    /// Why it is not: in its own words, where it has any.
+    /// Why it is not ready: its own message, where it wrote one.
     pub fn start(command: &mut Command, processor: usize, folder: &Path) -> Result<Harness, String> {
         let complaints = tempfile::Builder::new().prefix("said-").tempfile_in(folder);
         let complaints = complaints.and_then(|file| Ok(file.keep()?)).map_err(|error| error.to_string())?;
@@ -64,26 +65,26 @@ impl Harness {
         }
     }
 
-    /// Measures for so many milliseconds.
+    /// Measures for this many milliseconds.
     ///
     /// # Errors
-    /// What happened instead.
+    /// An unexpected answer, or none.
     pub fn run(&mut self, ms: u64) -> Result<Run, String> {
         let line = self.ask(&format!("run {ms}"), Duration::from_millis(ms * 50) + ANSWERING)?;
         parse_run(&line).ok_or(format!("answers run with: {line}"))
     }
 
-    /// Makes it write what comes out of one section.
+    /// Makes it write the output of one section.
     ///
     /// # Errors
-    /// What happened instead.
+    /// An unexpected answer, or none.
     pub fn verify(&mut self) -> Result<(), String> {
         let line = self.ask("verify", ANSWERING)?;
         if line.starts_with("done") { Ok(()) } else { Err(format!("answers verify with: {line}")) }
     }
 
     fn ask(&mut self, command: &str, timeout: Duration) -> Result<String, String> {
-        // One that has died cannot read; why, is what its answer would have been.
+        // A dead program cannot read; the answer that follows says why it died.
         let _ = writeln!(self.stdin, "{command}").and_then(|()| self.stdin.flush());
         self.answer(timeout)
     }
@@ -104,7 +105,7 @@ impl Harness {
 }
 
 impl Drop for Harness {
-    /// It may have died already.
+    /// It may be dead already.
     fn drop(&mut self) {
         let _ = writeln!(self.stdin, "quit");
         let _ = self.child.kill();
@@ -120,7 +121,7 @@ fn parse_run(line: &str) -> Option<Run> {
     Some(Run { ns, completed })
 }
 
-/// A child inherits the processors of the thread that starts it.
+/// A child process keeps the processor affinity of the thread that starts it.
 fn spawn_on(command: &mut Command, processor: usize) -> io::Result<Child> {
     let allowed = sched_getaffinity(None)?;
     let mut one = CpuSet::new();
@@ -131,31 +132,31 @@ fn spawn_on(command: &mut Command, processor: usize) -> io::Result<Child> {
     child
 }
 
-/// Keeps the thread that asks on that processor.
+/// Pins the calling thread to that processor.
 ///
 /// # Errors
-/// Where the kernel refuses.
+/// The kernel refuses.
 pub fn stay_on_last_processor() -> io::Result<()> {
     let mut one = CpuSet::new();
     one.set(last_processor()?);
     Ok(sched_setaffinity(None, &one)?)
 }
 
-/// The last processor that we may use: the first ones have more to do for others.
+/// The last allowed processor: the first ones have more work for other programs.
 pub fn last_processor() -> io::Result<usize> {
     let allowed = sched_getaffinity(None)?;
     (0..CpuSet::MAX_CPU).rev().find(|one| allowed.is_set(*one)).ok_or_else(|| io::Error::other("no processor"))
 }
 
-/// The last thing that a program complained of.
+/// The last line that a program wrote to standard error.
 pub fn last_line(path: &Path) -> Option<String> {
     let lines = BufReader::new(File::open(path).ok()?).lines().map_while(Result::ok);
     lines.filter(|line| !line.trim().is_empty() && !line.contains("RUST_BACKTRACE")).last()
 }
 
-/// How long a harness may take to be ready.
+/// Time-out until a harness is ready.
 const STARTING: Duration = Duration::from_secs(120);
-/// How long it may take to answer, beside what is timed.
+/// Time-out of an answer, beside the timed work.
 const ANSWERING: Duration = Duration::from_secs(120);
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! How much is wished in, the workloads out.
+//! Extent -> the workloads.
 
 use crate::recipe::{Attack, Fragments, Hold, Order, Recipe};
 use crate::workload::{Function, Warmth, Work, Workload, flows, fragments};
 
-/// How much is measured.
+/// Extent of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// A handful, in under a minute.
@@ -25,7 +25,7 @@ pub fn workloads(extent: Extent, words: &[String]) -> Vec<Workload> {
     all
 }
 
-/// Has a name all of these words?
+/// Whether a name has all of these words.
 pub fn has(name: &str, words: &[String]) -> bool {
     let name = name.to_lowercase();
     words.iter().flat_map(|words| words.split_whitespace()).all(|word| name.contains(&word.to_lowercase()))
@@ -88,7 +88,7 @@ fn full() -> Vec<Workload> {
         for count in [2, 6, 44] {
             for datagrams in [1, 64, 1_024, 16_384] {
                 for order in [Order::Forward, Order::Reverse, Order::Random, Order::Repeats] {
-                    // A repeat is known by its bytes, which header work leaves where they came.
+                    // A duplicate is recognised by its bytes, which header work does not copy.
                     if (work, order) == (Work::Header, Order::Repeats) {
                         continue;
                     }
@@ -142,7 +142,7 @@ fn reassemble(work: Work, fragments: Fragments) -> Workload {
     Workload::new(Function::Reassemble, work, Recipe::Fragments(fragments))
 }
 
-/// In bursts, as landing is for.
+/// In bursts, as placement requires.
 fn land(count: usize) -> Workload {
     let recipe = Recipe::Fragments(fragments(count, 1, Order::Forward));
     Workload::new(Function::Land, Work::Contiguous, recipe)

@@ -1,4 +1,4 @@
-//! Wideload's workloads in, their instructions out, and whether they are more than before.
+//! Wideload's workloads -> their instructions, and whether they exceed the baseline.
 
 use crate::baseline::{Baseline, PATH};
 use crate::grid::{Extent, workloads};
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 /// Compares with the committed baseline: 1 where a workload takes too many instructions.
 ///
 /// # Errors
-/// What cannot be counted or read.
+/// A workload that cannot be counted, or a baseline that cannot be read.
 pub fn check() -> Result<ExitCode, String> {
     let table =
         std::fs::read_to_string(PATH).map_err(|error| format!("{PATH}: {error}; --write-baseline makes it"))?;
@@ -45,16 +45,16 @@ pub fn check() -> Result<ExitCode, String> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Makes what is counted the baseline.
+/// Writes the present counts as the baseline.
 ///
 /// # Errors
-/// What cannot be counted or written.
+/// A workload that cannot be counted, or a file that cannot be written.
 pub fn write() -> Result<ExitCode, String> {
     let mut baseline = Baseline::default();
     count(guarded(), |workload, now| {
         match now {
             Ok(count) => baseline.insert(workload, count),
-            // What cannot be done yet has no count to guard.
+            // A missing function has no count to guard.
             Err(why) => eprintln!("left out: {}: {workload}: {why}", workload.function),
         }
         Ok(())
@@ -67,7 +67,7 @@ pub fn write() -> Result<ExitCode, String> {
 /// Counts, and prints.
 ///
 /// # Errors
-/// What makes counting impossible.
+/// Why counting is impossible.
 pub fn show(extent: Extent, words: &[String]) -> Result<ExitCode, String> {
     println!("instructions a packet, by callgrind");
     count(workloads(extent, words), |workload, now| {
@@ -80,10 +80,10 @@ pub fn show(extent: Extent, words: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Follows packets, and prints their ways; all functions of them, if wished.
+/// Traces packets and prints their call paths; all functions of them, if requested.
 ///
 /// # Errors
-/// What makes following impossible.
+/// Why tracing is impossible.
 pub fn show_ways(words: &[String], all: bool) -> Result<ExitCode, String> {
     let words = if words.is_empty() { &WAYS.map(str::to_string)[..] } else { words };
     println!("calls of a packet, by callgrind: functions, changes of crate, TCP headers read");
@@ -113,11 +113,11 @@ pub fn show_ways(words: &[String], all: bool) -> Result<ExitCode, String> {
 /// A packet goes through more functions than this in a build without inlining.
 const FEWEST_FUNCTIONS: usize = 10;
 
-/// What is followed where nothing is asked for.
+/// Workloads traced by default.
 const WAYS: [&str; 2] =
     ["reassemble 44 1 datagram, in order, contiguous", "coalesce 1 flow, in order, held contiguous"];
 
-/// The usual workloads that are quickly counted.
+/// The usual workloads that are quick to count.
 fn guarded() -> Vec<Workload> {
     let mut all = workloads(Extent::Usual, &[]);
     all.retain(|workload| !matches!(&workload.recipe, Recipe::Fragments(fragments) if fragments.datagrams > 64));

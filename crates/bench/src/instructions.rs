@@ -1,11 +1,11 @@
-//! A harness's command in, the instructions of its timed part out, as callgrind counts them.
+//! A harness's command -> the instructions of its timed part, counted by callgrind.
 
 use crate::child::last_line;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Instructions a packet: what four more sections take, so that the first ones' extra work does not count.
+/// Instructions per packet: the cost of four more sections, so that the first ones' extra work does not count.
 ///
 /// # Errors
 /// Why they could not be counted.
@@ -19,7 +19,7 @@ pub fn per_packet(harness: &Command, packets: usize, folder: &Path, timeout: Dur
     Ok(more as f64 / (MANY - FEW) as f64 / packets as f64)
 }
 
-/// Is there a valgrind to count with?
+/// Whether valgrind is available.
 pub fn is_possible() -> bool {
     let silent = Command::new("valgrind").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     silent.is_ok_and(|status| status.success())
@@ -30,15 +30,15 @@ fn count(harness: &Command, sections: usize, folder: &Path, timeout: Duration) -
     collected(&text).ok_or_else(|| "callgrind says no count".to_string())
 }
 
-/// What callgrind writes about so many sections.
+/// Callgrind's profile of this many sections.
 ///
 /// # Errors
-/// Why it wrote nothing.
+/// Why there is none.
 pub fn profile(harness: &Command, sections: usize, folder: &Path, timeout: Duration) -> Result<String, String> {
     collect(harness, sections, folder, timeout).map(|(_, profile)| profile)
 }
 
-/// What callgrind says and writes.
+/// Callgrind's messages and profile.
 fn collect(
     harness: &Command,
     sections: usize,
@@ -55,7 +55,7 @@ fn collect(
         .arg(harness.get_program())
         .args(harness.get_args())
         .arg(format!("sections={sections}"))
-        // Garbage is collected when it likes; what is counted is the packet's own work.
+        // Garbage collection runs at arbitrary times; only the packet's own work counts.
         .env("GOGC", "off")
         .stdin(Stdio::null())
         .stdout(output)

@@ -1,17 +1,17 @@
-//! Nothing in, what this machine and this build are out.
+//! The machine and the build that measure.
 
 use std::process::Command;
 
-/// What a figure depends on.
+/// Conditions that figures depend on.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The processor's name, and how many there are.
+    /// The processor's name, and the number of processors.
     pub processor: String,
     /// Sizes of its caches.
     pub caches: String,
-    /// Of the largest, in bytes.
+    /// Size of the largest cache, in bytes.
     pub largest_cache: usize,
-    /// All of its memory, in bytes.
+    /// Total memory, in bytes.
     pub memory: usize,
     /// The kernel's version.
     pub kernel: String,
@@ -20,7 +20,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// The present machine.
     pub fn this() -> Machine {
         let (caches, largest_cache) = caches();
         Machine {
@@ -43,7 +43,7 @@ impl Machine {
     }
 }
 
-/// Bytes of memory that programs can still have.
+/// Memory that is still available to programs, in bytes.
 pub fn free_memory() -> usize {
     memory("MemAvailable:")
 }
@@ -105,5 +105,5 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_string()
 }
 
-/// Where a machine does not say how large its caches are, in bytes.
+/// Assumed cache size where the machine does not report it, in bytes.
 const USUAL_CACHE: usize = 32 << 20;

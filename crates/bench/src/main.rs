@@ -1,4 +1,4 @@
-//! Workloads in, a table of nanoseconds and instructions out: Wideload and its peers, side by side.
+//! Workloads -> a table of nanoseconds and instructions: Wideload and its peers, side by side.
 #![forbid(unsafe_code)]
 
 mod args;

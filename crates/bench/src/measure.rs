@@ -1,4 +1,4 @@
-//! One workload in, a row for each system out: all of them in turn, round by round.
+//! One workload -> a row for each system: all of them in turn, round by round.
 
 use crate::call_paths;
 use crate::child::{Harness, Run};
@@ -17,9 +17,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-/// How everything is measured.
+/// Settings of the measurement.
 pub struct Measurement {
-    /// Whom to measure beside Wideload.
+    /// The peers to measure beside Wideload.
     pub peers: Peers,
     /// Another build of this program.
     pub before: Option<PathBuf>,
@@ -27,17 +27,17 @@ pub struct Measurement {
     pub rounds: usize,
     /// Timed work of each system in each round, in milliseconds.
     pub ms: u64,
-    /// The processor that all of it runs on.
+    /// The processor that everything runs on.
     pub processor: usize,
-    /// Of the largest cache, in bytes.
+    /// Size of the largest cache, in bytes.
     pub largest_cache: usize,
-    /// Are instructions counted?
+    /// Whether instructions are counted.
     pub counts: bool,
-    /// Where files are put.
+    /// Folder for files.
     pub folder: PathBuf,
 }
 
-/// Packets in a file, and what must come out of them.
+/// Packets in a file, and their correct output.
 pub struct Input {
     path: PathBuf,
     reference: Reference,
@@ -46,13 +46,13 @@ pub struct Input {
     longest: usize,
 }
 
-/// A system that is measured.
+/// A measured system.
 struct Contender {
     system: String,
     program: PathBuf,
     arguments: Vec<String>,
     input: Rc<Input>,
-    /// Copies of the section for each that others have.
+    /// Copies of the section for each copy that other systems get.
     copies: usize,
     harness: Option<Harness>,
     version: String,
@@ -64,8 +64,9 @@ struct Contender {
 }
 
 impl Measurement {
-    /// Measures every system that does the work of `workload`; `tell` hears what is being done. Wideload's instructions are
-    /// counted whatever it takes, those of others as long as `counting` lasts; what is left of it comes back.
+    /// Measures every system that does the work of `workload`; `tell` gets the progress. Wideload's instructions
+    /// are counted without a time limit, those of others for up to `counting`. The unused part of that time is
+    /// returned.
     ///
     /// # Errors
     /// Files that cannot be written.
@@ -101,7 +102,7 @@ impl Measurement {
             }
         };
         for contender in &contenders {
-            // Two of them may share a file.
+            // Two contenders may share a file.
             let _ = fs::remove_file(&contender.input.path);
         }
         Ok(rows)
@@ -144,10 +145,10 @@ impl Measurement {
             all.push(own(system, vec![system.replace(' ', "-")], input));
         }
         if let Recipe::Attack(attack) = &workload.recipe {
-            // What it costs us is the question; peers are asked about traffic that means no harm.
+            // The question is the attack's cost for Wideload; peers are measured with benign traffic.
             let best = Rc::new(Input::write(&attack.best_case(), &self.folder)?);
             let mut best = own(BEST_CASE, vec!["wideload".to_string()], &best);
-            // As many packets in memory: caches are to be no part of the difference.
+            // The number of packets in memory is equal, so that caches are no part of the difference.
             best.copies = input.packets.div_ceil(best.input.packets);
             all.push(best);
             return Ok(all);
@@ -158,7 +159,7 @@ impl Measurement {
         Ok(all)
     }
 
-    /// How many copies of the section, and whether all harnesses fit into memory at once.
+    /// The number of copies of the section, and whether all harnesses fit into memory at once.
     fn plan(&self, workload: &Workload, contenders: &[Contender]) -> Result<Plan, String> {
         let input = &contenders[0].input;
         let room = free_memory() / 100 * MEMORY_PERCENT;
@@ -176,7 +177,7 @@ impl Measurement {
         Ok(Plan { ring, one_at_a_time: one_len * contenders.len() > room })
     }
 
-    /// Every system in each round, another one first each time.
+    /// Runs every system in each round, starting with another one each time.
     fn rounds(&self, workload: &Workload, plan: &Plan, contenders: &mut [Contender], tell: &mut impl FnMut(&str)) {
         let count = contenders.len();
         for round in 0..self.rounds {
@@ -205,7 +206,7 @@ impl Input {
     /// Draws a section and writes it to a file.
     ///
     /// # Errors
-    /// What the disk says.
+    /// A write error.
     pub fn write(recipe: &Recipe, folder: &Path) -> io::Result<Input> {
         let (section, reference) = recipe.build();
         let (_, path) = tempfile::Builder::new().prefix("section-").tempfile_in(folder)?.keep()?;
@@ -214,7 +215,7 @@ impl Input {
         Ok(Input { path, reference, packets, bytes, longest })
     }
 
-    /// What nanoseconds and instructions are divided by.
+    /// Divisor of nanoseconds and instructions.
     fn units(&self, function: Function) -> usize {
         match function {
             Function::Fragment | Function::Segment => self.reference.count().unwrap_or(self.packets),
@@ -269,7 +270,7 @@ impl Contender {
         how.folder.join(format!("out-{}", self.system.replace([' ', '/'], "-")))
     }
 
-    /// Starts it, and compares what comes out of it with what must.
+    /// Starts it, and compares its output with the correct one.
     fn prove(&mut self, workload: &Workload, plan: &Plan, how: &Measurement) {
         let result = self.start(workload, plan, how).and_then(Harness::verify).and_then(|()| {
             let out = self.out(how);
@@ -292,7 +293,7 @@ impl Contender {
         match self.input.reference.check(&output, &self.delivers) {
             Ok(verdict) => self.verdict = Some(verdict),
             Err(difference) => {
-                // What it costs to answer wrongly is worth knowing, with its fault beside it.
+                // The cost of a wrong answer is still reported, with its fault.
                 self.verdict = Some(Verdict::Exact);
                 self.fault = Some(format!("answers wrong: {difference}"));
             }
@@ -365,7 +366,7 @@ pub fn own_instructions(workload: &Workload, folder: &Path) -> Result<f64, Strin
 /// The functions that a packet of this workload goes through.
 ///
 /// # Errors
-/// Why they cannot be followed.
+/// Why they cannot be traced.
 pub fn own_way(workload: &Workload, folder: &Path) -> Result<call_paths::CallPath, String> {
     of_own(workload, folder, |command, packets| call_paths::of_packet(command, packets, folder, TIMEOUT))
 }
@@ -385,7 +386,7 @@ fn of_own<T>(
     count
 }
 
-/// Says of an attack at what part of the best case's rate it runs.
+/// Notes on an attack's row its rate as a part of the best case's.
 fn compare_with_best_case(rows: &mut [Row]) {
     let best = rows.iter().find(|row| row.system == BEST_CASE).and_then(|row| row.ratio);
     if let (Some(ratio), Some(first)) = (best, rows.first_mut()) {
@@ -393,12 +394,12 @@ fn compare_with_best_case(rows: &mut [Row]) {
     }
 }
 
-/// What another build's rows are called.
+/// Name of another build's rows.
 fn name_before(program: &Path) -> String {
     format!("{WIDELOAD} {}", program.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// What our own harness is told beside what every harness is.
+/// Arguments of Wideload's own harness in addition to the common ones.
 fn own_words(recipe: &Recipe) -> Vec<String> {
     let limit = match recipe {
         Recipe::Attack(attack) => attack.limit().map(|limit| format!("limit={limit}")),
@@ -407,7 +408,7 @@ fn own_words(recipe: &Recipe) -> Vec<String> {
     ["wideload".to_string()].into_iter().chain(limit).collect()
 }
 
-/// The plain loops beside a workload that say what the memory allows.
+/// The plain loops that show the memory limit of a workload.
 pub fn references(workload: &Workload) -> Vec<&'static str> {
     let in_order = match &workload.recipe {
         Recipe::Joinable(fragments, _) => fragments.order == Order::Forward,
@@ -425,11 +426,11 @@ pub fn references(workload: &Workload) -> Vec<&'static str> {
     }
 }
 
-/// Of the memory that is free, so much is used at most.
+/// Share of the free memory that is used at most, in percent.
 const MEMORY_PERCENT: usize = 40;
-/// Memory that a packet takes in most systems, at least, in bytes.
+/// Memory per packet in most systems, at least, in bytes.
 const MEMORY_A_PACKET: usize = 2_560;
-/// Cold packets are so many times as long as the largest cache.
+/// Length of cold packets in proportion to the largest cache.
 const CACHES_PASSED: usize = 2;
-/// How long counting one system's instructions may take.
+/// Time-out for counting one system's instructions.
 const TIMEOUT: Duration = Duration::from_secs(100);

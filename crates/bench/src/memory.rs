@@ -1,7 +1,8 @@
-//! A number of packets in, what was allocated and held on the way out.
+//! Number of packets -> memory that the engine allocated and held for them.
 //!
-//! The stream has all that makes an engine allocate or hold too much: fragments in every order, some of whose datagrams
-//! never complete, repeats, overlaps, floods of names, TCP flows with and without disorder.
+//! The stream has every cause of too many allocations or held bytes. It has fragments in every order, some of them
+//! of datagrams that never complete. It has duplicates, overlaps, floods of keys, and TCP flows with and without
+//! disorder.
 
 use crate::grid::has;
 use crate::recipe::{Flows, Hold, Order, Recipe};
@@ -15,12 +16,12 @@ use engine::{
 use packet::{Ingress, LinkType, Pool, Time};
 use std::time::{Duration, Instant};
 
-/// Has the name of its row all of these words?
+/// Whether its row's name has all of these words.
 pub fn is_meant(words: &[String]) -> bool {
     has(&format!("{} {WORKLOAD}", Function::Memory), words)
 }
 
-/// Sends so many packets through an engine and counts its allocations.
+/// Sends this many packets through an engine and counts its allocations.
 pub fn row(packets: u64) -> Row {
     let mut stream = Stream::new();
     (0..WARM_ROUNDS).for_each(|_| stream.round());
@@ -95,10 +96,10 @@ impl Stream {
         self.fragments.len() + self.segments.len()
     }
 
-    /// Everything once, the fragments under names that were never there before.
+    /// Sends everything once, the fragments under new keys.
     fn round(&mut self) {
         self.rounds += 1;
-        // Long enough for flows to be forgotten: their segments are new in each round.
+        // Long enough for flows to expire: their segments are new in each round.
         let start = Time::ZERO + Duration::from_secs(200) * self.rounds;
         for packet in &mut self.fragments {
             put(packet, 12, 0x0A00 | (self.rounds >> 16) as u16 & 0xFF);
@@ -122,7 +123,7 @@ impl Stream {
     }
 }
 
-/// Datagrams of eight pieces and fewer, of which some miss pieces, repeat them, or overlap.
+/// Datagrams of up to eight fragments, some with missing, repeated or overlapping fragments.
 fn fragments() -> Vec<Vec<u8>> {
     let mut random = fastrand::Rng::with_seed(3);
     let pair = Pair { version: 4, source: 1, destination: 1_000 };
@@ -148,19 +149,19 @@ fn fragments() -> Vec<Vec<u8>> {
         }
         all.extend(fragments);
     }
-    // Datagrams take turns, a few pieces of each.
+    // Datagrams take turns, a few fragments of each.
     all.chunks_mut(90).for_each(|chunk| random.shuffle(chunk));
     assert!(all.iter().all(|packet| packet.len() > IPV4_LEN), "every fragment carries something");
     all
 }
 
-/// The packets that are sent.
+/// Name of the workload.
 const WORKLOAD: &str = "fragments in every order, floods, overlaps, flows";
-/// Rounds until every table has its size.
+/// Rounds until every table has its final size.
 const WARM_ROUNDS: u32 = 3;
-/// What the engine may hold, in bytes.
+/// Limit of the engine's held bytes.
 const HELD_LEN: usize = 8 << 20;
-/// What its pool may take, in bytes.
+/// Limit of its pool, in bytes.
 const POOL_LEN: usize = 64 << 20;
 
 #[cfg(test)]

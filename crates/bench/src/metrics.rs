@@ -1,4 +1,4 @@
-//! Measurements of several rounds in, a median, a spread and a ratio out.
+//! Measurements of several rounds -> a median, a spread and a ratio.
 
 /// The figures of one system over the rounds of one workload.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,7 +15,7 @@ impl Figures {
         median(self.0.clone())
     }
 
-    /// The least and the greatest.
+    /// Minimum and maximum.
     pub fn spread(&self) -> Option<(f64, f64)> {
         let (least, greatest) =
             (self.0.iter().copied().reduce(f64::min)?, self.0.iter().copied().reduce(f64::max)?);

@@ -1,4 +1,4 @@
-//! All rows in, the page that publishes them out.
+//! All rows -> the page that publishes them.
 
 use crate::machine::Machine;
 use crate::rows::{Row, WIDELOAD};
@@ -7,19 +7,19 @@ use crate::workload::Function;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// How the rows were measured.
+/// Conditions of the measurement.
 pub struct Conditions {
     /// The command that measured them.
     pub command: String,
-    /// On which machine.
+    /// The machine.
     pub machine: Machine,
-    /// Rounds of each workload, and milliseconds of each system in a round.
+    /// Rounds of each workload.
     pub rounds: usize,
-    /// See there.
+    /// Milliseconds of each system in a round.
     pub ms: u64,
-    /// The processor that all of it ran on.
+    /// The processor that everything ran on.
     pub processor: usize,
-    /// What was left out.
+    /// Peers that were left out.
     pub missing: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ fn section(page: &mut String, function: Function, rows: &[&Row]) {
     remarks(page, rows);
 }
 
-/// What is to be said of rows, each thing once.
+/// Remarks about rows, each one once.
 fn remarks(page: &mut String, rows: &[&Row]) {
     let mut said: BTreeMap<(String, &str), Vec<&str>> = BTreeMap::new();
     for row in rows {
@@ -120,7 +120,7 @@ fn remarks(page: &mut String, rows: &[&Row]) {
     }
 }
 
-/// What each system delivers, by function.
+/// Output of each system, by function.
 fn deliveries(page: &mut String, rows: &[Row]) {
     let mut systems: BTreeMap<(&str, &str), BTreeMap<&str, Vec<Function>>> = BTreeMap::new();
     for row in rows.iter().filter(|row| !row.delivers.is_empty()) {

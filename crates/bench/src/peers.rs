@@ -1,16 +1,16 @@
-//! Folders of peers in, programs and what they can do out.
+//! Folders of peers -> their programs and functions.
 
 use crate::workload::Workload;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Something that a program can do.
+/// A function that a program offers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
-    /// Who does it.
+    /// Name of the system.
     pub system: String,
-    /// Which program, with which arguments of its own.
+    /// The program.
     pub program: PathBuf,
     /// Its own arguments.
     pub arguments: Vec<String>,
@@ -19,7 +19,7 @@ pub struct Offer {
     conditions: Vec<Condition>,
 }
 
-/// A fact of a workload that has to hold, such as `pieces<=8`.
+/// A condition on a fact of a workload, such as `pieces<=8`.
 #[derive(Clone, Debug, PartialEq)]
 struct Condition {
     fact: String,
@@ -27,12 +27,12 @@ struct Condition {
     value: String,
 }
 
-/// What there is to measure against, and what is left out.
+/// Available and missing peers.
 #[derive(Clone, Debug, Default)]
 pub struct Peers {
-    /// What can be done.
+    /// Offered functions.
     pub offers: Vec<Offer>,
-    /// What is missing, and what to do about it.
+    /// Missing peers, with advice.
     pub missing: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl Peers {
             let target = target.join(&name);
             std::fs::create_dir_all(&target)?;
             let missing = build(&family, &target, install, dpdk);
-            // A build that says what is missing has said enough.
+            // A build that reports missing parts needs no further message.
             let says = !missing.is_empty();
             peers.missing.extend(missing);
             match std::fs::read_to_string(family.join("systems.tsv")) {
@@ -70,7 +70,7 @@ impl Peers {
         Ok(peers)
     }
 
-    /// Who does the work of this workload.
+    /// The offers for this workload.
     pub fn of(&self, workload: &Workload) -> Vec<&Offer> {
         let facts = workload.facts();
         self.offers.iter().filter(|offer| offer.takes(workload, &facts)).collect()
@@ -145,12 +145,12 @@ impl Condition {
     }
 }
 
-/// Runs a family's `build`; what it says is missing.
+/// Runs a family's `build`. Returns the missing parts that it reports.
 fn build(family: &Path, target: &Path, install: bool, dpdk: Option<&Path>) -> Vec<String> {
     let name = family.file_name().unwrap_or_default().to_string_lossy();
     let mut command = Command::new(family.join("build"));
     command.arg(target).args(install.then_some("--install")).current_dir(family).stdin(Stdio::null());
-    // A family's build is its own: nothing of ours leaks into it.
+    // A family's build is independent: none of our build settings reach it.
     command.env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS");
     if let Some(dpdk) = dpdk {
         command.env("DPDK_BUILD", dpdk);
@@ -170,11 +170,11 @@ fn build(family: &Path, target: &Path, install: bool, dpdk: Option<&Path>) -> Ve
     }
 }
 
-/// Where the families are.
+/// Folder of the families.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
-/// Longer ones first: the first that is found counts.
+/// Longer ones first: the first match counts.
 const RELATIONS: [&str; 6] = ["<=", ">=", "!=", "<", ">", "="];
-/// Of what a build that failed said, so many lines are shown.
+/// Lines shown of a failed build's output.
 const LINES_SHOWN: usize = 12;
 
 #[cfg(test)]

@@ -1,39 +1,39 @@
-//! What came out of a system in, whether it is what must come out, out: byte for byte.
+//! A system's output -> whether it is correct, byte for byte.
 
 use crate::section::Section;
 use crate::wire::{IPV4_LEN, TCP, put, word};
 use std::collections::HashMap;
 
-/// What must come out of a section.
+/// Correct output of a section.
 #[derive(Clone, Debug)]
 pub enum Reference {
     /// Each of these payloads once, in any order.
     Payloads(Vec<Vec<u8>>),
-    /// Runs of whole pieces of these datagrams, each piece as often as it came, in any order.
+    /// Runs of whole fragments of these datagrams, each fragment as often as it was sent, in any order.
     Runs {
         /// Their payloads.
         datagrams: Vec<Vec<u8>>,
-        /// Payload of a piece, in bytes.
+        /// Payload of a fragment, in bytes.
         fragment_len: usize,
-        /// Pieces that came.
+        /// Number of fragments sent.
         fragments: usize,
     },
     /// These packets in this order.
     Packets(Vec<Vec<u8>>),
     /// Packets that carry these streams, each byte once and in its place.
     Streams(HashMap<FlowName, Stream>),
-    /// Nothing to compare but how many.
+    /// Only a number of packets.
     Count(usize),
 }
 
-/// A TCP flow, as the last bits of its addresses and its ports name it.
+/// A TCP flow, identified by its ports and the last bits of its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowName {
     /// The last bits of the source's address.
     pub source: u32,
     /// The last bits of the destination's.
     pub destination: u32,
-    /// Source and destination.
+    /// Source and destination port.
     pub ports: [u16; 2],
 }
 
@@ -46,17 +46,17 @@ pub struct Stream {
     pub bytes: Vec<u8>,
 }
 
-/// What is right about an answer that is right.
+/// How an accepted output is correct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All of it.
+    /// Completely.
     Exact,
-    /// All but these checksum fields, which are left to others.
+    /// All but these checksum fields, which are left to a later stage.
     Left(&'static str),
 }
 
 impl Reference {
-    /// Compares what came out of a system, which says that it `delivers` so.
+    /// Compares a system's output, which the system describes as `delivers`.
     ///
     /// # Errors
     /// The first difference.
@@ -72,7 +72,7 @@ impl Reference {
         }
     }
 
-    /// Packets that come out, where that is fixed.
+    /// Number of output packets, where it is fixed.
     pub fn count(&self) -> Option<usize> {
         match self {
             Reference::Payloads(outputs) | Reference::Packets(outputs) => Some(outputs.len()),
@@ -154,18 +154,18 @@ fn in_this_order(packets: &[Vec<u8>], output: &Section, delivers: &str) -> Resul
     if leaves_checksums(delivers) { Ok(Verdict::Left(which)) } else { Err(format!("{which} are wrong")) }
 }
 
-/// Does somebody say that it leaves checksums to others?
+/// Whether a system says that it leaves checksums to a later stage.
 fn leaves_checksums(delivers: &str) -> bool {
     let says = |word: &str| delivers.to_lowercase().contains(word);
     says("checksum") && LEAVING.iter().any(|word| says(word))
 }
 
-/// `came` with the IPv4 checksum that is expected, and whether it had another.
+/// `came` with the expected IPv4 checksum, and whether its own was another.
 fn ipv4_masked(expected: &[u8], came: &[u8]) -> (Vec<u8>, bool) {
     masked(expected, came.to_vec(), expected.len() >= IPV4_LEN && expected[0] == 0x45, 10)
 }
 
-/// The same of the TCP checksum.
+/// The same for the TCP checksum.
 fn tcp_masked(expected: &[u8], came: Vec<u8>) -> (Vec<u8>, bool) {
     let is_tcp = expected.len() >= IPV4_LEN + 20 && expected[0] == 0x45 && expected[9] == TCP;
     masked(expected, came, is_tcp, IPV4_LEN + 16)
@@ -203,7 +203,7 @@ fn carried(streams: &HashMap<FlowName, Stream>, output: &Section) -> Result<(), 
     Ok(())
 }
 
-/// The flow, sequence number and payload of an IPv4 packet of TCP that is as long as it says.
+/// Flow, sequence number and payload of an IPv4 TCP packet whose length field is right.
 fn segment(packet: &[u8]) -> Option<(FlowName, u32, &[u8])> {
     if packet.len() < IPV4_LEN + 20 || packet[0] != 0x45 || packet[9] != TCP || word(packet, 2) != packet.len() {
         return None;
@@ -215,9 +215,9 @@ fn segment(packet: &[u8]) -> Option<(FlowName, u32, &[u8])> {
     Some((name, number(IPV4_LEN + 4)?, packet.get(IPV4_LEN + header_len..)?))
 }
 
-/// Pieces of a datagram, at most: 64 KiB in pieces of eight bytes.
+/// Most fragments of a datagram: 64 KiB in fragments of eight bytes.
 const FRAGMENTS_MAX: usize = 8_192;
-/// Words that say that something is left to others.
+/// Words that say that a field is left to a later stage.
 const LEAVING: [&str; 7] = ["left", "leaves", "zero", "without", "not ", "no ", "unwritten"];
 
 #[cfg(test)]
@@ -299,7 +299,7 @@ mod tests {
         ]
     }
 
-    /// The answer of a system without fault: of flows, their segments as they came.
+    /// The output of a faultless system: for flows, the segments as they came.
     fn answer(section: &Section, reference: &Reference) -> Section {
         match reference {
             Reference::Payloads(outputs) | Reference::Packets(outputs) => outputs.iter().collect(),

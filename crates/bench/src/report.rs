@@ -1,4 +1,4 @@
-//! Options in, everything measured and written down out.
+//! Options -> measurements, printed and written to files.
 
 use crate::args::Args;
 use crate::child::last_processor;
@@ -16,26 +16,26 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How long a run of one extent measures.
+/// Duration of a run of one extent.
 struct Pace {
     rounds: usize,
     ms: u64,
-    /// How long others' instructions may be counted.
+    /// Time for counting other systems' instructions.
     counting: Duration,
-    /// Packets that must go without an allocation.
+    /// Packets that must pass without an allocation.
     packets: u64,
 }
 
-/// Measures what is asked, and prints and writes it.
+/// Measures as requested, prints and writes.
 ///
 /// # Errors
-/// What makes measuring impossible.
+/// Why measuring is impossible.
 pub fn measure(args: &Args) -> Result<(), String> {
     let workloads = workloads(args.extent(), &args.only);
     if workloads.is_empty() && !memory::is_meant(&args.only) {
         return Err(format!("--only {}: no workload has all of these words", args.only.join(" ")));
     }
-    // A file that cannot be written should not be found out at the end.
+    // Fail early if a file cannot be written.
     for path in [&args.json, &args.page].into_iter().flatten() {
         std::fs::OpenOptions::new().create(true).append(true).open(path).map_err(|error| named(path, error))?;
     }
@@ -73,7 +73,7 @@ pub fn measure(args: &Args) -> Result<(), String> {
     };
     announce(&conditions, workloads.len());
     let mut rows = Vec::new();
-    // What one workload leaves of its share of the time for counting, the next ones have.
+    // The unused counting time of one workload goes to the next ones.
     let share = pace.counting / workloads.len().max(1) as u32;
     let mut counting = Duration::ZERO;
     for workload in &workloads {
@@ -135,7 +135,7 @@ fn folder() -> Result<TempDir, String> {
     let folder = folder.map_err(|error| format!("no folder for files: {error}"))?;
     let path = folder.path().to_path_buf();
     let stopped = move || {
-        // What is left there would be left in memory.
+        // Files left there would stay in memory.
         let _ = std::fs::remove_dir_all(&path);
         std::process::exit(INTERRUPTED);
     };
@@ -162,7 +162,7 @@ fn write(args: &Args, rows: &[Row], conditions: &Conditions) -> Result<(), Strin
     Ok(())
 }
 
-/// The command as one would type it.
+/// The command as typed in a shell.
 fn command() -> String {
     let words = std::env::args().skip(1).map(|word| if word.contains(' ') { format!("\"{word}\"") } else { word });
     let words: Vec<String> = words.collect();
@@ -176,7 +176,7 @@ fn named(path: &Path, error: impl std::fmt::Display) -> String {
     format!("{}: {error}", path.display())
 }
 
-/// What a shell takes for an end by an interrupt.
+/// Exit status of a shell after an interrupt.
 const INTERRUPTED: i32 = 130;
-/// Room for the files of one workload, in bytes.
+/// Free space required for the files of one workload, in bytes.
 const ROOM: u64 = 2 << 30;

@@ -1,4 +1,4 @@
-//! What was measured in, one row for each system out.
+//! Measurements -> one row for each system.
 
 use crate::workload::Function;
 use serde::Serialize;
@@ -6,13 +6,13 @@ use serde::Serialize;
 /// One system at one workload.
 #[derive(Clone, Debug, Serialize, PartialEq)]
 pub struct Row {
-    /// What was done.
+    /// The function.
     pub function: Function,
-    /// With which packets, and how much of it.
+    /// The packets and the extent of the work.
     pub workload: String,
-    /// Who did it.
+    /// The system.
     pub system: String,
-    /// Nanoseconds a packet, the median of all rounds.
+    /// Nanoseconds per packet, the median of all rounds.
     pub ns: Option<f64>,
     /// The fastest round.
     pub ns_min: Option<f64>,
@@ -20,27 +20,27 @@ pub struct Row {
     pub ns_max: Option<f64>,
     /// The median of each round's ratio to Wideload.
     pub ratio: Option<f64>,
-    /// Instructions a packet.
+    /// Instructions per packet.
     pub instructions: Option<f64>,
-    /// Bits of packets that came in, IP headers counted, in a nanosecond.
+    /// Rate of input packets, IP headers included.
     pub gbit_s: Option<f64>,
-    /// Packets that came out of one section.
+    /// Output packets of one section.
     pub completed: Option<u64>,
-    /// What it delivers.
+    /// Its output.
     #[serde(skip)]
     pub delivers: String,
     /// Its version.
     #[serde(skip)]
     pub version: String,
-    /// What is to be said of its answers.
+    /// A remark about its output.
     #[serde(skip)]
     pub remark: Option<String>,
-    /// What is wrong with it.
+    /// Its fault.
     #[serde(skip)]
     pub fault: Option<String>,
 }
 
-/// A row as other programs read it.
+/// A row for other programs.
 #[derive(Serialize)]
 pub struct JsonRow<'a> {
     #[serde(flatten)]
@@ -49,20 +49,20 @@ pub struct JsonRow<'a> {
 }
 
 impl Row {
-    /// Is it a peer, and did it do the work?
+    /// Whether it is a peer that did the work correctly.
     pub fn is_sound_peer(&self) -> bool {
         let is_ours = self.system.starts_with(WIDELOAD) || OURS.contains(&self.system.as_str());
         self.fault.is_none() && self.ns.is_some() && !is_ours
     }
 
-    /// What it delivers, and what is to be said of it.
+    /// Its output, and the remark about it.
     pub fn note(&self) -> String {
         let delivers = Some(self.delivers.as_str()).filter(|words| !words.is_empty());
         let words = [delivers, self.remark.as_deref(), self.fault.as_deref()];
         words.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
-    /// As other programs read it.
+    /// The row for other programs.
     pub fn to_json(&self) -> JsonRow<'_> {
         JsonRow { row: self, note: self.note() }
     }
@@ -74,7 +74,7 @@ pub const WIDELOAD: &str = "wideload";
 pub const PLAIN_COPY: &str = "plain copy";
 /// A loop that copies and sums.
 pub const COPY_AND_SUM: &str = "copy and sum";
-/// The engine at the traffic that suits it best.
+/// The engine with the cheapest traffic.
 pub const BEST_CASE: &str = "wideload, best case";
-/// What is no peer, beside builds of ours.
+/// Systems that are no peers, beside builds of Wideload.
 const OURS: [&str; 2] = [PLAIN_COPY, COPY_AND_SUM];

@@ -1,10 +1,10 @@
-//! Packets in, one file of them out, and back: what every harness reads and writes.
+//! Packets -> one file of them, and back: the input and output of every harness.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Packets one behind the other, in order of arrival.
+/// Consecutive packets, in order of arrival.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Section {
     bytes: Vec<u8>,
@@ -26,17 +26,17 @@ impl Section {
         })
     }
 
-    /// How many there are.
+    /// Number of packets.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Bytes of all of them.
+    /// Total length, in bytes.
     pub fn bytes_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Length of the longest.
+    /// Length of the longest, in bytes.
     pub fn longest(&self) -> usize {
         self.packets().map(<[u8]>::len).max().unwrap_or(0)
     }
@@ -89,7 +89,7 @@ fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((u32::from_le_bytes(*number) as usize, rest))
 }
 
-/// How a file starts.
+/// First bytes of a file.
 const MAGIC: &[u8] = b"WLBENCH1";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Rows in, a table for people out: a block for each workload, its systems beneath.
+//! Rows -> a table for people: a block for each workload, its systems beneath.
 
 use crate::rows::Row;
 use std::fmt::Write;
@@ -23,13 +23,13 @@ pub fn block(rows: &[Row]) -> String {
     text
 }
 
-/// What stands above the columns.
+/// The lines above the columns.
 pub fn head() -> String {
     let [ns, spread, ratio, instructions, gbit_s, completed] = HEAD;
     format!("  {:<34}{ns:>9}{spread:>19}{ratio:>9}{instructions:>10}{gbit_s:>10}{completed:>11}", "system")
 }
 
-/// The cells of a row beside the system's name.
+/// The cells of a row after the system's name.
 pub fn cells(row: &Row) -> [String; 6] {
     let number =
         |figure: Option<f64>, digits: usize| figure.map_or("-".to_string(), |one| format!("{one:.digits$}"));
@@ -47,7 +47,7 @@ pub fn cells(row: &Row) -> [String; 6] {
     ]
 }
 
-/// A number with a comma after each three digits.
+/// A number with a comma after every three digits.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -62,7 +62,7 @@ pub fn thousands(number: u64) -> String {
 
 /// The columns.
 pub const HEAD: [&str; 6] = ["ns", "spread", "ratio", "instr.", "Gbit/s", "out"];
-/// Width of a terminal that everything fits into.
+/// Line length that fits every usual terminal, in characters.
 const LINE_LEN: usize = 120;
 
 #[cfg(test)]

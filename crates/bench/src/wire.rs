@@ -1,8 +1,8 @@
-//! Addresses, places and payloads in, packets as they are on the wire out.
+//! Addresses, places and payloads -> packets as on the wire.
 //!
-//! It shares no line with the crates that are measured: what they make is compared with what this makes.
+//! It shares no code with the measured crates: their output is compared with its packets.
 
-/// Who sends to whom.
+/// Sender and receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// The version of IP: 4 or 6.
@@ -16,20 +16,20 @@ pub struct Pair {
 /// The place of a fragment in its datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Of the datagram.
+    /// Identification of the datagram.
     pub id: u32,
-    /// In bytes.
+    /// Offset, in bytes.
     pub offset: usize,
-    /// Do others follow?
+    /// Whether more fragments follow.
     pub more: bool,
 }
 
-/// A TCP header with time stamps.
+/// A TCP header with timestamps.
 #[derive(Clone, Copy, Debug)]
 pub struct Tcp {
     /// Source and destination port.
     pub ports: [u16; 2],
-    /// Of the first byte of payload.
+    /// Sequence number of the first byte of payload.
     pub seq: u32,
     /// ACK, PSH and so on.
     pub flags: u8,
@@ -54,7 +54,7 @@ impl Pair {
         sum(&self.addresses()) + u64::from(protocol) + len as u64
     }
 
-    /// A datagram of UDP: header, checksum, payload; without IP headers.
+    /// A UDP datagram: header, checksum, payload; without IP headers.
     pub fn udp(self, payload: &[u8]) -> Vec<u8> {
         let len = 8 + payload.len();
         let mut bytes = vec![0x23, 0x28, 0x23, 0x29, (len >> 8) as u8, len as u8, 0, 0];
@@ -67,7 +67,7 @@ impl Pair {
         bytes
     }
 
-    /// A segment of TCP. With `half`, its checksum is left to the card: the pseudo-header's sum stands in the field.
+    /// A TCP segment. With `half`, its checksum is left to the card: the field has the pseudo-header's sum.
     pub fn tcp(self, tcp: Tcp, payload: &[u8], half: bool) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(TCP_LEN + payload.len());
         bytes.extend_from_slice(&tcp.ports[0].to_be_bytes());
@@ -83,7 +83,7 @@ impl Pair {
         bytes
     }
 
-    /// A whole packet. Of an IPv4 one, DF is set.
+    /// An unfragmented packet. In IPv4, DF is set.
     pub fn whole(self, protocol: u8, id: u16, payload: &[u8]) -> Vec<u8> {
         let mut packet = match self.version {
             6 => self.ipv6_header(protocol, payload.len()),
@@ -93,7 +93,7 @@ impl Pair {
         packet
     }
 
-    /// A whole IPv4 packet that routers may fragment.
+    /// An unfragmented IPv4 packet that routers may fragment.
     pub fn cuttable(self, protocol: u8, id: u16, payload: &[u8]) -> Vec<u8> {
         let mut packet = self.ipv4_header(protocol, id, 0, payload.len());
         packet.extend_from_slice(payload);
@@ -169,7 +169,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
     words.map(|word| u64::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u64>() + last
 }
 
-/// A sum in 16 bits, end-around (RFC 1071).
+/// Folds a sum to 16 bits, end-around (RFC 1071).
 pub fn fold(mut sum: u64) -> u16 {
     while sum > 0xFFFF {
         sum = (sum & 0xFFFF) + (sum >> 16);
@@ -177,24 +177,24 @@ pub fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// Bytes that look like nothing, the same for the same seed.
+/// Bytes without a pattern, the same for the same seed.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     fastrand::Rng::with_seed(seed).fill(&mut bytes);
     bytes
 }
 
-/// Number of TCP among IP protocols.
+/// Protocol number of TCP.
 pub const TCP: u8 = 6;
-/// Number of UDP.
+/// Protocol number of UDP.
 pub const UDP: u8 = 17;
-/// Number of the IPv6 Fragment header.
+/// Protocol number of the IPv6 Fragment header.
 const FRAGMENT_HEADER: u8 = 44;
 /// Length of the IPv4 header, in bytes.
 pub const IPV4_LEN: usize = 20;
 /// Length of the IPv6 header, in bytes.
 pub const IPV6_LEN: usize = 40;
-/// Length of the TCP header with time stamps, in bytes.
+/// Length of the TCP header with timestamps, in bytes.
 pub const TCP_LEN: usize = 32;
 /// TCP flag: the acknowledgement counts.
 pub const ACK: u8 = 0x10;

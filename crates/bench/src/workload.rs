@@ -1,4 +1,4 @@
-//! What is to be done, with which packets, in; a name for people and arguments for harnesses out.
+//! Function, work and recipe -> a name for people, and arguments for harnesses.
 
 use crate::recipe::{Flows, Fragments, Hold, Order, Recipe};
 use serde::{Deserialize, Serialize};
@@ -7,17 +7,17 @@ use std::fmt;
 /// One line of the grid: every system does the same with the same packets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// What is done.
+    /// The function.
     pub function: Function,
-    /// How much of it.
+    /// The extent of the work.
     pub work: Work,
-    /// Which packets.
+    /// The packets.
     pub recipe: Recipe,
-    /// Where they lie.
+    /// Where the packets are at the start.
     pub warmth: Warmth,
 }
 
-/// What a system does to packets.
+/// Work of a system on packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Function {
@@ -29,19 +29,19 @@ pub enum Function {
     Join,
     /// Packets become fragments.
     Fragment,
-    /// Segments become trains.
+    /// Segments become GSO packets.
     Coalesce,
-    /// Trains become segments.
+    /// GSO packets become segments.
     Segment,
-    /// Bytes are summed.
+    /// Checksums of bytes.
     Checksum,
-    /// Headers are read.
+    /// Header parsing.
     Parse,
-    /// What is held and allocated; Wideload alone.
+    /// Held and allocated memory; Wideload alone.
     Memory,
 }
 
-/// How much of it is done.
+/// Extent of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
     /// From parsed packet to decision and place.
@@ -52,17 +52,17 @@ pub enum Work {
     Checksummed,
 }
 
-/// Where the packets of a section lie when it starts.
+/// Where the packets of a section are when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warmth {
-    /// Where putting them there left them: the section lies in memory once.
+    /// In the caches, as far as the preparation left them there: the section is in memory once.
     Hot,
-    /// Out of every cache: so many copies are used in turn that all of them pass the largest one.
+    /// Out of every cache: copies are used in turn, enough of them to exceed the largest cache.
     Cold,
 }
 
 impl Workload {
-    /// Packets that are no attack, hot.
+    /// A workload that is no attack, hot.
     pub fn new(function: Function, work: Work, recipe: Recipe) -> Workload {
         Workload { function, work, recipe, warmth: Warmth::Hot }
     }
@@ -72,14 +72,14 @@ impl Workload {
         Workload { warmth: Warmth::Cold, ..self }
     }
 
-    /// What the harness is told of it, beside where the file lies.
+    /// Arguments of the harness, apart from the file's path.
     pub fn keys(&self) -> Vec<(&'static str, String)> {
         let mut keys = vec![("function", self.function.to_string()), ("work", self.work.to_string())];
         keys.extend(self.recipe.keys());
         keys
     }
 
-    /// The arguments, and what beside them a row of `systems.tsv` may ask for.
+    /// The arguments, and further facts that a row of `systems.tsv` may test.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = self.keys();
         facts.extend(self.recipe.facts());
@@ -100,7 +100,7 @@ impl fmt::Display for Workload {
 }
 
 impl Function {
-    /// All that packets go through, in the order in which tables show them.
+    /// All functions, in the order of the tables.
     pub const ALL: [Function; 8] = [
         Function::Reassemble,
         Function::Land,
@@ -112,7 +112,7 @@ impl Function {
         Function::Parse,
     ];
 
-    /// What a nanosecond is counted for.
+    /// The unit that nanoseconds are counted per.
     pub fn unit(self) -> &'static str {
         match self {
             Function::Reassemble | Function::Land | Function::Join => "fragment in",
@@ -141,7 +141,7 @@ impl fmt::Display for Function {
 }
 
 impl Work {
-    /// All of it.
+    /// All of them.
     pub const ALL: [Work; 3] = [Work::Header, Work::Contiguous, Work::Checksummed];
 
     fn what(self, function: Function) -> &'static str {
@@ -165,18 +165,18 @@ impl fmt::Display for Work {
     }
 }
 
-/// Fragments of 1,480 bytes (IPv6: 1,448) of payload.
+/// Fragments with 1,480 bytes of payload (IPv6: 1,448).
 pub fn fragments(fragments: usize, datagrams: usize, order: Order) -> Fragments {
     Fragments { version: 4, fragments, datagrams, order, fragment_len: 1_480 }
 }
 
-/// Flows of TCP with 1,448 bytes in a segment, in bursts of 64.
+/// TCP flows with 1,448 bytes per segment, in bursts of 64.
 pub fn flows(flows: usize, hold: Hold) -> Flows {
     let len_max = if flows > 10_000 { 9_000 } else { 65_535 };
     let per_flow = match hold {
         Hold::Burst => (512 / flows).max(8),
         Hold::Section if len_max < 65_535 => 6,
-        // Runs of 45 are as long as a packet can be.
+        // A run of 45 segments makes the longest packet.
         Hold::Section => 45 * 12usize.div_ceil(flows),
     };
     Flows { flows, per_flow, burst: 64, hold, order: Order::Forward, len_max, payload_len: 1_448 }

@@ -1,4 +1,4 @@
-//! A configuration in, what is wrong with it out: `wideload check`; and `wideload undo`.
+//! Configuration -> its problems: `wideload check`; and `wideload undo`.
 
 use crate::args::Check;
 use crate::command::{Status, complain, failed, show, tell};
@@ -10,17 +10,17 @@ use daemon::own_addresses;
 use daemon::wide_routes;
 use serde::Serialize;
 
-/// What a check found.
+/// Result of a check.
 #[derive(Serialize)]
 struct Found<'a> {
     is_good: bool,
     problems: Option<&'a Problems>,
     warnings: Option<&'a Problems>,
-    /// What it meets on this machine.
+    /// A problem of this machine that keeps the configuration from running.
     surroundings: Option<&'a str>,
-    /// Where interfaces of this machine are otherwise than it says.
+    /// Mismatches between this machine's interfaces and the configuration.
     interfaces: &'a [String],
-    /// What is changed at them while it runs.
+    /// Changes to the interfaces while the gateway runs.
     changes: &'a [String],
 }
 
@@ -75,7 +75,7 @@ pub fn check(args: &Check) -> Status {
     }
 }
 
-/// What keeps a right configuration from running here, as far as it can be seen without starting anything.
+/// Why a valid configuration cannot run here, as far as that shows without a start.
 pub(crate) fn unsuited(config: &Config) -> Option<String> {
     control::may_lie_at(&config.control).err().map(|error| error.to_string())
 }

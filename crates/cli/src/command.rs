@@ -1,4 +1,4 @@
-//! Files, the terminal and the user's wishes around the jobs.
+//! Files, the terminal and interrupts, around the jobs.
 
 use crate::args::Rewrite;
 use crate::report::{Ended, Report, grouped};
@@ -16,18 +16,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How the command ended.
+/// Exit status of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Done.
     Done = 0,
-    /// It could not read, or not write.
+    /// A read or a write failed.
     Failed = 1,
-    /// The arguments are wrong.
+    /// Wrong arguments.
     Usage = 2,
-    /// The input is damaged; what could be read was written.
+    /// The input is damaged; the readable part was written.
     Damaged = 3,
-    /// The user stopped it; what was read was written.
+    /// The user stopped it; the part read so far was written.
     Interrupted = 130,
 }
 
@@ -99,7 +99,7 @@ fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
     Ok(status)
 }
 
-/// The file that is written.
+/// The output file.
 struct CaptureFile<W: Write> {
     writer: Writer<W>,
 }
@@ -139,7 +139,7 @@ impl<W: Write> Sink for CaptureFile<W> {
     }
 }
 
-/// What a reader that could not go on means for the command.
+/// Exit status and end of the run after a reader's error.
 fn damage(error: &capture::Error) -> (Status, Ended) {
     match error {
         capture::Error::Damaged { offset, packets, .. } => {
@@ -150,7 +150,7 @@ fn damage(error: &capture::Error) -> (Status, Ended) {
     }
 }
 
-/// Writing onto the input would destroy it while it is read.
+/// Rejects an output that is the input: writing it would destroy the input while it is read.
 fn refuse_own_input(args: &Rewrite) -> Result<(), (Status, String)> {
     let input = identity(&args.input, io::stdin().as_fd());
     let output = identity(&args.output, io::stdout().as_fd());
@@ -161,7 +161,7 @@ fn refuse_own_input(args: &Rewrite) -> Result<(), (Status, String)> {
     Ok(())
 }
 
-/// Device and inode of an ordinary file. Nothing is opened for it: to open a FIFO waits for who is at its other end.
+/// Device and inode of a regular file. The file is not opened: opening a FIFO waits for its other end.
 fn identity(path: &Path, standard: BorrowedFd<'_>) -> Option<(u64, u64)> {
     let metadata =
         if is_dash(path) { File::from(standard.try_clone_to_owned().ok()?).metadata() } else { fs::metadata(path) };
@@ -182,14 +182,14 @@ fn create(path: &Path) -> Result<File, String> {
         if io::stdout().is_terminal() {
             return Err("standard output is a terminal; give a file, or a pipe behind it".to_owned());
         }
-        // Past the standard library's own buffer, which looks for the ends of lines.
+        // Bypasses the standard library's buffer, which searches for line ends.
         let output = io::stdout().as_fd().try_clone_to_owned();
         return output.map(File::from).map_err(|error| format!("standard output: cannot write to it: {error}"));
     }
     File::create(path).map_err(|error| format!("{}: cannot create it: {error}", path.display()))
 }
 
-/// A bar where somebody looks and the length is known; a counter where only somebody looks.
+/// A bar on a terminal if the length is known, else a counter; hidden without a terminal.
 fn progress(args: &Rewrite, len: Option<u64>) -> ProgressBar {
     if args.quiet || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -203,22 +203,22 @@ fn progress(args: &Rewrite, len: Option<u64>) -> ProgressBar {
     bar
 }
 
-/// A mark that is set when the user interrupts.
+/// A flag that is set when the user interrupts.
 pub(crate) fn watch_for_interrupt() -> Arc<AtomicBool> {
     let stopped = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stopped);
-    // The first interrupt ends the input there; the second, for who waits on an input that does not come, ends all.
+    // The first interrupt ends the input at that point. The second ends the process, in case a read is blocked.
     let watch = move || {
         if seen.swap(true, Ordering::Relaxed) {
             std::process::exit(Status::Interrupted as i32);
         }
     };
-    // Without the watch, an interrupt ends the command at once, as it would any other.
+    // Without the handler, an interrupt ends the command at once, as by default.
     let _ = ctrlc::set_handler(watch);
     stopped
 }
 
-/// The report goes where the capture does not.
+/// Prints the report to the stream that the capture does not use.
 fn print(args: &Rewrite, report: &Report) -> io::Result<()> {
     if args.quiet {
         return Ok(());
@@ -235,7 +235,7 @@ fn print(args: &Rewrite, report: &Report) -> io::Result<()> {
     })
 }
 
-/// Writes this to standard output, and ends with this status. Who reads no further has seen enough.
+/// Writes the text to standard output and returns this status. A reader that closed the pipe is no failure.
 pub(crate) fn show(text: &str, status: Status) -> Status {
     match unless_closed(io::stdout().write_all(text.as_bytes())) {
         Ok(()) => status,
@@ -243,7 +243,7 @@ pub(crate) fn show(text: &str, status: Status) -> Status {
     }
 }
 
-/// What came of writing for people, but that a pipe whose reader is gone is no failure.
+/// The result of a write for people; a closed pipe is no failure.
 pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -251,24 +251,24 @@ pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Says what failed.
+/// Prints an error message; returns the status of a failure.
 pub(crate) fn failed(message: &impl Display) -> Status {
     complain(message);
     Status::Failed
 }
 
-/// Says a sentence of this command on standard error.
+/// Prints a message of this command on standard error.
 pub(crate) fn complain(message: &(impl Display + ?Sized)) {
     tell(&format!("wideload: {message}"));
 }
 
-/// Says a line on standard error.
+/// Prints a line on standard error.
 pub(crate) fn tell(message: &(impl Display + ?Sized)) {
-    // There is nowhere left to say that this failed.
+    // There is no stream left to report this failure.
     let _ = writeln!(io::stderr(), "{message}");
 }
 
-/// Random bits from the system; without them, who chose the input could have foreseen where it lands in our tables.
+/// Random bits from the system. Without them, the author of the input could predict its places in our hash tables.
 fn draw() -> u128 {
     let mut bits = [0; 16];
     match getrandom::fill(&mut bits) {
@@ -289,7 +289,7 @@ fn shown(path: &Path, dash: &str) -> String {
     if is_dash(path) { dash.to_owned() } else { path.display().to_string() }
 }
 
-/// Bytes between two moves of the progress bar.
+/// Bytes between two updates of the progress bar.
 const PROGRESS_STEP: u64 = 1 << 20;
-/// Redraws of the progress bar in a second.
+/// Redraws of the progress bar per second.
 const PROGRESS_HZ: u8 = 10;

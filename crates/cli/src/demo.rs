@@ -1,4 +1,4 @@
-//! Nothing -> a table of three middles, and its meaning: `wideload demo`.
+//! Demo settings -> a table of three middles, and its meaning: `wideload demo`.
 
 use crate::args::Demo as Args;
 use crate::command::{Status, complain, unless_closed};
@@ -39,7 +39,7 @@ fn verdict(demo: &Demo) -> Status {
     if demo.intact && demo.wide { Status::Done } else { Status::Failed }
 }
 
-/// Tells each step to a person who waits.
+/// A progress line with the current step, for people.
 pub(crate) fn progress(is_for_machines: bool) -> ProgressBar {
     if is_for_machines || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -58,7 +58,7 @@ fn print(args: &Args, demo: &Demo) -> io::Result<()> {
     unless_closed(io::stdout().write_all(text.as_bytes()))
 }
 
-/// The demo as a person reads it, within 78 columns.
+/// The demo's table for people, within 78 columns.
 pub fn table(demo: &Demo) -> String {
     let Conditions { kernel, processors, load, rounds, build } = &demo.conditions;
     let load = load.first().map_or_else(String::new, |load| format!(", load {load:.1} at the start"));
@@ -117,7 +117,7 @@ fn line(text: &mut String, row: &Row) {
     };
 }
 
-/// Figures with two digits behind the point, and with one where they are large.
+/// A figure with its spread: two decimal places, or one for large figures.
 fn with_spread(Spread { median, least, most }: Spread) -> String {
     if most < 10.0 {
         format!("{median:.2} {least:.2}-{most:.2}")
@@ -126,7 +126,7 @@ fn with_spread(Spread { median, least, most }: Spread) -> String {
     }
 }
 
-/// Wideload beside the bridge, and what was proved.
+/// Wideload compared with the bridge, and the verified properties.
 fn meaning(demo: &Demo) -> String {
     let mut text = String::from("Wideload / bridge, lowest and highest of the rows (1.00 = the same)\n");
     let packets = demo.beside_bridge(|sample| Some(sample.packets_per_gigabyte()));
@@ -170,7 +170,7 @@ fn ratio(text: &mut String, name: &str, figures: &str) {
     let _ = writeln!(text, "  {name:<31} {figures}");
 }
 
-/// A sentence in lines of a screen.
+/// A sentence wrapped to the screen.
 fn wrapped(text: &mut String, sentence: &str) {
     let mut len = 0;
     for word in sentence.split(' ') {
@@ -194,7 +194,7 @@ fn yes(is_so: bool) -> &'static str {
     if is_so { "yes" } else { "NO" }
 }
 
-/// Of a screen, in characters.
+/// Line length of a screen, in characters.
 const LINE_LEN: usize = 78;
 const TICK: Duration = Duration::from_millis(100);
 const INTRODUCTION: &str = "\

@@ -1,6 +1,6 @@
-//! A machine in, what it allows out: `wideload doctor`.
+//! Machine -> the features that it supports: `wideload doctor`.
 //!
-//! Everything is tried, not looked up: in a namespace of its own, on devices of its own, which go with it.
+//! Every feature is tried, not looked up: in a private namespace, on devices of its own, which end with it.
 
 use crate::args::Doctor;
 use crate::command::{Status, show};
@@ -14,16 +14,16 @@ use serde::Serialize;
 use std::fs;
 use std::io;
 
-/// What was tried, and what came of it.
+/// A tried feature, and the result.
 #[derive(Debug, Serialize)]
 struct Finding {
-    /// What it is good for.
+    /// Its purpose.
     what: &'static str,
-    /// Does it work?
+    /// Whether it works.
     works: bool,
-    /// Can the gateway do without?
+    /// Whether the gateway needs it.
     is_needed: bool,
-    /// What was seen, and what to do where it does not work.
+    /// The observation, with advice where it does not work.
     said: String,
 }
 
@@ -82,7 +82,7 @@ fn finding<E: ToString>(what: &'static str, is_needed: bool, outcome: Result<Str
     Finding { what, works, is_needed, said: outcome.unwrap_or_else(|error| error.to_string()) }
 }
 
-/// What can be tried inside an own namespace.
+/// Features that can be tried inside a private namespace.
 fn tried() -> Vec<Finding> {
     let options = Options { mtu: Some(9_000), ..Options::default() };
     let tun = port::open("tun:doctor0", &options).map(|port| carries(port.offloads()));
@@ -130,7 +130,7 @@ fn realtime() -> Finding {
     }
 }
 
-/// What the kernel lets a socket hold, as it stands for who is not root.
+/// The socket buffer limits for users other than root.
 fn buffers() -> Finding {
     let limit = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/net/core/{name}")).unwrap_or_default();
@@ -148,5 +148,5 @@ fn buffers() -> Finding {
     Finding { what: "socket buffers", works, is_needed: false, said }
 }
 
-/// What a port asks for, in bytes.
+/// Socket buffer that a port requests, in bytes.
 const BUFFER_LEN: u64 = 16 << 20;

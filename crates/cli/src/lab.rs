@@ -1,4 +1,4 @@
-//! An experiment's name in, its table out: `wideload lab`.
+//! Experiment's name -> its table: `wideload lab`.
 
 use crate::args::{
     self, AttacksArgs, Congestion, DifferentialArgs, Event, Experiment, GatewayRole, Lab as Args, LifecycleArgs,
@@ -120,7 +120,7 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
     }
 }
 
-/// A scene of the border experiment, as it was named.
+/// A scene of the border experiment, from its argument.
 fn played(scene: args::Scene) -> Scene {
     match scene {
         args::Scene::Apart => Scene::Wires(Receiving::ThreadWithoutCopy),
@@ -191,16 +191,17 @@ fn tcp_settings(args: &TcpArgs) -> TcpSettings {
     });
     let mut lens: Vec<usize> = args.lens.iter().map(|len| *len as usize).collect();
     if lens.is_empty() {
-        // Of a long transfer with loss, chance decides for minutes.
+        // With loss, chance dominates long transfers for minutes.
         lens = usual.lens.into_iter().filter(|len| args.loss == 0.0 || *len <= LOSSY_LEN_MAX).collect();
     }
     TcpSettings { lens, algorithms: algorithms.collect(), loss: args.loss, rounds: args.rounds, ..usual }
 }
 
-/// Needs no rights and no namespace: all of it happens in this process.
+/// Needs no privileges and no namespace: everything runs in this process.
 fn swarm(args: &SwarmArgs, json: bool) -> io::Result<Status> {
     let progress = progress(json);
-    // A case that panics is a broken law, which is shown with its seed; the many runs that make it smaller say nothing.
+    // A panic in a case is a violated law, which is shown with its seed. Panic messages of the shrinking runs are
+    // suppressed.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let outcome = match &args.case {
@@ -223,7 +224,7 @@ fn swarm(args: &SwarmArgs, json: bool) -> io::Result<Status> {
     shown(&progress, json, &outcome, is_good)
 }
 
-/// As a swarm does.
+/// Like a swarm, it needs no privileges.
 fn attacks(args: &AttacksArgs, json: bool) -> io::Result<Status> {
     let progress = progress(json);
     let hook = std::panic::take_hook();
@@ -261,7 +262,7 @@ fn link(args: &LinkArgs, json: bool) -> io::Result<Status> {
     Ok(if outcome.is_valid { Status::Done } else { Status::Failed })
 }
 
-/// What became of a link, as a person reads it.
+/// The outcome of a link, for people.
 fn directions(outcome: &Outcome) -> String {
     let mut text = format!("{:.1} s, scheduling: {}\n", outcome.time_ns as f64 / 1e9, outcome.scheduling);
     for direction in &outcome.directions {
@@ -289,7 +290,7 @@ fn directions(outcome: &Outcome) -> String {
     text
 }
 
-/// Needs no rights and no namespace, either.
+/// Needs no privileges and no namespace, either.
 fn network(args: &NetworkArgs, json: bool) -> io::Result<Status> {
     let file = args.file.display();
     let text = std::fs::read_to_string(&args.file)
@@ -318,5 +319,5 @@ fn shown<T: Serialize + Display>(
     Ok(if is_good { Status::Done } else { Status::Failed })
 }
 
-/// The longest transfer that is compared where packets are lost, unless another is asked for, in bytes.
+/// Longest transfer compared under loss by default, in bytes.
 const LOSSY_LEN_MAX: usize = 1_000_000;

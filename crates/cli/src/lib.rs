@@ -1,4 +1,4 @@
-//! The jobs of the command `wideload`, for it and for tests.
+//! The subcommands of `wideload`, as functions for the binary and for tests.
 #![forbid(unsafe_code)]
 
 pub mod args;

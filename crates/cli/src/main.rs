@@ -1,4 +1,4 @@
-//! Arguments in, an exit status out.
+//! Arguments -> an exit status.
 #![forbid(unsafe_code)]
 
 use clap::Parser;

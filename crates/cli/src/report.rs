@@ -1,34 +1,34 @@
-//! The outcome of a rewrite in, a table or JSON out.
+//! Outcome of a rewrite -> a table or JSON.
 
 use crate::rewrite::{Outcome, Spot, Traffic};
 use engine::{Event, Ledger, Reason, Tally};
 use serde::Serialize;
 use std::fmt::{self, Write};
 
-/// What a rewrite did, in figures that add up.
+/// Figures of a rewrite, which add up.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// The capture that was read.
+    /// The input capture.
     pub input: String,
-    /// The capture that was written.
+    /// The output capture.
     pub output: String,
-    /// Longest packet to leave, in bytes.
+    /// Longest output packet, in bytes.
     pub mtu: u16,
     /// How the run ended.
     pub ended: Ended,
-    /// The first packet of which the input holds only the front.
+    /// The first packet that the input holds truncated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snap_cut: Option<Spot>,
-    /// What was read.
+    /// Input figures.
     pub read: Side,
-    /// What was written.
+    /// Output figures.
     pub written: Side,
-    /// Bytes of payload by where they went: what was read is the sum of the others.
+    /// Bytes of payload by destination: the read bytes are the sum of the others.
     pub payload: Balance,
-    /// The runs that TCP segments went into, where any did.
+    /// The runs of TCP segments, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<Runs>,
-    /// Every fate that happened.
+    /// Every fate that occurred.
     pub fates: Vec<Fate>,
     /// Packets by length.
     pub sizes: Vec<Size>,
@@ -42,16 +42,16 @@ pub enum Ended {
     Whole,
     /// At damage in the input.
     Damaged {
-        /// Where and why.
+        /// Position and cause.
         why: String,
-        /// Byte of the input, decompressed.
+        /// Offset in the input, decompressed.
         #[serde(skip_serializing_if = "Option::is_none")]
         offset: Option<u64>,
-        /// Packets read before it.
+        /// Packets read before the damage.
         #[serde(skip_serializing_if = "Option::is_none")]
         packets: Option<u64>,
     },
-    /// Because the user asked.
+    /// By the user.
     Interrupted,
 }
 
@@ -62,37 +62,37 @@ pub struct Side {
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Bytes behind the IP headers that fragments repeat.
+    /// Bytes of upper-layer content: everything after the IP headers that fragments repeat.
     pub payload: u64,
-    /// Link headers, IP headers, ICMP errors of ours and padding.
+    /// Link headers, IP headers, generated ICMP errors and padding.
     pub headers: u64,
-    /// Frames that were no packets to work on.
+    /// Bytes of frames that the engine passed unprocessed.
     pub untouched: u64,
 }
 
-/// Where the payload went.
+/// Destinations of the payload.
 #[derive(Debug, Serialize)]
 pub struct Balance {
     /// Bytes read.
     pub read: u64,
     /// Bytes written.
     pub written: u64,
-    /// Bytes in packets that ended.
+    /// Bytes in retired packets.
     pub retired: u64,
-    /// Bytes of TCP headers that joining segments saved, less those that cutting them added.
+    /// Bytes of TCP headers saved by coalescing, less those added by segmentation.
     pub headers_saved: i64,
 }
 
-/// Runs of TCP segments that followed one another.
+/// Runs of consecutive TCP segments.
 #[derive(Debug, Serialize)]
 pub struct Runs {
     /// Segments in them.
     pub segments: u64,
-    /// Runs, those of one segment counted.
+    /// Runs, including those of one segment.
     pub count: u64,
     /// Segments in a run, on average.
     pub mean: f64,
-    /// What ended them, and how many.
+    /// Causes of their ends, with counts.
     pub ended_by: Vec<RunEnd>,
 }
 
@@ -101,22 +101,22 @@ pub struct Runs {
 pub struct RunEnd {
     /// The rule's counter.
     pub name: &'static str,
-    /// Runs.
+    /// Number of runs.
     pub count: u64,
 }
 
-/// One fate, and how many packets met it.
+/// One fate, and the number of packets with it.
 #[derive(Debug, Serialize)]
 pub struct Fate {
-    /// What kind of fate: passed as it came, done on the way, retired.
+    /// Kind of fate: passed unchanged, processed, retired.
     pub kind: Kind,
     /// The counter's name.
     pub name: &'static str,
     /// Packets.
     pub packets: u64,
-    /// Bytes of payload; of whole frames where they passed as they came.
+    /// Bytes of payload; for passed frames, of the whole frame.
     pub bytes: u64,
-    /// What it counts.
+    /// Description of the counter.
     pub what: &'static str,
 }
 
@@ -124,9 +124,9 @@ pub struct Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// The frame passed as it came, for this reason.
+    /// The frame passed unchanged, for this reason.
     Passed,
-    /// This was done on the way.
+    /// The packet was processed in this way.
     Done,
     /// The packet ended, for this reason.
     Retired,
@@ -135,7 +135,7 @@ pub enum Kind {
 /// Packets of some lengths.
 #[derive(Debug, Serialize)]
 pub struct Size {
-    /// Longest of them, in bytes; none: any longer.
+    /// Longest of them, in bytes; none: unbounded.
     pub up_to: Option<usize>,
     /// Packets read.
     pub read: u64,
@@ -282,7 +282,7 @@ impl Report {
     }
 }
 
-/// A number with its bar, as a part of the most.
+/// A bar for a number, in proportion to the largest.
 fn bar(count: u64, most: u64) -> String {
     if count == 0 {
         return String::new();

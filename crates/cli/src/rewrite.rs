@@ -1,8 +1,9 @@
-//! A capture in, the same traffic at other packet sizes out.
+//! Capture -> the same traffic at other packet sizes.
 //!
-//! Packets pass the engine in the order of the file, in constant memory. Its clock is the capture's: before a packet is
-//! taken, what became late until then is given up, at the time it became late. The engine's clock never goes back and
-//! never leaps; where the capture's does, the two part, and what leaves is stamped by the capture's.
+//! Packets pass the engine in the order of the file, in constant memory. Its clock follows the capture's. Before a
+//! packet is pushed, overdue entries are evicted, each at its own deadline. The engine's clock never goes back and
+//! never leaps. Where the capture's clock does, an offset keeps the two apart, and output packets have capture
+//! times.
 
 use capture::{Item, Reader, Record};
 use core::net::IpAddr;
@@ -16,82 +17,82 @@ use packet::{CopyError, Frame, Ingress, Packet, ParseError, Pool, Split, Time};
 use std::collections::VecDeque;
 use std::io::Read;
 
-/// How to rewrite.
+/// Settings of a rewrite.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Longest packet to leave, IP header counted, in bytes.
+    /// Longest output packet, IP header included, in bytes.
     pub mtu: u16,
-    /// Who we are to the packets.
+    /// Our role in the path.
     pub role: As,
-    /// What works.
+    /// Enabled stages.
     pub stages: Stages,
-    /// Whose fragments are joined; none named: all.
+    /// Destinations whose fragments are reassembled or merged; empty: all.
     pub join_for: Vec<Prefix>,
     /// Flows that are never coalesced.
     pub exempt: Vec<Exempt>,
     /// How long segments wait.
     pub hold: Holding,
-    /// How a cut shares a payload out.
+    /// How fragmentation divides the payload.
     pub fill: Split,
-    /// What may be held, and how long.
+    /// Memory and time limits of held packets.
     pub limits: Limits,
-    /// How long a datagram may be on its way: no identifier is used again sooner.
+    /// Maximum datagram lifetime: no identification is reused sooner.
     pub lifetime: Duration,
-    /// What all choices that show in the output are drawn from.
+    /// Seed of all choices that show in the output.
     pub seed: Secret,
-    /// What places in tables are drawn from; it never shows.
+    /// Key of the hash tables; it never shows.
     pub table_key: Secret,
 }
 
-/// The stages that work.
+/// Enabled stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stages {
-    /// Fragments become whole datagrams.
+    /// Reassembly of datagrams.
     pub reassemble: Toggle,
-    /// Fragments are joined on the way.
+    /// Policy for fragments in transit.
     pub join: Option<FragmentPolicy>,
-    /// TCP segments are joined.
+    /// Coalescing of TCP segments.
     pub coalesce: Option<Mode>,
-    /// TCP is cut into segments.
+    /// Segmentation of TCP packets.
     pub segment: Toggle,
-    /// Anything is cut into fragments.
+    /// Fragmentation of all other packets.
     pub fragment: Toggle,
 }
 
-/// Who stands where the packets pass.
+/// Role in the path of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum As {
     /// The host's own wide interface.
     Host,
-    /// A box on the way, with the addresses that it answers from: one of each version.
+    /// A box in transit, with the source addresses of its ICMP errors: one per version.
     Transit {
-        /// Where answers come from.
+        /// Source addresses of ICMP errors.
         answer_from: [IpAddr; 2],
     },
 }
 
-/// Where a rewritten capture goes.
+/// Destination of a rewritten capture.
 pub trait Sink {
-    /// What can go wrong there.
+    /// Error of the destination.
     type Error;
 
-    /// A part of the file that is no packet, to be written as it is.
+    /// A part of the file that is no packet, to be written unchanged.
     fn structure(&mut self, item: &Item<'_>) -> Result<(), Self::Error>;
 
-    /// A packet to be written as it came.
+    /// A packet to be written unchanged.
     fn copy(&mut self, record: &Record<'_>) -> Result<(), Self::Error>;
 
-    /// A packet as it came, but later, with the options of its record.
+    /// An unchanged packet at a later time, with the options of its record.
     fn delayed(&mut self, interface: u32, time: Time, packet: &Packet, options: &[u8]) -> Result<(), Self::Error>;
 
-    /// A packet that the engine made, with the interface it came from (in its section) and its time.
+    /// A packet made by the engine, with its ingress interface (in its section) and its time.
     fn packet(&mut self, interface: u32, time: Time, packet: &Packet) -> Result<(), Self::Error>;
 }
 
 /// Why a rewrite ended before the end of its input.
 #[derive(Debug)]
 pub enum Stop<E> {
-    /// The input: what could be read was written.
+    /// The input: the readable part was written.
     Input(capture::Error),
     /// The sink.
     Sink(E),
@@ -99,67 +100,68 @@ pub enum Stop<E> {
     Interrupted,
 }
 
-/// What a rewrite did.
+/// Results of a rewrite.
 #[derive(Debug)]
 pub struct Outcome {
     /// Every fate.
     pub ledger: Ledger,
-    /// What was read.
+    /// Input traffic.
     pub input: Traffic,
-    /// What was written.
+    /// Output traffic.
     pub output: Traffic,
-    /// The first packet of which the capture holds only the front.
+    /// The first packet that the capture holds truncated.
     pub snap_cut: Option<Spot>,
 }
 
-/// Where a packet stands in its capture.
+/// Position of a packet in its capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Spot {
     /// Its number, from 1.
     pub packet: u64,
-    /// Its byte in the file, decompressed.
+    /// Its offset in the file, decompressed.
     pub offset: u64,
 }
 
-/// Frames of a capture, and how long the packets in them are.
+/// Frames of a capture, and the lengths of their packets.
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
     /// Frames and their bytes, as captured.
     pub frames: Tally,
-    /// Packets by length: as many as fit below each bound of [`Traffic::BOUNDS`], and above the one before.
+    /// Packets by length: those up to each bound of [`Traffic::BOUNDS`], and above the previous one.
     pub histogram: [u64; Traffic::BOUNDS.len()],
 }
 
-/// A rewrite on its way.
+/// State of a running rewrite.
 #[derive(Debug)]
 struct Rewriter {
     gateway: Gateway,
     batch: Batch,
     clock: Clock,
-    /// Interfaces of the sections before this one, so that each has a port of its own.
+    /// Number of interfaces in earlier sections, so that each interface has an ingress of its own.
     interfaces_before: u32,
     interfaces_here: u32,
     input: Traffic,
     output: Traffic,
     snap_cut: Option<Spot>,
-    /// The options of records whose packets are held, by the number of the record; the oldest are forgotten first.
+    /// Options of records whose packets are held, by record number; the oldest are dropped first.
     options: VecDeque<(u64, Box<[u8]>)>,
     options_len: usize,
 }
 
-/// The engine's time, and how far the capture's is from it.
+/// The engine's time, and its offset from the capture's.
 #[derive(Debug, Default)]
 struct Clock {
     now: Time,
     /// The engine's time less the capture's, in nanoseconds.
     shift: i128,
-    /// Since which time of the capture all of its times have been behind the engine's.
+    /// The capture time since which all times have been behind the engine's.
     behind_since: Option<Time>,
 }
 
-/// Rewrites all that `reader` gives into `sink`, as long as `goes_on`, which is told the bytes read, says so.
+/// Rewrites everything from `reader` into `sink` while `goes_on`, which gets the number of bytes read, returns
+/// true.
 ///
-/// The outcome is that of what was read, however it ended.
+/// The outcome covers everything that was read, however the rewrite ended.
 pub fn rewrite<R: Read, S: Sink>(
     reader: &mut Reader<R>,
     settings: &Settings,
@@ -177,14 +179,15 @@ pub fn rewrite<R: Read, S: Sink>(
         assert!(law.is_ok(), "every packet and every byte has its fate: {law:?}");
     }
     let Rewriter { gateway, input, output, snap_cut, .. } = rewriter;
-    // That the output is short matters more than why the input was.
+    // An incomplete output matters more than an input error.
     (Outcome { ledger: gateway.ledger(ONLY).clone(), input, output, snap_cut }, flushed.and(ended))
 }
 
 impl Rewriter {
     fn new(settings: &Settings) -> Rewriter {
         let secrets = Secrets { seed: settings.seed, table_key: settings.table_key };
-        // What is given up keeps its buffer until it is written, and a packet that comes needs one beside what is held.
+        // An evicted packet keeps its buffer until it is written. So an arriving packet needs a buffer beyond the
+        // limit.
         let pool = || Pool::new(2 * settings.limits.bytes + POOL_EXTRA);
         Rewriter {
             gateway: Gateway::new(&GatewaySettings::one(side(settings)), secrets, pool),
@@ -222,7 +225,7 @@ impl Rewriter {
 
     fn structure<S: Sink>(&mut self, item: &Item<'_>, sink: &mut S) -> Result<(), S::Error> {
         match item {
-            // Interfaces of one section mean nothing in the next: what is held leaves first.
+            // Interfaces of one section mean nothing in the next, so held packets leave first.
             Item::Header(_) => {
                 self.release(sink)?;
                 self.interfaces_before += self.interfaces_here;
@@ -234,7 +237,7 @@ impl Rewriter {
         sink.structure(item)
     }
 
-    /// Takes one record: to the engine if it is an IP packet, past it if it is anything else.
+    /// Takes one record: IP packets go to the engine, everything else bypasses it.
     fn take<S: Sink>(&mut self, record: &Record<'_>, sink: &mut S) -> Result<(), S::Error> {
         if let Some(time) = record.time {
             self.advance(time, sink)?;
@@ -256,7 +259,7 @@ impl Rewriter {
                 self.input.count(record.data.len(), record.data.len());
                 self.gateway.output_mut(ONLY).ledger.pass(reason, record.data.len());
                 if !matches!(reason, Reason::NotIp | Reason::OtherLink) {
-                    // It may be of any flow, and must not overtake what that flow holds.
+                    // The frame may belong to any flow, and must not overtake that flow's held packets.
                     self.gateway.release(self.clock.now, ONLY);
                     self.drain(None, sink)?;
                 }
@@ -278,7 +281,7 @@ impl Rewriter {
         }
     }
 
-    /// Its packet has left as it came: nothing needs its options.
+    /// The packet has left unchanged: nothing needs its options.
     fn forget_options(&mut self, number: u64) {
         if let Some((_, options)) = self.options.pop_back_if(|(last, _)| *last == number) {
             self.options_len -= options.len() + OPTIONS_CHARGE;
@@ -295,7 +298,7 @@ impl Rewriter {
         let ingress = Ingress(self.interfaces_before + record.interface);
         let is_cut = record.data.len() < record.original_len as usize;
         match Frame::copy(record.data, medium, ingress, &mut self.gateway.output_mut(ONLY).pool) {
-            // A length that the sender left out cannot be told from a frame that is not all here.
+            // A missing length field cannot be distinguished from a truncated frame.
             Ok(packet) if packet.ip().length_missing && is_cut => {
                 self.gateway.done(ONLY, packet);
                 Err(Reason::SnapCut)
@@ -306,7 +309,7 @@ impl Rewriter {
         }
     }
 
-    /// Moves the clock; whatever became late until then leaves at the time it became late.
+    /// Moves the clock; each overdue entry leaves at its own deadline.
     fn advance<S: Sink>(&mut self, time: Time, sink: &mut S) -> Result<(), S::Error> {
         let until = self.clock.reading(time);
         while let Some(deadline) = self.gateway.next_deadline().filter(|deadline| *deadline <= until) {
@@ -318,13 +321,13 @@ impl Rewriter {
         Ok(())
     }
 
-    /// Lets go of everything that is held.
+    /// Flushes all held packets.
     fn release<S: Sink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
         self.gateway.flush(self.clock.now);
         self.drain(None, sink)
     }
 
-    /// Writes what the engine lets go.
+    /// Writes the engine's output.
     fn drain<S: Sink>(&mut self, current: Option<&Record<'_>>, sink: &mut S) -> Result<(), S::Error> {
         while let Some(direction) = self.gateway.next(ONLY) {
             let packet = match direction {
@@ -339,7 +342,8 @@ impl Rewriter {
                 }
                 _ => {
                     let interface = packet.ingress().0 - self.interfaces_before;
-                    // What a packet set free has its time; what time set free, the clock's.
+                    // Output caused by a packet has that packet's time; output caused by a deadline has the
+                    // clock's.
                     let time = current.and_then(|record| record.time).unwrap_or_else(|| self.clock.stamp());
                     if packet.is_as_received() {
                         self.output.count(packet.frame().len(), packet.len());
@@ -356,7 +360,7 @@ impl Rewriter {
     }
 }
 
-/// The one side that all leaves by, for a port that takes single packets.
+/// The only side of the gateway, for a port that accepts single packets.
 fn side(settings: &Settings) -> SideSettings {
     let Stages { reassemble, join, coalesce, segment, fragment } = settings.stages;
     let how = match (join, reassemble) {
@@ -378,7 +382,7 @@ fn side(settings: &Settings) -> SideSettings {
         joins,
         fragment_timeout: timeout.or((position == Position::Transit).then_some(TRANSIT_TIMEOUT)),
         join_timeout: timeout.unwrap_or(JOIN_TIMEOUT),
-        // Nothing is received anywhere but in the order of the file.
+        // Packets are received in the order of the file, so there is nothing to predict.
         placement: PlacementMode::Never,
         coalesce,
         hold: settings.hold,
@@ -394,14 +398,15 @@ fn side(settings: &Settings) -> SideSettings {
 }
 
 impl Clock {
-    /// What the engine's clock says at a time of the capture, if the capture's neither leapt nor went back.
+    /// The engine's time for a time of the capture, with the present offset.
     fn reading(&self, time: Time) -> Time {
         let nanos = i128::from(time.nanos()) + self.shift;
         Time::from_nanos(nanos.clamp(0, i128::from(u64::MAX)) as u64)
     }
 
-    /// Moves to a time of the capture. Times behind the clock do not move it, as they stand where captures were merged;
-    /// where they go on, the capture's clock went back, and the two part. So they do at a leap over any patience.
+    /// Moves to a time of the capture. Times behind the clock do not move it, because merged captures contain some.
+    /// If they persist, the capture's clock went back and the offset changes. So it does at a leap beyond every
+    /// time-out.
     fn set(&mut self, time: Time) {
         let reading = self.reading(time);
         if reading >= self.now {
@@ -424,7 +429,7 @@ impl Clock {
 }
 
 impl Traffic {
-    /// Upper bounds of the histogram's bars, in bytes: sizes that networks have made usual.
+    /// Upper bounds of the histogram's bars, in bytes: common packet sizes.
     pub const BOUNDS: [usize; 12] =
         [68, 128, 256, 576, 1_280, 1_500, 4_352, 9_000, 16_384, 32_768, 65_535, usize::MAX];
 
@@ -441,15 +446,15 @@ impl Traffic {
     }
 }
 
-/// Pool beyond the limit of what is held, in bytes: packets that came and packets that leave.
+/// Pool memory beyond the limit of held bytes, for input and output packets.
 const POOL_EXTRA: usize = 16 << 20;
-/// What the options of a record are charged beside their bytes: their places in memory.
+/// Memory charged for a record's options in addition to their bytes.
 const OPTIONS_CHARGE: usize = 64;
-/// Options that are kept for when their packets leave, in bytes: more than belong to what is held within the usual waits.
+/// Limit of stored options, in bytes: more than held packets have within the default time-outs.
 const OPTIONS_LEN_MAX: usize = 16 << 20;
-/// Longer than any patience that can be asked for: after it, nothing is held from before.
+/// Longer than any configurable time-out: nothing older is still held.
 const LEAP: Duration = Duration::from_secs(7_200);
-/// Longer than merged captures and several queues give times of one source in a row, while another's are ahead.
+/// Longer than one source's times stay behind another's in a row, in merged captures and with several queues.
 const LASTING: Duration = Duration::from_millis(200);
-/// The direction in which all of a capture goes.
+/// Direction index of the whole capture.
 const ONLY: usize = 0;

@@ -1,4 +1,4 @@
-//! A configuration's file in, a live gateway out, until it is told to end.
+//! Configuration file -> a live gateway, until it is stopped.
 
 use crate::args::{Restart, Run};
 use crate::check::unsuited;
@@ -45,7 +45,7 @@ fn check(args: &Run) -> Status {
     }
 }
 
-/// `wideload restart`: waits for what comes of it.
+/// `wideload restart`: waits for the result.
 pub fn restart(args: &Restart) -> Status {
     let config = match supervisor::read(&args.config) {
         Ok((_, config)) => config,
@@ -61,7 +61,7 @@ pub fn restart(args: &Restart) -> Status {
     }
 }
 
-/// `wideload work`: what `wideload run` starts; its keeper is at the other end of standard input.
+/// `wideload work`: the worker process of `wideload run`; its supervisor is at the other end of standard input.
 pub fn work() -> Status {
     match io::stdin().as_fd().try_clone_to_owned().and_then(worker_process::work) {
         Ok(()) => Status::Done,

@@ -1,7 +1,8 @@
-//! Nothing -> what wide packets save a host: TCP through a bridge, through a border gateway, and with wide links alone.
+//! Demo settings -> the processor time that wide packets save a host.
 //!
-//! The three middles take turns on the same kind of cables. All four interfaces receive on kernel threads of their own, so
-//! that every host's processor time can be told, the middle's too, and is measured alike for all three.
+//! TCP crosses three middles: a bridge, a border gateway, and a bridge between two wide links. The three take turns
+//! on the same kind of cables. All four interfaces receive on kernel threads of their own. So the processor time of
+//! every host, the middle included, is known and measured alike for all three.
 
 use crate::experiments::{Account, Conditions, Receiving, Spread, median_of};
 use crate::net::{Host, Offloading};
@@ -12,11 +13,11 @@ use linux::interfaces::Counters;
 use serde::Serialize;
 use std::io;
 
-/// What the links are like.
+/// Offloads of the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Links {
-    /// Cards compute checksums and receive each packet into one buffer; every interface joins packets as it receives them
+    /// Cards compute checksums and receive each packet into one buffer. Every interface coalesces received packets
     /// (GRO).
     Usual,
     /// No offload and no GRO anywhere.
@@ -26,69 +27,69 @@ pub enum Links {
 /// Size of a demo.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// What the links are like.
+    /// Offloads of the links.
     pub links: Links,
     /// How often each transfer is measured.
     pub rounds: usize,
     /// Longest transfer at a steady rate, in seconds.
     pub seconds: f64,
-    /// Bytes of each transfer that goes as fast as it can.
+    /// Bytes of each transfer without a rate limit.
     pub flat_out_len: usize,
 }
 
 impl Settings {
-    /// About a minute long.
+    /// Settings for about a minute.
     pub fn new(links: Links) -> Settings {
         Settings { links, rounds: 3, seconds: 1.0, flat_out_len: 256 << 20 }
     }
 }
 
-/// What the demo showed.
+/// Results of the demo.
 #[derive(Clone, Debug, Serialize)]
 pub struct Demo {
-    /// Under which conditions.
+    /// Conditions of the measurement.
     pub conditions: Conditions,
-    /// What the links were like.
+    /// Offloads of the links.
     pub links: Links,
     /// MTU of the wide link and of the narrow one, in bytes.
     pub mtus: [u32; 2],
     /// For each load, one row for each middle, the bridge's first.
     pub rows: Vec<Row>,
-    /// Why processor time cannot be told, if so.
+    /// Why processor time is not known, if so.
     pub untold: Option<String>,
-    /// Did every byte arrive unchanged?
+    /// Whether every byte arrived unchanged.
     pub intact: bool,
-    /// Did the wide host see wide packets wherever the gateway stood?
+    /// Whether the wide host saw wide packets in every row with the gateway.
     pub wide: bool,
 }
 
 /// One load through one middle.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What was sent.
+    /// The transfer.
     pub load: Load,
-    /// What stood between.
+    /// The middle between the hosts.
     pub middle: MiddleKind,
     /// Payload, in 10^9 bits per second.
     pub goodput: Spread,
-    /// Packets for 10^9 bytes of payload at the wide host's interface, received and sent ones together.
+    /// Packets per 10^9 bytes of payload at the wide host's interface, received and sent together.
     pub packets_per_gigabyte: Spread,
-    /// Mean length of the packets that carry the data at the wide host's interface, in bytes.
+    /// Mean length of the data packets at the wide host's interface, in bytes.
     pub mean_len: Spread,
-    /// Processor time for 10^9 bytes of payload.
+    /// Processor time per 10^9 bytes of payload.
     pub costs: Option<Costs>,
-    /// The measurements, a round each.
+    /// The measurements, one per round.
     pub samples: Vec<Sample>,
 }
 
-/// Processor seconds for 10^9 bytes of payload.
+/// Processor seconds per 10^9 bytes of payload.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Costs {
-    /// The wide host's.
+    /// Of the wide host.
     pub wide: Spread,
-    /// The narrow host's.
+    /// Of the narrow host.
     pub narrow: Spread,
-    /// Those of what stands between.
+    /// Of the middle.
     pub middle: Spread,
     /// The sum of the three.
     pub sum: Spread,
@@ -97,30 +98,30 @@ pub struct Costs {
 /// One transfer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sample {
-    /// How it went.
+    /// Bytes, duration and integrity of the transfer.
     pub transfer: Transfer,
-    /// Packets of data at the wide host's interface.
+    /// Data packets at the wide host's interface.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Packets of the other direction: acknowledgements.
     pub back_packets: u64,
-    /// Processor time of the wide host, the narrow host and the middle, in seconds; none where it cannot be told.
+    /// Processor time of the wide host, the narrow host and the middle, in seconds; none where it is not known.
     pub seconds: Option<[f64; 3]>,
-    /// Bytes of payload that the kernel passed on for the gateway (flow offload).
+    /// Bytes of payload that the kernel forwarded for the gateway (flow offload).
     pub offloaded_bytes: u64,
 }
 
-/// What is sent, in one TCP connection.
+/// One TCP connection and its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Load {
-    /// To the wide host, or to the narrow one?
+    /// Whether the data goes to the wide host.
     pub to_wide: bool,
-    /// How fast; none: as fast as it can.
+    /// The rate; none: no limit.
     pub pace: Option<Pace>,
 }
 
-/// What stands between the hosts.
+/// The middle between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MiddleKind {
@@ -128,22 +129,23 @@ pub enum MiddleKind {
     Bridge,
     /// A border gateway in its default configuration.
     Wideload,
-    /// The kernel's bridge, and wide packets at both ends.
+    /// The kernel's bridge, with wide packets at both ends.
     AllWide,
 }
 
 impl Demo {
-    /// Rows of the same load, the bridge's, the gateway's, and that of wide links everywhere.
+    /// Rows of the same load: bridge, gateway, wide links everywhere.
     pub fn loads(&self) -> impl Iterator<Item = [&Row; 3]> {
         self.rows.as_chunks().0.iter().map(|rows: &[Row; 3]| rows.each_ref())
     }
 
-    /// For each load, what the gateway took for each that the bridge took.
+    /// For each load, the gateway's figure in proportion to the bridge's.
     pub fn beside_bridge(&self, of: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
         self.beside_bridge_where(|_| true, of)
     }
 
-    /// The same of some loads: medians of what each round says, since rounds differ more than what is compared in one.
+    /// The same for some of the loads. These are medians of the ratios within each round, because rounds differ
+    /// more than the middles within one round.
     pub fn beside_bridge_where(
         &self,
         is_meant: impl Fn(&Row) -> bool,
@@ -157,10 +159,10 @@ impl Demo {
     }
 }
 
-/// Runs the demo, and tells each step before it begins.
+/// Runs the demo and reports each step before it begins.
 ///
 /// # Errors
-/// What is missing on this machine, and what to do.
+/// A missing right or feature of this machine, with advice.
 pub fn run(settings: &Settings, mut tell: impl FnMut(&str)) -> io::Result<Demo> {
     tell("making hosts and links");
     let conditions = Conditions::here(settings.rounds);
@@ -194,7 +196,7 @@ pub fn run(settings: &Settings, mut tell: impl FnMut(&str)) -> io::Result<Demo> 
 }
 
 impl Load {
-    /// In a few words.
+    /// A short name.
     pub fn name(self) -> String {
         let direction = if self.to_wide { "to the wide host" } else { "to the narrow host" };
         match self.pace {
@@ -214,7 +216,7 @@ impl Load {
 }
 
 impl MiddleKind {
-    /// As a table has it.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             MiddleKind::Bridge => "bridge",
@@ -251,21 +253,22 @@ impl Sample {
         self.transfer.bytes as f64 / 1e9
     }
 
-    /// Packets for 10^9 bytes of payload at the wide host's interface, both ways.
+    /// Packets per 10^9 bytes of payload at the wide host's interface, both directions together.
     pub fn packets_per_gigabyte(&self) -> f64 {
         (self.packets + self.back_packets) as f64 / self.gigabytes()
     }
 
-    /// Processor seconds for 10^9 bytes of payload of the wide host, the narrow host and the middle.
+    /// Processor seconds per 10^9 bytes of payload of the wide host, the narrow host and the middle.
     pub fn seconds_per_gigabyte(&self) -> Option<[f64; 3]> {
         Some(self.seconds?.map(|seconds| seconds / self.gigabytes()))
     }
 }
 
-/// Three hosts, and what each of their interfaces costs.
+/// Three hosts and the accounts of their interfaces.
 struct Place {
     three_hosts: ThreeHosts,
-    /// Of the wide host, toward it, toward the narrow one, of the narrow host.
+    /// Order: the wide host, the middle's port toward it, the middle's port toward the narrow host, the narrow
+    /// host.
     accounts: Option<[Account; 4]>,
     /// Why there are no accounts.
     untold: Option<String>,
@@ -280,8 +283,8 @@ impl Place {
         let three_hosts = ThreeHosts::new(mtus, offloading)?;
         let [wide, to_wide, to_narrow, narrow] = three_hosts.names();
         if links == Links::Usual {
-            // A veth hands on the memory of a packet as it is, in as many pieces as GRO joined. A card receives it into one
-            // buffer: so does this, at the middle's cost, whoever stands there.
+            // A veth hands on the packet's memory as it is, in as many fragments as GRO merged. A card receives
+            // into one buffer. These interfaces do so too, at the middle's cost, with every kind of middle.
             for interface in [to_wide, to_narrow] {
                 drop(
                     three_hosts
@@ -311,7 +314,7 @@ impl Place {
             MiddleKind::Wideload => self.three_hosts.gateway(&self.three_hosts.border("", "", ""))?,
         };
         self.three_hosts.settle()?;
-        // Not measured: whoever has to learn something from the first connections does.
+        // Not measured: the first connections teach the middle its addresses and flows.
         for to_wide in [true, false] {
             self.send(Load { to_wide, pace: None }, WARM_LEN)?;
         }
@@ -354,18 +357,18 @@ impl Place {
     }
 }
 
-/// Packets and bytes that were received, and that were sent.
+/// Packets and bytes, received and sent.
 fn counted(before: Counters, after: Counters) -> [[u64; 2]; 2] {
     [(before.received, after.received), (before.sent, after.sent)]
         .map(|(before, after)| [after.packet_count - before.packet_count, after.byte_count - before.byte_count])
 }
 
-/// What a gateway's workers did so far; a bridge has none, and works on the threads of its interfaces.
+/// Totals of a gateway's workers so far. A bridge has none: it works on the threads of its interfaces.
 #[derive(Default)]
 struct Workers {
     /// Processor time.
     seconds: f64,
-    /// Payload that they left to the kernel.
+    /// Payload that they offloaded to the kernel.
     offloaded_bytes: u64,
 }
 
@@ -385,7 +388,7 @@ const MTUS: [u32; 2] = [9_000, 1_500];
 const ALL_WIDE: [u32; 2] = [9_000, 9_000];
 const MIDDLES: [MiddleKind; 3] = [MiddleKind::Bridge, MiddleKind::Wideload, MiddleKind::AllWide];
 const GIGABIT: Option<Pace> = Some(Pace { rate: 1e9, write_len: 256 << 10, end: WriteEnd::Push });
-/// Segments one by one, as a slow link delivers them.
+/// Single segments, as a slow link delivers them.
 const HUNDRED_MEGABIT: Option<Pace> = Some(Pace { rate: 1e8, write_len: SEGMENT_LEN, end: WriteEnd::More });
 const LOADS: [Load; 5] = [
     Load { to_wide: true, pace: GIGABIT },
@@ -394,7 +397,7 @@ const LOADS: [Load; 5] = [
     Load { to_wide: true, pace: None },
     Load { to_wide: false, pace: None },
 ];
-/// Payload of a full segment on the narrow link: without the headers of IPv4 and TCP, and its timestamps.
+/// Payload of a full segment on the narrow link, in bytes: without the IPv4 and TCP headers and the timestamps.
 const SEGMENT_LEN: usize = 1_500 - 20 - 32;
 const WARM_LEN: usize = 16 << 20;
 const SEED: u64 = 7;

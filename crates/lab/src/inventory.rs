@@ -1,8 +1,8 @@
-//! A namespace in, all that is set in it out: an item and its value each, so that two moments can be compared.
+//! Namespace -> all its settings, one item and value each, so that two moments can be compared.
 //!
-//! It has what a gateway could leave changed: interfaces with their features and programs, addresses, routes of every
-//! table, rules, permanent neighbours, settings under `/proc/sys/net`, packet sockets and abstract names. Counters,
-//! ages and what hosts learn of each other are left out: they change by themselves.
+//! It covers everything that a gateway could leave changed: interfaces with their features and programs, addresses,
+//! and routes of every table. Rules, permanent neighbours, settings under `/proc/sys/net`, packet sockets and
+//! abstract names follow. Counters, ages and learned neighbours are left out: they change by themselves.
 
 use linux::failure::failed;
 use linux::features::Features;
@@ -21,31 +21,31 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// All that is set in a namespace, by the names of the items.
+/// All settings of a namespace, by item name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// Items and their values.
     pub items: BTreeMap<String, String>,
-    /// Is an address still being looked for at other hosts? Then its item will change.
+    /// Whether an address is still in duplicate address detection. Its item will then change.
     pub has_tentative: bool,
 }
 
-/// An item that is not what it was; without a value it is, or was, not there.
+/// An item that changed. A side without a value had no such item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The item.
     pub item: String,
-    /// Its value at first.
+    /// Its first value.
     pub before: Option<String>,
-    /// Its value later.
+    /// Its later value.
     pub after: Option<String>,
 }
 
 impl Inventory {
-    /// Takes one in the namespace of the calling thread.
+    /// Takes the inventory of the calling thread's namespace.
     ///
     /// # Errors
-    /// What the kernel does not tell, or that the right to ask for programs is missing.
+    /// A failed kernel query, or no right to list programs.
     pub fn take() -> io::Result<Inventory> {
         let mut inventory = Inventory::default();
         let mut netlink = Netlink::open()?;
@@ -58,7 +58,7 @@ impl Inventory {
         Ok(inventory)
     }
 
-    /// Items of this one that are otherwise in a later one.
+    /// Items whose value differs in a later inventory.
     pub fn differences(&self, later: &Inventory) -> Vec<Difference> {
         let of = |items: &BTreeMap<String, String>, item: &str| items.get(item).cloned();
         let added = later.items.keys().filter(|item| !self.items.contains_key(*item));
@@ -71,7 +71,7 @@ impl Inventory {
         names.into_iter().filter_map(compare).collect()
     }
 
-    /// Adds an item; of several that are alike, how many there are.
+    /// Adds an item; equal items are counted.
     fn add(&mut self, item: String, value: impl Into<String>) {
         let mut count = 2;
         let mut name = item.clone();
@@ -82,7 +82,7 @@ impl Inventory {
         self.items.insert(name, value.into());
     }
 
-    /// Names of the interfaces by their numbers.
+    /// Names of the interfaces by index.
     fn interfaces(&mut self, netlink: &mut Netlink) -> io::Result<HashMap<u32, String>> {
         let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let mut names = HashMap::new();
@@ -178,7 +178,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// Those that somebody set for good.
+    /// Permanent neighbours.
     fn neighbours(&mut self, netlink: &mut Netlink, names: &HashMap<u32, String>) -> io::Result<()> {
         let question = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
         for answer in netlink.list(question, "cannot list neighbours")? {
@@ -197,7 +197,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// All below a folder of `/proc/sys/net`, but those that nobody may read.
+    /// All readable settings below a folder of `/proc/sys/net`.
     fn settings(&mut self, folder: &Path) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -228,7 +228,7 @@ impl Inventory {
     }
 }
 
-/// Is it something that somebody sets, or that follows from it?
+/// Whether the attribute is configured, or follows from configuration.
 fn is_set(attribute: &LinkAttribute) -> bool {
     !matches!(
         attribute,
@@ -239,12 +239,12 @@ fn is_set(attribute: &LinkAttribute) -> bool {
             | LinkAttribute::CarrierUpCount(_)
             | LinkAttribute::CarrierDownCount(_)
             | LinkAttribute::Event(_)
-            // Its settings are below /proc/sys/net, too.
+            // Its settings are below /proc/sys/net as well.
             | LinkAttribute::AfSpecUnspec(_)
     )
 }
 
-/// Attributes as a line; interfaces by their names, whose numbers change.
+/// Attributes as a line, with interface names in place of indices, which change.
 fn spelled<'a, T: Debug + 'a>(attributes: impl Iterator<Item = &'a T>, names: &HashMap<u32, String>) -> String {
     let spell = |attribute: &T| {
         let text = format!("{attribute:?}");
@@ -261,14 +261,14 @@ fn named(index: u32, names: &HashMap<u32, String>) -> String {
 }
 
 const SETTINGS: &str = "/proc/sys/net";
-/// Settings that change by themselves, or for all namespaces.
+/// Settings that change by themselves, or that all namespaces share.
 const OF_THEIR_OWN: [&str; 4] = [
     "netfilter/nf_conntrack_count",
     "ipv4/tcp_available_congestion_control",
     "ipv4/tcp_available_ulp",
     "ipv4/tcp_fastopen_key",
 ];
-/// The calling thread's: the process may be in another namespace.
+/// Of the calling thread: the process may be in another namespace.
 const PACKET_SOCKETS: &str = "/proc/thread-self/net/packet";
 const UNIX_SOCKETS: &str = "/proc/thread-self/net/unix";
 

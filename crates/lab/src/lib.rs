@@ -1,4 +1,4 @@
-//! Hosts and links in private namespaces, and what is measured on them.
+//! Hosts and links in private network namespaces, and the experiments that run on them.
 #![forbid(unsafe_code)]
 
 pub mod demo;

@@ -1,6 +1,7 @@
-//! Names in, hosts and cables between them out: a network in private namespaces.
+//! Names -> hosts and the cables between them: a network in private namespaces.
 //!
-//! Nothing has a name outside: a namespace is a descriptor of this process, and goes with it, however it ends.
+//! Nothing has a name outside. A namespace is a descriptor of this process and ends with it, however the process
+//! ends.
 
 use linux::addresses::Prefix;
 use linux::features::{self, Features, Previous, Switch};
@@ -15,27 +16,27 @@ pub struct Host {
     space: Namespace,
 }
 
-/// What an interface is.
+/// Offloads of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offloading {
-    /// A real wire: every packet on it is one that a real link could carry.
+    /// A real wire: a real link could carry every packet on it.
     Off,
-    /// A real wire too, but the cards have checksums to themselves: none is computed or verified by a processor.
+    /// A real wire whose cards do the checksums: no processor computes or verifies them.
     Checksums,
-    /// As the kernel makes them: trains pass whole.
+    /// The kernel's default: GSO packets pass unsegmented.
     On,
 }
 
 /// One end of a cable.
 #[derive(Clone, Copy, Debug)]
 pub struct HostLink<'a> {
-    /// Where it is.
+    /// The host it belongs to.
     pub host: &'a Host,
     /// The interface's name.
     pub interface: &'a str,
     /// Its MTU, in bytes.
     pub mtu: u32,
-    /// Addresses and lengths of their prefixes.
+    /// Addresses with prefix lengths.
     pub addresses: &'a [Prefix],
 }
 
@@ -43,7 +44,7 @@ impl Host {
     /// A host with nothing but loopback.
     ///
     /// # Errors
-    /// The right to make one is missing.
+    /// No right to create a namespace.
     pub fn new(name: &str) -> io::Result<Host> {
         Ok(Host { name: name.to_owned(), space: Namespace::new()? })
     }
@@ -58,25 +59,25 @@ impl Host {
         &self.space
     }
 
-    /// Speaks with its kernel.
+    /// Runs netlink requests in the host's namespace.
     ///
     /// # Errors
-    /// What was asked cannot be.
+    /// The kernel refused a request.
     pub fn tell<T: Send>(&self, f: impl FnOnce(&mut Netlink) -> io::Result<T> + Send) -> io::Result<T> {
         self.space.enter(|| f(&mut Netlink::open()?))
     }
 }
 
-/// Joins two hosts by a cable.
+/// Connects two hosts by a cable.
 ///
 /// # Errors
-/// What the kernel does not do, with the name of the interface.
+/// A request that the kernel refused, with the name of the interface.
 pub fn cable(ends: [HostLink<'_>; 2], offloading: Offloading) -> io::Result<()> {
     let [one, other] = ends;
     one.host.tell(|netlink| netlink.make_veth(one.interface, other.interface, other.host.space()))?;
     for end in ends {
         end.host.tell(|netlink| {
-            // Who made the interface keeps it so.
+            // The setting must outlive this call.
             match offloading {
                 Offloading::Off => drop(features::as_a_wire(end.interface)?),
                 Offloading::Checksums => drop(without_segmentation(end.interface)?),
@@ -92,7 +93,7 @@ pub fn cable(ends: [HostLink<'_>; 2], offloading: Offloading) -> io::Result<()> 
     Ok(())
 }
 
-/// Has an interface leave nothing to its card that makes several packets of one; checksums it may leave.
+/// Turns off all segmentation offloads of an interface; checksum offload may stay on.
 fn without_segmentation(name: &str) -> io::Result<Previous> {
     let features = Features::of(name)?;
     let segments = |feature: &&str| feature.ends_with("-segmentation") || feature.starts_with("tx-gso-");

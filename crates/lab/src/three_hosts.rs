@@ -1,11 +1,11 @@
-//! Two packet sizes in, three hosts out: a wide one, a narrow one, and what stands between them.
+//! Two packet sizes -> three hosts: a wide one, a narrow one, and the middle between them.
 //!
 //! ```text
 //! wide host ──── 9,000 ──── the middle ──── 1,500 ──── narrow host
 //! ```
 //!
-//! Both hosts are on one IP network. In the middle stands the kernel's bridge, or a border gateway: the same cables, the same
-//! addresses, another middle.
+//! Both hosts are on one IP network. The middle is the kernel's bridge or a border gateway, on the same cables and
+//! between the same addresses.
 
 use crate::net::{Host, HostLink, Offloading, cable};
 use config::Config;
@@ -19,33 +19,33 @@ use std::time::Duration;
 /// Three hosts in a row.
 #[derive(Debug)]
 pub struct ThreeHosts {
-    /// The one whose link takes wide packets.
+    /// The host whose link carries wide packets.
     pub wide: Host,
-    /// What stands between.
+    /// The host between the other two.
     pub middle: Host,
-    /// The one whose link takes narrow packets.
+    /// The host whose link carries narrow packets.
     pub narrow: Host,
     names: [String; 4],
     mtus: [u32; 2],
 }
 
-/// What stands in the middle.
+/// The forwarding system in the middle.
 #[derive(Debug)]
 pub enum Middle {
     /// The kernel's bridge.
     Bridge,
-    /// A gateway of ours.
+    /// A Wideload gateway.
     Gateway(Box<Service>),
 }
 
 impl ThreeHosts {
-    /// Three hosts and their cables.
+    /// Creates three hosts and their cables.
     ///
     /// # Errors
-    /// The right to make them is missing.
+    /// No right to create them.
     pub fn new(mtus: [u32; 2], offloading: Offloading) -> io::Result<ThreeHosts> {
         let [wide, middle, narrow] = [Host::new("wide")?, Host::new("middle")?, Host::new("narrow")?];
-        // Names that no other network of this machine has: the kernel's threads are told by them.
+        // Names that no other network of this machine has: the kernel's threads are identified by them.
         let tail = format!("{:04x}", std::process::id() as u16 ^ (fastrand::u16(..) << 8));
         let names = ["w", "mw", "mn", "n"].map(|front| format!("{front}{tail}"));
         let [wide_name, to_wide, to_narrow, narrow_name] = names.each_ref().map(String::as_str);
@@ -74,10 +74,10 @@ impl ThreeHosts {
         self.names.each_ref().map(String::as_str)
     }
 
-    /// Has the kernel bridge the two cables.
+    /// Bridges the two cables in the kernel.
     ///
     /// # Errors
-    /// What the kernel does not do.
+    /// A request that the kernel refused.
     pub fn bridge(&self) -> io::Result<Middle> {
         let [_, to_wide, to_narrow, _] = self.names();
         self.middle.tell(|netlink| {
@@ -89,7 +89,7 @@ impl ThreeHosts {
         Ok(Middle::Bridge)
     }
 
-    /// The text of a configuration for a border gateway in the middle, with more lines for the file, and for each side.
+    /// Configuration text for a border gateway in the middle, with extra lines for the file and for each side.
     pub fn border(&self, more: &str, wide: &str, narrow: &str) -> String {
         let [_, to_wide, to_narrow, _] = self.names();
         let [wide_mtu, narrow_mtu] = self.mtus;
@@ -102,7 +102,7 @@ impl ThreeHosts {
     /// Starts a gateway in the middle.
     ///
     /// # Errors
-    /// What is wrong with the configuration, or missing.
+    /// A faulty configuration, or a missing right or feature.
     pub fn gateway(&self, config: &str) -> io::Result<Middle> {
         let config = Config::parse(config, "border.toml")
             .map_err(|problems| io::Error::new(io::ErrorKind::InvalidInput, problems.to_string()))?;
@@ -110,10 +110,10 @@ impl ThreeHosts {
         Ok(Middle::Gateway(Box::new(service)))
     }
 
-    /// Takes the middle away.
+    /// Removes the middle.
     ///
     /// # Errors
-    /// The kernel keeps it.
+    /// The kernel cannot remove it.
     pub fn clear(&self, middle: Middle) -> io::Result<()> {
         match middle {
             Middle::Bridge => self.middle.tell(|netlink| netlink.remove(BRIDGE)),
@@ -124,7 +124,7 @@ impl ThreeHosts {
         }
     }
 
-    /// Waits until packets of both versions cross the middle.
+    /// Waits until packets of both IP versions cross the middle.
     ///
     /// # Errors
     /// They do not within a few seconds.
@@ -133,7 +133,7 @@ impl ThreeHosts {
             let target = std::net::SocketAddr::new(address, 9);
             self.wide.space().enter(|| {
                 for _ in 0..SETTLE_TRIES {
-                    // A closed port answers, and so the way is known.
+                    // A closed port answers with RST, which proves that the path works.
                     match std::net::TcpStream::connect_timeout(&target, SETTLE_WAIT) {
                         Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => {
                             std::thread::sleep(SETTLE_WAIT / 4);
@@ -147,10 +147,10 @@ impl ThreeHosts {
         Ok(())
     }
 
-    /// What went through the interfaces of the wide and the narrow host so far, by their kernels.
+    /// The kernel's counters of the wide host's and the narrow host's interface.
     ///
     /// # Errors
-    /// The kernel does not say.
+    /// The kernel does not report them.
     pub fn counters(&self) -> io::Result<[Counters; 2]> {
         let [wide, _, _, narrow] = self.names();
         let of = |host: &Host, name: &str| host.tell(|netlink| Ok(netlink.interface(name)?.counters));
@@ -158,12 +158,12 @@ impl ThreeHosts {
     }
 }
 
-/// The address of a host of the network.
+/// The IPv4 address of a host.
 pub fn v4(host: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 77, 0, host))
 }
 
-/// Its address of IPv6.
+/// The IPv6 address of a host.
 pub fn v6(host: u8) -> IpAddr {
     IpAddr::V6(Ipv6Addr::new(0xFD77, 0, 0, 0, 0, 0, 0, u16::from(host)))
 }

@@ -1,8 +1,8 @@
-//! A number of bytes in, what it took to bring them from one host to another out.
+//! Number of bytes -> time and processor time of their transfer between two hosts.
 //!
-//! Both hosts are threads of this process, each inside its namespace, with ordinary sockets. What is sent is drawn from a seed;
-//! the receiver keeps every byte, and compares its SHA-256 with the sender's when the clock has stopped, so that the proof costs
-//! the measurement nothing.
+//! Both hosts are threads of this process, each inside its namespace, with ordinary sockets. The content is drawn
+//! from a seed. The receiver keeps every byte and compares its SHA-256 with the sender's after the clock has
+//! stopped. So verification adds nothing to the measurement.
 
 use crate::usage::thread_time;
 use linux::namespace::Namespace;
@@ -19,24 +19,24 @@ use std::num::NonZeroU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What one transfer took.
+/// Figures of one transfer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Transfer {
     /// Bytes of payload that arrived.
     pub bytes: u64,
-    /// From the first byte sent to the last one received, in seconds.
+    /// From the first byte sent to the last byte received, in seconds.
     pub seconds: f64,
     /// Processor time of the sending thread, in seconds.
     pub sender_seconds: f64,
     /// Processor time of the receiving thread, in seconds.
     pub receiver_seconds: f64,
-    /// Messages that were sent; of a stream, 0.
+    /// Messages sent; 0 for a stream.
     pub messages_sent: u64,
     /// Messages that arrived.
     pub messages: u64,
-    /// SHA-256 of what was sent.
+    /// SHA-256 of the sent content.
     pub sha256: String,
-    /// Did all of it arrive unchanged?
+    /// Whether all of it arrived unchanged.
     pub intact: bool,
 }
 
@@ -47,13 +47,13 @@ impl Transfer {
     }
 }
 
-/// How much a sender gives its socket at once, in bytes.
+/// Length of each write to the sender's socket, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Writes {
-    /// Lengths that are drawn from the seed, 256 KiB in the mean. Where all are alike, what of each is left for a last, short train
-    /// is alike too, and so some lengths cost much more than others do.
+    /// Lengths drawn from the seed, 256 KiB on average. Equal writes all end in an equal, short GSO packet, so some
+    /// lengths cost much more than others.
     Drawn,
-    /// All the same.
+    /// All of this length.
     Of(usize),
 }
 
@@ -73,32 +73,32 @@ pub struct Pace {
     pub rate: f64,
     /// Length of each write, in bytes.
     pub write_len: usize,
-    /// What a write ends with.
+    /// End of a write.
     pub end: WriteEnd,
 }
 
-/// What the sender's kernel makes of the end of a write.
+/// How the sender's kernel treats the end of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum WriteEnd {
-    /// A segment with PSH, as usual.
+    /// Ends with a PSH segment, the default.
     Push,
-    /// Nothing: more follows at once (`MSG_MORE`), so full segments leave without PSH and a short one waits.
+    /// More follows at once (`MSG_MORE`), so full segments leave without PSH and a short one waits.
     More,
 }
 
-/// Sends `len` bytes in one TCP connection from a host to an address of the other, with cubic congestion control, in writes of
-/// lengths that are drawn.
+/// Sends `len` bytes in one TCP connection from a host to an address of another, with cubic congestion control.
+/// Write lengths are drawn.
 ///
 /// # Errors
-/// What a socket says.
+/// A socket error.
 pub fn tcp(from: &Namespace, to: &Namespace, address: IpAddr, len: usize, seed: u64) -> io::Result<Transfer> {
     tcp_in(Writes::Drawn, from, to, address, len, seed)
 }
 
-/// The same, in such writes.
+/// The same, with the given writes.
 ///
 /// # Errors
-/// What a socket says.
+/// A socket error.
 pub fn tcp_in(
     writes: Writes,
     from: &Namespace,
@@ -110,10 +110,10 @@ pub fn tcp_in(
     transfer(from, to, address, len, seed, |stream, content| write_in(stream, content, writes, seed))
 }
 
-/// The same, in writes at even intervals. A sender that is late catches up.
+/// The same, in writes at even intervals. A late sender catches up.
 ///
 /// # Errors
-/// What a socket says.
+/// A socket error.
 pub fn tcp_paced(
     pace: Pace,
     from: &Namespace,
@@ -134,7 +134,7 @@ fn transfer(
     write: impl FnOnce(&mut TcpStream, &[u8]) -> io::Result<()> + Send,
 ) -> io::Result<Transfer> {
     let sent = content(seed, len);
-    // Written once before anybody sends, so that no page is made while the clock runs.
+    // Written once before anything is sent, so that no page is allocated while the clock runs.
     let room = vec![1; len];
     let listener = to.enter(|| TcpListener::bind(SocketAddr::new(address, 0)))?;
     let target = listener.local_addr()?;
@@ -162,11 +162,11 @@ fn send_tcp(
     content: &[u8],
     write: impl FnOnce(&mut TcpStream, &[u8]) -> io::Result<()>,
 ) -> io::Result<(Instant, Duration)> {
-    // A profiler tells threads by their names.
+    // A profiler shows threads by name.
     set_name(c"lab-sends")?;
     let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
-    // What a connection was opened with may go on to pace it.
+    // Before the connection opens: the algorithm that it opens with may keep pacing it.
     sockopt::set_tcp_congestion(&socket, CONGESTION)?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(TIMEOUT))?;
     connect(&socket, &target)?;
@@ -174,7 +174,7 @@ fn send_tcp(
     let (began, before) = (Instant::now(), thread_time());
     write(&mut stream, content)?;
     stream.shutdown(std::net::Shutdown::Write)?;
-    // The other end closes when it has all.
+    // The other end closes when it has everything.
     let _ = stream.read(&mut [0]);
     Ok((began, thread_time() - before))
 }
@@ -195,7 +195,7 @@ fn write_in(stream: &mut TcpStream, content: &[u8], writes: Writes, seed: u64) -
 }
 
 fn write_paced(stream: &mut TcpStream, content: &[u8], pace: Pace) -> io::Result<()> {
-    // The usual slack of a sleep, 50 µs, would make bursts of short intervals.
+    // A sleep's default slack, 50 µs, would turn short intervals into bursts.
     set_current_timer_slack(NonZeroU64::new(1))?;
     let flags = if pace.end == WriteEnd::More { SendFlags::MORE } else { SendFlags::empty() };
     let gap = Duration::from_secs_f64(pace.write_len as f64 * 8.0 / pace.rate);
@@ -232,12 +232,13 @@ fn receive_tcp(listener: &TcpListener, mut received: Vec<u8>) -> io::Result<(Ins
     Ok((ended, thread_time() - before, received))
 }
 
-/// Sends `count` UDP messages of `len` bytes at `rate` payload bits a second from a host to an address of the other.
+/// Sends `count` UDP messages of `len` bytes at `rate` payload bits per second from a host to an address of
+/// another.
 ///
-/// Each message carries its number; it counts as arrived where it came whole and unchanged.
+/// Each message carries its number. A message counts as arrived if it is complete and unchanged.
 ///
 /// # Errors
-/// What a socket says.
+/// A socket error.
 pub fn udp(
     from: &Namespace,
     to: &Namespace,
@@ -248,7 +249,7 @@ pub fn udp(
     let pattern = content(seed, message.len);
     let receiver = to.enter(|| UdpSocket::bind(SocketAddr::new(address, 0)))?;
     receiver.set_read_timeout(Some(QUIET))?;
-    // More than a host grants by itself, where it may be asked for.
+    // Above the host's default limit, where the right for it exists.
     let _ = sockopt::set_socket_recv_buffer_size_force(&receiver, SOCKET_BUFFER_LEN);
     let target = receiver.local_addr()?;
     thread::scope(|scope| {
@@ -273,7 +274,7 @@ pub fn udp(
 /// Messages of one length at one rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Messages {
-    /// Of each, in bytes: at least 8.
+    /// Length of each, in bytes: at least 8.
     pub len: usize,
     /// How many.
     pub count: u64,
@@ -300,10 +301,10 @@ fn send_udp(target: SocketAddr, pattern: &[u8], message: Messages) -> io::Result
         content[..8].copy_from_slice(&index.to_be_bytes());
         while let Err(error) = socket.send(&content) {
             match error.kind() {
-                // The first packets may find nobody who knows the way.
+                // The first packets may meet unresolved neighbours.
                 io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused => {}
                 _ if error.raw_os_error() == Some(ENOBUFS) => thread::yield_now(),
-                // A router told the host of a smaller MTU: at the next try the host cuts.
+                // A router reported a smaller MTU: at the next try the host fragments.
                 _ if error.raw_os_error() == Some(EMSGSIZE) && content.len() <= MESSAGE_LEN_MAX => {}
                 _ => return Err(error),
             }
@@ -345,24 +346,24 @@ pub fn content(seed: u64, len: usize) -> Vec<u8> {
     content
 }
 
-/// The SHA-256 of bytes, in hexadecimal.
+/// SHA-256 of bytes, in hexadecimal.
 pub fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The usual one: the machine's own may pace.
+/// The usual algorithm: the machine's default may pace.
 pub const CONGESTION: &str = "cubic";
-/// How long a transfer may stand still.
+/// Longest stall of a transfer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long after the last message no more is waited for: longer than any reassembly of ours waits on the way.
+/// How long the receiver waits after the last message: longer than any reassembly time-out on the path.
 const QUIET: Duration = Duration::from_millis(800);
-/// Mean of the lengths that are drawn.
+/// Mean of the drawn lengths, in bytes.
 const WRITE_LEN: usize = 1 << 18;
 const READ_LEN: usize = 1 << 18;
 const SOCKET_BUFFER_LEN: usize = 8 << 20;
-/// A sleep shorter than this would be longer than asked.
+/// A shorter sleep would take longer than requested.
 const SLEEP_MIN: Duration = Duration::from_micros(60);
 const ENOBUFS: i32 = 105;
 const EMSGSIZE: i32 = 90;
-/// Longest message of UDP over IPv4, in bytes.
+/// Longest UDP message over IPv4, in bytes.
 const MESSAGE_LEN_MAX: usize = 65_507;

@@ -1,4 +1,4 @@
-//! An MTU in, two hosts on one link out, each with a stock interface or a wide one over it.
+//! MTU -> two hosts on one link, each with a stock interface or a wide one over it.
 
 use crate::net::{Host, HostLink, Offloading, cable};
 use crate::three_hosts::{v4, v6};
@@ -7,7 +7,7 @@ use daemon::service::Service;
 use linux::addresses::Prefix;
 use std::io;
 
-/// Two hosts on one link: host 1 and host 2 of the network that [`v4`] and [`v6`] number.
+/// Two hosts on one link: host 1 and host 2 of the network of [`v4`] and [`v6`].
 #[derive(Debug)]
 pub struct TwoHosts {
     /// Both hosts.
@@ -17,10 +17,10 @@ pub struct TwoHosts {
 }
 
 impl TwoHosts {
-    /// Two hosts and their cable.
+    /// Creates two hosts and their cable.
     ///
     /// # Errors
-    /// The right to make them is missing.
+    /// No right to create them.
     pub fn new(mtu: u32, offloading: Offloading) -> io::Result<TwoHosts> {
         let hosts = [Host::new("one")?, Host::new("other")?];
         let tail = format!("{:06x}", fastrand::u32(..1 << 24));
@@ -42,7 +42,7 @@ impl TwoHosts {
         self.names.each_ref().map(String::as_str)
     }
 
-    /// The text of a configuration for a wide interface over the link of a host, with more lines for each part of the file.
+    /// Configuration text for a wide interface over a host's link, with extra lines for each part of the file.
     pub fn wide_interface(&self, host: usize, mtu: u32, [more, wide, narrow]: [&str; 3]) -> String {
         format!(
             "role = \"wide-interface\"\n{more}\n[wide]\nmtu = {mtu}\n{wide}\n\
@@ -54,7 +54,7 @@ impl TwoHosts {
     /// Starts a wide interface on a host.
     ///
     /// # Errors
-    /// What is wrong with the configuration, or missing.
+    /// A faulty configuration, or a missing right or feature.
     pub fn start(&self, host: usize, config: &str) -> io::Result<Service> {
         let config = Config::parse(config, "wide.toml")
             .map_err(|problems| io::Error::new(io::ErrorKind::InvalidInput, problems.to_string()))?;

@@ -1,9 +1,9 @@
-//! A thread in, the processor time that it took out.
+//! Thread -> its processor time.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// Processor time of the calling thread so far, with the kernel's work in its name.
+/// Processor time of the calling thread so far, including the kernel's work on its behalf.
 pub fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

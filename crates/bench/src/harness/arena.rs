@@ -1,4 +1,4 @@
-//! A number of bytes in, memory for the life of the program out, in pages of 2 MiB where the kernel has them.
+//! Number of bytes -> memory that is never freed, in pages of 2 MiB where the kernel has them.
 
 use super::ask::Pages;
 use memmap2::{Advice, MmapMut};
@@ -9,14 +9,14 @@ pub fn memory(len: usize, pages: Pages) -> &'static mut [u8] {
     let map = MmapMut::map_anon(len.next_multiple_of(HUGE_LEN) + HUGE_LEN).expect("the machine has the memory");
     let memory: &'static mut MmapMut = Box::leak(Box::new(map));
     if pages == Pages::Huge {
-        // A kernel without them answers with an error, and small ones serve.
+        // A kernel without huge pages returns an error, and small pages serve.
         let _ = memory.advise(Advice::HugePage);
     }
     let start = memory.as_ptr().align_offset(HUGE_LEN);
     &mut memory[start..start + len.next_multiple_of(HUGE_LEN)]
 }
 
-/// A pool with `counts` buffers of each class, beside what it may take from the heap.
+/// A pool with `counts` buffers of each class, beside its allowance from the heap.
 pub fn pool(counts: [usize; CLASS_LENS.len()], pages: Pages) -> Pool {
     let mut pool = Pool::new(HEAP_LEN);
     if pages == Pages::Huge {
@@ -33,7 +33,7 @@ pub fn pool(counts: [usize; CLASS_LENS.len()], pages: Pages) -> Pool {
     pool
 }
 
-/// From one buffer of a class to the next, in bytes: headroom, content and map, rounded up to cache lines.
+/// Distance between two buffers of a class, in bytes: headroom, content and map, rounded up to cache lines.
 pub fn stride(class_len: usize) -> usize {
     (HEADROOM + class_len + class_len / 64).next_multiple_of(64)
 }
@@ -45,5 +45,5 @@ pub fn class(len: usize) -> usize {
 
 /// Length of a huge page, in bytes.
 const HUGE_LEN: usize = 2 << 20;
-/// What a pool may take from the heap, in bytes.
+/// Limit of a pool's memory from the heap, in bytes.
 const HEAP_LEN: usize = 6 << 30;

@@ -1,57 +1,57 @@
-//! A harness's arguments in, what is asked of it out.
+//! A harness's arguments -> its task.
 
 use crate::workload::{Function, Work};
 use std::path::PathBuf;
 
-/// What a harness is to do, as `crates/bench/peers/README.md` has it.
+/// A harness's task, as defined in `crates/bench/peers/README.md`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
-    /// Which of the harness's own systems.
+    /// The harness's own system to use.
     pub system: System,
-    /// What is done.
+    /// The function.
     pub function: Function,
-    /// How much of it.
+    /// The extent of the work.
     pub work: Work,
-    /// The packets of one section.
+    /// File with the packets of one section.
     pub file: PathBuf,
-    /// Where what comes out is written.
+    /// File for the output.
     pub out: PathBuf,
     /// Copies of the section in memory.
     pub ring: usize,
-    /// Where packet memory comes from.
+    /// Source of packet memory.
     pub pages: Pages,
-    /// Without commands: so many sections.
+    /// Without commands: the number of sections.
     pub sections: Option<usize>,
-    /// Datagrams at once.
+    /// Concurrent datagrams.
     pub datagrams: usize,
-    /// Longest packet out, in bytes.
+    /// Longest output packet, in bytes.
     pub mtu: usize,
-    /// Payload of a segment out, in bytes.
+    /// Payload of an output segment, in bytes.
     pub segment: usize,
-    /// Flows at once.
+    /// Concurrent flows.
     pub flows: usize,
-    /// Packets that are handed over at once.
+    /// Packets per burst.
     pub burst: usize,
-    /// Longest packet out of coalescing, in bytes.
+    /// Longest output packet of coalescing, in bytes.
     pub len_max: usize,
-    /// Is everything let go after each burst?
+    /// Whether everything is flushed after each burst.
     pub empties_after_burst: bool,
-    /// Bytes that may be held.
+    /// Limit of held bytes.
     pub limit: usize,
 }
 
-/// Who does it.
+/// The systems of this harness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// The engine.
     Wideload,
     /// A copy of the same bytes to the same places, and nothing else.
     PlainCopy,
-    /// The same, with the sum of the bytes taken on the way.
+    /// The same, with the sum of the bytes computed on the way.
     CopyAndSum,
 }
 
-/// Where packet memory comes from.
+/// Source of packet memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     /// Pages of 2 MiB, where the kernel has them.
@@ -61,10 +61,10 @@ pub enum Pages {
 }
 
 impl Ask {
-    /// Reads the arguments.
+    /// Parses the arguments.
     ///
     /// # Errors
-    /// The argument that makes no sense.
+    /// The faulty argument.
     pub fn parse(arguments: &[String]) -> Result<Ask, String> {
         let mut ask = Ask {
             system: System::Wideload,

@@ -1,4 +1,4 @@
-//! Bytes in, their checksums out.
+//! Bytes -> their checksums.
 
 use super::Station;
 use super::arena::memory;
@@ -7,23 +7,23 @@ use crate::section::Section;
 use packet::Sum;
 
 struct Summing {
-    /// The bytes of all copies, and where each string of a copy lies.
+    /// The bytes of all copies, and the position of each string of a copy.
     bytes: &'static [u8],
     places: Vec<Strings>,
     next: usize,
     checksums: Vec<u16>,
 }
 
-/// Sums over the strings of a section.
+/// A station that sums the strings of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     let (bytes, places) = lay(ask, &section);
     Ok(Box::new(Summing { bytes, places, next: 0, checksums: Vec::with_capacity(section.len()) }))
 }
 
-/// Where the strings of one copy lie, and how long they are.
+/// Offset and length of the strings of one copy.
 pub type Strings = Vec<(usize, usize)>;
 
-/// Copies of a section's strings in memory, each from a cache line on, and where they lie.
+/// Copies of a section's strings in memory, each aligned to a cache line, and their positions.
 pub fn lay(ask: &Ask, section: &Section) -> (&'static mut [u8], Vec<Strings>) {
     let stride = section.longest().next_multiple_of(64);
     let bytes = memory(ask.ring * section.len() * stride, ask.pages);

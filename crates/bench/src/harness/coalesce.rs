@@ -1,4 +1,4 @@
-//! Segments in buffers in, trains out.
+//! Segments in buffers -> GSO packets.
 
 use super::Station;
 use super::ask::Ask;
@@ -15,7 +15,7 @@ use engine::{
 use packet::{Checksum, Frame, Packet, Time};
 use std::time::Duration;
 
-/// From bytes to trains, as a worker has them.
+/// From bytes to GSO packets, as in a worker.
 struct Coalescing {
     ring: Ring,
     live: Live,
@@ -33,7 +33,7 @@ struct HeaderWork {
     out: Output,
     now: Time,
     how: How,
-    /// Those of a section.
+    /// Frames of a section.
     frames: Vec<Frame>,
     places: Vec<(*const u8, *const u8)>,
 }
@@ -43,11 +43,11 @@ struct HeaderWork {
 struct How {
     burst: usize,
     empties_after_burst: bool,
-    /// Has the port verified the checksums?
+    /// Whether the port has verified the checksums.
     checksum: Checksum,
 }
 
-/// A coalescer over the packets of a section.
+/// A station that coalesces the packets of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     let checksum = match ask.work {
         Work::Header | Work::Contiguous => Checksum::Verified,
@@ -80,7 +80,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     }))
 }
 
-/// The stage that a border has toward its wide side.
+/// The stage of a border toward its wide side.
 fn stage(limit: usize, len_max: u16) -> Coalescer {
     let settings = SideSettings {
         memory: limit,
@@ -93,7 +93,7 @@ fn stage(limit: usize, len_max: u16) -> Coalescer {
 
 impl Station for Coalescing {
     fn fill(&mut self) {
-        // The same sequence numbers come again: flows have to be forgotten first.
+        // The sequence numbers repeat, so the flows have to expire first.
         self.now = self.now + Duration::from_secs(10_000);
         self.live.expire(self.now);
         self.ring.fill(self.live.pool());
@@ -121,7 +121,7 @@ impl Station for Coalescing {
 
 impl Station for HeaderWork {
     fn fill(&mut self) {
-        // The same sequence numbers come again: flows have to be forgotten first.
+        // The sequence numbers repeat, so the flows have to expire first.
         self.now = self.now + Duration::from_secs(600);
         self.coalescer.expire(self.now, &mut self.connections, &mut self.out);
         drain(&mut self.out, &mut ignore);
@@ -136,7 +136,7 @@ impl Station for HeaderWork {
     }
 
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
-        // What is only placed shows nothing; what is placed so is what is copied so.
+        // Placement alone leaves no output to show. The copied payloads go to the same places.
         coalesce_headers(self, |gso: &Packet| tell(gso.bytes()), &mut CopyPayload);
     }
 

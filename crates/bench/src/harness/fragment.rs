@@ -1,7 +1,7 @@
-//! Wide packets in buffers in, fragments or segments out.
+//! Wide packets in buffers -> fragments or segments.
 //!
-//! By reference, a packet leaves as a list to gather from: a header of its own for each piece, and the payload where it
-//! stands. Copied, each piece is a packet in a buffer of its own.
+//! By reference, a packet leaves as a gather list: a new header for each fragment, and the payload in its original
+//! place. Copied, each fragment is a packet in a buffer of its own.
 
 use super::Station;
 use super::ask::Ask;
@@ -19,25 +19,25 @@ struct Cutting {
     how: How,
     gather: Gather,
     copies: Vec<(Buffer, usize)>,
-    /// Where parsing is outside the timed part.
+    /// Used where parsing is outside the timed part.
     packets: Vec<Packet>,
     work: Work,
 }
 
-/// How packets are cut.
+/// How packets are fragmented or segmented.
 #[derive(Clone, Copy)]
 enum How {
     Fragments { mtu: u16 },
     Segments { len: u16 },
 }
 
-/// A list to gather from: where header and payload of each piece lie, and how long they are.
+/// A gather list: address and length of each fragment's header and payload.
 struct Gather {
     headers: Vec<[u8; HEADER_LEN_MAX]>,
     list: Vec<[(usize, usize); 2]>,
 }
 
-/// Packets that a packet is cut into.
+/// Number of fragments or segments of a packet.
 pub fn count(ask: &Ask, packet: &[u8]) -> usize {
     match ask.function {
         Function::Segment => (packet.len() - IPV4_LEN - TCP_LEN).div_ceil(ask.segment),
@@ -45,7 +45,7 @@ pub fn count(ask: &Ask, packet: &[u8]) -> usize {
     }
 }
 
-/// A cutter over the packets of a section.
+/// A station that fragments or segments the packets of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     let fragments_max = section.packets().map(|packet| count(ask, packet)).max().unwrap_or(0);
     let how = match (ask.function, ask.work) {
@@ -157,7 +157,7 @@ fn timed_section_copied(
     count
 }
 
-/// The packet, told how it leaves.
+/// The packet with its egress properties set.
 #[inline(always)]
 fn prepared(mut packet: Packet, how: How) -> Packet {
     match how {
@@ -203,5 +203,5 @@ fn copied(fragment: &WirePacket<'_>, out: &mut Output) -> (Buffer, usize) {
     (buffer, fragment.frame_len())
 }
 
-/// Longest header of a piece here, in bytes.
+/// Longest header of a fragment here, in bytes.
 const HEADER_LEN_MAX: usize = 64;

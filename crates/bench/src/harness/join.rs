@@ -1,4 +1,4 @@
-//! Fragments in buffers in, longer fragments out.
+//! Fragments in buffers -> longer fragments.
 
 use super::Station;
 use super::ask::Ask;
@@ -16,7 +16,7 @@ struct Joining {
     now: Time,
 }
 
-/// A graceful joiner over the packets of a section.
+/// A station that merges the fragments of a section in order.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     match ask.work {
         Work::Contiguous => {}
@@ -30,7 +30,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
 
 impl Station for Joining {
     fn fill(&mut self) {
-        // Long enough for what passed to be forgotten: a section's datagrams are new to the next.
+        // Long enough to expire the state of passed datagrams: the next section reuses their identifications.
         self.now = self.now + Duration::from_secs(600);
         self.live.expire(self.now);
         self.ring.fill(self.live.pool());
@@ -65,7 +65,7 @@ fn join(it: &mut Joining, mut deliver: impl FnMut(&Packet)) -> usize {
     completed + live.flush(*now, deliver)
 }
 
-/// Takes what waits for the port, and gives its buffers back.
+/// Takes the packets that wait for the port, and recycles their buffers.
 #[inline(always)]
 pub fn drain(out: &mut Output, deliver: &mut impl FnMut(&Packet)) -> usize {
     let mut count = 0;
@@ -77,5 +77,5 @@ pub fn drain(out: &mut Output, deliver: &mut impl FnMut(&Packet)) -> usize {
     count
 }
 
-/// Delivers to nobody.
+/// Discards the packet.
 pub fn ignore(_: &Packet) {}

@@ -1,4 +1,4 @@
-//! Frames of a port in, packets out: as all that is live goes through the engine.
+//! Frames of a port -> packets, through the engine as in live operation.
 
 use super::reassemble::SECRET;
 use super::ring::frame;
@@ -12,19 +12,20 @@ use packet::{Packet, Pool, Time};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// A gateway, and the batches that it is given.
+/// A gateway, and its batches.
 pub struct Live {
     gateway: Gateway,
-    /// What comes next.
+    /// The next batch.
     pub batch: Batch,
 }
 
 impl Live {
-    /// Toward the host of a wide interface, which holds so many bytes of fragments, and as many of segments.
+    /// Toward the host of a wide interface. `limit` bounds the held bytes of fragments, and equally those of
+    /// segments.
     pub fn host(limit: usize, pool: Pool) -> Live {
         let mut settings = GatewaySettings::usual(GatewayRole::WideInterface, u16::MAX, NARROW_MTU);
         for side in &mut settings.sides {
-            // Toward the host's own kernel segments are coalesced too, as toward a machine behind a TAP.
+            // Segments toward the host's own kernel are coalesced too, as toward a machine behind a TAP.
             let coalesce = (side.position == Position::Kernel).then_some(Mode::Resize);
             *side = SideSettings { memory: limit, late: Late::Retire, coalesce, ..side.clone() }
                 .with_segment_size_for(true);
@@ -32,8 +33,8 @@ impl Live {
         Live::new(&settings, pool)
     }
 
-    /// Toward the wide side of a border, whose packets are this long at most. All that is held leaves when it is
-    /// told to.
+    /// Toward the wide side of a border, whose packets have at most this length. Held packets leave only on
+    /// request.
     pub fn border(limit: usize, len_max: u16, flows: usize, pool: Pool) -> Live {
         let mut settings = GatewaySettings::usual(GatewayRole::Border, len_max, NARROW_MTU);
         settings.flow_count = 2 * flows + FLOWS_MORE;
@@ -43,7 +44,7 @@ impl Live {
         Live::new(&settings, pool)
     }
 
-    /// Toward a router's next hop, whose link takes packets of this length; joins fragments on the way.
+    /// Toward a router's next hop, whose link has this MTU; it merges fragments in transit.
     pub fn router(limit: usize, mtu: u16, pool: Pool) -> Live {
         let mut settings = GatewaySettings::usual(GatewayRole::Router, mtu, NARROW_MTU);
         for side in &mut settings.sides {
@@ -59,42 +60,42 @@ impl Live {
         Live { gateway, batch: Batch::default() }
     }
 
-    /// Where buffers come from.
+    /// Source of buffers.
     pub fn pool(&mut self) -> &mut Pool {
         &mut self.gateway.output_mut(TO_WIDE).pool
     }
 
-    /// Takes the batch, and delivers what leaves.
+    /// Pushes the batch, and delivers the output.
     #[inline(always)]
     pub fn push(&mut self, now: Time, deliver: impl FnMut(&Packet)) -> usize {
         let Live { gateway, batch } = self;
-        // As a worker does whose port has no use for places.
+        // As in a worker whose port has no use for places.
         gateway.places(TO_WIDE);
         gateway.push(now, TO_WIDE, batch);
         self.drain(deliver)
     }
 
-    /// Lets go of the segments that are held.
+    /// Flushes the held segments.
     #[inline(always)]
     pub fn release(&mut self, now: Time, deliver: impl FnMut(&Packet)) -> usize {
         self.gateway.release(now, TO_WIDE);
         self.drain(deliver)
     }
 
-    /// Lets go of all that is held.
+    /// Flushes all held packets.
     #[inline(always)]
     pub fn flush(&mut self, now: Time, deliver: impl FnMut(&Packet)) -> usize {
         self.gateway.flush(now);
         self.drain(deliver)
     }
 
-    /// Gives up what is late, and forgets it.
+    /// Evicts overdue entries, and expires their state.
     pub fn expire(&mut self, now: Time) {
         self.gateway.expire(now);
         self.drain(|_| {});
     }
 
-    /// Passes the handshake of each connection of a section, so that it is known how long its segments may become.
+    /// Passes the handshake of each connection of a section, so that the size limit of its segments is known.
     pub fn open_flows(&mut self, now: Time, section: &Section, mss_max: u16) {
         let mut seen = HashSet::new();
         for packet in section.packets() {
@@ -141,7 +142,7 @@ fn packet_of(way: Egress) -> Packet {
     }
 }
 
-/// The SYN that opened the connection of this segment over IPv4, and what answered it.
+/// The SYN that opened the connection of this segment over IPv4, and its SYN-ACK.
 fn handshake(segment: &[u8], mss: u16) -> [Vec<u8>; 2] {
     let tcp = &segment[IPV4_LEN..];
     let [seq, ack] = [4, 8].map(|at| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]));
@@ -166,11 +167,11 @@ fn handshake(segment: &[u8], mss: u16) -> [Vec<u8>; 2] {
 
 /// The direction that is measured.
 const TO_WIDE: usize = Toward::Wide.direction();
-/// The link on the other side, in bytes.
+/// MTU of the other side's link, in bytes.
 const NARROW_MTU: u16 = 1_500;
-/// Connections that a border remembers beside those that pass.
+/// Connections that a border tracks in addition to the measured ones.
 const FLOWS_MORE: usize = 1_024;
-/// Memory for what passes in the other direction, in bytes.
+/// Memory for packets of the other direction, in bytes.
 const SPARE_LEN: usize = 1 << 20;
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;

@@ -1,8 +1,8 @@
-//! Commands in, nanoseconds out: Wideload's own harness, and the plain loops beside it.
+//! Commands -> nanoseconds: Wideload's own harness, and the plain loops beside it.
 //!
-//! It speaks as `crates/bench/peers/README.md` has it, so that Wideload is measured in the same way as its peers. Each
-//! function has its own file with one `timed_section`: the instructions in it are counted. What it calls is named
-//! otherwise, closures too, so that the count does not stop half-way.
+//! It speaks the protocol of `crates/bench/peers/README.md`, so that Wideload and its peers are measured alike.
+//! Each function has its own file with one `timed_section`, whose instructions are counted. Functions and closures
+//! called from it have other names, so that the count does not stop half-way.
 
 pub mod arena;
 mod ask;
@@ -26,22 +26,22 @@ use std::hint::black_box;
 use std::io::{self, BufRead, Write};
 use std::time::{Duration, Instant};
 
-/// Something that works on the sections of one file.
+/// Work on the sections of one file.
 pub trait Station {
-    /// Puts packets where a port would deliver them, and forgets the section before.
+    /// Puts packets where a port would deliver them, and drops the state of the previous section.
     fn fill(&mut self);
-    /// Works on one section; packets that came out.
+    /// Works on one section. Returns the number of output packets.
     fn section(&mut self) -> usize;
-    /// Works on one section and tells each packet that comes out.
+    /// Works on one section and reports each output packet.
     fn show(&mut self, tell: &mut dyn FnMut(&[u8]));
-    /// What it delivers.
+    /// Description of its output.
     fn delivers(&self) -> String;
 }
 
-/// Speaks the protocol with whoever started it.
+/// Speaks the protocol with the parent process.
 ///
 /// # Errors
-/// A command that is none, or a file that cannot be read or written.
+/// An unknown command, or a file that cannot be read or written.
 pub fn speak(ask: &Ask, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let section = Section::read(&ask.file)?;
     let per_packet = results(ask, &section);
@@ -56,7 +56,7 @@ pub fn speak(ask: &Ask, input: impl BufRead, mut output: impl Write) -> io::Resu
         }
         return Ok(());
     }
-    // Memory that nobody has touched costs its first user a page fault.
+    // The first use of fresh memory costs a page fault.
     station.fill();
     station.section();
     writeln!(output, "ready\t{}\t{}", env!("CARGO_PKG_VERSION"), station.delivers())?;
@@ -93,7 +93,7 @@ fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     }
 }
 
-/// What a section's nanoseconds are divided by: packets in; for fragment and segment, packets out.
+/// Divisor of a section's nanoseconds: input packets; for fragment and segment, output packets.
 fn results(ask: &Ask, section: &Section) -> usize {
     match ask.function {
         Function::Fragment | Function::Segment => {
@@ -103,7 +103,7 @@ fn results(ask: &Ask, section: &Section) -> usize {
     }
 }
 
-/// The median section's nanoseconds, packets that came out of the last one, and how many were run.
+/// The median section's nanoseconds, the output packets of the last section, and the number of sections.
 fn run(station: &mut dyn Station, timed: Duration) -> (f64, usize, usize) {
     let (mut took, mut sum, mut completed) = (Vec::new(), Duration::ZERO, 0);
     while sum < timed || took.len() < SECTIONS_MIN {
@@ -130,7 +130,7 @@ fn invalid(line: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("{line}: no command of a harness"))
 }
 
-/// Sections of each run, at least.
+/// Minimum of sections per run.
 const SECTIONS_MIN: usize = 3;
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
     use crate::rows::WIDELOAD;
     use crate::workload::fragments;
 
-    /// What a harness answers to these commands, over six fragments of each of 64 datagrams.
+    /// A harness's answers to these commands, over six fragments of each of 64 datagrams.
     fn said(arguments: &str, commands: &str) -> io::Result<String> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("in");

@@ -1,4 +1,4 @@
-//! Packets in buffers in, what their headers say out.
+//! Packets in buffers -> their parsed headers.
 
 use super::Station;
 use super::ask::Ask;
@@ -13,7 +13,7 @@ struct Parsing {
     pool: Pool,
 }
 
-/// A parser over the packets of a section.
+/// A station that parses the packets of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     if ask.work != Work::Header {
         return Err("parsing ends with what the headers say".to_string());

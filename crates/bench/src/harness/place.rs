@@ -1,4 +1,4 @@
-//! Fragments in a device's memory in, datagrams out: payloads received in their places.
+//! Fragments in a device's memory -> datagrams, with payloads received in their places.
 
 use super::Station;
 use super::ask::Ask;
@@ -15,7 +15,7 @@ struct PlacementHarness {
     now: Time,
 }
 
-/// A receiver of the packets of a section.
+/// A station that receives the packets of a section.
 pub fn open(ask: &Ask, section: &Section) -> Result<Box<dyn Station>, String> {
     let device = Device::new(section, ask.ring, LinkType::Ip, ask.pages);
     let receiver = Receiver::new(device, PlacementMode::Always, ask.pages);

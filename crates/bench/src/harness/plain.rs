@@ -1,7 +1,7 @@
-//! The same bytes in, at the same places out, and nothing else: what the memory allows.
+//! The same bytes -> the same places, and nothing else: the limit that memory sets.
 //!
-//! Where each payload comes to lie is worked out beforehand; timed is the copy alone, or the copy with the sum of the
-//! bytes. Destinations are buffers as far apart as the engine's, and the one that was free last is taken next.
+//! The place of each payload is computed beforehand. Only the copy is timed, or the copy with the sum of the bytes.
+//! Destinations are buffers with the engine's spacing, and the most recently freed one is used next.
 
 use super::Station;
 use super::arena::{class, memory, stride};
@@ -17,12 +17,12 @@ use std::hint::black_box;
 
 struct Copying {
     section: Section,
-    /// From one packet to the next in memory, in bytes.
+    /// Distance between two packets in memory, in bytes.
     stride: usize,
     source: &'static mut [u8],
     destination: &'static mut [u8],
     moves: Vec<Move>,
-    /// What is whole after which move.
+    /// The result that each move completes, if any.
     ends: Vec<Option<PlainEnd>>,
     /// Bytes and copies of a section, and the next copy.
     copy_len: usize,
@@ -32,7 +32,7 @@ struct Copying {
     arch: Arch,
 }
 
-/// Bytes from a place in a copy of the section to a place among the destinations.
+/// An offset in a copy of the section, an offset among the destinations, and a length.
 #[derive(Clone, Copy)]
 struct Move {
     from: usize,
@@ -40,7 +40,8 @@ struct Move {
     len: usize,
 }
 
-/// What is whole: where it lies, and whether it starts with an IPv4 header whose length is that of its first packet.
+/// A complete result: its position, and whether it starts with an IPv4 header that still has its first packet's
+/// length.
 #[derive(Clone, Copy)]
 struct PlainEnd {
     at: usize,
@@ -48,18 +49,18 @@ struct PlainEnd {
     has_header: bool,
 }
 
-/// A payload and its place in the run that it belongs to.
+/// A payload and its place in its run.
 struct PlainPart {
     packet: usize,
-    /// In the packet.
+    /// Offset in the packet.
     start: usize,
     run: usize,
-    /// In the run.
+    /// Offset in the run.
     at: usize,
     len: usize,
 }
 
-/// A loop over the packets of a section.
+/// A plain loop over the packets of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     if ask.function == Function::Checksum && ask.system == System::PlainCopy {
         return Ok(Box::new(Strings::new(ask, &section)));
@@ -159,7 +160,7 @@ fn copy(source: &[u8], destination: &mut [u8], moves: &[Move]) {
     }
 }
 
-/// Copies, and sums 32-bit words into 64-bit ones, as wide as the machine's registers are.
+/// Copies, and sums 32-bit words into 64-bit ones, as wide as the machine's registers.
 #[inline(always)]
 fn copy_and_sum(source: &[u8], destination: &mut [u8], moves: &[Move]) -> u64 {
     let mut all = 0u64;
@@ -182,7 +183,8 @@ fn copy_and_sum(source: &[u8], destination: &mut [u8], moves: &[Move]) -> u64 {
     all
 }
 
-/// Where each part goes: the destination that was free last is taken for a new run, and free again when it is whole.
+/// Destination of each part: a new run takes the most recently freed destination, which is free again once it is
+/// complete.
 fn plan(parts: &[PlainPart], has_header: bool, stride_in: usize) -> (Vec<Move>, Vec<Option<PlainEnd>>, usize) {
     let mut left: HashMap<usize, usize> = HashMap::new();
     let mut lens: HashMap<usize, usize> = HashMap::new();
@@ -219,7 +221,7 @@ fn plan(parts: &[PlainPart], has_header: bool, stride_in: usize) -> (Vec<Move>, 
     (moves, ends, count * stride_out)
 }
 
-/// The payloads of fragments, each once, in runs of whole pieces of up to `run_len` bytes.
+/// The payloads of fragments, each once, in runs of whole fragments of up to `run_len` bytes.
 fn fragments(section: &Section, run_len: usize) -> Vec<PlainPart> {
     let mut runs = HashMap::new();
     let mut seen = std::collections::HashSet::new();
@@ -237,7 +239,7 @@ fn fragments(section: &Section, run_len: usize) -> Vec<PlainPart> {
     parts
 }
 
-/// What names a fragment's datagram, its offset, and where its payload starts and how long it is.
+/// Datagram key and offset of a fragment, and offset and length of its payload.
 fn fragment(packet: &[u8]) -> (Vec<u8>, usize, usize, usize) {
     match packet[0] >> 4 {
         6 => {
@@ -253,7 +255,7 @@ fn fragment(packet: &[u8]) -> (Vec<u8>, usize, usize, usize) {
     }
 }
 
-/// The payloads of segments, in runs as long as a packet may be or as a burst lasts; the first of a run with headers.
+/// The payloads of segments, in runs limited by the longest packet or by a burst; the first of a run with headers.
 fn segments(section: &Section, ask: &Ask) -> Vec<PlainPart> {
     let header_len = IPV4_LEN + TCP_LEN;
     let payload_len = section.longest() - header_len;

@@ -1,4 +1,4 @@
-//! Fragments in buffers in, datagrams out.
+//! Fragments in buffers -> datagrams.
 
 use super::Station;
 use super::ask::Ask;
@@ -12,7 +12,7 @@ use engine::{
 use packet::{Frame, Packet, Time};
 use std::time::Duration;
 
-/// From bytes to datagrams, as a worker has them.
+/// From bytes to datagrams, as in a worker.
 struct Reassembly {
     ring: Ring,
     live: Live,
@@ -26,15 +26,15 @@ struct HeaderWork {
     reassembler: Reassembler,
     out: Output,
     now: Time,
-    /// Those of a section.
+    /// Frames of a section.
     frames: Vec<Frame>,
     places: Vec<Placed>,
 }
 
-/// Where a payload belongs, and where it is.
+/// Destination of a payload, and its present address.
 type Placed = (*const u8, *const u8);
 
-/// A reassembler over the packets of a section.
+/// A station that reassembles the packets of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     let count = section.len();
     let (ring, pool) = Ring::new(ask, section, ask.datagrams, usize::from(u16::MAX));
@@ -53,7 +53,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     })
 }
 
-/// The stage that a gateway has for fragments of its host.
+/// The stage of a gateway for fragments of its host.
 fn stage(limit: usize) -> Reassembler {
     let usual = SideSettings::usual(GatewayRole::WideInterface, Toward::Wide, u16::MAX);
     let settings = SideSettings { memory: limit, late: Late::Retire, ..usual };
@@ -108,7 +108,7 @@ impl Station for HeaderWork {
     }
 
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
-        // What is only placed shows nothing; what is placed so is what is copied so.
+        // Placement alone leaves no output to show. The copied payloads go to the same places.
         push_all(self, &mut CopyPayload, |datagram| tell(datagram.payload()));
     }
 
@@ -136,7 +136,7 @@ fn timed_section_judged(it: &mut Reassembly) -> usize {
     reassemble(it, is_right)
 }
 
-/// Datagrams that `takes` takes.
+/// Number of datagrams that `takes` accepts.
 #[inline(always)]
 fn reassemble(it: &mut Reassembly, mut takes: impl FnMut(&Packet) -> bool) -> usize {
     let Reassembly { ring, live, now, .. } = it;
@@ -179,5 +179,5 @@ fn is_right(datagram: &Packet) -> bool {
     matches!(datagram.checksum_error().fold(), 0 | 0xFFFF)
 }
 
-/// Any will do: nobody attacks who knows it.
+/// Any value will do: there is no attacker to know it.
 pub const SECRET: u128 = 7;

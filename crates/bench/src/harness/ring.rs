@@ -1,4 +1,4 @@
-//! A section in, copies of it in buffers out, one after the other.
+//! Section -> copies of it in buffers, one after the other.
 
 use super::arena;
 use super::ask::Ask;
@@ -13,7 +13,7 @@ pub struct Ring {
     next: usize,
 }
 
-/// A buffer with a packet of so many bytes, IP header first.
+/// A buffer with a packet of this length, IP header first.
 pub type Delivery = (Buffer, usize);
 
 impl Ring {
@@ -29,7 +29,7 @@ impl Ring {
         (Ring { section, copies, next: usize::MAX }, pool)
     }
 
-    /// Makes sure that a copy is ready, and puts all of them into buffers again where none is.
+    /// Ensures that a copy is ready. Where none is, it puts all of them into buffers again.
     pub fn fill(&mut self, pool: &mut Pool) {
         if self.next < self.copies.len() {
             return;
@@ -44,14 +44,14 @@ impl Ring {
         self.next = 0;
     }
 
-    /// The next copy, to be emptied.
+    /// The next copy, for the caller to consume.
     pub fn next(&mut self) -> &mut Vec<Delivery> {
         let copy = &mut self.copies[self.next];
         self.next += 1;
         copy
     }
 
-    /// The packets of which it holds copies.
+    /// The packets that it holds copies of.
     pub fn section(&self) -> &Section {
         &self.section
     }
@@ -62,7 +62,7 @@ impl Ring {
     }
 }
 
-/// Reads the frames of the next burst, while what is behind them comes nearer.
+/// Parses the frames of the next burst, while the following frames are prefetched.
 #[inline(always)]
 pub fn burst(frames: &mut Drain<'_, Delivery>, batch: &mut Vec<Frame>) -> bool {
     for _ in 0..BURST {
@@ -78,7 +78,7 @@ pub fn burst(frames: &mut Drain<'_, Delivery>, batch: &mut Vec<Frame>) -> bool {
     !batch.is_empty()
 }
 
-/// Reads the frame in a buffer.
+/// Parses the frame in a buffer.
 #[inline]
 pub fn frame((buffer, len): Delivery) -> Frame {
     let link =
@@ -86,7 +86,7 @@ pub fn frame((buffer, len): Delivery) -> Frame {
     Frame::parse(buffer, len, link, Ingress(0))
 }
 
-/// Reads the packet in a buffer.
+/// Parses the packet in a buffer.
 #[inline]
 pub fn parse(delivery: Delivery) -> Packet {
     match frame(delivery) {
@@ -95,9 +95,9 @@ pub fn parse(delivery: Delivery) -> Packet {
     }
 }
 
-/// Packets that a port delivers at once.
+/// Packets per delivery of a port.
 pub const BURST: usize = 32;
-/// Packets between asking for one and looking at it.
+/// Packets between a prefetch and its use.
 const FORESIGHT: usize = 4;
-/// Buffers beyond what is known to be needed.
+/// Buffers beyond the known need.
 const SPARE_COUNT: usize = 64;

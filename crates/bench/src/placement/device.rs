@@ -1,8 +1,8 @@
-//! Frames in, batches as a port gives them out: copied from a device's memory to buffers, or their payloads to places.
+//! Frames -> batches of a port: copied from a device's memory to buffers, or with payloads copied to places.
 //!
-//! The port does what a kernel and a program do for a batch: first every frame is copied out of the device's memory, as by one
-//! call for all of them, then each is looked at. Frames lie in pages of 2 MiB, in slots as a card has them; where they have all
-//! been received, the first ones come again.
+//! The port does the work of kernel and program for a batch. First it copies every frame out of the device's
+//! memory, as one system call for all of them would. Then it parses each. Frames are in pages of 2 MiB, in slots as
+//! of a card. After the last frame, the first one comes again.
 
 use crate::harness::Pages;
 use crate::harness::arena::{class, memory};
@@ -21,13 +21,13 @@ pub struct Device {
     next: usize,
     medium: LinkType,
     link_len: usize,
-    /// Class of the buffer for a frame, by its content in bytes.
+    /// Buffer class for a frame, by its content in bytes.
     buffer_len: usize,
     smalls: Vec<Buffer>,
 }
 
 impl Device {
-    /// One whose memory so many copies of these frames fill, one behind the other.
+    /// A device whose memory is filled by this many consecutive copies of these frames.
     pub fn new(frames: &Section, copies: usize, medium: LinkType, pages: Pages) -> Device {
         let longest = frames.longest();
         let slot_len = longest.next_multiple_of(if longest > SHORT_LEN { SLOT_LEN } else { SHORT_LEN });
@@ -40,7 +40,7 @@ impl Device {
         }
         let first = frames.packets().next().unwrap_or_default();
         let link_len = Link::parse(medium, first).expect("the frames are packets").len;
-        // As ports do: a small buffer takes a whole frame of the link's MTU.
+        // As in ports: a small buffer holds a whole frame of the link's MTU.
         let [small, _, longer, _] = CLASS_LENS;
         let buffer_len = if longest - link_len > small { longer } else { small };
         Device { memory, frames: ranges, next: 0, medium, link_len, buffer_len, smalls: Vec::new() }
@@ -51,30 +51,30 @@ impl Device {
         Device { frames: self.frames.clone(), smalls: Vec::new(), ..*self }
     }
 
-    /// Frames in its memory.
+    /// Number of frames in its memory.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// How many buffers of each class its port needs.
+    /// Number of buffers of each class that its port needs.
     pub fn counts(&self) -> [usize; CLASS_LENS.len()] {
         let mut counts = [0; CLASS_LENS.len()];
         counts[class(self.buffer_len)] += BATCH_COUNT + 1;
         counts
     }
 
-    /// Looks at the next frame, which stays where it is.
+    /// Parses the next frame in its place.
     pub fn look(&self, pool: &mut Pool) -> Packet {
         let frame = &self.memory[self.frames[self.next].clone()];
         Frame::copy(frame, self.medium, Ingress(0), pool).expect("the frames are packets")
     }
 
-    /// The memory, and where frames lie in it.
+    /// The memory, and the ranges of the frames in it.
     pub fn frames(&self) -> (&'static [u8], &[Range<usize>]) {
         (self.memory, &self.frames)
     }
 
-    /// Receives the next `count` frames, as long as there are places those of their payloads to these.
+    /// Receives the next `count` frames. While places remain, payloads go to these.
     pub fn receive(
         &mut self,
         count: usize,
@@ -107,7 +107,7 @@ impl Device {
                             split_frame.push(it);
                             continue;
                         }
-                        // What landed lies in one row, without anything between.
+                        // Placed payloads are contiguous.
                         Ok(it) => {
                             frames.push(it.copy_out(place));
                             continue;
@@ -121,7 +121,7 @@ impl Device {
     }
 }
 
-/// What the kernel does: fills one memory after the other.
+/// The kernel's part: fills one memory area after the other.
 fn copy(frame: &[u8], at: usize, buffer: &mut Buffer, front: Option<HeaderLayout>, place: Option<&mut [u8]>) {
     let (Some(front), Some(place)) = (front, place) else { return buffer.put(at, frame) };
     let (header, rest) = frame.split_at(front.len().min(frame.len()));
@@ -133,9 +133,9 @@ fn copy(frame: &[u8], at: usize, buffer: &mut Buffer, front: Option<HeaderLayout
     }
 }
 
-/// Frames of a batch, at most.
+/// Most frames of a batch.
 pub const BATCH_COUNT: usize = 64;
-/// What a card gives each frame, or a multiple of it, in bytes: half a page of 4 KiB.
+/// Slot size of a card, or a multiple of it, in bytes: half a page of 4 KiB.
 const SLOT_LEN: usize = 2_048;
 /// The same where all frames are short.
 const SHORT_LEN: usize = 128;

@@ -1,10 +1,11 @@
-//! Nothing in, what receiving payloads in place saves out: a table of nanoseconds, and one of how often guesses are right.
+//! Receiving payloads in place: nanoseconds saved, and how often predictions are right.
 //!
 //!     cargo run --release -p bench -- landing
 //!
-//! The loop is of memory alone. Copying takes a frame out of the device's memory to a buffer, and its payload from there to its
-//! datagram; landing takes the payload out of the device's memory to its datagram. Beside both stand the same copies without
-//! anything else: their ratio is what landing can win by copies, and what it wins beyond, it wins by reading fewer headers.
+//! The loop works in memory alone. Copying moves a frame from the device's memory to a buffer, and its payload from
+//! there to its datagram. Placement moves the payload from the device's memory straight to its datagram. Both have
+//! a loop beside them with the same copies and nothing else. The ratio of these loops is the gain of fewer copies.
+//! Any gain beyond it comes from fewer header reads.
 
 mod device;
 mod plain;
@@ -27,7 +28,7 @@ use std::time::Instant;
 /// Prints the tables.
 ///
 /// # Errors
-/// What makes measuring impossible.
+/// Why measuring is impossible.
 pub fn show(rounds: usize) -> Result<ExitCode, String> {
     stay_on_last_processor().map_err(|error| format!("no processor to measure on: {error}"))?;
     println!(
@@ -62,7 +63,7 @@ fn head(name: &str) {
     println!("{name}\n{:>9}{:>9}{columns}", "datagram", "fragment");
 }
 
-/// What comes.
+/// The received frames.
 struct PlacementCase {
     len: usize,
     step: usize,
@@ -70,7 +71,7 @@ struct PlacementCase {
     hosts: u8,
 }
 
-/// Has every arm receive the same frames in turns, and prints a line.
+/// Every arm receives the same frames in turn. Prints a line.
 fn time(shape: &PlacementCase, rounds: usize) {
     let frames = ring(shape);
     let count = frames.len();
@@ -87,7 +88,7 @@ fn time(shape: &PlacementCase, rounds: usize) {
                 4 => plain.receive_all(Copies::One),
                 arm => arms[arm].receive_all(NOW, count, |_| {}),
             };
-            // What the one before left in the caches is to be no part of it.
+            // Warm up: the caches that the previous arm left are to be no part of the result.
             pass();
             let started = Instant::now();
             (0..passes).for_each(|_| pass());
@@ -108,7 +109,7 @@ fn time(shape: &PlacementCase, rounds: usize) {
     );
 }
 
-/// Whole datagrams, as many as the ring has room for.
+/// Complete datagrams, as many as the ring has room for.
 fn ring(PlacementCase { len, step, ring_len, hosts }: &PlacementCase) -> Section {
     let mut section = Section::default();
     let count = ring_len / len / usize::from(*hosts);
@@ -120,7 +121,7 @@ fn ring(PlacementCase { len, step, ring_len, hosts }: &PlacementCase) -> Section
     section
 }
 
-/// A frame with a piece of a datagram.
+/// A frame with a fragment of a datagram.
 fn fragment(host: u8, id: u32, index: usize, len: usize, step: usize) -> Vec<u8> {
     let range = index * step..len.min((index + 1) * step);
     let place = Place { id, offset: range.start, more: range.end < len };
@@ -129,14 +130,14 @@ fn fragment(host: u8, id: u32, index: usize, len: usize, step: usize) -> Vec<u8>
     [&[2; 12][..], &[8, 0], &packet].concat()
 }
 
-/// Without, with, and left to itself.
+/// Without placement, with it, and adaptive.
 const ARMS: [PlacementMode; 3] = [PlacementMode::Never, PlacementMode::Always, PlacementMode::WherePays];
-/// Payload of a fragment, in bytes: a link of 1,500.
+/// Payload of a fragment on a link of 1,500 bytes.
 const STEP: usize = 1_480;
-/// See [`STEP`]: a link of 9,000.
+/// Payload of a fragment on a link of 9,000 bytes.
 const LONG_STEP: usize = 8_976;
 /// Payload in a device's memory, in bytes.
 const RING_LEN: usize = 1 << 20;
-/// Frames of a timed stretch, at least, so that the clock's own cost does not show.
+/// Minimum of frames in a timed stretch, so that the clock's own cost does not show.
 const FRAMES_MIN: usize = 2_048;
 const NOW: Time = Time::from_nanos(1_000_000_000);

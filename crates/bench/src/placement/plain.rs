@@ -1,4 +1,4 @@
-//! A device in, its payloads in their datagrams out, and nothing else done: what copies take by themselves.
+//! Device -> its payloads in their datagrams, and nothing else: the time of the copies alone.
 
 use super::device::{BATCH_COUNT, Device};
 use crate::harness::Pages;
@@ -6,7 +6,7 @@ use crate::harness::arena::{memory, stride};
 use packet::{CLASS_LENS, HEADROOM};
 use std::ops::Range;
 
-/// How often a payload is copied.
+/// Number of copies of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
     /// To a buffer, and from there to its datagram.
@@ -18,18 +18,18 @@ pub enum Copies {
 /// The copies of one section, worked out beforehand.
 pub struct Plain {
     device: Device,
-    /// Where each payload belongs, from the start of its datagram's buffer, and that buffer's number.
+    /// Offset of each payload in its datagram's buffer, and the index of that buffer.
     places: Vec<(usize, usize)>,
     smalls: &'static mut [u8],
     small_len: usize,
     datagrams: &'static mut [u8],
     datagram_len: usize,
-    /// Buffers that datagrams take in turn where places are drawn up for a batch at once.
+    /// Buffers used in turn where places are assigned for a whole batch.
     turns: usize,
 }
 
 impl Plain {
-    /// For a device with pieces of datagrams of `len` bytes, each but the last of `step`.
+    /// For a device with fragments of datagrams of `len` bytes, each but the last of `step`.
     pub fn new(device: Device, len: usize, step: usize) -> Plain {
         let fragments = len.div_ceil(step);
         let places =
@@ -44,7 +44,7 @@ impl Plain {
         Plain { device, places, smalls, small_len, datagrams, datagram_len, turns }
     }
 
-    /// Copies all that is in the device's memory, batch by batch.
+    /// Copies everything in the device's memory, batch by batch.
     pub fn receive_all(&mut self, copies: Copies) {
         let count = self.device.len();
         for start in (0..count).step_by(BATCH_COUNT) {
@@ -65,7 +65,7 @@ impl Plain {
         }
         for (slot, index) in batch.enumerate() {
             let (from, len) = (smalls(slot) + FRONT_LEN, frames[index].len() - FRONT_LEN);
-            // A datagram that is whole leaves, and the next one takes its buffer.
+            // A complete datagram leaves, and the next one takes its buffer.
             let (_, at) = self.places[index];
             self.datagrams[at..at + len].copy_from_slice(&self.smalls[from..from + len]);
         }
@@ -84,5 +84,5 @@ impl Plain {
     }
 }
 
-/// Headers of Ethernet and IPv4, in bytes.
+/// Length of the Ethernet and IPv4 headers, in bytes.
 const FRONT_LEN: usize = 34;

@@ -1,4 +1,4 @@
-//! A device in, datagrams out: received by a gateway, their payloads copied or landed.
+//! Device -> datagrams, received by a gateway, with their payloads copied or placed.
 
 use super::device::{BATCH_COUNT, Device};
 use crate::harness::{Pages, SECRET, arena};
@@ -8,16 +8,16 @@ use engine::{
 };
 use packet::{Packet, Time};
 
-/// A gateway and the device that it receives from, as a worker has them.
+/// A gateway and its device, as in a worker.
 pub struct Receiver {
-    /// Where frames come from.
+    /// Source of frames.
     pub device: Device,
     gateway: Gateway,
     batch: Batch,
 }
 
 impl Receiver {
-    /// One that guesses by this rule. Its buffers are of memory like the device's.
+    /// A receiver with this placement mode. Its buffers are of memory like the device's.
     pub fn new(device: Device, guessing: PlacementMode, pages: Pages) -> Receiver {
         let side = SideSettings {
             joins: Prefixes::new(FragmentPolicy::Reassemble),
@@ -32,7 +32,7 @@ impl Receiver {
         Receiver { device, gateway, batch: Batch::default() }
     }
 
-    /// Receives so many frames, batch by batch.
+    /// Receives this many frames, batch by batch.
     #[inline(always)]
     pub fn receive_all(&mut self, now: Time, count: usize, mut take: impl FnMut(&Packet)) {
         for start in (0..count).step_by(BATCH_COUNT) {
@@ -40,7 +40,7 @@ impl Receiver {
         }
     }
 
-    /// Receives so many frames as one batch, their payloads apart where places are lent.
+    /// Receives this many frames as one batch, with split payloads where places are offered.
     #[inline(always)]
     pub fn receive(&mut self, now: Time, count: usize, take: impl FnMut(&Packet)) {
         let Receiver { device, gateway, batch } = self;
@@ -49,14 +49,14 @@ impl Receiver {
         self.push(now, take);
     }
 
-    /// Receives one frame without a guess.
+    /// Receives one frame without a prediction.
     pub fn receive_plainly(&mut self, now: Time) {
         let Receiver { device, gateway, batch } = self;
         device.receive(1, None, &mut gateway.output_mut(ONLY).pool, batch);
         self.push(now, |_| {});
     }
 
-    /// Receives one frame whose header was looked at before it was given a place.
+    /// Receives one frame whose header was parsed before its place was chosen.
     pub fn receive_seen(&mut self, now: Time) {
         let Receiver { device, gateway, batch } = self;
         let seen = device.look(&mut gateway.output_mut(ONLY).pool);
@@ -66,17 +66,17 @@ impl Receiver {
         self.push(now, |_| {});
     }
 
-    /// How guesses went.
+    /// Statistics of the predictions.
     pub fn guesses(&self) -> PlacementStats {
         self.gateway.placement_stats(ONLY)
     }
 
-    /// Datagrams that became whole.
+    /// Number of completed datagrams.
     pub fn whole(&self) -> u64 {
         self.gateway.ledger(ONLY).event(Event::Reassembled).packets
     }
 
-    /// Bytes of payload that were copied behind the port for each that was delivered.
+    /// Bytes of payload copied behind the port, per delivered byte.
     pub fn copied_per_byte(&self) -> f64 {
         let PlacementStats { in_place_bytes: landed_bytes, copied_out_bytes, .. } = self.guesses();
         let delivered = self.gateway.ledger(ONLY).event(Event::FragmentsUsed).bytes;
@@ -94,7 +94,7 @@ impl Receiver {
     }
 }
 
-/// Its one direction.
+/// Index of its only direction.
 const ONLY: usize = 0;
-/// Datagrams in buffers of a class at once: those of a batch, and what is lent for the next one.
+/// Concurrent datagrams in buffers of a class: those of a batch, and the buffers offered for the next one.
 const DATAGRAMS: usize = 40;

@@ -1,4 +1,4 @@
-//! Hosts that send in turns in, what part of their datagrams lands whole out, beside what the formula of kB3 foretells.
+//! Hosts that send in turn -> the share of their datagrams placed completely, beside the formula of kB3.
 
 use super::{Device, NOW, Receiver, fragment};
 use crate::harness::Pages;
@@ -28,7 +28,7 @@ pub fn show() {
     }
 }
 
-/// The part of datagrams that land behind their first piece.
+/// Share of datagrams whose fragments after the first are all placed.
 fn blind(device: Device, firsts: &[bool], fragments: usize) -> f64 {
     let mut receiver = Receiver::new(device, PlacementMode::Always, Pages::Small);
     let (mut tried, mut hit, mut next) = (0u32, 0u32, 0);
@@ -46,7 +46,8 @@ fn blind(device: Device, firsts: &[bool], fragments: usize) -> f64 {
     f64::from(hit) / f64::from(tried.max(1))
 }
 
-/// The part of pieces that land where each one's header is seen before its place is chosen: nothing has to come in a row.
+/// Share of fragments that are placed if each header is parsed before its place is chosen: no consecutive order is
+/// needed.
 fn directed(device: Device) -> f64 {
     let count = device.len();
     let mut receiver = Receiver::new(device, PlacementMode::Always, Pages::Small);
@@ -54,7 +55,7 @@ fn directed(device: Device) -> f64 {
     receiver.guesses().hits as f64 / count as f64
 }
 
-/// Frames of hosts that take turns, and which of them start a datagram.
+/// Frames of hosts that take turns, and whether each starts a datagram.
 fn turns(fragments: usize, q: f64) -> (Section, Vec<bool>) {
     let mut random = Rng::with_seed(fragments as u64);
     let mut hosts = [(0u32, 0usize); HOSTS];
@@ -77,9 +78,9 @@ fn turns(fragments: usize, q: f64) -> (Section, Vec<bool>) {
 
 /// Hosts that take turns.
 const HOSTS: usize = 8;
-/// Datagrams that are sent; a third of them is tried where turns are many.
+/// Number of datagrams sent; with many turns, a third of them.
 const DATAGRAMS: usize = 8_000;
-/// Payload of a piece, in bytes: the length is no part of the question.
+/// Payload of a fragment, in bytes: the length has no influence.
 const STEP: usize = 64;
 
 #[cfg(test)]
@@ -93,7 +94,7 @@ mod tests {
             let (frames, firsts) = turns(fragments, q);
             let device = Device::new(&frames, 1, LinkType::Ethernet, Pages::Small);
             let rate = blind(device.again(), &firsts, fragments);
-            // Within 2 points (kB3), and what is left of chance with some thousand datagrams.
+            // Within 2 points (kB3), and the random error of some thousand datagrams.
             assert!((rate - formula).abs() < 0.02, "{fragments} pieces, {q}: {rate}, not {formula}");
             assert!(directed(device) > 0.99);
         }

@@ -1,4 +1,4 @@
-//! A wish to do harm in, its packets out; beside each, the traffic that suits us best.
+//! Attack -> its packets, beside the cheapest traffic.
 
 use super::{Flows, Fragments, Hold, Order, PACKETS_MIN, Recipe};
 use crate::reference::Reference;
@@ -7,24 +7,24 @@ use crate::wire::{Pair, Place, UDP, noise};
 use crate::workload::{flows, fragments};
 use std::fmt;
 
-/// Who does what to make us slow.
+/// Attacks on the speed of a system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attack {
-    /// One datagram as long as any, in pieces of eight bytes, in random order.
+    /// One datagram of the maximum length, in fragments of eight bytes, in random order.
     RandomOffsets,
-    /// The same, the even pieces first.
+    /// The same, the even fragments first.
     EveryOther,
-    /// First fragments that nothing ever follows, from everywhere.
+    /// First fragments from all sources whose datagrams never continue.
     FirstFragments,
-    /// A first piece and a last one far away, under ever other names.
+    /// A first fragment and a far last one, under ever new keys.
     FarEnds,
-    /// The same last piece, for ever.
+    /// The same last fragment, for ever.
     SameEnd,
-    /// Two pieces that overlap, under ever other names.
+    /// Two overlapping fragments, under ever new keys.
     Overlaps,
-    /// Many datagrams at once whose names agree in every bit that a simple hash would look at.
+    /// Many concurrent datagrams whose keys agree in every bit that a simple hash would use.
     Collisions,
-    /// Tiny segments, each pair of which has changed places.
+    /// Tiny segments, each pair of them swapped.
     TinySegments,
 }
 
@@ -41,7 +41,7 @@ impl Attack {
         Attack::TinySegments,
     ];
 
-    /// The traffic with as much payload in a packet that costs least.
+    /// The cheapest traffic with as much payload per packet.
     pub fn best_case(self) -> Recipe {
         let in_order = |fragment_len| Fragments { fragment_len, ..fragments(44, 1, Order::Forward) };
         match self {
@@ -55,7 +55,7 @@ impl Attack {
         }
     }
 
-    /// Is it aimed at the coalescer?
+    /// Whether it targets the coalescer.
     pub fn is_of_segments(self) -> bool {
         self == Attack::TinySegments
     }
@@ -67,7 +67,7 @@ impl Attack {
         }
     }
 
-    /// Bytes that the attacked may hold; none: as much as it likes.
+    /// Limit of held bytes for the attacked system; none: no limit.
     pub fn limit(self) -> Option<usize> {
         match self {
             Attack::FirstFragments => Some(4 << 20),
@@ -138,7 +138,7 @@ fn every_other() -> (Section, Reference) {
     (even.chain(odd).collect(), reference)
 }
 
-/// Packets that nothing ever comes of.
+/// Packets without any result.
 fn nothing(packets: impl Iterator<Item = Vec<u8>>) -> (Section, Reference) {
     let section: Section = packets.collect();
     assert!(section.len() >= PACKETS_MIN, "a section has at least {PACKETS_MIN} packets");

@@ -1,4 +1,4 @@
-//! TCP flows in, their segments in the order in which they arrive out.
+//! TCP flows -> their segments in order of arrival.
 
 use super::Order;
 use crate::reference::{FlowName, Reference, Stream};
@@ -11,17 +11,17 @@ use std::fmt;
 /// Flows whose segments come in turn, packet by packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flows {
-    /// So many at once.
+    /// Concurrent flows.
     pub flows: usize,
     /// Segments of each.
     pub per_flow: usize,
-    /// Packets that are handed over at once.
+    /// Packets per burst.
     pub burst: usize,
     /// How long runs are held.
     pub hold: Hold,
-    /// In which order they come.
+    /// Order of arrival.
     pub order: Order,
-    /// Longest packet out, in bytes.
+    /// Longest output packet, in bytes.
     pub len_max: usize,
     /// Payload of a segment, in bytes.
     pub payload_len: usize,
@@ -71,7 +71,7 @@ impl Flows {
         (section, Reference::Streams(streams))
     }
 
-    /// The order in which one flow's segments come. The first is always first: it says where the stream starts.
+    /// Order of one flow's segments. The first segment is always first: it defines the start of the stream.
     fn order_of_one(&self, random: &mut Rng) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.per_flow).collect();
         let mut index = 1;
@@ -117,7 +117,7 @@ fn name(flow: usize) -> FlowName {
     FlowName { source: pair.source, destination: pair.destination, ports }
 }
 
-/// One flow's numbers wrap in its section.
+/// The sequence numbers of one flow wrap in its section.
 fn first_seq(flow: usize) -> u32 {
     if flow == 0 { 0xFFFF_0000 } else { (flow as u32).wrapping_mul(0x9E37_79B9) }
 }

@@ -1,4 +1,4 @@
-//! Datagrams in, their pieces in the order in which they arrive out.
+//! Datagrams -> their fragments in order of arrival.
 
 use super::{Order, PACKETS_MIN};
 use crate::reference::Reference;
@@ -7,22 +7,22 @@ use crate::wire::{Pair, Place, UDP, noise};
 use fastrand::Rng;
 use std::fmt;
 
-/// Datagrams whose pieces come in turn: one of each, then the next of each.
+/// Datagrams whose fragments come in turn: one of each, then the next of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragments {
     /// The version of IP.
     pub version: u8,
-    /// Pieces of each datagram.
+    /// Fragments of each datagram.
     pub fragments: usize,
-    /// Datagrams at once.
+    /// Concurrent datagrams.
     pub datagrams: usize,
-    /// In which order they come.
+    /// Order of arrival.
     pub order: Order,
-    /// Payload of each piece, in bytes.
+    /// Payload of each fragment, in bytes.
     pub fragment_len: usize,
 }
 
-/// Which piece of which datagram.
+/// Index of the datagram, index of the fragment.
 type FlowAndSeries = (usize, usize);
 
 impl Fragments {
@@ -47,7 +47,7 @@ impl Fragments {
         (section, Reference::Runs { datagrams, fragment_len: self.fragment_len, fragments })
     }
 
-    /// The packets, and each datagram's payload; `name` gives a datagram its pair and identification.
+    /// The packets, and each datagram's payload; `name` gives a datagram its address pair and identification.
     pub(super) fn draw(&self, name: impl Fn(u8, usize) -> (Pair, u32)) -> (Section, Vec<Vec<u8>>) {
         let waves = PACKETS_MIN.div_ceil(self.fragments * self.datagrams);
         let mut random = Rng::with_seed(SEED);
@@ -108,7 +108,7 @@ fn usual_pair(version: u8, index: usize) -> (Pair, u32) {
     (Pair { version, source: 1 + index as u32 % 64, destination: 1_000 }, index as u32)
 }
 
-/// Every draw starts here.
+/// Seed of every draw.
 const SEED: u64 = 0x5EED;
 
 #[cfg(test)]

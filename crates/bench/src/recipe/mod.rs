@@ -1,4 +1,4 @@
-//! A recipe in, a section of packets and what must come out of it out; the same every time.
+//! Recipe -> a section of packets and its correct output; the same every time.
 
 mod attack;
 mod flows;
@@ -13,12 +13,12 @@ use crate::reference::Reference;
 use crate::section::Section;
 use std::fmt;
 
-/// Which packets a section is made of.
+/// Packets of a section.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recipe {
-    /// The pieces of datagrams, to be reassembled.
+    /// The fragments of datagrams, to be reassembled.
     Fragments(Fragments),
-    /// The same, to be joined up to this many bytes.
+    /// The same, to be merged up to this many bytes.
     Joinable(Fragments, usize),
     /// Packets of `len` bytes, to be fragmented for an MTU of `mtu`.
     Wide {
@@ -29,37 +29,37 @@ pub enum Recipe {
     },
     /// Segments of TCP flows, to be coalesced.
     Flows(Flows),
-    /// Packets of TCP as long as a whole number of segments allows, to be segmented.
+    /// TCP packets of the largest whole number of segments, to be segmented.
     Trains {
         /// Payload of a segment, in bytes.
         segment: usize,
     },
     /// Bytes to be summed.
     Bytes {
-        /// So many at once.
+        /// Bytes per string.
         len: usize,
     },
     /// Packets of both versions, TCP and UDP, to be parsed.
     Mixed,
-    /// What somebody sends who means harm.
+    /// The packets of an attack.
     Attack(Attack),
 }
 
-/// In which order what belongs together arrives.
+/// Order in which the fragments or segments arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As it was sent.
+    /// In the order of sending.
     Forward,
-    /// The last piece first.
+    /// The last fragment first.
     Reverse,
-    /// Of fragments, any order of all that are interleaved; of segments, 1 in 100 changes places with the next.
+    /// Fragments: any order of all interleaved ones. Segments: 1 in 100 is swapped with the next.
     Random,
-    /// As it was sent, and one piece in 100 comes again just before the next of its datagram.
+    /// In the order of sending, and 1 fragment in 100 is repeated just before the next of its datagram.
     Repeats,
 }
 
 impl Recipe {
-    /// The packets, and what must come out of them.
+    /// The packets, and their correct output.
     pub fn build(&self) -> (Section, Reference) {
         match self {
             Recipe::Fragments(fragments) => fragments.build(),
@@ -73,7 +73,7 @@ impl Recipe {
         }
     }
 
-    /// What a harness is told of the packets.
+    /// Arguments of a harness about the packets.
     pub fn keys(&self) -> Vec<(&'static str, String)> {
         match self {
             Recipe::Fragments(fragments) => fragments.keys(),
@@ -90,7 +90,7 @@ impl Recipe {
         }
     }
 
-    /// What beside that a row of `systems.tsv` may ask for.
+    /// Further facts that a row of `systems.tsv` may test.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let version = match self {
             Recipe::Fragments(fragments) | Recipe::Joinable(fragments, _) => fragments.version,
@@ -103,7 +103,7 @@ impl Recipe {
         [vec![("version", version.to_string())], len].concat()
     }
 
-    /// Bytes of buffers that a system holds for one section's results, about.
+    /// Approximate buffer bytes that a system holds for one section's results.
     pub fn held_len(&self) -> usize {
         match self {
             Recipe::Fragments(fragments) | Recipe::Joinable(fragments, _) => {
@@ -141,5 +141,5 @@ impl fmt::Display for Order {
     }
 }
 
-/// Packets that a section has at least, so that the clock's own cost does not show.
+/// Minimum of packets in a section, so that the clock's own cost does not show.
 pub const PACKETS_MIN: usize = 128;

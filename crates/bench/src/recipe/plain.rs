@@ -1,4 +1,4 @@
-//! A length in, packets of it out, with what a simple cutter makes of them.
+//! Length -> packets of it, and their fragments or segments by a simple reference.
 
 use super::PACKETS_MIN;
 use crate::reference::Reference;
@@ -43,7 +43,7 @@ pub fn gso_packets(segment: usize) -> (Section, Reference) {
     (section, Reference::Packets(segments))
 }
 
-/// A card's work, in the simplest way.
+/// A card's segmentation, in the simplest form.
 fn cut(gso: &[u8], segment: usize, segments: &mut Vec<Vec<u8>>) {
     let (header, payload) = gso.split_at(IPV4_LEN + TCP_LEN);
     let count = payload.len().div_ceil(segment);
@@ -89,7 +89,7 @@ pub fn mixed() -> (Section, Reference) {
     (section, Reference::Count(count))
 }
 
-/// So many bytes are summed in one section, far fewer than a second-level cache holds.
+/// Bytes summed in one section, far fewer than the second-level cache holds.
 const BYTES_AT_ONCE: usize = 256 << 10;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Shapes in, what really came of them out: asked, measured, and the difference.
+//! Link shapes -> requested values, measured values, and the difference.
 //!
-//! Probes with a number and the time of their sending go into one outer end, through the emulator, and out of the other.
-//! What is measured has the cost of both ends in it (system calls, wake-ups); so a plain wire is measured too, and its
+//! Probes with a number and a send time go into one outer end, through the emulator, and out of the other. The
+//! measurement includes the cost of both ends (system calls, wake-ups). So a plain wire is measured too, and its
 //! delay is the zero of all others.
 
 use super::live::{Course, LATE, Outcome, POOL_LIMIT, Scheduling, monotonic, run};
@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fmt, io, thread};
 
-/// One shape, what is sent through it, and what is looked at.
+/// One shape, its load, and the figures to measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CalibrationRun {
-    /// What the emulator is asked for.
+    /// The requested shape.
     pub shape: LinkShape,
-    /// What is sent.
+    /// The probes.
     pub load: Load,
-    /// What is looked at.
+    /// The figures to measure.
     pub rows: Rows,
 }
 
@@ -32,58 +32,58 @@ pub struct CalibrationRun {
 pub struct Load {
     /// How many.
     pub count: usize,
-    /// Length of each frame, in bytes, link header counted; at least [`PROBE_LEN_MIN`].
+    /// Length of each frame, in bytes, link header included; at least [`PROBE_LEN_MIN`].
     pub len: usize,
-    /// From one to the next; what is due together is sent together.
+    /// Interval between probes. Probes that are due together are sent together.
     pub pace: Duration,
 }
 
-/// What is looked at in a trial.
+/// Figures of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
-    /// Median and 99 % of the delay.
+    /// Median and 99th percentile of the delay.
     Delay,
     /// Mean delay, and the mean distance from it: half of the jitter.
     Jitter,
-    /// Which probes were lost: exactly those of the model.
+    /// The lost probes: exactly those of the model.
     Loss,
-    /// Bits per second on the line, overhead counted, while it is full.
+    /// Bits per second on a full line, overhead included.
     Rate,
-    /// Of a burst, how many find room, and the delay of the last.
+    /// Of a burst, the number of queued probes, and the delay of the last.
     Queue,
 }
 
-/// What was asked and what came.
+/// Requested and measured values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// In the order of the trials.
+    /// In the order of the runs.
     pub rows: Vec<Row>,
-    /// What made trials worthless, each in a sentence.
+    /// Faults that invalidate runs, each in a sentence.
     pub faults: Vec<String>,
 }
 
 /// One figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What the emulator was asked for.
+    /// The requested shape.
     pub shape: LinkShape,
-    /// What the figure tells.
+    /// Name of the figure.
     pub figure: String,
-    /// In what it is counted.
+    /// Its unit.
     pub unit: String,
-    /// As the shape says it.
+    /// The value that the shape requests.
     pub asked: f64,
-    /// As it came.
+    /// The measured value.
     pub measured: f64,
-    /// The second less the first.
+    /// Measured less requested.
     pub error: f64,
 }
 
-/// Runs every trial, one after the other: probes go from the first outer end to the second, over the inner two, which the
+/// Runs every trial in turn. Probes go from the first outer end to the second, over the inner two, which the
 /// emulator joins.
 ///
 /// # Errors
-/// What the kernel says of a port; that a port's medium carries no probes.
+/// A port's error; a port whose link type carries no probes.
 pub fn calibrate(
     inner: [&mut dyn Port; 2],
     outer: [&mut dyn Port; 2],
@@ -104,13 +104,14 @@ pub fn calibrate(
 }
 
 impl CalibrationRun {
-    /// Delays of 0, 1, 5 and 20 ms; jitter of 1 ms; losses of 1 % and 10 %; 10, 100 and 500 Mbit/s; a queue of 20 packets.
+    /// Delays of 0, 1, 5 and 20 ms; jitter of 1 ms; losses of 1 % and 10 %. Rates of 10, 100 and 500 Mbit/s; a
+    /// queue of 20 packets.
     pub fn standard() -> Vec<CalibrationRun> {
         let delay = |millis| LinkShape { delay: Duration::from_millis(millis), ..LinkShape::default() };
         let loss = |loss, seed| LinkShape { loss, seed, ..delay(1) };
         let rate = |megabits: u64| LinkShape { rate_bits_per_second: Some(megabits * 1_000_000), ..delay(5) };
         let every = |count, micros| Load { count, len: 1_500, pace: Duration::from_micros(micros) };
-        // A tenth faster than the line, for a second.
+        // A tenth faster than the line, for one second.
         let fill = |megabits: u64| {
             let pace = Duration::from_nanos(1_500 * 8 * 1_000 * 10 / 11 / megabits);
             Load { count: (1e9 / pace.as_nanos() as f64) as usize, len: 1_500, pace }
@@ -122,7 +123,7 @@ impl CalibrationRun {
             trial(delay(1), every(500, 1_000), Rows::Delay),
             trial(delay(5), every(500, 1_000), Rows::Delay),
             trial(delay(20), every(500, 1_000), Rows::Delay),
-            // Three times the jitter apart, so that none waits for the one before it.
+            // Three times the jitter apart, so that no probe waits for the previous one.
             trial(LinkShape { jitter: Duration::from_millis(1), ..delay(5) }, every(500, 3_000), Rows::Jitter),
             trial(loss(0.01, 1), every(10_000, 100), Rows::Loss),
             trial(loss(0.1, 2), every(10_000, 100), Rows::Loss),
@@ -133,7 +134,7 @@ impl CalibrationRun {
         ]
     }
 
-    /// How many probes come, where that does not hang on the time.
+    /// Number of probes to expect, where it does not depend on time.
     fn expected_count(&self) -> Option<u64> {
         let is_timed = matches!(self.rows, Rows::Rate | Rows::Queue);
         let arrives = Losses::new(&self.shape).take(self.load.count).filter(|lost| !lost).count();
@@ -141,7 +142,7 @@ impl CalibrationRun {
     }
 }
 
-/// What one trial showed.
+/// Observations of one trial.
 struct Seen {
     arrivals: Vec<Arrival>,
     outcome: Outcome,
@@ -236,7 +237,7 @@ fn receive(
     Ok(arrivals)
 }
 
-/// Waits till all is there that can come, or till nothing came for a while.
+/// Waits until every expected probe arrived, or until nothing arrived for [`QUIET`].
 fn await_arrivals(trial: &CalibrationRun, arrived_count: &AtomicU64, is_over: &dyn Fn() -> bool) {
     let (expected, timeout) = match trial.expected_count() {
         Some(expected) => (expected, TIMEOUT),
@@ -254,7 +255,7 @@ fn await_arrivals(trial: &CalibrationRun, arrived_count: &AtomicU64, is_over: &d
     }
 }
 
-/// Waits a little while for a port.
+/// Waits up to [`LOOK`] for a port.
 fn look(port: &dyn Port, flags: PollFlags) -> io::Result<()> {
     let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
     match poll(&mut [PollFd::from_borrowed_fd(port.fd(), flags)], Some(&timeout)) {
@@ -308,7 +309,7 @@ impl Seen {
         rows
     }
 
-    /// One frame is on the line and as many wait as the queue takes.
+    /// One frame is on the line, and the queue holds its limit.
     fn queue_rows(&self, trial: &CalibrationRun, row: impl Fn(&str, &str, f64, f64) -> Row) -> Vec<Row> {
         let CalibrationRun { shape, load, .. } = trial;
         let waiting = match shape.queue {
@@ -353,8 +354,8 @@ impl Seen {
         (0..trial.load.count as u64).filter(|index| !arrived.contains(index)).collect()
     }
 
-    /// Bits on the line per second: the median of stretches of equally many frames, for a sender that was held up leaves
-    /// the line idle.
+    /// Bits per second on the line. It is the median of stretches with equally many frames, because a delayed
+    /// sender leaves the line idle.
     fn rate(&self, trial: &CalibrationRun) -> f64 {
         let frame_count = (self.arrivals.len().saturating_sub(1) / STRETCH_COUNT).max(1);
         let bits = (8 * (trial.load.len + trial.shape.overhead_len) * frame_count) as f64;
@@ -377,7 +378,7 @@ impl fmt::Display for Calibration {
     }
 }
 
-/// A frame that is written over and over: the link's header, a mark, the trial, the number, the time.
+/// A frame that is rewritten for each probe: link header, mark, trial, number, time.
 #[derive(Clone)]
 struct Probes {
     frame: Vec<u8>,
@@ -448,19 +449,20 @@ fn millis(stretch: Duration) -> f64 {
     stretch.as_secs_f64() * 1e3
 }
 
-/// Shortest probe, in bytes: what Ethernet takes without padding.
+/// Shortest probe, in bytes: Ethernet's minimum without padding.
 pub const PROBE_LEN_MIN: usize = 60;
-/// To all stations, so that no interface has to listen for an address; the type is for local experiments (IEEE 802 section 9.2.3).
+/// Broadcast, so that no interface has to listen for an address; the type is for local experiments (IEEE 802
+/// section 9.2.3).
 const ETHERNET_HEADER: [u8; 14] = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0, 1, 0x88, 0xB5];
 /// The first protocol number for experiments (RFC 3692 section 2.1).
 const EXPERIMENT: u8 = 253;
-/// What every probe says first.
+/// First bytes of every probe.
 const MARK: [u8; 8] = *b"wideload";
-/// Into how many stretches a trial is cut to see its rate.
+/// Number of stretches of a trial for its rate.
 const STRETCH_COUNT: usize = 20;
-/// How long is waited for a probe that must come.
+/// Time-out for a probe that must arrive.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// After how long without an arrival a trial is over, where nobody knows how many come.
+/// A trial ends after this time without an arrival, where the number of arrivals is unknown.
 const QUIET: Duration = Duration::from_millis(500);
-/// How long one look for frames or for the end takes.
+/// Duration of one poll for frames or for the end.
 const LOOK: Duration = Duration::from_millis(5);

@@ -1,9 +1,9 @@
-//! Nanoseconds in, how they are spread out.
+//! Nanoseconds -> their distribution.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How late departures were, in buckets that are never wider than a 32nd of what they count.
+/// Lateness of departures, in buckets never wider than 1/32 of their values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Spread", into = "Spread")]
 pub struct Lateness {
@@ -12,7 +12,7 @@ pub struct Lateness {
     max: u64,
 }
 
-/// What is written of it: the figures that people ask for, and every bucket that has something in it.
+/// The serialised form: common quantiles, and every bucket that is not empty.
 #[derive(Clone, Serialize, Deserialize)]
 struct Spread {
     count: u64,
@@ -21,7 +21,7 @@ struct Spread {
     p99_ns: u64,
     p999_ns: u64,
     max_ns: u64,
-    /// Upper end in nanoseconds, and how many.
+    /// Upper end in nanoseconds, and count.
     buckets: Vec<(u64, u64)>,
 }
 
@@ -39,7 +39,7 @@ impl Lateness {
         self.max = self.max.max(nanos);
     }
 
-    /// How many were counted.
+    /// Number of counted values.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -49,8 +49,8 @@ impl Lateness {
         self.max
     }
 
-    /// What this share of them does not pass, in nanoseconds: the upper end of its bucket, so rather too much than too
-    /// little; 0 where nothing was counted.
+    /// The quantile for this share, in nanoseconds: the upper end of its bucket, so never too small; 0 where
+    /// nothing was counted.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut below = 0;
@@ -95,7 +95,7 @@ impl From<Spread> for Lateness {
     }
 }
 
-/// Numbers below 64 each have their bucket; above, each power of two has 32.
+/// Numbers below 64 have one bucket each; above, each power of two has 32.
 fn bucket_of(nanos: u64) -> usize {
     let shift = (u64::BITS - nanos.leading_zeros()).saturating_sub(6);
     32 * shift as usize + (nanos >> shift) as usize

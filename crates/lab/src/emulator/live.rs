@@ -1,11 +1,12 @@
-//! Two ports in, the frames of each sent to the other over an emulated link; what became of them out.
+//! Two ports -> their frames exchanged over an emulated link, and the counts of that.
 //!
-//! One thread does it all: it takes what came, asks the two links what is due, and sends it. Till shortly before the next
-//! frame is due it sleeps; the rest it spins, for a sleep ends some microseconds late. How late each frame left is counted,
-//! and a run in which that matters is no experiment: it says so itself, in words and in its JSON.
+//! One thread does everything: it receives, queries the two links for due frames, and sends them. It sleeps until
+//! shortly before the next frame is due and then spins, because a sleep ends some microseconds late. The lateness
+//! of each frame is counted. A run in which lateness matters is no experiment: it says so itself, in words and in
+//! its JSON.
 //!
-//! What it cannot know is how long a frame lay in the kernel before it was taken in; that shows at the outer ends, where
-//! [`calibrate`](super::calibrate) measures.
+//! The thread cannot know how long a frame waited in the kernel before reception. That shows at the outer ends,
+//! where [`calibrate`](super::calibrate) measures.
 
 use super::lateness::Lateness;
 use arrayvec::ArrayVec;
@@ -20,86 +21,86 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a run takes, and what is asked of it.
+/// Duration and requirements of a run.
 pub struct Course<'a> {
-    /// The time, which must pass as the system's does.
+    /// The clock, which must advance like the system's.
     pub clock: &'a (dyn Fn() -> Time + Sync),
     /// Ends the run once it is true.
     pub stop: &'a AtomicBool,
     /// Ends the run at this time.
     pub until: Time,
-    /// A departure that is later than this counts as late. Where a link has no delay of which 5 % could be taken, it is
-    /// also what 99 % of its departures must keep.
+    /// Bound above which a departure counts as late. Where a link has no delay to take 5 % of, 99 % of its
+    /// departures must keep this bound too.
     pub late: Duration,
-    /// Whether the thread runs before all ordinary ones.
+    /// Scheduling class of the thread.
     pub scheduling: Scheduling,
 }
 
-/// How the emulator's thread is scheduled.
+/// Scheduling of the emulator's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduling {
     /// Before all ordinary threads, with the program's memory locked, where the kernel allows it.
     Realtime,
-    /// As any other.
+    /// As an ordinary thread.
     Ordinary,
 }
 
-/// What became of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Are its figures those of the links that were asked for?
+    /// Whether its figures are those of the requested links.
     pub is_valid: bool,
-    /// Why not, each in a sentence.
+    /// Why not, each reason in a sentence.
     pub faults: Vec<String>,
-    /// How the thread was scheduled, in words.
+    /// Scheduling of the thread, in words.
     pub scheduling: String,
-    /// How long it took, in nanoseconds.
+    /// Duration, in nanoseconds.
     pub time_ns: u64,
     /// From the first port to the second, and back.
     pub directions: [EmulatedLink; 2],
 }
 
-/// What became of one direction.
+/// Outcome of one direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EmulatedLink {
-    /// Where its frames came from.
+    /// Port that its frames came from.
     pub from: String,
-    /// Where they went to.
+    /// Port that they went to.
     pub to: String,
-    /// What was asked for.
+    /// The requested shape.
     pub shape: LinkShape,
-    /// What the link did with them.
+    /// The link's counters.
     pub counters: Counters,
     /// Still on the link when the run ended.
     pub inside: Tally,
-    /// Off the link, and not yet taken by the port they went to when the run ended.
+    /// Off the link, and not yet accepted by the egress port when the run ended.
     pub waiting_count: u64,
-    /// Taken by the port they went to.
+    /// Accepted by the egress port.
     pub sent_count: u64,
-    /// What the port that they went to refused.
+    /// Rejected by the egress port.
     pub refused_count: u64,
-    /// Why it refused the first of them.
+    /// Reason for the first rejection.
     pub first_refusal: Option<String>,
-    /// Lost by the port that they came from: no buffer, or cut.
+    /// Lost by the ingress port: no buffer, or truncated.
     pub lost_by_port_count: u64,
-    /// How much later than due they were sent.
+    /// Lateness of the sent frames.
     pub lateness: Lateness,
-    /// Sent later than [`Course::overdue`].
+    /// Sent later than [`Course::late`].
     pub late_count: u64,
-    /// What 99 % of the departures must keep, in nanoseconds.
+    /// Bound that 99 % of the departures must keep, in nanoseconds.
     pub allowed_lateness_ns: u64,
 }
 
-/// Joins two ports by two links: frames of `a` go to `b` as the first shape says, those of `b` to `a` as the second.
+/// Joins two ports by two links. Frames of `a` go to `b` by the first shape, those of `b` go to `a` by the second.
 ///
-/// Frames are received by way of `pool`, whose limit may be [`POOL_LIMIT`]. A port may keep a buffer of it for the next time,
-/// so runs of the same ports have the same pool.
+/// Frames are received into buffers of `pool`, whose limit may be [`POOL_LIMIT`]. A port may keep a buffer for the
+/// next run, so runs of the same ports share one pool.
 ///
-/// The interfaces behind the ports must have their offloads off. Whether they do is seen in what comes, not in what a port
-/// would take: the first frame that is a train, or whose checksum was left half-filled for a card, ends the run.
+/// The interfaces behind the ports must have their offloads off. Received frames prove it, not a port's
+/// capabilities. The first GSO packet, or the first checksum left to a card, ends the run.
 ///
 /// # Errors
-/// What the kernel says of a port that is gone; that a frame came which is none on any wire.
+/// The error of a port that is gone; a received frame that no wire could carry.
 pub fn run(
     a: &mut dyn Port,
     b: &mut dyn Port,
@@ -110,7 +111,7 @@ pub fn run(
     let [there, back] = shapes;
     let mut lanes = [Lane::new(there, course), Lane::new(back, course)];
     let mut inlet = Inlet { pool, frames: Vec::with_capacity(INLET_BATCH) };
-    // Memory is locked as it stands, so what a run needs is there first.
+    // Memory is locked as it is, so a run's memory is allocated first.
     foresee(inlet.pool);
     let realtime = (course.scheduling == Scheduling::Realtime).then(Realtime::ask);
     let mut rest = Rest::new();
@@ -136,8 +137,8 @@ pub fn run(
     Ok(Outcome { is_valid: faults.is_empty(), faults, scheduling, time_ns, directions })
 }
 
-/// Has the pool make the buffers that both ports may have at once, and the system give their memory: while frames come, that takes
-/// long enough for some to leave late.
+/// Allocates the buffers that both ports may hold at once, and touches their memory. During a run, that would take
+/// long enough to delay frames.
 fn foresee(pool: &mut Pool) {
     let lens = CLASS_LENS.iter().flat_map(|len| std::iter::repeat_n(*len, FORESEEN_BUFFER_COUNT));
     let buffers: Vec<_> = lens.map_while(|len| Some((len, pool.share(len)?))).collect();
@@ -153,17 +154,17 @@ pub fn monotonic() -> impl Fn() -> Time + Clone + Send + Sync {
     move || Time::from_nanos(start.elapsed().as_nanos() as u64)
 }
 
-/// What frames are taken in by: they are copied to their link at once, so a batch is all that is ever lent.
+/// Receive batch. Frames are copied to their link at once, so one batch is the most that is ever in use.
 struct Inlet<'a> {
     pool: &'a mut Pool,
     frames: Vec<Frame>,
 }
 
-/// One direction at work.
+/// One direction of a run.
 struct Lane {
     link: Link,
     late: Duration,
-    /// Off the link; the port has not taken them yet.
+    /// Off the link; the port has not accepted them yet.
     ready: VecDeque<Departure>,
     sent_count: u64,
     refused_count: u64,
@@ -190,7 +191,7 @@ impl Lane {
         }
     }
 
-    /// Puts what came at the port on the link, and says whether that was all.
+    /// Puts the port's received frames on the link. Returns whether that was all.
     fn take_in(
         &mut self,
         port: &mut dyn Port,
@@ -222,7 +223,7 @@ impl Lane {
         Ok(received.was_last)
     }
 
-    /// Sends what is due, till the port takes no more.
+    /// Sends the due frames until the port accepts no more.
     fn let_out(&mut self, port: &mut dyn Port, clock: &dyn Fn() -> Time) {
         loop {
             let now = clock();
@@ -263,7 +264,7 @@ impl Lane {
         self.link.give_back(departure);
     }
 
-    /// When there is something to send; none while the port takes no more, for then it is waited on.
+    /// Time of the next departure; none while the port accepts no more, because the loop then polls the port.
     fn next_departure(&self) -> Option<Time> {
         if self.ready.is_empty() { self.link.next_departure() } else { None }
     }
@@ -297,7 +298,7 @@ impl Lane {
 }
 
 impl EmulatedLink {
-    /// Why its figures are not those of its shape.
+    /// Why the figures are not those of the shape.
     fn faults(&self) -> Vec<String> {
         let EmulatedLink { from, to, .. } = self;
         let micros = |nanos: u64| nanos as f64 / 1e3;
@@ -329,14 +330,15 @@ impl EmulatedLink {
     }
 }
 
-/// How the thread waits: asleep till shortly before something is due, and from there on awake, if it has slept for as long.
+/// How the thread waits. It sleeps until shortly before a departure is due, and then spins, if it has slept as
+/// long.
 ///
-/// A thread before all others that never sleeps is taken off its processor for 50 ms in each second, so that others live
-/// (the kernel's fair server); where departures are dense, waking a few microseconds late costs far less than that.
+/// The kernel's fair server takes a real-time thread that never sleeps off its processor for 50 ms in each second.
+/// Where departures are dense, waking a few microseconds late costs far less.
 struct Rest {
-    /// What it slept and has not spun, at most [`SPIN`].
+    /// Sleep not yet spent on spinning, at most [`SPIN`].
     slept: Duration,
-    /// What was paid for is spun up to here.
+    /// End of the spin that sleep has paid for.
     spin_till: Time,
 }
 
@@ -345,7 +347,7 @@ impl Rest {
         Rest { slept: SPIN, spin_till: Time::ZERO }
     }
 
-    /// Waits till something came or till the first thing is due.
+    /// Waits until a frame arrives or the first departure is due.
     fn wait(&mut self, ports: [&dyn Port; 2], lanes: [&Lane; 2], course: &Course<'_>) -> io::Result<()> {
         let next = lanes.iter().filter_map(|lane| lane.next_departure()).fold(course.until, Time::min);
         let now = (course.clock)();
@@ -356,7 +358,8 @@ impl Rest {
             }
             return Ok(());
         }
-        // What arrives meanwhile is taken in, for its own delay starts there; so a spin is a turn of the whole loop.
+        // Frames that arrive meanwhile are received, because their own delay starts then; so a spin is one pass of
+        // the whole loop.
         if next <= self.spin_till {
             return Ok(());
         }
@@ -382,7 +385,7 @@ fn sleep_till_readable(ports: [&dyn Port; 2], lanes: [&Lane; 2], timeout: Durati
     }
 }
 
-/// What a port is waited on for, by the lane that sends to it.
+/// Poll flags of a port, for the lane that sends to it.
 fn wants(lane: &Lane) -> PollFlags {
     if lane.ready.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT }
 }
@@ -415,29 +418,29 @@ fn scheduling(realtime: Option<&Realtime>) -> String {
 
 /// A bound for late departures that suits most runs.
 pub const LATE: Duration = Duration::from_millis(1);
-/// Why a run ends at a frame that is none on any wire.
+/// Why a run ends at a frame that no wire could carry.
 const NO_WIRE: &str = "a train of segments or a half-filled checksum came, and the emulator joins wires; \
                        switch the sender's offloads off: `ethtool -K IF tso off gso off gro off tx off`";
-/// How long before a departure the thread stops sleeping: a wake-up by the timer is later than this once in a hundred times
-/// (measured on a virtual machine of two cores).
+/// How long before a departure the thread stops sleeping. A timer wake-up is later than this once in a hundred
+/// times (measured on a virtual machine of two cores).
 const SPIN: Duration = Duration::from_micros(80);
-/// How long before a departure it looks at nothing but the clock: about what two empty looks at ports take.
+/// How long before a departure the thread polls only the clock: about the time of two empty polls of ports.
 const BLIND_SPIN: Duration = Duration::from_micros(4);
-/// How long it sleeps at most, so that it sees the sign to stop.
+/// Longest sleep, so that the stop flag is seen.
 const STOP_LOOK: Duration = Duration::from_millis(20);
-/// Share of the delay that 99 % of the departures may be late by: a 20th.
+/// Share of the delay that 99 % of the departures may be late by: 1/20.
 const LATE_PART: u32 = 20;
-/// Frames that are sent at once.
+/// Frames per send call.
 const BATCH: usize = 32;
-/// Memory that is enough for one batch of each port, in bytes.
+/// Enough memory for one batch of each port, in bytes.
 pub const POOL_LIMIT: usize = 64 << 20;
 /// Frames of a batch for which the list has room from the start.
 const INLET_BATCH: usize = 256;
-/// Buffers of each class of lengths that are there from the start: each of two ports keeps up to 64 for frames that are to come.
+/// Buffers of each size class that exist from the start: each of two ports keeps up to 64 for future frames.
 const FORESEEN_BUFFER_COUNT: usize = 128;
-/// The least that the system gives, in bytes.
+/// Smallest unit of system memory, in bytes.
 const PAGE_LEN: usize = 4_096;
-/// Frames for which a link has memory from the start: a gigabit a second for 20 ms, and 200 more.
+/// Frames for which a link has memory from the start: 1 Gbit/s for 20 ms, and 200 more.
 const FORESEEN_COUNT: usize = 2_000;
 /// Their length: an Ethernet frame with tags, in bytes.
 const FORESEEN_LEN: usize = 1_522;

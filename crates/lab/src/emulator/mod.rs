@@ -1,7 +1,7 @@
-//! Frames in at one port, the same frames out at another: later, slower, fewer, in another order, as asked.
+//! Frames of one port -> the same frames at another port: delayed, rate-limited, lost or reordered as configured.
 //!
-//! [`run`] joins two ports by two [links](sim::link::Link), one for each direction, which are the simulator's; [`calibrate`] asks
-//! for known wires and says what really came.
+//! [`run`] joins two ports by two [links](sim::link::Link) of the simulator, one for each direction. [`calibrate`]
+//! requests known wires and reports the measured ones.
 
 mod calibrate;
 mod lateness;

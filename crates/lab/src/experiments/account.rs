@@ -1,4 +1,4 @@
-//! An interface in, the processor time that receiving by it took out.
+//! Interface -> the processor time of receiving by it.
 
 use crate::net::Host;
 use linux::features::{self, Switch};
@@ -12,31 +12,31 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Receiving {
-    /// As the kernel makes it: whoever happens to run does the work, often the sender, and nobody's account has it.
+    /// The kernel's default: any running thread does the work, often the sender, and no account includes it.
     Plain,
-    /// By a thread of its own, packet by packet, as a card without offloads. An XDP program sees to that, for which a veth
-    /// copies each packet that another socket or queue has a part in: where those who are compared send in different ways, that
-    /// copy is in the account of one and not of the other.
+    /// On a thread of its own, packet by packet, as a card without offloads. An XDP program causes that. For it, a
+    /// veth copies each packet that another socket or queue shares. Where the compared systems send in different
+    /// ways, one account may include that copy and the other not.
     Thread,
-    /// By a thread of its own, packet by packet, and nothing is copied: GRO looks at each packet, and may join none.
+    /// On a thread of its own, packet by packet, without a copy: GRO looks at each packet and may not merge any.
     ThreadWithoutCopy,
-    /// By a thread of its own, which joins packets (GRO).
+    /// On a thread of its own, which coalesces packets (GRO).
     ThreadWithGro,
 }
 
-/// What one interface costs its host.
+/// Processor time that one interface costs its host.
 #[derive(Debug)]
 pub struct Account {
     thread: Option<ReceiveThread>,
-    /// Has a veth receive by NAPI without joining packets.
+    /// Makes a veth receive by NAPI without coalescing packets.
     _passing: Option<Passing>,
 }
 
 impl Account {
-    /// Has an interface of a host receive so, as long as the account lives.
+    /// Makes an interface of a host receive so, for the lifetime of the account.
     ///
     /// # Errors
-    /// A right of root is missing, or the kernel's threads cannot be seen.
+    /// A missing root privilege, or invisible kernel threads.
     pub fn open(host: &Host, interface: &str, receiving: Receiving) -> io::Result<Account> {
         let index = host.tell(|netlink| Ok(netlink.interface(interface)?.index))?;
         host.space().enter(|| {
@@ -44,7 +44,7 @@ impl Account {
                 Receiving::Plain => return Ok(Account { thread: None, _passing: None }),
                 Receiving::Thread => Some(Passing::attach(index)?),
                 Receiving::ThreadWithoutCopy | Receiving::ThreadWithGro => {
-                    // The interface is ours alone, and goes with its host.
+                    // The interface is private and ends with its host.
                     drop(features::set(interface, &[("rx-gro", Switch::On)])?);
                     if receiving == Receiving::ThreadWithoutCopy {
                         Netlink::open()?.set_joined_len_max(interface, 1)?;
@@ -56,15 +56,15 @@ impl Account {
         })
     }
 
-    /// Has an interface that receives by NAPI already do so by a thread of its own.
+    /// Moves the NAPI reception of an interface to a thread of its own.
     ///
     /// # Errors
-    /// A right of root is missing, or the kernel's threads cannot be seen.
+    /// A missing root privilege, or invisible kernel threads.
     pub fn of_port(host: &Host, interface: &str) -> io::Result<Account> {
         host.space().enter(|| Ok(Account { thread: Some(ReceiveThread::of(interface)?), _passing: None }))
     }
 
-    /// Processor time so far, in seconds; none where nobody's account has it.
+    /// Processor time so far, in seconds; none where no account includes it.
     pub fn seconds(&self) -> Option<f64> {
         self.thread?.time().ok().map(|time| time.as_secs_f64())
     }

@@ -1,4 +1,4 @@
-//! Names of attacks and a seed in, which of them a gateway withstands out.
+//! IDs of attacks and a seed -> which of them a gateway withstands.
 
 use serde::Serialize;
 use sim::attacks::{ATTACKS, Attack, End, Extent, Report};
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
-/// What is attacked, and how.
+/// Attacks to run.
 #[derive(Clone, Debug)]
 pub struct AttacksSettings {
-    /// Attacks, by their numbers; none: all.
+    /// Attacks, by ID; none: all.
     pub ids: Vec<String>,
-    /// What everything random in them is drawn from.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Threads.
     pub threads: usize,
@@ -26,46 +26,46 @@ impl Default for AttacksSettings {
     }
 }
 
-/// What became of them.
+/// Results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Attacks {
-    /// What everything random in them was drawn from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// A row for each.
+    /// One row per attack.
     pub rows: Vec<AttackRow>,
-    /// Seconds that all of them took.
+    /// Total duration, in seconds.
     pub seconds: f64,
 }
 
-/// What became of one attack.
+/// Result of one attack.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttackRow {
-    /// Its number in PAPERS.md, such as `A01`.
+    /// Its ID in PAPERS.md, such as `A01`.
     pub id: &'static str,
-    /// What it is, in few words.
+    /// A short description.
     pub attack: &'static str,
     /// Packets that it sent.
     pub packets: u64,
     /// `held`, `broken`, `waiting` or `live`.
     pub verdict: &'static str,
-    /// What broke; or what it waits for, or which tests on live ports show it.
+    /// The failure; or the prerequisite it waits for, or the tests on live ports that cover it.
     pub what: String,
     /// The command that repeats it, where it broke.
     pub repeat: Option<String>,
-    /// Seconds that it took.
+    /// Duration, in seconds.
     pub seconds: f64,
 }
 
-/// The number of an attack, as the table has it.
+/// The ID of an attack, spelled as in the table.
 ///
 /// # Errors
-/// There is none of this number.
+/// No attack has this ID.
 pub fn attack_named(id: &str) -> Result<String, String> {
     let found = Attack::named(id).map(|attack| attack.id.to_owned());
     found.ok_or_else(|| format!("`{id}` is no attack; they are numbered A01 to A{}", ATTACKS.len()))
 }
 
-/// Sends attacks through gateways of the simulator.
+/// Sends attacks through simulated gateways.
 ///
 /// # Panics
 /// Where a thread cannot be started.
@@ -117,7 +117,7 @@ impl AttackRow {
 }
 
 impl Attacks {
-    /// Did none of them break anything?
+    /// Whether no attack broke anything.
     pub fn is_good(&self) -> bool {
         self.count("broken") == 0
     }

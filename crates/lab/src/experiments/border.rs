@@ -1,9 +1,9 @@
-//! A host with wide packets and one with narrow ones in, what stands between them and what it costs out.
+//! A wide host, a narrow host and a middle -> the processor time and goodput of bulk TCP.
 //!
-//! Bulk TCP goes both ways through the kernel's bridge, through the kernel's IP forwarding and through a border gateway, on the
-//! same cables (M1, M12); and once through a bridge between two links of 9,000 bytes, which is the most that anything between could
-//! spare the wide host. Where interfaces receive by threads of their own, all processor time is in somebody's account: the wide
-//! host's, the narrow host's, or that of what stands between.
+//! Bulk TCP goes both ways through three middles on the same cables (M1, M12). They are the kernel's bridge, the
+//! kernel's IP forwarding, and a border gateway. A bridge between two links of 9,000 bytes shows the largest
+//! possible saving of the wide host. Where interfaces receive by threads of their own, an account covers all
+//! processor time: the wide host's, the narrow host's, or the middle's.
 
 use super::account::{Account, Receiving};
 use super::observer::{Observed, observe};
@@ -20,58 +20,58 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// What is tried, and how often.
+/// Loads, scenes and number of rounds.
 #[derive(Clone, Debug)]
 pub struct BorderSettings {
     /// How often each transfer is timed.
     pub rounds: usize,
-    /// Bytes of each transfer that is timed.
+    /// Bytes of each timed transfer.
     pub timed_len: usize,
-    /// How much of it a sender gives its socket at once.
+    /// Length of each write to the sender's socket.
     pub writes: Writes,
-    /// Bytes of each transfer whose packets are looked at.
+    /// Bytes of each observed transfer.
     pub observed_len: usize,
     /// Kinds of links and hosts.
     pub scenes: Vec<Scene>,
 }
 
-/// What links and hosts are like.
+/// Kinds of links and hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
-    /// Links without offloads: every packet is one that a real link could carry. The hosts' interfaces receive so; those
-    /// between join packets (GRO) only where a gateway has them do it.
+    /// Links without offloads: a real link could carry every packet. The hosts' interfaces receive as given; the
+    /// middle's coalesce packets (GRO) only where a gateway enables it.
     Wires(Receiving),
-    /// Links that only compute checksums, and hosts that join nothing; the interfaces between join packets (GRO), whoever
-    /// stands there.
+    /// Links that only compute checksums, and hosts without GRO. The middle's interfaces coalesce packets (GRO) in
+    /// every middle.
     GroBetween,
-    /// Links that take trains whole. A veth hands a train past the thread that would receive for it, so that the kernel's
-    /// work is in the account of whoever happens to run.
+    /// Links that carry GSO packets unsegmented. A veth hands a GSO packet past its receive thread, so the kernel's
+    /// work is in the account of an arbitrary running thread.
     Trains,
 }
 
-/// What it came to.
+/// Results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Border {
-    /// Under which conditions.
+    /// Conditions of the measurement.
     pub conditions: Conditions,
     /// Bytes of each transfer.
     pub timed_len: usize,
-    /// How much of it a sender gives its socket at once.
+    /// Length of each write to the sender's socket.
     pub writes: Writes,
     /// One for each scene, load and middle.
     pub rows: Vec<BorderRow>,
-    /// Did every byte arrive unchanged?
+    /// Whether every byte arrived unchanged.
     pub intact: bool,
-    /// Laws of the gateway's books that were broken.
+    /// Violated laws of the gateway's counters.
     pub broken: Vec<String>,
 }
 
 /// One load through one middle.
 #[derive(Clone, Debug, Serialize)]
 pub struct BorderRow {
-    /// Do the links take trains whole?
+    /// Whether the links carry GSO packets unsegmented.
     pub has_offloads: bool,
-    /// Do the interfaces between join packets, whoever stands there?
+    /// Whether the middle's interfaces coalesce packets in every middle.
     pub has_gro_between: bool,
     /// How the hosts' interfaces receive.
     pub receiving: Receiving,
@@ -79,37 +79,39 @@ pub struct BorderRow {
     pub version: &'static str,
     /// `to wide` or `to narrow`.
     pub direction: &'static str,
-    /// `bridge`, `forwarding` or `wideload`; `9,000` where both hosts are wide and nobody changes sizes.
+    /// `bridge`, `forwarding` or `wideload`; `9,000` where both hosts are wide and packet sizes do not change.
     pub middle: &'static str,
     /// Payload, in 10^9 bits per second.
     pub goodput: Spread,
-    /// Processor time of the wide host for 10^9 bytes, in seconds; none where the kernel's work is in nobody's account.
+    /// Processor time of the wide host for 10^9 bytes, in seconds; none where no account includes the kernel's
+    /// work.
     pub wide_seconds: Option<f64>,
-    /// The same of the narrow host.
+    /// The same for the narrow host.
     pub narrow_seconds: Option<f64>,
-    /// The same of what stands between.
+    /// The same for the middle.
     pub middle_seconds: Option<f64>,
-    /// The same of all who are in the three, and where those are not known of the threads that send, receive and stand
-    /// between, with what the kernel does in their names.
+    /// The sum of the three. Where they are unknown: the time of the threads that send, receive and forward,
+    /// including the kernel's work on their behalf.
     pub all_seconds: f64,
-    /// Mean length of what the wide host's kernel counted, IP header counted, in bytes; a train counts once.
+    /// Mean packet length by the wide host's kernel counters, IP header included, in bytes; a GSO packet counts
+    /// once.
     pub mean_len: f64,
-    /// What was seen at the wide host's link in a run that was not timed.
+    /// Packets at the wide host's link in a run that was not timed.
     pub observed: Observed,
-    /// Beside the kernel's bridge and its forwarding, of ours and of what is wide from end to end.
+    /// In proportion to the kernel's bridge and to its forwarding; for the gateway and for the all-wide path.
     pub versus: Option<[Versus; 2]>,
 }
 
-/// One middle in proportion to another in the same round, medians.
+/// One middle in proportion to another in the same round; medians.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Versus {
-    /// Of the goodputs.
+    /// Goodput.
     pub goodput: f64,
-    /// Of the bytes that the wide host brings home in a second of processor time.
+    /// Bytes that the wide host transfers per second of processor time.
     pub wide_bytes_per_second: Option<f64>,
 }
 
-/// Who stands between.
+/// The middle between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bridge,
@@ -119,7 +121,7 @@ enum Kind {
     AllWide,
 }
 
-/// What is sent.
+/// Direction and IP version.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     is_v4: bool,
@@ -140,11 +142,12 @@ struct Sample {
 struct Place {
     three_hosts: ThreeHosts,
     receiving: Receiving,
-    /// Of the wide host, toward it, toward the narrow one, of the narrow host.
+    /// Order: the wide host, the middle's port toward it, the middle's port toward the narrow host, the narrow
+    /// host.
     accounts: [Account; 4],
 }
 
-/// Who stands there, and what is to be taken away afterwards.
+/// The running middle, and how to remove it.
 enum Standing {
     Ours(Middle),
     Forwarding,
@@ -168,10 +171,10 @@ impl Default for BorderSettings {
     }
 }
 
-/// Runs all scenes, and tells each step before it begins.
+/// Runs all scenes and reports each step before it begins.
 ///
 /// # Errors
-/// What is missing on this machine, and what to do.
+/// A missing right or feature of this machine, with advice.
 pub fn border(settings: &BorderSettings, mut tell: impl FnMut(&str)) -> io::Result<Border> {
     let conditions = Conditions::here(settings.rounds);
     let &BorderSettings { timed_len, writes, .. } = settings;
@@ -247,7 +250,7 @@ fn row(scene: Scene, load: Load, kind: Kind, samples: &[Sample], observed: Obser
 }
 
 impl Versus {
-    /// Medians of what each round says: rounds differ more than what is compared in one.
+    /// Medians of the ratios within each round: rounds differ more than the systems within one round.
     fn of(ours: &[Sample], stock: &[Sample]) -> Option<Versus> {
         let rounds = || ours.iter().zip(stock);
         Some(Versus {
@@ -286,7 +289,7 @@ impl Kind {
         }
     }
 
-    /// The address that a host of the three is reached by: a forwarder stands between two networks, the others in one.
+    /// The address of one of the three hosts. With a forwarder it is in one of two networks, else in the only one.
     fn address(self, host: u8, is_v4: bool) -> IpAddr {
         match (self, is_v4) {
             (Kind::Forwarding, _) => routed(host, host, is_v4),
@@ -300,7 +303,7 @@ impl Place {
     fn new(scene: Scene, mtus: [u32; 2]) -> io::Result<Place> {
         let three_hosts = ThreeHosts::new(mtus, scene.offloading())?;
         let receiving = scene.receiving();
-        // The kernel's own middles have no GRO where it would be another's work.
+        // Except in `GroBetween`, the kernel's own middles have no GRO.
         let between = match scene {
             Scene::GroBetween => Receiving::ThreadWithGro,
             Scene::Wires(Receiving::Plain) | Scene::Trains => Receiving::Plain,
@@ -318,7 +321,7 @@ impl Place {
         Ok(place)
     }
 
-    /// Gives each host an address in a network of its own, and the way to the other's over the middle.
+    /// Gives each host an address in a network of its own, and a route to the other's over the middle.
     fn number(&self) -> io::Result<()> {
         let [wide, _, _, narrow] = self.three_hosts.names();
         for (host, name, own, other) in
@@ -356,7 +359,7 @@ impl Place {
         Ok(standing)
     }
 
-    /// Has the kernel in the middle forward, or no longer.
+    /// Turns IP forwarding in the middle on or off.
     fn route(&self, forwards: bool) -> io::Result<()> {
         let middle = &self.three_hosts.middle;
         let [_, to_wide, to_narrow, _] = self.three_hosts.names();
@@ -391,7 +394,7 @@ impl Place {
         traffic::tcp_in(writes, from.space(), to.space(), kind.address(host, load.is_v4), len, SEED)
     }
 
-    /// Looks at the packets of a transfer where they come in by the wide host's cable, at whichever end that is.
+    /// Observes the packets of a transfer on reception at the wide host's cable, at whichever end receives them.
     fn look(&self, kind: Kind, load: Load, settings: &BorderSettings) -> io::Result<Observed> {
         let [wide, to_wide, _, _] = self.three_hosts.names();
         let (host, name) =
@@ -422,7 +425,7 @@ impl Place {
         })
     }
 
-    /// A veth that receives by a thread counts its packets without their link headers.
+    /// A veth that receives on a thread counts its packets without their link headers.
     fn mean_len(&self, before: Counters, after: Counters, is_received: bool) -> f64 {
         let [before, after] =
             [before, after].map(|counters| if is_received { counters.received } else { counters.sent });
@@ -437,7 +440,7 @@ impl Place {
 }
 
 impl Standing {
-    /// Processor time of the gateway's workers, in seconds; a kernel has none.
+    /// Processor time of the gateway's workers, in seconds; the kernel's middles have none.
     fn seconds(&self) -> io::Result<f64> {
         let Standing::Ours(Middle::Gateway(service)) = self else { return Ok(0.0) };
         Ok(service.snapshots()?.iter().map(|snapshot| snapshot.processor_time.as_secs_f64()).sum())
@@ -459,7 +462,7 @@ fn settle(from: &Host, address: IpAddr) -> io::Result<()> {
     let target = SocketAddr::new(address, CLOSED);
     from.space().enter(|| {
         for _ in 0..SETTLE_TRIES {
-            // A closed port answers, and so the way is known.
+            // A closed port answers with RST, which proves that the path works.
             match TcpStream::connect_timeout(&target, SETTLE_WAIT) {
                 Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => {
                     std::thread::sleep(SETTLE_WAIT / 4)
@@ -471,7 +474,7 @@ fn settle(from: &Host, address: IpAddr) -> io::Result<()> {
     })
 }
 
-/// The address of a host in the network that is on one side of a forwarder; host 0 is the network itself.
+/// The address of a host in one of a forwarder's two networks; host 0 is the network itself.
 fn routed(net: u8, host: u8, is_v4: bool) -> IpAddr {
     if is_v4 {
         IpAddr::V4(Ipv4Addr::new(10, 78, net, host))
@@ -573,7 +576,7 @@ const LOADS: [Load; 4] = [
     Load { is_v4: false, to_wide: true },
     Load { is_v4: false, to_wide: false },
 ];
-/// Is it IPv4, and how many bits its networks share.
+/// Whether it is IPv4, and the prefix length of its networks.
 const VERSIONS: [(bool, u8); 2] = [(true, 24), (false, 64)];
 const MTUS: [u32; 2] = [9_000, 1_500];
 const ALL_WIDE: [u32; 2] = [9_000, 9_000];
@@ -583,7 +586,7 @@ const MIDDLE: u8 = 254;
 const ONLY_PATH: &str = "[mss]\nraise = \"always\"\n";
 const SEED: u64 = 7;
 const ETHERNET_LEN: f64 = 14.0;
-/// A port that nobody listens on (discard).
+/// A port without a listener (discard).
 const CLOSED: u16 = 9;
 const SETTLE_TRIES: u32 = 40;
 const SETTLE_WAIT: Duration = Duration::from_millis(200);

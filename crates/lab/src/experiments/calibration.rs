@@ -1,4 +1,4 @@
-//! Nothing in, what the link emulator is worth on this machine out: asked, measured, over veth in private namespaces.
+//! Trials -> the link emulator's accuracy on this machine, over veth in private namespaces.
 
 use super::Conditions;
 use crate::emulator::{Calibration, CalibrationRun, Scheduling, calibrate};
@@ -7,24 +7,24 @@ use port::{Options, Port};
 use serde::Serialize;
 use std::{fmt, io};
 
-/// What the emulator is worth, and under which conditions.
+/// The emulator's accuracy, and the conditions.
 #[derive(Clone, Debug, Serialize)]
 pub struct Calibrated {
-    /// Under which conditions.
+    /// Conditions of the measurement.
     pub conditions: Conditions,
-    /// Asked and measured.
+    /// Requested and measured values.
     pub calibration: Calibration,
 }
 
-/// Runs the trials between two hosts and an emulator in their middle.
+/// Runs the trials between two hosts and an emulator between them.
 ///
 /// # Errors
-/// The right to make hosts is missing, or what a port says.
+/// No right to create hosts; a port's error.
 pub fn calibration(trials: &[CalibrationRun], scheduling: Scheduling) -> io::Result<Calibrated> {
     let conditions = Conditions::here(1);
     let [sender, middle, receiver] = [Host::new("sender")?, Host::new("middle")?, Host::new("receiver")?];
     for host in [&sender, &middle, &receiver] {
-        // A kernel that asks its link for routers would send frames that are no probes.
+        // A kernel that solicits routers would send frames that are no probes.
         for of in ["all", "default"] {
             host.space().set_sysctl(&format!("ipv6/conf/{of}/disable_ipv6"), "1")?;
         }

@@ -1,4 +1,4 @@
-//! Messages in, how many arrived and what receiving them took out.
+//! UDP messages -> the number of arrivals, and the receiver's processor time.
 
 use crate::traffic::content;
 use crate::usage::thread_time;
@@ -13,47 +13,47 @@ use std::time::{Duration, Instant};
 /// Messages of one length.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Of each, in bytes: from 8.
+    /// Length of each, in bytes: at least 8.
     pub len: usize,
     /// How many.
     pub count: u64,
-    /// From one to the next; zero: as fast as the sender can.
+    /// Interval between messages; zero: as fast as the sender can.
     pub gap: Duration,
 }
 
-/// What was received of a load.
+/// Received messages of a load.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Taken {
-    /// Messages that arrived whole and unchanged, each counted once.
+    /// Messages that arrived complete and unchanged, each counted once.
     pub arrived: u64,
-    /// Messages that were none of those sent, or came twice.
+    /// Messages that were never sent, or arrived twice.
     pub wrong: u64,
     /// Processor time of the receiving thread, in seconds.
     pub seconds: f64,
-    /// Times that the receiving thread had to be woken.
+    /// Number of wake-ups of the receiving thread.
     pub wakes: u64,
-    /// When the last came.
+    /// Arrival of the last message.
     #[serde(skip)]
     pub ended: Option<Instant>,
 }
 
-/// A socket that knows what is sent to it.
+/// A socket that recognises the messages sent to it.
 #[derive(Debug)]
 pub struct Inbox {
     socket: UdpSocket,
-    /// What messages are cut from; each begins with its number.
+    /// Content of all messages; each begins with its number.
     pattern: Vec<u8>,
     room: Vec<u8>,
 }
 
-/// How long messages went to and fro, in microseconds.
+/// Round-trip times of messages, in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Pings {
-    /// Half of them took no longer.
+    /// The median.
     pub median: f64,
-    /// 99 % of them took no longer.
+    /// The 99th percentile.
     pub p99: f64,
-    /// How many came back.
+    /// Number of messages that came back.
     pub count: usize,
 }
 
@@ -64,15 +64,15 @@ impl Inbox {
     /// The host has no such address.
     pub fn open(host: &Namespace, address: IpAddr) -> io::Result<Inbox> {
         let socket = host.enter(|| UdpSocket::bind(SocketAddr::new(address, 0)))?;
-        // More than a host grants by itself, where it may be asked for.
+        // Above the host's default limit, where the right for it exists.
         let _ = sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER_LEN);
         Ok(Inbox { socket, pattern: content(SEED, MESSAGE_LEN_MAX), room: vec![1; MESSAGE_LEN_MAX + 1] })
     }
 
-    /// Where it is.
+    /// The socket's address.
     ///
     /// # Errors
-    /// What the socket says.
+    /// A socket error.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -84,10 +84,10 @@ impl Inbox {
         message
     }
 
-    /// Takes the messages numbered from `first`, until all have come or none came for a while.
+    /// Receives the messages numbered from `first`, until all have come or none came for `quiet`.
     ///
     /// # Errors
-    /// What the socket says.
+    /// A socket error.
     pub fn take(&mut self, first: u64, count: u64, len: usize, quiet: Duration) -> io::Result<Taken> {
         self.socket.set_read_timeout(Some(quiet))?;
         let mut seen = vec![false; count as usize];
@@ -103,7 +103,7 @@ impl Inbox {
             let number =
                 u64::from_be_bytes(*self.room.first_chunk().expect("there is room for the longest message"));
             if number < first {
-                // Late, of an earlier load.
+                // A late message of an earlier load.
                 continue;
             }
             let whole = came == len && self.room[NUMBER_LEN..len] == self.pattern[NUMBER_LEN..len];
@@ -121,10 +121,11 @@ impl Inbox {
     }
 }
 
-/// Sends a load from a host to an inbox that is being emptied; numbers begin with `first`. Says when it began.
+/// Sends a load from a host to an inbox with a running receiver; numbers begin with `first`. Returns the start
+/// time.
 ///
 /// # Errors
-/// What the socket says.
+/// A socket error.
 pub fn send(socket: &UdpSocket, message: &mut [u8], first: u64, load: Load) -> io::Result<Instant> {
     let began = Instant::now();
     for index in 0..load.count {
@@ -147,7 +148,7 @@ pub fn send(socket: &UdpSocket, message: &mut [u8], first: u64, load: Load) -> i
 /// A socket of a host that sends to an inbox.
 ///
 /// # Errors
-/// No way leads there.
+/// No route to the inbox.
 pub fn outbox(host: &Namespace, target: SocketAddr) -> io::Result<UdpSocket> {
     host.enter(|| {
         let socket = UdpSocket::bind(if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
@@ -157,10 +158,11 @@ pub fn outbox(host: &Namespace, target: SocketAddr) -> io::Result<UdpSocket> {
     })
 }
 
-/// Sends `count` messages of `len` bytes from one host to the other and back, each when the one before has come back.
+/// Sends `count` messages of `len` bytes from one host to the other and back, each after the previous one has come
+/// back.
 ///
 /// # Errors
-/// What a socket says.
+/// A socket error.
 pub fn pings(from: &Namespace, to: &Namespace, address: IpAddr, count: usize, len: usize) -> io::Result<Pings> {
     let server = to.enter(|| UdpSocket::bind(SocketAddr::new(address, 0)))?;
     let client = outbox(from, server.local_addr()?)?;
@@ -170,7 +172,7 @@ pub fn pings(from: &Namespace, to: &Namespace, address: IpAddr, count: usize, le
     let mut micros = thread::scope(|scope| {
         let echo = scope.spawn(|| echo(&server));
         let micros = ping(&client, count, len);
-        // An empty message ends the echo; where it is lost, its patience does.
+        // An empty message ends the echo; if it is lost, the echo's time-out ends it.
         let _ = client.send(&[]);
         echo.join().expect("an echo does not panic");
         micros
@@ -207,19 +209,19 @@ fn echo(server: &UdpSocket) {
     }
 }
 
-/// Times that the calling thread slept and was woken so far.
+/// Number of times that the calling thread slept and was woken so far.
 fn thread_wakes() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Longest message of UDP over IPv4, in bytes.
+/// Longest UDP message over IPv4, in bytes.
 pub const MESSAGE_LEN_MAX: usize = 65_507;
 const NUMBER_LEN: usize = 8;
 const SEED: u64 = 11;
 const SOCKET_BUFFER_LEN: usize = 16 << 20;
-/// A sleep shorter than this would be longer than asked.
+/// A shorter sleep would take longer than requested.
 const SLEEP_MIN: Duration = Duration::from_micros(60);
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 const ENOBUFS: i32 = 105;

@@ -1,14 +1,15 @@
-//! Two thousand lengths of messages in, those at which goodput dips out (G28, gB6).
+//! Two thousand message lengths -> those at which goodput dips (G28, gB6).
 //!
-//! Each length gets short bursts, in several sweeps over all lengths. A length has a dip where its goodput is more than 20 %
-//! below the median of its ten neighbours' in two of three sweeps: what the machine does beside hits a length once, what the
-//! length itself does hits it always. The five lengths at each end have no neighbours beyond, and are none of these.
+//! Each length gets short bursts, in several sweeps over all lengths. A length has a dip where its goodput is more
+//! than 20 % below the median of its ten neighbours' in two of three sweeps. Other load of the machine hits a
+//! length once; a cause in the length itself hits it every time. The five lengths at each end lack neighbours on
+//! one side and are not judged.
 //!
-//! Of two thousand lengths some meet a busy machine twice all the same. So what dipped is looked at again, with its neighbours,
-//! in as many sweeps: what dips by itself does so each time.
+//! Even so, some of two thousand lengths meet a busy machine twice. So the suspects are measured again, with their
+//! neighbours, in as many sweeps. A real dip shows every time.
 //!
-//! Between bursts there is a rest: a source that has identifiers for 61,000 fragmented messages in two seconds, and refuses to use
-//! one twice, would lose what is sent faster, at whichever length it happens to be.
+//! Bursts are separated by a rest. A source has identifiers for 61,000 fragmented messages in two seconds and never
+//! uses one twice. It would lose messages that are sent faster, at any length.
 
 use super::datagrams::{self, Inbox, Load, MESSAGE_LEN_MAX, Taken};
 use super::wide_interface::{Stack, broken, settle, start_on};
@@ -25,42 +26,42 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is tried, and how often.
+/// Lengths, sweeps and bursts.
 #[derive(Clone, Debug)]
 pub struct DipsSettings {
     /// MTU of the link.
     pub mtu: u32,
-    /// How many lengths, from 64 bytes to the longest message.
+    /// Number of lengths, from 64 bytes to the longest message.
     pub lens: usize,
-    /// How often each is tried.
+    /// Number of sweeps over all lengths.
     pub sweeps: usize,
-    /// Bursts at each length in each sweep, of which the best counts.
+    /// Bursts at each length in each sweep; the best one counts.
     pub bursts: usize,
-    /// Bytes of each burst, about.
+    /// Approximate bytes of each burst.
     pub burst_len: usize,
-    /// How often what dipped is looked at again, at most.
+    /// How often suspects are measured again, at most.
     pub looks: usize,
 }
 
-/// What it came to.
+/// Results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Dips {
-    /// Under which conditions.
+    /// Conditions of the measurement.
     pub conditions: Conditions,
     /// MTU of the link.
     pub mtu: u32,
-    /// Stock interfaces at both ends, then wide ones at both ends, by each kind of port.
+    /// Stock interfaces at both ends, then wide ones at both ends, for each kind of port.
     pub systems: Vec<Sweeps>,
-    /// Did no message arrive changed or twice?
+    /// Whether no message arrived changed or twice.
     pub intact: bool,
-    /// Laws of the gateways' books that were broken.
+    /// Violated laws of the gateways' counters.
     pub broken: Vec<String>,
 }
 
 /// Goodput by length.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sweeps {
-    /// What both ends have.
+    /// Interfaces of both ends.
     pub stack: Stack,
     /// Lengths of messages, in bytes.
     pub lens: Vec<usize>,
@@ -70,7 +71,7 @@ pub struct Sweeps {
     pub lost: u64,
     /// Lengths that dipped in these sweeps.
     pub suspects: Vec<Dip>,
-    /// Those of them that dipped each time they were looked at again.
+    /// Suspects that dipped in every later measurement.
     pub dips: Vec<Dip>,
 }
 
@@ -98,10 +99,11 @@ impl Default for DipsSettings {
     }
 }
 
-/// Sweeps over all lengths, in turns with stock interfaces and with wide ones, and tells each sweep before it begins.
+/// Sweeps over all lengths, in turn with stock interfaces and with wide ones, and reports each sweep before it
+/// begins.
 ///
 /// # Errors
-/// What is missing on this machine, and what to do.
+/// A missing right or feature of this machine, with advice.
 pub fn dips(settings: &DipsSettings, mut tell: impl FnMut(&str)) -> io::Result<Dips> {
     let pair = TwoHosts::new(settings.mtu, Offloading::Off)?;
     let lens = lens(settings.lens);
@@ -162,21 +164,21 @@ fn window(lens: &[usize], len: usize) -> &[usize] {
     &lens[at - NEIGHBOURS / 2..=at + NEIGHBOURS / 2]
 }
 
-/// The dip in the middle of a window, where goodput at these lengths shows one.
+/// The dip in the middle of a window, if goodput at these lengths shows one.
 fn again(window: &[usize], lens: &[usize], goodput: &[Vec<f64>]) -> Vec<Dip> {
     let at = |len: &usize| lens.partition_point(|other| other < len);
     let of_window = |sweep: &Vec<f64>| window.iter().map(|len| sweep[at(len)]).collect();
     find(window, &goodput.iter().map(of_window).collect::<Vec<_>>())
 }
 
-/// Lengths that are equally far apart, but for the rounding.
+/// Evenly spaced lengths, apart from rounding.
 fn lens(count: usize) -> Vec<usize> {
     let last = count.saturating_sub(1).max(1);
     (0..count).map(|index| LEN_MIN + index * (MESSAGE_LEN_MAX - LEN_MIN) / last).collect()
 }
 
 impl Dips {
-    /// Did every message arrive, once and unchanged, and do the gateways' books add up?
+    /// Whether every message arrived once and unchanged, and the gateways' counters add up.
     pub fn is_good(&self) -> bool {
         self.intact && self.lost() == 0 && self.broken.is_empty()
     }
@@ -205,7 +207,7 @@ impl Dips {
     }
 }
 
-/// What one sweep came to.
+/// Results of one sweep.
 struct Swept {
     goodput: Vec<f64>,
     lost: u64,
@@ -223,7 +225,7 @@ fn sweep(pair: &TwoHosts, settings: &DipsSettings, lens: &[usize]) -> io::Result
     thread::scope(|scope| {
         scope.spawn(move || {
             for (first, load) in asked {
-                // Who asked may be gone.
+                // The requesting thread may have ended.
                 let _ = answers.send(inbox.take(first, load.count, load.len, QUIET));
             }
         });
@@ -239,14 +241,14 @@ fn sweep(pair: &TwoHosts, settings: &DipsSettings, lens: &[usize]) -> io::Result
             }
             swept.goodput.push(best);
         }
-        // Without further jobs the receiver ends.
+        // The receiver ends when no more jobs can come.
         drop(ends);
         Ok(swept)
     })
 }
 
 impl DipEdges {
-    /// One burst: seconds from the first message sent to the last received, and what came.
+    /// One burst: seconds from the first message sent to the last one received, and the received messages.
     fn burst(&mut self, load: Load) -> io::Result<(f64, Taken)> {
         let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the receiver has ended");
         self.jobs.send((self.next, load)).map_err(|_| gone(()))?;
@@ -322,12 +324,12 @@ const LEN_MIN: usize = 64;
 /// Messages of a burst, at least and at most.
 const BURST_MIN: usize = 8;
 const BURST_MAX: usize = 400;
-/// From one message to the next, on average: 20,000 in a second.
+/// Mean interval between messages: 20,000 per second.
 const REST: Duration = Duration::from_micros(50);
 const NEIGHBOURS: usize = 10;
-/// How far below its neighbours a dip is.
+/// How far a dip is below its neighbours.
 const DEPTH: f64 = 0.2;
-/// How long after the last message of a burst no more is waited for.
+/// How long the receiver waits after the last message of a burst.
 const QUIET: Duration = Duration::from_millis(60);
 const TABLE_ROWS: usize = 16;
 

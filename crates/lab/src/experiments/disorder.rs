@@ -1,4 +1,4 @@
-//! A datagram in, its fragments out, in an order that no host would send them in.
+//! Datagram -> its fragments, in an order that no host would send.
 
 use super::datagrams::{Inbox, Taken};
 use crate::three_hosts::{v4, v6};
@@ -11,26 +11,26 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How the fragments of a datagram follow each other.
+/// Order of a datagram's fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// The last first, as some hosts send.
+    /// Last fragment first, as some hosts send.
     Reverse,
     /// Drawn from a seed.
     Random,
 }
 
-/// A UDP datagram between two stations, and how it is cut.
+/// A UDP datagram between two stations, and how it is fragmented.
 #[derive(Clone, Copy, Debug)]
 pub struct Fragments<'a> {
-    /// Link addresses of the receiver and of the sender.
+    /// MAC addresses of the receiver and of the sender.
     pub macs: [[u8; 6]; 2],
-    /// The sender, and the receiver: of one version.
+    /// Sender and receiver, of the same IP version.
     pub ends: [SocketAddr; 2],
-    /// Longest packet, IP header counted, in bytes.
+    /// Longest packet, IP header included, in bytes.
     pub mtu: usize,
-    /// What is in it.
+    /// UDP payload.
     pub payload: &'a [u8],
 }
 
@@ -98,11 +98,11 @@ impl Fragments<'_> {
     }
 }
 
-/// Has host 2 of a pair send `count` messages of `len` bytes to host 1, in fragments for this MTU, those of each message in
-/// this order.
+/// Host 2 of a pair sends `count` messages of `len` bytes to host 1, in fragments for this MTU, each message's
+/// fragments in this order.
 ///
 /// # Errors
-/// What a port or socket says.
+/// An error of a port or socket.
 pub fn deliver(
     pair: &TwoHosts,
     mtu: usize,
@@ -166,11 +166,11 @@ fn octets(address: IpAddr) -> Vec<u8> {
 const UDP: u8 = 17;
 const FRAGMENT: u8 = 44;
 const HOP_LIMIT: u8 = 64;
-/// The port that crafted messages come from.
+/// Source port of crafted messages.
 const SENDER: u16 = 7_000;
 const FIRST_IDENTIFICATION: u32 = 0x1234;
 const ORDER_SEED: u64 = 5;
-/// From one datagram to the next.
+/// Interval between datagrams.
 const GAP: Duration = Duration::from_millis(1);
-/// How long after the last message no more is waited for: reassembly may give up meanwhile.
+/// How long the receiver waits after the last message: longer than reassembly takes to evict.
 const QUIET: Duration = Duration::from_secs(1);

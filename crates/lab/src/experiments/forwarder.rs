@@ -1,4 +1,4 @@
-//! Frames in by one TUN device of a host that forwards, frames out by another.
+//! Frames into one TUN device of a forwarding host -> frames out of another.
 
 use super::wire::{v4_destination, v6_destination};
 use crate::net::Host;
@@ -22,12 +22,12 @@ pub(super) struct Forwarder {
     frames: Vec<Frame>,
 }
 
-/// How it treats what passes.
+/// How the host treats forwarded packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Treats {
-    /// Trains are cut on their way out.
+    /// It segments GSO packets at the egress.
     Fragments,
-    /// What follows each other is joined on its way in, and leaves as trains.
+    /// It merges consecutive packets at the ingress (GRO) and sends GSO packets.
     Joins,
 }
 
@@ -65,17 +65,17 @@ impl Forwarder {
         Ok(Forwarder { _host: host, from, to, pool: Pool::new(256 << 20), frames: Vec::new() })
     }
 
-    /// Sends one; what the kernel refuses at once is said by an error.
+    /// Sends one frame. Returns an error for an immediate rejection by the kernel.
     pub fn send(&mut self, wire: TxFrame<'_>) -> io::Result<()> {
         self.from.transmit(&[wire]).map(drop)
     }
 
-    /// Takes frames that are there, in buffers of this pool; never waits.
+    /// Takes the frames that are there, in buffers of this pool; never waits.
     pub fn take(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
         self.to.receive(Ingress(1), pool, frames)
     }
 
-    /// Takes packets from the first addresses on, until `take` has had as many as it wants, or nothing has come for a while.
+    /// Takes packets from the first addresses, until `take` has enough, or until nothing came for a while.
     pub fn receive(&mut self, mut take: impl FnMut(&mut Packet) -> Enough) -> io::Result<()> {
         let mut enough = Enough::No;
         while enough == Enough::No {
@@ -103,14 +103,14 @@ impl Forwarder {
     }
 }
 
-/// Is there more to take?
+/// Whether more packets are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Enough {
     Yes,
     No,
 }
 
-/// The host says something by itself now and then.
+/// Whether the packet is one of the test: the host occasionally sends packets of its own.
 fn is_ours(packet: &[u8]) -> bool {
     match packet.first().map(|byte| byte >> 4) {
         Some(4) => packet.get(12) == Some(&10),
@@ -120,9 +120,9 @@ fn is_ours(packet: &[u8]) -> bool {
 
 const FROM: &str = "from0";
 const TO: &str = "to0";
-/// How long GRO holds: longer than it takes to write a burst.
+/// GRO hold time: longer than the writing of a burst.
 const HOLD: Duration = Duration::from_millis(1);
-/// How long more is waited for.
+/// How long to wait for more frames.
 const TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 const SETTINGS: [(&str, &str); 5] = [
     ("ipv4/conf/all/rp_filter", "0"),

@@ -1,8 +1,9 @@
-//! Settings of `hold` -> how long packets become on slow links, and what waiting for them costs.
+//! Settings of `hold` -> the packet length on slow links, and the delay that waiting adds.
 //!
-//! TCP segments come one by one, as a slow link delivers them, through a bridge and through a border with each setting. Measured
-//! are the mean length at the wide host, the round trip of a small message, and the delay of a burst's last segment: with PSH,
-//! as senders end what they write, and without, where nothing but time ends the waiting.
+//! TCP segments arrive one by one, as a slow link delivers them, through a bridge and through a border with each
+//! setting. Three figures are measured: the mean length at the wide host, the round trip of a small message, and
+//! the delay of a burst's last segment. Bursts end with PSH, as senders end a write, or without, where only time
+//! ends the wait.
 
 use super::{Conditions, Spread};
 use crate::net::Offloading;
@@ -19,16 +20,16 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How much and how often.
+/// Number and length of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldSettings {
-    /// How often each middle has its turn.
+    /// Turns of each middle.
     pub rounds: usize,
     /// Length of each stream, in seconds.
     pub seconds: f64,
-    /// Messages to and fro, each turn.
+    /// Round trips per turn.
     pub messages: usize,
-    /// Bursts of each kind, each turn.
+    /// Bursts of each kind per turn.
     pub bursts: usize,
 }
 
@@ -38,22 +39,22 @@ impl Default for HoldSettings {
     }
 }
 
-/// What it came to.
+/// Results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Hold {
-    /// Under which conditions.
+    /// Conditions of the measurement.
     pub conditions: Conditions,
     /// The bridge, then each setting of `hold`.
     pub middles: Vec<&'static str>,
     /// Mean length of the packets of a stream at the wide host, in bytes.
     pub lens: Vec<HoldLen>,
-    /// What a message or a segment takes.
+    /// Delays of messages and segments.
     pub delays: Vec<HoldDelay>,
-    /// Did every byte of the streams arrive unchanged?
+    /// Whether every byte of the streams arrived unchanged.
     pub intact: bool,
 }
 
-/// A stream's packets at the wide host.
+/// Packet lengths of a stream at the wide host.
 #[derive(Clone, Debug, Serialize)]
 pub struct HoldLen {
     /// Payload of the stream, in bits per second.
@@ -62,26 +63,26 @@ pub struct HoldLen {
     pub mean_len: Vec<Spread>,
 }
 
-/// How long something takes.
+/// Delay of a load.
 #[derive(Clone, Debug, Serialize)]
 pub struct HoldDelay {
-    /// What takes it.
+    /// The load.
     pub what: HoldLoad,
-    /// The median and the 99th of a hundred, in microseconds, for each middle.
+    /// Median and 99th percentile, in microseconds, for each middle.
     pub micros: Vec<[f64; 2]>,
 }
 
-/// What is waited for.
+/// The load whose delay is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HoldLoad {
     /// 64 bytes to the wide host and back.
     PingPong,
-    /// The last of 20 full segments to the wide host, from when it is written to when it is read.
+    /// The last of 20 full segments to the wide host, from its write to its read.
     LastSegment {
         /// Payload, in bits per second.
         rate: f64,
-        /// Has it PSH?
+        /// Whether it has PSH.
         pushes: bool,
     },
 }
@@ -97,10 +98,10 @@ impl fmt::Display for HoldLoad {
     }
 }
 
-/// Measures, and tells each turn before it begins.
+/// Measures, and reports each turn before it begins.
 ///
 /// # Errors
-/// What is missing on this machine, and what to do.
+/// A missing right or feature of this machine, with advice.
 pub fn hold(settings: &HoldSettings, mut tell: impl FnMut(&str)) -> io::Result<Hold> {
     let loads = loads();
     let mut lens = vec![vec![Vec::new(); MIDDLES.len()]; RATES.len()];
@@ -204,12 +205,12 @@ fn bursts(three_hosts: &ThreeHosts, rate: f64, pushes: bool, count: usize) -> io
             let mut room = vec![0; BURST * SEGMENT_LEN];
             for _ in 0..count {
                 server.read_exact(&mut room)?;
-                // Who sends may have failed, and says so.
+                // The sender may have failed; it then reports the error itself.
                 let _ = tell.send(Instant::now());
             }
             Ok::<_, io::Error>(())
         });
-        // The usual slack of a sleep, 50 µs, would make bursts of short intervals.
+        // A sleep's default slack, 50 µs, would turn short intervals into bursts.
         set_current_timer_slack(NonZeroU64::new(1))?;
         let gap = Duration::from_secs_f64(SEGMENT_LEN as f64 * 8.0 / rate);
         let mut micros = Vec::with_capacity(count);
@@ -226,7 +227,7 @@ fn bursts(three_hosts: &ThreeHosts, rate: f64, pushes: bool, count: usize) -> io
             }
             let read = told.recv_timeout(TIMEOUT).map_err(|_| io::ErrorKind::TimedOut)?;
             micros.push(read.saturating_duration_since(written).as_secs_f64() * 1e6);
-            // The next one finds nothing on its way.
+            // The next burst finds an empty path.
             thread::sleep(REST);
         }
         receiver.join().expect("a receiver that panics has said why")?;
@@ -234,7 +235,7 @@ fn bursts(three_hosts: &ThreeHosts, rate: f64, pushes: bool, count: usize) -> io
     })
 }
 
-/// The ends of a connection that the narrow host opened to the wide one.
+/// The ends of a connection from the narrow host to the wide one.
 fn connected(three_hosts: &ThreeHosts) -> io::Result<[TcpStream; 2]> {
     let listener = three_hosts.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)))?;
     let target = listener.local_addr()?;
@@ -249,7 +250,7 @@ fn connected(three_hosts: &ThreeHosts) -> io::Result<[TcpStream; 2]> {
     Ok([client, server])
 }
 
-/// The value that this share of all is not above.
+/// The quantile of the values for this share.
 fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -278,14 +279,14 @@ impl fmt::Display for Hold {
 }
 
 const MTUS: [u32; 2] = [9_000, 1_500];
-/// Names, and what stands in the wide side's configuration; nothing: the bridge.
+/// Names, and the setting in the wide side's configuration; none: the bridge.
 const MIDDLES: [(&str, Option<&str>); 3] =
     [("bridge", None), ("adaptive", Some("hold = \"adaptive\"")), ("burst", Some("hold = \"burst\""))];
 const RATES: [f64; 3] = [2e7, 1e8, 5e8];
-/// Payload of a full segment on the narrow link: without the headers of IPv4 and TCP, and its timestamps.
+/// Payload of a full segment on the narrow link, in bytes: without the IPv4 and TCP headers and the timestamps.
 const SEGMENT_LEN: usize = 1_500 - 20 - 32;
 const MESSAGE_LEN: usize = 64;
-/// Segments of a burst: an initial window takes ten, and each burst finds the window of the one before.
+/// Segments of a burst: an initial window takes ten, and each burst reuses the window of the previous one.
 const BURST: usize = 20;
 const REST: Duration = Duration::from_millis(5);
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Two interfaces in, one wire between them out: later, slower, fewer, in another order, as asked.
+//! Two interfaces -> one wire between them: delayed, rate-limited, lossy or reordering as configured.
 
 use crate::emulator::{Course, LATE, LinkShape, Outcome, POOL_LIMIT, Scheduling, monotonic, run};
 use linux::features::{self, Previous};
@@ -10,13 +10,14 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Joins two interfaces of this thread's namespace, until `stop` or for as long: frames that come in by the first leave by the
-/// second as the first shape says, and back as the second says.
+/// Joins two interfaces of this thread's namespace until `stop`, or for the given time. Frames received on the
+/// first leave by the second under the first shape; frames back are under the second.
 ///
-/// Meanwhile the kernel gets nothing that comes in by them, and their offloads are off; both are put back at the end.
+/// Meanwhile the kernel receives nothing from the interfaces, and their offloads are off. Both are restored at the
+/// end.
 ///
 /// # Errors
-/// What the kernel says of an interface, or a right that is missing.
+/// The kernel's error for an interface, or a missing right.
 pub fn link(
     interfaces: [&str; 2],
     shapes: [LinkShape; 2],
@@ -37,7 +38,7 @@ pub fn link(
     run(a.as_mut(), b.as_mut(), shapes, &mut Pool::new(POOL_LIMIT), &course)
 }
 
-/// An interface that stands for the end of a wire, until this is dropped.
+/// An interface that serves as the end of a wire, until this is dropped.
 struct LinkEnd {
     offloads: Option<Previous>,
     _intercept: Intercept,
@@ -58,7 +59,7 @@ impl LinkEnd {
 impl Drop for LinkEnd {
     fn drop(&mut self) {
         if let Some(offloads) = self.offloads.take() {
-            // An interface that is gone has nothing to be put back to.
+            // An interface that is gone needs no restoring.
             let _ = offloads.restore();
         }
     }

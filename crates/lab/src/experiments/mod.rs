@@ -1,7 +1,7 @@
-//! A question in, what live kernels and gateways answer out, with the conditions under which they were asked.
+//! Settings of an experiment -> measurements of live kernels and gateways, with the conditions.
 //!
-//! All but [`link()`] stay in private namespaces. Systems that are compared take turns in one run, on the same cables, so that
-//! what else the machine does falls on all of them.
+//! All but [`link()`] stay in private namespaces. Compared systems take turns in one run, on the same cables, so
+//! that other load of the machine hits all of them.
 
 mod account;
 mod attacks;
@@ -60,23 +60,23 @@ pub use workers::{Workers, WorkersRow, WorkersSettings, workers};
 use serde::Serialize;
 use std::{fmt, fs};
 
-/// Under which conditions something was measured.
+/// Conditions of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conditions {
-    /// Release of the kernel.
+    /// Kernel release.
     pub kernel: String,
     /// Processors that this process may use.
     pub processors: usize,
-    /// Mean number of threads that wanted to run in the last 1, 5 and 15 minutes, before the start.
+    /// Load averages of the last 1, 5 and 15 minutes, before the start.
     pub load: Vec<f64>,
-    /// How often each thing was measured.
+    /// How often each figure was measured.
     pub rounds: usize,
     /// Version of this program, and how it was built.
     pub build: String,
 }
 
 impl Conditions {
-    /// As they are at this moment.
+    /// The conditions at this moment.
     pub fn here(rounds: usize) -> Conditions {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let load = read("/proc/loadavg").split(' ').take(3).filter_map(|word| word.parse().ok()).collect();
@@ -103,10 +103,10 @@ impl fmt::Display for Conditions {
     }
 }
 
-/// The same thing, measured several times.
+/// Repeated measurements of one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The one in the middle.
+    /// The median.
     pub median: f64,
     /// The smallest.
     pub least: f64,
@@ -115,7 +115,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these figures; none where there are none.
+    /// The spread of these figures; none without figures.
     pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut figures: Vec<f64> = figures.into_iter().collect();
         figures.sort_by(f64::total_cmp);
@@ -126,13 +126,13 @@ impl Spread {
     }
 }
 
-/// The median of figures that are all there.
+/// The median of the figures; none where one is missing.
 pub(crate) fn median_of(figures: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let figures: Option<Vec<f64>> = figures.into_iter().collect();
     Spread::of(figures?).map(|spread| spread.median)
 }
 
-/// A figure as a table has it.
+/// A figure as a table cell.
 fn cell(figure: Option<f64>, digits: usize) -> String {
     figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.digits$}"))
 }

@@ -1,4 +1,4 @@
-//! A scene's file in, what became of its flows and what each link carried out; all of it simulated.
+//! Scene file -> results of its flows and links, all simulated.
 
 use engine::{Event, Reason};
 use serde::Serialize;
@@ -8,33 +8,32 @@ use sim::{BadScene, Carried, Crossed, Scene, Simulation};
 use std::fmt;
 use std::time::Instant;
 
-/// What became of a network.
+/// Results of a network.
 #[derive(Clone, Debug, Serialize)]
 pub struct Network {
-    /// What everything random was drawn from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// A hash of all that happened: the same for the same file and seed.
+    /// A hash of all events: the same for the same file and seed.
     pub trace: String,
-    /// A row for each flow.
+    /// One row per flow.
     pub flows: Vec<FlowRow>,
-    /// Two rows for each link: from its first end to the second, and back.
+    /// Two rows per link: from its first end to the second, and back.
     pub links: Vec<LinkRow>,
-    /// What gateways and routers did to packets, and why they ended some or let them pass as they were, by the names in COUNTERS.md;
-    /// and to how many.
+    /// Events and drop or pass reasons of gateways and routers, by the names in COUNTERS.md, with their counts.
     pub counters: Vec<(&'static str, u64)>,
-    /// Times that a host was told of a smaller MTU.
+    /// How often a host was told of a smaller MTU.
     pub told_count: u64,
-    /// The first law that broke, if one did.
+    /// The first violated law, if any.
     pub broken: Option<String>,
-    /// Seconds in the network, until nothing more happened.
+    /// Simulated seconds until nothing more happened.
     pub simulated_seconds: f64,
-    /// Packets that gateways took in; one that passes several counts at the first.
+    /// Packets received by gateways; a packet that passes several counts at the first.
     pub gateway_packets: u64,
-    /// Seconds that it took here.
+    /// Duration of the simulation, in seconds.
     pub seconds: f64,
 }
 
-/// What became of a flow.
+/// Results of a flow.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowRow {
     /// The sender.
@@ -45,30 +44,30 @@ pub struct FlowRow {
     pub kind: &'static str,
     /// Bytes of a connection, or messages, that were sent.
     pub sent: u64,
-    /// What of it arrived.
+    /// Bytes or messages that arrived.
     pub arrived: u64,
-    /// From its start to the arrival of the last that arrived, in seconds.
+    /// From its start to the last arrival, in seconds.
     pub seconds: f64,
     /// Payload that arrived, in megabits a second.
     pub megabits_per_second: f64,
-    /// `recycle` where all arrived; else `lost some`, `gave up`, `was reset` or `did not end`.
+    /// `done` where all arrived; else `lost some`, `gave up`, `was reset` or `did not end`.
     pub end: &'static str,
 }
 
-/// What one direction of a link carried.
+/// Traffic of one direction of a link.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkRow {
-    /// Where it begins.
+    /// Start of the direction.
     pub from: String,
-    /// Where it ends.
+    /// End of the direction.
     pub to: String,
     /// Its MTU at the start, in bytes.
     pub mtu: u16,
-    /// Packets that came out of it.
+    /// Packets that it delivered.
     pub packets: u64,
     /// Their mean length, in bytes.
     pub mean_len: f64,
-    /// Packets that it lost, or that came while it was down.
+    /// Packets lost at random, or sent while the link was down.
     pub lost: u64,
     /// Packets that found its queue full.
     pub dropped: u64,
@@ -77,11 +76,11 @@ pub struct LinkRow {
 /// Simulates the network of a file, until nothing more happens in it.
 ///
 /// # Errors
-/// What is wrong with the file, and where.
+/// A faulty file, with the position of the fault.
 pub fn network(text: &str, seed: u64) -> Result<Network, BadScene> {
     let begun = Instant::now();
     let mut scene = Scene { seed, ..text.parse()? };
-    // What a link loses hangs on its shape's seed, which says which of its packets are lost.
+    // The seed of a link's shape decides which of its packets are lost.
     for shape in scene.topology.links.iter_mut().flat_map(|link| &mut link.shapes) {
         shape.seed ^= seed.wrapping_mul(SPREAD);
     }
@@ -124,7 +123,7 @@ pub fn network(text: &str, seed: u64) -> Result<Network, BadScene> {
 
 fn end(carried: &Carried, is_tcp: bool) -> &'static str {
     match carried.endings {
-        // An end may ask in vain whether its last word arrived.
+        // An end may never learn whether its last segment arrived.
         _ if carried.arrived == carried.sent => "done",
         _ if !is_tcp => "lost some",
         [Some(End::GaveUp), _] | [_, Some(End::GaveUp)] => "gave up",
@@ -147,7 +146,7 @@ fn row(from: &str, to: &str, mtu: u16, crossed: &Crossed) -> LinkRow {
 }
 
 impl Network {
-    /// Did no law break, and every connection carry all that it had to?
+    /// Whether no law was violated, and every connection delivered all its bytes.
     pub fn is_good(&self) -> bool {
         self.broken.is_none() && self.flows.iter().all(|flow| flow.kind == "UDP" || flow.end == "done")
     }

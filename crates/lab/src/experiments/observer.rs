@@ -1,6 +1,6 @@
-//! An interface in, how long the packets were that came in by it out.
+//! Interface -> the lengths of the packets that it received.
 //!
-//! It looks as a capture does, beside the host, and takes time from everything else: what is observed is not timed.
+//! It captures packets beside the host and takes time from everything else. So an observed transfer is not timed.
 
 use crate::net::Host;
 use gateway::snapshot::WIDE_LEN;
@@ -12,30 +12,30 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// TCP packets that came in by one interface, a train counted as the packets that it stands for.
+/// TCP packets received by one interface; a GSO packet counts as its wire packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Observed {
     /// Packets on the wire.
     pub packets: u64,
-    /// Of these, longer than 8,000 bytes, IP header counted.
+    /// Wide packets: longer than 8,000 bytes, IP header included.
     pub wide_packets: u64,
-    /// Length of the longest, IP header counted, in bytes.
+    /// Length of the longest, IP header included, in bytes.
     pub longest: usize,
-    /// Frames that came too fast to be looked at.
+    /// Frames that the observer missed because they came too fast.
     pub missed: u64,
 }
 
 impl Observed {
-    /// Which part of the packets was wide.
+    /// Share of wide packets.
     pub fn share(&self) -> f64 {
         self.wide_packets as f64 / self.packets.max(1) as f64
     }
 }
 
-/// Does something, and looks meanwhile at what comes in by an interface of a host.
+/// Runs `work`, and meanwhile observes the packets received by an interface of a host.
 ///
 /// # Errors
-/// What the interface or what is done says.
+/// An error of the interface or of `work`.
 pub fn observe<T>(host: &Host, interface: &str, work: impl FnOnce() -> io::Result<T>) -> io::Result<(T, Observed)> {
     let options = Options { socket_buffer_len: BUFFER_LEN, ..Options::default() };
     let mut port = host.space().enter(|| port::open(&format!("packet:{interface}"), &options))?;
@@ -83,5 +83,5 @@ fn look(port: &mut dyn Port, is_over: &AtomicBool) -> io::Result<Observed> {
 
 const BUFFER_LEN: u32 = 256 << 20;
 const POOL_LIMIT: usize = 64 << 20;
-/// How long it waits for a frame before it looks whether all is over.
+/// How long it waits for a frame before it checks for the end.
 const LOOK_NANOS: i64 = 10_000_000;

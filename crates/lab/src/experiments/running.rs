@@ -1,4 +1,4 @@
-//! A program and a configuration in, a gateway as its supervisor runs it out: told, listened to, killed, ended.
+//! Program and configuration -> a gateway process that a test can signal, read, kill and end.
 
 use linux::namespace::{Namespace, NamespaceGuard};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A gateway that the command `wideload run` runs; ended when this is dropped.
+/// A gateway run by the command `wideload run`; ended when this is dropped.
 pub(super) struct Running {
     process: Child,
     _tether: NamespaceGuard,
@@ -20,15 +20,15 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts it in a namespace, and waits until it works.
+    /// Starts it in a namespace, and waits until it is ready.
     pub(super) fn start(program: &Path, space: &Namespace, config: &Path) -> io::Result<Running> {
         let mut command = Command::new(program);
-        // What a terminal sends to all of a group is sent to this one alone.
+        // A terminal's signal goes to a whole group; this group has only this process.
         command.arg("run").arg(config).stderr(Stdio::piped()).process_group(0);
         let (mut process, tether) = space.start(command)?;
         let said = process.stderr.take().expect("it was asked for");
         let (tell, heard) = channel();
-        // It ends with the process that it listens to.
+        // The thread ends with the process that it reads from.
         thread::spawn(move || {
             for line in BufReader::new(said).lines().map_while(Result::ok) {
                 let _ = tell.send(line);
@@ -49,7 +49,7 @@ impl Running {
         Ok(kill_process_group(Pid::from_child(&self.process), signal)?)
     }
 
-    /// Sends a signal, and waits for a sentence that has this in it.
+    /// Sends a signal, and waits for a log line that contains `answer`.
     pub(super) fn tell_and_hear(&mut self, signal: Signal, answer: &str) -> io::Result<()> {
         let count = |words: &[String]| words.iter().filter(|word| word.contains(answer)).count();
         self.hear(Duration::ZERO);
@@ -79,7 +79,7 @@ impl Running {
         self.gone(&children)
     }
 
-    /// Kills both processes at one moment, so that neither sees that the other is gone.
+    /// Kills both processes at one moment, so that neither notices the other's end.
     pub(super) fn kill_both(mut self) -> io::Result<ExitStatus> {
         let children = self.children();
         for signal in [Signal::STOP, Signal::KILL] {
@@ -92,7 +92,7 @@ impl Running {
         self.gone(&children)
     }
 
-    /// Waits until it and its worker process have ended by themselves, and says how.
+    /// Waits until it and its worker process have ended by themselves, and returns the exit status.
     pub(super) fn end(mut self) -> io::Result<ExitStatus> {
         let children = self.children();
         self.gone(&children)
@@ -124,7 +124,7 @@ impl Running {
         Ok(())
     }
 
-    /// Takes what it says; false where it will say no more.
+    /// Reads its log; false where no more can come.
     fn hear(&mut self, timeout: Duration) -> bool {
         match self.heard.recv_timeout(timeout) {
             Ok(word) => self.words.push(word),
@@ -135,7 +135,7 @@ impl Running {
         true
     }
 
-    /// The number of the worker process.
+    /// The worker process's ID.
     pub(super) fn worker(&self) -> io::Result<Pid> {
         let newest = self.children().into_iter().max_by_key(|pid| pid.as_raw_nonzero());
         newest.ok_or_else(|| self.failed("nobody works"))
@@ -147,7 +147,7 @@ impl Running {
         text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
     }
 
-    /// An error with what it said last.
+    /// An error with its last log lines.
     pub(super) fn failed(&self, what: &str) -> io::Error {
         let last = self.words.iter().rev().take(3).rev().map(String::as_str).collect::<Vec<_>>().join(" | ");
         io::Error::other(format!("the gateway: {what}; it said last: {last}"))
@@ -156,13 +156,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended needs no end.
+        // A process that has ended need not be killed.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// An exit status as a table has it: a number, or a signal's.
+/// An exit status as in a table: a number, or a signal's name.
 pub(super) fn spelled(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => code.to_string(),
@@ -171,13 +171,13 @@ pub(super) fn spelled(status: ExitStatus) -> String {
     }
 }
 
-/// Has it given up its rights, as whoever touches packets must have?
+/// Whether the process has dropped its privileges, as every packet-handling process must.
 fn is_confined(pid: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
     status.unwrap_or_default().contains("Seccomp:\t2")
 }
 
-/// A process that has ended and that nobody has waited for yet lives no more.
+/// Whether the process is alive: a zombie is not.
 fn lives(pid: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
     status.is_ok_and(|status| !status.contains("State:\tZ"))

@@ -1,7 +1,7 @@
-//! A number of packets and a seed in, as many packets through simulated gateways out, and which laws they broke.
+//! Number of packets and a seed -> as many packets through simulated gateways, and the violated laws.
 //!
-//! Each thread runs whole seeds. What is said is of the first seeds that together have so many packets, whichever thread ran
-//! them and whenever it was done, so two runs say the same.
+//! Each thread runs whole seeds. The results cover the first seeds that together have enough packets, whichever
+//! thread ran them and whenever. So two runs report the same.
 
 use serde::{Serialize, Serializer};
 use sim::swarm::{Case, TOUR};
@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
-/// What a swarm is asked for.
+/// Size of a swarm.
 #[derive(Clone, Debug)]
 pub struct SwarmSettings {
-    /// Packets that gateways take in, at least.
+    /// Minimum of packets that gateways receive.
     pub packets: u64,
-    /// Seeds, at least: so many as a tour has meet everything.
+    /// Minimum of seeds. A tour has enough of them to reach every case.
     pub seeds: u64,
     /// The first seed; the others follow it.
     pub seed: u64,
@@ -32,44 +32,44 @@ impl Default for SwarmSettings {
     }
 }
 
-/// What became of a swarm.
+/// Results of a swarm.
 #[derive(Clone, Debug, Serialize)]
 pub struct Swarm {
-    /// The first seed, and how many ran.
+    /// The first seed; [`seed_count`](Self::seed_count) seeds ran.
     pub seed: u64,
-    /// See `seed`.
+    /// Number of seeds that ran.
     pub seed_count: u64,
-    /// Packets that gateways took in.
+    /// Packets that gateways received.
     pub packets: u64,
-    /// Of them, those of TCP connections, headers without bytes counted.
+    /// Of these, packets of TCP connections, pure headers included.
     pub tcp_packets: u64,
-    /// Connections that were whole, both ways, and ended.
+    /// Connections that delivered everything both ways and ended.
     pub connections: u64,
     /// Bytes of connections that arrived in order.
     pub tcp_bytes: u64,
-    /// Of the messages that were sent, how many arrived.
+    /// Messages that were sent, and messages that arrived.
     pub messages: [u64; 2],
     /// Bytes of streams that arrived.
     pub stream_bytes: u64,
-    /// Events.
+    /// Number of simulated events.
     pub events: u64,
-    /// A hash of all that happened: the same for the same seeds, in every build, with any number of threads.
+    /// A hash of all events: the same for the same seeds, in every build, with any number of threads.
     #[serde(serialize_with = "as_hex")]
     pub trace: u64,
-    /// How often each thing was met.
+    /// How often each case was met.
     pub hits: Vec<Hit>,
-    /// Broken laws, each with the smallest case that breaks it and the command that repeats it.
+    /// Violated laws, each with its smallest case and the command that repeats it.
     pub failures: Vec<String>,
-    /// Seconds that it took.
+    /// Duration, in seconds.
     pub seconds: f64,
     /// Threads that worked on it.
     pub threads: usize,
 }
 
-/// How often one thing was met.
+/// How often one case was met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Hit {
-    /// What kind of thing: role, fault, law, reason.
+    /// Kind of the case: role, fault, law, reason.
     pub kind: &'static str,
     /// Its name.
     pub name: &'static str,
@@ -77,18 +77,18 @@ pub struct Hit {
     pub count: u64,
 }
 
-/// How a swarm gets on.
+/// Progress of a swarm.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Packets so far.
     pub packets: u64,
-    /// Packets that are asked for.
+    /// Requested packets.
     pub of: u64,
-    /// Packets a second so far.
+    /// Packets per second so far.
     pub rate: f64,
 }
 
-/// Runs seeds until gateways have taken in so many packets, and so many seeds have run.
+/// Runs seeds until gateways have received enough packets, and enough seeds have run.
 ///
 /// # Panics
 /// Where a thread cannot be started.
@@ -132,7 +132,7 @@ pub fn swarm(settings: &SwarmSettings, mut tell: impl FnMut(Progress)) -> Swarm 
     sum.into_swarm(settings, begun.elapsed().as_secs_f64())
 }
 
-/// Runs one case; says what it breaks, or how it went.
+/// Runs one case and reports its failure or its figures.
 pub fn replay(case: &Case) -> Swarm {
     let begun = Instant::now();
     let mut sum = Sum::default();
@@ -145,7 +145,7 @@ pub fn replay(case: &Case) -> Swarm {
     sum.into_swarm(&settings, begun.elapsed().as_secs_f64())
 }
 
-/// What the first seeds came to.
+/// Totals of the first seeds.
 #[derive(Default)]
 struct Sum {
     count: u64,
@@ -209,17 +209,18 @@ impl Sum {
 }
 
 impl Swarm {
-    /// What was never met.
+    /// Cases that were never met.
     pub fn unmet(&self) -> impl Iterator<Item = &Hit> {
         self.hits.iter().filter(|hit| hit.count == 0)
     }
 
-    /// Did everything happen, and nothing break? At least half of the packets have to be of TCP connections.
+    /// Whether every case was met and no law was violated. At least half of the packets must belong to TCP
+    /// connections.
     pub fn is_good(&self) -> bool {
         self.failures.is_empty() && self.unmet().next().is_none() && self.is_mostly_tcp()
     }
 
-    /// Did as many seeds run as meet everything? A case alone does not.
+    /// Whether enough seeds ran to reach every case. A single case does not.
     fn is_tour(&self) -> bool {
         self.seed_count >= TOUR
     }
@@ -271,5 +272,5 @@ fn as_hex<S: Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&format!("{number:016x}"))
 }
 
-/// Broken laws after which a swarm ends: shrinking them takes time.
+/// A swarm ends after this many violated laws: shrinking them takes time.
 const FAILURES_MAX: usize = 10;

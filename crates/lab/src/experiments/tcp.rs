@@ -1,9 +1,10 @@
-//! Sizes, round trips and losses in, how long the kernel's TCP and the simulator's take for them out, side by side.
+//! Sizes, round trips and losses -> transfer times of the kernel's TCP and of the simulator's, side by side.
 //!
-//! Both send over the same line: the kernel's through the link emulator, between two hosts in private namespaces, the
-//! simulator's through its own path. The clock runs from the sender's SYN to the receiver's last byte and FIN. Each run is a
-//! fresh connection over an emulator of its own; the kernel keeps nothing of the last. What ran while the emulator did not keep
-//! to the line is timed again, with the same seeds of its losses; rounds and rows have each their own.
+//! Both send over the same line: the kernel's through the link emulator, between two hosts in private namespaces,
+//! the simulator's through its own path. The clock runs from the sender's SYN to the receiver's last byte and FIN.
+//! Each run is a fresh connection over an emulator of its own; the kernel keeps no state of earlier runs. A run
+//! during which the emulator missed its times is repeated, with the same loss seeds. Each round and row has its own
+//! seeds.
 
 use super::{Conditions, Spread, cell, link};
 use crate::emulator::{LinkShape, Queue, Scheduling};
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
-/// What is compared.
+/// Transfers to compare.
 #[derive(Clone, Debug)]
 pub struct TcpSettings {
     /// Bytes of each transfer.
@@ -30,13 +31,13 @@ pub struct TcpSettings {
     pub algorithms: Vec<Algorithm>,
     /// MTUs of the whole path, in bytes.
     pub mtus: Vec<u32>,
-    /// Share of packets that are lost, each way.
+    /// Share of packets that are lost, in each direction.
     pub loss: f64,
-    /// What the line carries.
+    /// Rate of the line.
     pub rate_bits_per_second: u64,
-    /// How often the kernel is measured.
+    /// Kernel measurements per row.
     pub rounds: usize,
-    /// How often the simulator is asked, with other seeds; without loss, one is as good as many.
+    /// Simulator runs per row, each with another seed; without loss, one is enough.
     pub seeds: u64,
 }
 
@@ -55,14 +56,14 @@ impl Default for TcpSettings {
     }
 }
 
-/// Both systems, and under which conditions.
+/// Results of both systems, and the conditions.
 #[derive(Clone, Debug, Serialize)]
 pub struct TcpComparison {
-    /// Under which conditions.
+    /// Conditions of the measurement.
     pub conditions: Conditions,
-    /// Share of packets that were lost, each way.
+    /// Share of packets that were lost, in each direction.
     pub loss: f64,
-    /// What the line carried.
+    /// Rate of the line.
     pub rate_bits_per_second: u64,
     /// One for each size, round trip, algorithm and MTU.
     pub rows: Vec<TcpRow>,
@@ -79,38 +80,39 @@ pub struct TcpRow {
     pub algorithm: &'static str,
     /// MTU of the path, in bytes.
     pub mtu: u32,
-    /// What the kernel took, in milliseconds.
+    /// The kernel's time, in milliseconds.
     pub kernel_ms: Option<Spread>,
-    /// What the simulator took, in milliseconds.
+    /// The simulator's time, in milliseconds.
     pub simulator_ms: Option<Spread>,
-    /// Transfers of the kernel's during which the emulator kept to the line: its times are of these, where there are any.
+    /// Kernel transfers during which the emulator was on time. The kernel's times are of these, where there are
+    /// any.
     pub in_time_count: usize,
-    /// Transfers of the kernel's during which it did not, mostly as it was late.
+    /// Kernel transfers during which it was not, mostly because it was late.
     pub late_count: usize,
-    /// Are those that were in time most of the rounds that were asked for?
+    /// Whether most of the requested rounds were on time.
     pub is_valid: bool,
 }
 
 impl TcpRow {
-    /// By how much the simulator's median differs from the kernel's, as a share of the kernel's.
+    /// Difference of the simulator's median from the kernel's, as a share of the kernel's.
     pub fn deviation(&self) -> Option<f64> {
         Some(self.simulator_ms?.median / self.kernel_ms?.median - 1.0)
     }
 }
 
 impl TcpComparison {
-    /// By how much medians may differ: more where chance decides which packets are lost.
+    /// Allowed difference of the medians: larger where chance decides which packets are lost.
     pub fn bound(&self) -> f64 {
         if self.loss > 0.0 { BOUND_WITH_LOSS } else { BOUND_WITHOUT_LOSS }
     }
 
-    /// The rows that are further apart than that, though the emulator was in time; or in which a transfer never ended.
+    /// The rows beyond that bound although the emulator was on time, and the rows with a transfer that never ended.
     pub fn apart(&self) -> impl Iterator<Item = &TcpRow> {
         let is_near = |row: &TcpRow| row.deviation().is_some_and(|deviation| deviation.abs() <= self.bound());
         self.rows.iter().filter(move |row| row.is_valid && !is_near(row))
     }
 
-    /// Was anything measured, and is no row apart?
+    /// Whether something was measured and no row is apart.
     pub fn is_good(&self) -> bool {
         self.rows.iter().any(|row| row.is_valid) && self.apart().next().is_none()
     }
@@ -119,7 +121,7 @@ impl TcpComparison {
 /// Compares the kernel's TCP with the simulator's.
 ///
 /// # Errors
-/// The right to make hosts is missing, or what a socket or a port says.
+/// No right to create hosts; an error of a socket or a port.
 pub fn tcp(settings: &TcpSettings, mut tell: impl FnMut(&TcpRow)) -> io::Result<TcpComparison> {
     let conditions = Conditions::here(settings.rounds);
     let mut rows = Vec::new();
@@ -143,8 +145,8 @@ pub fn tcp(settings: &TcpSettings, mut tell: impl FnMut(&TcpRow)) -> io::Result<
     Ok(TcpComparison { conditions, loss: settings.loss, rate_bits_per_second: settings.rate_bits_per_second, rows })
 }
 
-/// Does something while the emulator joins the two cables, by a line that loses what the seeds say, there and back. Returns
-/// whether it kept to the line, which the few packets that find the way count for, too.
+/// Runs `work` while the emulator joins the two cables, by a line whose losses follow the seeds, one for each
+/// direction. Returns whether the emulator was on time; the few packets of neighbour discovery count too.
 fn over<T>(
     three_hosts: &ThreeHosts,
     settings: &TcpSettings,
@@ -175,7 +177,7 @@ fn over<T>(
     })
 }
 
-/// Says that it is over when it is dropped, so that the emulator ends whatever happens.
+/// Sets the flag when it is dropped, so that the emulator always ends.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -204,8 +206,8 @@ fn row(three_hosts: &ThreeHosts, settings: &TcpSettings, wanted: Wanted) -> io::
     })
 }
 
-/// The times, in milliseconds, of those rounds that were in time, and of the tries that were not. A round is tried until it is
-/// in time, and so are all while there is patience with the row.
+/// The times of the rounds that were on time, in milliseconds, and the number of late tries. A round is repeated
+/// until it is on time, and so are all, within the row's time limit.
 fn rounds(
     count: usize,
     clock: impl Fn() -> Instant,
@@ -222,7 +224,7 @@ fn rounds(
     Ok((in_time, late))
 }
 
-/// Seeds of what the line loses there and back in a round: each row and round has its own.
+/// Loss seeds of a round, one for each direction: each row and round has its own.
 fn losses((len, trip, algorithm, mtu): Wanted, round: usize) -> [u64; 2] {
     let parts = [len as u64, trip.as_nanos() as u64, algorithm as u64, mtu.into(), round as u64];
     let seed = parts.into_iter().fold(0, |seed, part| fastrand::Rng::with_seed(seed ^ part).u64(..));
@@ -245,7 +247,7 @@ fn kernel_time(three_hosts: &ThreeHosts, len: usize, algorithm: Algorithm) -> io
     let mut sender = TcpStream::from(socket);
     sender.set_read_timeout(Some(TIMEOUT))?;
     thread::scope(|scope| {
-        // The kernel has answered for the listener; what is to be read is still on its way.
+        // The kernel has completed the handshake; the data is still on its way.
         let receiver = scope.spawn(|| -> io::Result<Instant> {
             let (mut stream, _) = listener.accept()?;
             stream.set_read_timeout(Some(TIMEOUT))?;
@@ -261,7 +263,7 @@ fn kernel_time(three_hosts: &ThreeHosts, len: usize, algorithm: Algorithm) -> io
         let ended = receiver.join().expect("a receiver that panics has said why");
         sent.map_err(|error| halted("send", &error))?;
         let ended = ended.map_err(|error| halted("receive", &error))?;
-        // Till the other end has closed, too.
+        // Until the other end has closed as well.
         let _ = sender.read(&mut [0]);
         Ok(ended.duration_since(began))
     })
@@ -285,7 +287,7 @@ fn simulated_time(
     seed: u64,
 ) -> Option<Duration> {
     let memory = Memory::Growing { first: 65_535, limit: RECEIVE_MEMORY_LEN };
-    // Linux leaves slow start early with CUBIC alone.
+    // Linux leaves slow start early only with CUBIC.
     let slow_start_exit = match algorithm {
         Algorithm::Reno => SlowStartExit::Loss,
         Algorithm::Cubic => SlowStartExit::HyStart,
@@ -366,15 +368,15 @@ impl fmt::Display for TcpComparison {
 /// Size, round trip, algorithm and MTU of a row.
 type Wanted = (usize, Duration, Algorithm, u32);
 
-/// How often the kernel is timed for each round that is wanted, at most, where that takes longer than the patience with a row.
+/// Kernel measurements per requested round, at most, where that takes longer than [`ROW_PATIENCE`].
 const TRIES_PER_ROUND: usize = 3;
 /// See [`TRIES_PER_ROUND`].
 const ROW_TIMEOUT: Duration = Duration::from_secs(10);
-/// By how much the simulator's median may differ from the kernel's, as a share of that.
+/// Allowed difference of the simulator's median from the kernel's, as a share of that.
 const BOUND_WITHOUT_LOSS: f64 = 0.15;
 /// See [`BOUND_WITHOUT_LOSS`].
 const BOUND_WITH_LOSS: f64 = 0.3;
-/// What both hosts' kernels are told: nothing is kept of a connection, and what the simulator's end has.
+/// Settings of both hosts' kernels: no state survives a connection, and limits are those of the simulator's end.
 const SYSCTLS: [(&str, &str); 5] = [
     ("ipv4/tcp_no_metrics_save", "1"),
     ("ipv4/tcp_rmem", "4096 131072 33554432"),
@@ -382,11 +384,12 @@ const SYSCTLS: [(&str, &str); 5] = [
     ("ipv4/tcp_ecn", "0"),
     ("ipv4/tcp_mtu_probing", "0"),
 ];
-/// The longest window of the simulator's end: half of what the kernel's may be, which counts its own keeping of packets.
+/// The longest window of the simulator's end. The kernel's may be twice as much, because it also counts its own
+/// overhead.
 const RECEIVE_MEMORY_LEN: u32 = 16 << 20;
 /// More than any window, so that no queue overflows.
 const QUEUE_LEN: usize = 64 << 20;
-/// What a link header adds to each packet on the line.
+/// Length that a link header adds to each packet on the line, in bytes.
 const ETHERNET_LEN: u32 = 14;
 const READ_LEN: usize = 1 << 20;
 const TIMEOUT: Duration = Duration::from_secs(120);

@@ -1,9 +1,10 @@
-//! Messages at a fixed rate in, what receiving them costs a host with a stock interface and one with a wide one out.
+//! Messages at a fixed rate -> the receive cost of a host with a stock interface and of one with a wide one.
 //!
-//! It asks what Gilfeather asked of an interface wider than its link (G1): goodput (gB3, gB4), the receiver's processor (gB5), wake-ups
-//! for each message (G8, gB9), fragments in any order (G22, gB10) and the latency of small messages (G10, G29, gB11).
+//! It repeats Gilfeather's measurements of an interface wider than its link (G1). They are goodput (gB3, gB4),
+//! receiver processor time (gB5), and wake-ups per message (G8, gB9). Fragments in any order (G22, gB10) and the
+//! latency of small messages (G10, G29, gB11) follow.
 //!
-//! The host's account has three parts: the thread of ours that reassembles, the thread that receives the messages, and the
+//! The host's account has three parts: the worker that reassembles, the thread that receives the messages, and the
 //! kernel's thread that receives for the link's interface.
 
 use super::account::{Account, Receiving};
@@ -20,7 +21,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-/// What is tried, and how often.
+/// Loads and number of rounds.
 #[derive(Clone, Debug)]
 pub struct WideInterfaceSettings {
     /// How often each load is timed.
@@ -29,124 +30,124 @@ pub struct WideInterfaceSettings {
     pub mtus: Vec<u32>,
     /// Lengths of messages, in bytes.
     pub lens: Vec<usize>,
-    /// Payload bits per second that are offered.
+    /// Offered payload, in bits per second.
     pub rate: f64,
-    /// Messages per second that are offered at most.
+    /// Upper bound of offered messages per second.
     pub messages_per_second: f64,
-    /// How long each load lasts.
+    /// Duration of each load.
     pub stretch: Duration,
-    /// Messages whose fragments come in disorder, for each order.
+    /// Messages with disordered fragments, for each order.
     pub disordered: u64,
-    /// Messages that go to and fro.
+    /// Number of round trips.
     pub pings: usize,
 }
 
-/// What an IP host's link looks like to it.
+/// Interface that an IP host uses on its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stack {
-    /// The link's own MTU; the kernel cuts and reassembles.
+    /// The link's own MTU; the kernel fragments and reassembles.
     Stock,
     /// A wide interface of 65,535 bytes over the link.
     Wide,
 }
 
-/// Who receives, and who sends.
+/// Interfaces of the receiver and of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct System {
-    /// The receiver, whose account is kept.
+    /// The receiver, whose cost is measured.
     pub receiver: Stack,
     /// The far end.
     pub far: Stack,
 }
 
-/// What it came to.
+/// Results.
 #[derive(Clone, Debug, Serialize)]
 pub struct WideInterface {
-    /// Under which conditions.
+    /// Conditions of the measurement.
     pub conditions: Conditions,
-    /// Payload bits per second that were offered, at most.
+    /// Offered payload, in bits per second, at most.
     pub rate: f64,
-    /// Messages per second that were offered, at most.
+    /// Offered messages per second, at most.
     pub messages_per_second: f64,
     /// One for each MTU, length and system.
     pub rows: Vec<WideInterfaceRow>,
-    /// Messages whose fragments came in disorder.
+    /// Messages with disordered fragments.
     pub deliveries: Vec<Delivery>,
-    /// Messages to and fro.
+    /// Round trips.
     pub latencies: Vec<Latency>,
-    /// Did no message arrive changed or twice?
+    /// Whether no message arrived changed or twice.
     pub intact: bool,
-    /// Laws of the gateways' books that were broken.
+    /// Violated laws of the gateways' counters.
     pub broken: Vec<String>,
 }
 
 /// One load by one system.
 #[derive(Clone, Debug, Serialize)]
 pub struct WideInterfaceRow {
-    /// Of the link.
+    /// MTU of the link.
     pub mtu: u32,
-    /// Of each message, in bytes.
+    /// Length of each message, in bytes.
     pub len: usize,
-    /// Who receives, and who sends.
+    /// Interfaces of the receiver and of the sender.
     pub system: System,
-    /// Payload that was offered, in 10^6 bits per second.
+    /// Offered payload, in 10^6 bits per second.
     pub offered: f64,
-    /// Payload that arrived, in 10^6 bits per second.
+    /// Received payload, in 10^6 bits per second.
     pub goodput: Spread,
-    /// Which part of the messages arrived.
+    /// Share of the messages that arrived.
     pub delivered: f64,
-    /// Processor time of the worker of ours for each message that arrived, in microseconds.
+    /// Processor time of Wideload's worker per received message, in microseconds.
     pub worker_micros: f64,
-    /// The same of the thread that receives.
+    /// The same for the receiving thread.
     pub thread_micros: f64,
-    /// The same of the kernel's thread for the link's interface.
+    /// The same for the kernel's thread of the link's interface.
     pub kernel_micros: Option<f64>,
     /// All three.
     pub micros: Option<f64>,
-    /// All three for 10^9 bytes, in seconds.
+    /// All three per 10^9 bytes, in seconds.
     pub seconds_per_gigabyte: Option<f64>,
-    /// Times that the worker was woken for each message.
+    /// Wake-ups of the worker per message.
     pub worker_wakes: f64,
-    /// Times that the thread that receives was woken for each message.
+    /// Wake-ups of the receiving thread per message.
     pub thread_wakes: f64,
-    /// All three in proportion to what they are where the receiver is stock and the far end the same; of our rows only.
+    /// All three in proportion to a stock receiver with the same far end; only for rows with a wide receiver.
     pub versus_stock: Option<f64>,
-    /// The same without the worker: what is left to the host where the work is a card's.
+    /// The same without the worker: the host's remaining cost if a card did the work.
     pub host_versus_stock: Option<f64>,
 }
 
-/// Messages whose fragments came in disorder.
+/// Messages with disordered fragments.
 #[derive(Clone, Debug, Serialize)]
 pub struct Delivery {
-    /// Of the link.
+    /// MTU of the link.
     pub mtu: u32,
-    /// Who receives.
+    /// Interface of the receiver.
     pub receiver: Stack,
     /// `IPv4` or `IPv6`.
     pub version: &'static str,
-    /// In which order.
+    /// Order of the fragments.
     pub order: Order,
-    /// Of each message, in bytes.
+    /// Length of each message, in bytes.
     pub len: usize,
-    /// How many were sent.
+    /// Number of messages sent.
     pub sent: u64,
-    /// What arrived.
+    /// The received messages.
     pub taken: Taken,
 }
 
-/// Small messages to and fro.
+/// Round trips of small messages.
 #[derive(Clone, Debug, Serialize)]
 pub struct Latency {
-    /// Of the link.
+    /// MTU of the link.
     pub mtu: u32,
-    /// Who answers, and who asks.
+    /// Interfaces of the answering and of the asking host.
     pub system: System,
-    /// How long it took.
+    /// Round-trip times.
     pub pings: Pings,
 }
 
-/// One load, once.
+/// One measurement of one load.
 struct Sample {
     goodput: f64,
     delivered: f64,
@@ -157,7 +158,7 @@ struct Sample {
     thread_wakes: f64,
 }
 
-/// A pair of hosts as a system has it.
+/// A pair of hosts set up for a system.
 struct Standing<'a> {
     pair: &'a TwoHosts,
     account: Account,
@@ -180,10 +181,10 @@ impl Default for WideInterfaceSettings {
     }
 }
 
-/// Runs all loads by all systems, and tells each step before it begins.
+/// Runs all loads by all systems, and reports each step before it begins.
 ///
 /// # Errors
-/// What is missing on this machine, and what to do.
+/// A missing right or feature of this machine, with advice.
 pub fn wide_interface(settings: &WideInterfaceSettings, mut tell: impl FnMut(&str)) -> io::Result<WideInterface> {
     let mut outcome = WideInterface {
         conditions: Conditions::here(settings.rounds),
@@ -219,7 +220,7 @@ fn measure(
                 samples[index * SYSTEMS.len() + number].push(sample);
             }
             if round == 0 {
-                // Short messages that follow long ones at once go their way.
+                // The rest separates the short messages from the preceding long ones.
                 thread::sleep(REST);
                 let pings = standing.ping(settings.pings)?;
                 outcome.latencies.push(Latency { mtu, system, pings });
@@ -241,7 +242,7 @@ fn measure(
     Ok(())
 }
 
-/// Sets each row of ours beside the stock one with the same far end.
+/// Compares each wide row with the stock row of the same far end.
 fn compare(rows: &mut [WideInterfaceRow]) {
     let stock: Vec<_> = rows.iter().filter(|row| row.system.receiver == Stack::Stock).cloned().collect();
     for row in rows.iter_mut().filter(|row| row.system.receiver != Stack::Stock) {
@@ -298,7 +299,7 @@ impl<'a> Standing<'a> {
         settle(self.pair)
     }
 
-    /// Sends a load from the far end, and keeps the receiver's account.
+    /// Sends a load from the far end, and measures the receiver.
     fn time(&self, load: Load) -> io::Result<(Sample, Taken)> {
         let before = (self.worker()?, self.account.seconds());
         let (seconds, taken) = carry(self.pair, load, QUIET)?;
@@ -316,7 +317,7 @@ impl<'a> Standing<'a> {
         Ok((sample, taken))
     }
 
-    /// Processor time of the receiver's worker, in seconds, and how often it was woken.
+    /// Processor time of the receiver's worker, in seconds, and its number of wake-ups.
     fn worker(&self) -> io::Result<(f64, u64)> {
         let snapshots = self.services[0].as_ref().map_or_else(|| Ok(Vec::new()), Service::snapshots)?;
         let seconds = snapshots.iter().map(|snapshot| snapshot.processor_time.as_secs_f64()).sum();
@@ -353,7 +354,7 @@ impl<'a> Standing<'a> {
     }
 }
 
-/// Starts what a host of a pair is to have beside its stock interface.
+/// Starts the gateway that a host of a pair needs, if any.
 pub(super) fn start_on(pair: &TwoHosts, host: usize, stack: Stack) -> io::Result<Option<Service>> {
     if stack == Stack::Stock {
         return Ok(None);
@@ -361,7 +362,7 @@ pub(super) fn start_on(pair: &TwoHosts, host: usize, stack: Stack) -> io::Result
     pair.start(host, &pair.wide_interface(host, WIDE_MTU, [""; 3])).map(Some)
 }
 
-/// Waits until messages come from host 2 to host 1.
+/// Waits until messages from host 2 reach host 1.
 pub(super) fn settle(pair: &TwoHosts) -> io::Result<()> {
     let load = Load { len: 64, count: 4, gap: Duration::from_millis(1) };
     for _ in 0..SETTLE_TRIES {
@@ -372,7 +373,7 @@ pub(super) fn settle(pair: &TwoHosts) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::TimedOut, "no message comes through"))
 }
 
-/// The laws of gateways' books that are broken.
+/// Violated laws of the gateways' counters.
 pub(super) fn broken<'a>(services: impl Iterator<Item = &'a Service>) -> io::Result<Vec<String>> {
     let mut broken = Vec::new();
     for service in services {
@@ -382,7 +383,7 @@ pub(super) fn broken<'a>(services: impl Iterator<Item = &'a Service>) -> io::Res
     Ok(broken)
 }
 
-/// Sends a load from host 2 to host 1; seconds from the first message sent to the last received.
+/// Sends a load from host 2 to host 1. Returns seconds from the first message sent to the last one received.
 fn carry(pair: &TwoHosts, load: Load, quiet: Duration) -> io::Result<(f64, Taken)> {
     let [receiver, far] = &pair.hosts;
     let mut inbox = Inbox::open(receiver.space(), v4(1))?;
@@ -493,8 +494,9 @@ impl WideInterfaceRow {
     }
 }
 
-/// What a message cost the host where the card did the work, in proportion to the stock firmware, at its dearest: 53 to 98 %
-/// of a processor over 1,500 bytes, 75 to 88 % over 9,000 (papers B, figures 5 and 6).
+/// Largest cost of a message for the host with the work on the card, in proportion to the stock firmware. Over
+/// 1,500 bytes that is 53 % of a processor against 98 %, over 9,000 bytes 75 % against 88 % (papers B, figures 5
+/// and 6).
 fn paper(mtu: u32) -> Option<f64> {
     match mtu {
         1_500 => Some(0.54),
@@ -513,7 +515,7 @@ const SYSTEMS: [System; 4] = [
 const WIDE_MTU: u32 = 65_535;
 const DISORDERED_LENS: [usize; 2] = [20_000, 65_000];
 const PING_LEN: usize = 64;
-/// How long after the last message no more is waited for.
+/// How long the receiver waits after the last message.
 const QUIET: Duration = Duration::from_millis(500);
 const REST: Duration = Duration::from_millis(20);
 const SETTLE_TRIES: u32 = 40;

@@ -1,24 +1,25 @@
-//! What headers say in, packets as they stand on a wire out; written here by hand, so that the engine's own writing is not asked.
+//! Header fields -> packets as on the wire. They are written by hand here, independently of the engine's own
+//! writers.
 
 use packet::{Sum, Version};
 
-/// What an IP header says beside its lengths.
+/// IP header fields other than lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ip {
     pub version: Version,
-    /// The last bytes of the addresses.
+    /// Last bytes of the addresses.
     pub source: u32,
     pub destination: u8,
     pub class: u8,
     pub hops: u8,
     pub flow: u32,
-    /// IPv4.
+    /// IPv4 only.
     pub id: u16,
     pub flags_offset: u16,
 }
 
-/// Appends a packet: IPv4 with `front` for options, IPv6 with `front` for all that stands between header and payload, whose first
-/// header is `first`.
+/// Appends a packet. In IPv4, `front` holds options. In IPv6 it holds all extension headers, the first of which is
+/// `first`.
 pub(super) fn put_ip(to: &mut Vec<u8>, ip: &Ip, front: &[u8], first: u8, payload: impl FnOnce(&mut Vec<u8>)) {
     let at = to.len();
     match ip.version {
@@ -77,7 +78,7 @@ pub(super) fn v4_destination(number: u8) -> [u8; 4] {
     [192, 0, 2, number]
 }
 
-/// Each in a network of its own.
+/// Each source is in a network of its own.
 pub(super) fn v6_source(number: u32) -> [u8; 16] {
     let [a, b, c, d] = number.to_be_bytes();
     [0xfd, 0, 0, 10, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 1]
@@ -87,7 +88,7 @@ pub(super) fn v6_destination(number: u8) -> [u8; 16] {
     [0xfd, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, number]
 }
 
-/// `len` bytes of a stream that a seed names, from `at` on.
+/// `len` bytes of the stream named by a seed, from `at` on.
 pub(super) fn put_content(to: &mut Vec<u8>, seed: u32, at: usize, len: usize) {
     let mut at = at as u64;
     let end = at + len as u64;
@@ -101,11 +102,11 @@ pub(super) fn put_content(to: &mut Vec<u8>, seed: u32, at: usize, len: usize) {
     }
 }
 
-/// Headers without options, in bytes.
+/// Lengths of headers without options, in bytes.
 pub(super) const V4_LEN: usize = 20;
 pub(super) const V6_LEN: usize = 40;
 
-/// What a TCP or UDP header says.
+/// Fields of a TCP or UDP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TransportFacts {
     pub is_tcp: bool,
@@ -118,15 +119,15 @@ pub(super) struct TransportFacts {
     pub options: Options,
 }
 
-/// Options of TCP.
+/// TCP options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Options {
     None,
     /// RFC 7323, padded as Linux does.
     Stamps(u32, u32),
-    /// Time stamps and a block of selective acknowledgement.
+    /// Timestamps and one SACK block.
     Sack(u32),
-    /// One that nobody knows.
+    /// An unassigned option.
     Unknown(u8),
 }
 
@@ -134,10 +135,10 @@ pub(super) enum Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filled {
     Right,
-    /// Only the pseudo-header's sum: the rest is left to who sends it.
+    /// Only the pseudo-header's sum: the sender completes it.
     Half,
     Wrong,
-    /// UDP: none.
+    /// UDP: no checksum.
     Zero,
 }
 
@@ -150,7 +151,7 @@ impl TransportFacts {
         if self.is_tcp { 20 + self.options.put().len() } else { 8 }
     }
 
-    /// Where the checksum stands in the header.
+    /// Offset of the checksum in the header.
     pub fn field_at(&self) -> usize {
         if self.is_tcp { 16 } else { 6 }
     }
@@ -216,7 +217,8 @@ pub(super) fn put_upper(
     put_ip(to, ip, front, first, |to| to.extend(bytes));
 }
 
-/// The packet as it is one hop further: less one hop, and its header's checksum as it is then, as wrong as it was.
+/// The packet after one more hop: TTL less one, and the header checksum updated, so a wrong one stays equally
+/// wrong.
 pub(super) fn one_hop_on(packet: &mut [u8]) {
     if packet[0] >> 4 == 4 {
         let header_len = usize::from(packet[0] & 15) * 4;
@@ -232,7 +234,7 @@ pub(super) fn one_hop_on(packet: &mut [u8]) {
     }
 }
 
-/// Gives a packet of IPv4 another identification.
+/// Sets another identification in an IPv4 packet.
 pub(super) fn set_id(packet: &mut [u8], id: u16) {
     if packet[0] >> 4 == 4 {
         let header_len = usize::from(packet[0] & 15) * 4;

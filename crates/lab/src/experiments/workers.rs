@@ -1,7 +1,8 @@
-//! One worker and two in, how many packets each forwards for a second of processor time out.
+//! One worker and two -> packets that each setup forwards per second of processor time.
 //!
-//! Small datagrams of a thousand pairs of hosts go from the narrow side to the wide one, never more ahead of what arrived than
-//! fits into queues: so none is lost, and what is measured is the gateway's own time. One worker and two take turns.
+//! Small datagrams of a thousand host pairs go from the narrow side to the wide one. The number of packets in
+//! flight never exceeds the queues. So none is lost, and the gateway's own time is measured. One worker and two
+//! take turns.
 
 use super::{Conditions, Spread};
 use crate::net::{Host, Offloading};
@@ -16,40 +17,41 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How much and how often.
+/// Number of rounds and packets.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkersSettings {
-    /// How often each number of workers has its turn.
+    /// Turns of each number of workers.
     pub rounds: usize,
-    /// Packets each time.
+    /// Packets per turn.
     pub packets: u32,
 }
 
-/// What it came to.
+/// Results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Workers {
-    /// Under which conditions.
+    /// Conditions of the measurement.
     pub conditions: Conditions,
     /// One worker, then two.
     pub rows: Vec<WorkersRow>,
-    /// Packets for a second of processor time with two workers, in proportion to one's: the median of the rounds.
+    /// Packets per second of processor time with two workers, in proportion to one worker: the median of the
+    /// rounds.
     pub versus_one: f64,
-    /// Did every packet arrive?
+    /// Whether every packet arrived.
     pub intact: bool,
-    /// Laws of the gateways' books that were broken.
+    /// Violated laws of the gateways' counters.
     pub broken: Vec<String>,
 }
 
-/// So many workers.
+/// Results of one number of workers.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkersRow {
-    /// How many.
+    /// Number of workers.
     pub workers: usize,
-    /// Packets for a second of all workers' processor time.
+    /// Packets per second of all workers' processor time.
     pub per_processor_second: Spread,
-    /// Packets in a second.
+    /// Packets per second.
     pub per_second: Spread,
-    /// What the busiest worker had of all processor time, at most.
+    /// The busiest worker's largest share of all processor time.
     pub busiest_share: f64,
 }
 
@@ -68,10 +70,10 @@ impl Default for WorkersSettings {
     }
 }
 
-/// Measures, and tells each turn before it begins.
+/// Measures, and reports each turn before it begins.
 ///
 /// # Errors
-/// What is missing on this machine, and what to do.
+/// A missing right or feature of this machine, with advice.
 pub fn workers(settings: &WorkersSettings, mut tell: impl FnMut(&str)) -> io::Result<Workers> {
     let frames: Vec<Vec<u8>> = (0..settings.packets).map(frame).collect();
     let (mut turns, mut broken) = ([Vec::new(), Vec::new()], Vec::new());
@@ -121,7 +123,7 @@ fn turn(count: usize, frames: &[Vec<u8>], broken: &mut Vec<String>) -> io::Resul
     })
 }
 
-/// Sends frames from the narrow host and says how many arrived at the wide one.
+/// Sends frames from the narrow host. Returns the number of arrivals at the wide one.
 fn flood(three_hosts: &ThreeHosts, frames: &[Vec<u8>]) -> io::Result<u64> {
     let [wide, _, _, narrow] = three_hosts.names();
     let open =
@@ -181,7 +183,7 @@ fn receive(port: &mut dyn Port, count: u64, arrived: &AtomicU64) -> io::Result<(
     Ok(())
 }
 
-/// A UDP datagram, of one of many pairs of hosts.
+/// A UDP datagram of one of many host pairs.
 fn frame(number: u32) -> Vec<u8> {
     let [_, _, high, low] = (number % PAIRS).to_be_bytes();
     let [_, _, id @ ..] = number.to_be_bytes();
@@ -219,12 +221,12 @@ impl fmt::Display for Workers {
 const COUNTS: [usize; 2] = [1, 2];
 /// Pairs of hosts.
 const PAIRS: u32 = 1_000;
-/// Addresses for measurements (RFC 2544 section C.2.2) begin so.
+/// First bytes of the addresses for measurements (RFC 2544 section C.2.2).
 const NETWORK: [u8; 2] = [198, 18];
-/// Header and payload, in bytes.
+/// Length of UDP header and payload, in bytes.
 const UDP_LEN: u16 = 256;
 const BATCH: usize = 32;
-/// Packets that may be on their way.
+/// Packets that may be in flight.
 const AHEAD: u64 = 400;
 const POOL_LIMIT: usize = 64 << 20;
 const LOOK: Duration = Duration::from_micros(100);

@@ -1,6 +1,6 @@
-//! The differences between the kernel and the engine that are known, each with its sentence and why it is so.
+//! The known differences between the kernel and the engine, each with a sentence and its reason.
 
-/// A difference that is known; [`Known::said`] tells what it is.
+/// A known difference; [`Known::said`] describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Known {
     UnequalRepeat,
@@ -53,7 +53,7 @@ impl Known {
         Known::DatagramIds,
         Known::Early,
     ];
-    /// Those that can be met where segments are joined.
+    /// Those that can occur where segments are merged.
     pub(super) const MERGING: [Known; 10] = [
         Known::Overtakes,
         Known::ZeroSum,
@@ -66,7 +66,7 @@ impl Known {
         Known::Longer,
         Known::DatagramIds,
     ];
-    /// Those that can be met where datagrams come in pieces.
+    /// Those that can occur with fragmented datagrams.
     pub(super) const REASSEMBLY: [Known; 11] = [
         Known::UnequalRepeat,
         Known::AcrossRuns,
@@ -81,7 +81,7 @@ impl Known {
         Known::Distance,
     ];
 
-    /// Its name, what it is, and why it is so.
+    /// Its name, its description, and its reason.
     pub(super) fn said(self) -> [&'static str; 3] {
         match self {
             Known::UnequalRepeat => [

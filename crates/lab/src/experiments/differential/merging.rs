@@ -1,4 +1,5 @@
-//! A burst of segments and datagrams in, what the kernel's GRO joins of it beside what the engine joins out.
+//! A burst of segments and datagrams -> the packets that the kernel's GRO merges, beside those that the engine
+//! merges.
 
 use super::merging_model::explain;
 use super::{Bench, Kind, Known, Verdict};
@@ -17,7 +18,7 @@ use std::fmt::Write;
 use std::io;
 use std::time::Duration;
 
-/// Packets of some flows, in the order in which they come.
+/// Packets of some flows, in order of arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub packets: Vec<Drawn>,
@@ -37,7 +38,7 @@ pub(super) struct Drawn {
     pub padding: u8,
 }
 
-/// The kernel between two TUN devices, and engines.
+/// The kernel between two TUN devices, and the engines.
 pub(super) struct Merging {
     forwarder: Forwarder,
     reversible: Gateway,
@@ -46,7 +47,7 @@ pub(super) struct Merging {
     number: u16,
 }
 
-/// What left of one flow: packets as they stand on a wire, and of how many each train was made.
+/// Output of one flow: wire packets, and the number of packets in each GSO packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Left {
     pub packets: Vec<Vec<u8>>,
@@ -65,7 +66,7 @@ impl Bench for Merging {
                 coalesces_udp: true,
                 ..SideSettings::new(u16::MAX, Position::Transit)
             };
-            // What is joined leaves as it was joined.
+            // Merged packets leave unsegmented.
             let side = SideSettings { segment_size: [SegmentSize::Preserve; 2], ..side };
             let secrets = Secrets::both(Secret::new(rng.u128(..)));
             Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(128 << 20))
@@ -128,7 +129,7 @@ impl Merging {
     fn compare_one(&mut self, case: &Case) -> io::Result<Verdict> {
         let mut verdict = self.compare_once(case)?;
         for _ in 1..TRIES {
-            // The kernel's clock may tick into a burst.
+            // The kernel's clock may tick during a burst.
             let is_plain = match &verdict {
                 Verdict::Told(known) => !known.contains(&Known::Early),
                 Verdict::Same | Verdict::Differs(_) => true,
@@ -142,7 +143,7 @@ impl Merging {
     }
 
     fn compare_once(&mut self, case: &Case) -> io::Result<Verdict> {
-        // Flows of two bursts are never the same ones.
+        // Two bursts never share a flow.
         self.number = self.number.wrapping_add(1) & 0x0FFF;
         let frames: Vec<Vec<u8>> = case.packets.iter().map(|packet| packet.bytes(self.number)).collect();
         let mut sent = vec![Left::default(); case.flow_count];
@@ -182,7 +183,7 @@ impl Merging {
     }
 }
 
-/// Tells how what left of one flow differs.
+/// Describes how the output of one flow differs.
 fn judge(
     packets: &[&Drawn],
     sent: &Left,
@@ -233,7 +234,7 @@ fn ask_engine(gateway: &mut Gateway, now: &mut Time, frames: &[Vec<u8>], flow_co
 }
 
 impl Left {
-    /// Takes a packet or train, and says how many packets it is.
+    /// Takes a packet or GSO packet. Returns the number of its wire packets.
     fn take(&mut self, packet: &mut Packet) -> usize {
         if packet.gso.is_none() {
             packet.complete_checksum();
@@ -251,7 +252,7 @@ impl Left {
     }
 }
 
-/// Length of a packet without what pads its frame, in bytes.
+/// Length of a packet without frame padding, in bytes.
 fn wire_len(bytes: &[u8]) -> usize {
     match bytes[0] >> 4 {
         4 => usize::from(u16::from_be_bytes([bytes[2], bytes[3]])),
@@ -279,17 +280,17 @@ fn upper_at(bytes: &[u8]) -> usize {
     if bytes[0] >> 4 == 4 { usize::from(bytes[0] & 15) * 4 } else { 40 }
 }
 
-/// What a receiver makes of a flow.
+/// Data that a receiver gets from a flow.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Received {
     datagrams: Vec<Vec<u8>>,
-    /// Bytes of a stream by their number, those that came.
+    /// Received bytes of a stream by sequence number.
     bytes: Vec<Option<u8>>,
-    /// Which flags stood behind which byte.
+    /// Flags, and the byte that they follow.
     flags: Vec<(u32, u8)>,
 }
 
-/// A segment of TCP, as who receives it reads it.
+/// A TCP segment as its receiver reads it.
 struct Segment<'a> {
     seq: u32,
     payload: &'a [u8],
@@ -298,7 +299,7 @@ struct Segment<'a> {
     stamps: Option<[u32; 2]>,
 }
 
-/// The segments of a flow that count: those whose checksum is right.
+/// The valid segments of a flow: those with a right checksum.
 fn segments(left: &Left) -> impl Iterator<Item = Segment<'_>> {
     left.packets.iter().filter_map(|packet| {
         let at = upper_at(packet);
@@ -320,7 +321,7 @@ impl Segment<'_> {
         !lens.contains(&0) && ahead < lens[0] as i32 && -ahead < lens[1] as i32
     }
 
-    /// Does it acknowledge or echo what is older than what the other one does, or say that it left later?
+    /// Whether its acknowledgement or echo is older than the other segment's, or its timestamp newer.
     fn contradicts(&self, other: &Segment<'_>) -> bool {
         let is_older = |one: u32, other: u32| (one.wrapping_sub(other) as i32) < 0;
         let by_stamps = |([value, echo], [others_value, others_echo]): ([u32; 2], [u32; 2])| {
@@ -330,8 +331,8 @@ impl Segment<'_> {
     }
 }
 
-/// Do bytes come with an older acknowledgement or echo than they left with, or with a newer time stamp (R135)? Where some left
-/// twice, nobody can tell.
+/// Whether bytes arrive with an older acknowledgement or echo, or with a newer timestamp, than they left with
+/// (R135). Unknown, so false, where some bytes left twice.
 fn contradicts(sent: &Left, came: &Left) -> bool {
     let sent: Vec<Segment> = segments(sent).collect();
     let left_twice = |(at, one): (usize, &Segment)| sent[at + 1..].iter().any(|other| one.shares_bytes_with(other));
@@ -339,7 +340,7 @@ fn contradicts(sent: &Left, came: &Left) -> bool {
     !sent.iter().enumerate().any(left_twice) && segments(came).any(|came| is_untrue(&came))
 }
 
-/// What a receiver makes of packets of one flow; of TCP nothing counts whose checksum is wrong.
+/// Data that a receiver gets from packets of one flow; TCP segments with a wrong checksum are ignored.
 fn received(left: &Left) -> Received {
     let datagrams = left.packets.iter().filter(|packet| protocol(packet) == UDP);
     let datagrams = datagrams.map(|packet| packet[upper_at(packet)..].to_vec()).collect();
@@ -480,7 +481,7 @@ fn draw_flow(rng: &mut Rng, flow: usize) -> Vec<Drawn> {
         let (one, to) = (packets[rng.usize(..packets.len())], rng.usize(..=packets.len()));
         packets.insert(to, one);
     }
-    // What closes the flow, so that nobody has to wait.
+    // Close the flow, so that no hold time is spent.
     if is_tcp {
         next.upper.flags = RST | ACK;
         packets.push(Drawn { len: 0, ..next });
@@ -492,7 +493,7 @@ fn draw_flow(rng: &mut Rng, flow: usize) -> Vec<Drawn> {
     packets
 }
 
-/// Makes a packet unlike the one before it; some of it stays.
+/// Makes a packet differ from the previous one; some differences persist.
 fn oddity(rng: &mut Rng, packet: &mut Drawn, next: &mut Drawn, usual: u16) {
     let stays = rng.bool();
     match rng.u8(..22) {
@@ -535,11 +536,11 @@ fn oddity(rng: &mut Rng, packet: &mut Drawn, next: &mut Drawn, usual: u16) {
 }
 
 const UDP: u8 = 17;
-/// How an option with time stamps begins, padded as Linux does (RFC 7323, appendix A).
+/// First bytes of a timestamps option, padded as Linux does (RFC 7323, appendix A).
 const STAMPS: [u8; 4] = [1, 1, 8, 10];
-/// Packets that are told of a case.
+/// Packets of a case that its description lists.
 const WORDS_MAX: usize = 40;
-/// How often a burst is tried into which the kernel's clock ticked.
+/// Number of tries for a burst during which the kernel's clock ticked.
 const TRIES: usize = 3;
-/// Ports of the bursts start here.
+/// First port of the bursts.
 const FIRST_PORT: u16 = 20_000;

@@ -1,11 +1,13 @@
-//! Packets of one flow in, which of them leave as one train out, in our way or the kernel's: a switch for each known difference.
+//! Packets of one flow -> the packets that leave as one GSO packet.
+//!
+//! The model follows the engine's behaviour or the kernel's: it has a switch for each known difference.
 
 use super::Known;
 use super::merging::{Drawn, Left, unlike};
 use crate::experiments::wire::{ACK, CWR, ECE, FIN, Filled, Options, PSH, RST, SYN, URG, set_id};
 use packet::Version;
 
-/// Tells how the kernel's trains of a flow differ from the engine's.
+/// Explains how the kernel's GSO packets of a flow differ from the engine's.
 pub(super) fn explain(packets: &[&Drawn], sent: &Left, kernel: &Left, engine: &Left) -> Result<Vec<Known>, String> {
     let left = |directions: &[Known]| {
         leaves(&joined(packets, directions, &[], Order::AsOpened), sent, packets, directions)
@@ -29,16 +31,16 @@ pub(super) fn explain(packets: &[&Drawn], sent: &Left, kernel: &Left, engine: &L
     Ok(directions)
 }
 
-/// In which order trains leave of which all are let go.
+/// Order in which a complete flush emits GSO packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     AsOpened,
     Backward,
 }
 
-/// Is it as the kernel does it, if it let go of everything in between now and then?
+/// Whether the kernel's output is explained by additional flushes between packets.
 fn lets_go_early(packets: &[&Drawn], sent: &Left, kernel: &Left) -> bool {
-    // In which order it lets go of two of them, a hash decides.
+    // A hash decides the flush order of two flows.
     [Order::AsOpened, Order::Backward].into_iter().any(|order| lets_go_in(order, packets, sent, kernel))
 }
 
@@ -58,7 +60,8 @@ fn lets_go_in(order: Order, packets: &[&Drawn], sent: &Left, kernel: &Left) -> b
     false
 }
 
-/// The packet before which the kernel let go of something: the first that did not go on with its train, or that did not overtake.
+/// The packet before which the kernel flushed: the first that did not extend its GSO packet, or that did not
+/// overtake.
 fn unexpected(gso_packets: &[Vec<usize>], left: &Left, kernel: &Left) -> Option<usize> {
     let starts = |left: &Left| -> Vec<bool> {
         left.gso_packets.iter().flat_map(|count| (0..*count).map(|place| place == 0)).collect()
@@ -93,12 +96,12 @@ fn leaves(gso_packets: &[Vec<usize>], sent: &Left, packets: &[&Drawn], direction
     left
 }
 
-/// An open train.
+/// An open GSO packet.
 struct Run {
     label: u32,
     members: Vec<usize>,
     len: usize,
-    /// How identifications go on.
+    /// Increment of the identifications.
     step: Option<u16>,
 }
 
@@ -110,9 +113,9 @@ struct Model<'a> {
     gso_packets: Vec<Vec<usize>>,
 }
 
-/// Which packets leave together, in the order in which they leave.
+/// Packets that leave together, in the order of departure.
 ///
-/// Before the packets of `cuts`, everything is let go of.
+/// Everything is flushed before the packets of `cuts`.
 fn joined(packets: &[&Drawn], directions: &[Known], cuts: &[usize], order: Order) -> Vec<Vec<usize>> {
     let mut model = Model { packets, directions, runs: Vec::new(), next_seq: None, gso_packets: Vec::new() };
     for at in 0..packets.len() {
@@ -175,7 +178,7 @@ impl Model<'_> {
         }
     }
 
-    /// May it wait for others at all?
+    /// Whether it may wait for others at all.
     fn may_join(&self, packet: &Drawn) -> bool {
         let upper = &packet.upper;
         let is_plain = upper.flags & !(PSH | FIN | ECE) == ACK
@@ -185,7 +188,7 @@ impl Model<'_> {
         packet.option_words == 0 && packet.filled != Filled::Wrong && packet.len > 0 && (!upper.is_tcp || tcp)
     }
 
-    /// What a packet that joins nothing says of the stream.
+    /// Updates the stream's state from a packet that is not merged.
     fn hear(&mut self, packet: &Drawn) {
         let upper = &packet.upper;
         if !upper.is_tcp || packet.filled == Filled::Wrong {
@@ -244,7 +247,7 @@ impl Model<'_> {
         run.len += usize::from(packet.len);
     }
 
-    /// Is it to leave, whatever comes?
+    /// Whether the run must leave, whatever packet follows.
     fn is_done(&self, run: usize) -> bool {
         let run = &self.runs[run];
         let (first, last) = (self.packets[run.members[0]], self.packets[run.members[run.members.len() - 1]]);
@@ -281,5 +284,5 @@ impl Drawn {
     }
 }
 
-/// How often the kernel may let go of a flow in one burst.
+/// How often the kernel may flush a flow in one burst.
 const CUTS_MAX: usize = 12;

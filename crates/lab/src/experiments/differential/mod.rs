@@ -1,9 +1,10 @@
-//! Packets drawn from a seed in, what the live kernel makes of them beside what the engine makes of them out.
+//! Packets drawn from a seed -> output of the live kernel, beside output of the engine.
 //!
-//! Three parts, each over TUN devices in a namespace of its own: datagrams that come in pieces, trains that are cut, and bursts of
-//! segments that are joined. Both get the same packets. Where the outcomes differ, a list of known differences is asked: a model
-//! that is switched, one difference after the other, from our way to the kernel's must say what each of the two did. Whatever it
-//! cannot say is a failure, which is repeated alone, made smaller, and shown with the command that repeats it.
+//! There are three parts: fragmented datagrams, GSO packets to segment, and bursts of segments to merge. Each part
+//! uses TUN devices in a namespace of its own. Both systems get the same packets. Where the outputs differ, a model
+//! must explain both: it switches the known differences, one by one, from the engine's behaviour to the kernel's. A
+//! difference without an explanation is a failure. It is repeated alone, made smaller, and shown with the command
+//! that repeats it.
 
 mod known;
 mod merging;
@@ -26,16 +27,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// How much is compared.
+/// Size of the comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct DifferentialSettings {
-    /// Datagrams that come in pieces, at least.
+    /// Fragmented datagrams, at least.
     pub datagrams: u64,
-    /// Trains that are cut.
+    /// GSO packets to segment.
     pub gso_packets: u64,
-    /// Bursts that are joined.
+    /// Bursts to merge.
     pub bursts: u64,
-    /// What they are drawn from.
+    /// Seed of all cases.
     pub seed: u64,
     /// Threads, each with namespaces of its own.
     pub threads: usize,
@@ -48,81 +49,81 @@ impl Default for DifferentialSettings {
     }
 }
 
-/// What it came to.
+/// Results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Differential {
-    /// Under which conditions.
+    /// Conditions of the comparison.
     pub conditions: Conditions,
-    /// What all was drawn from.
+    /// Seed of all cases.
     pub seed: u64,
-    /// The parts that were asked for.
+    /// The requested parts.
     pub parts: Vec<PartReport>,
-    /// Every difference that is known, met or not.
+    /// Every known difference, met or not.
     pub known: Vec<Met>,
 }
 
 /// One part.
 #[derive(Clone, Debug, Serialize)]
 pub struct PartReport {
-    /// Which.
+    /// Which part.
     pub kind: Kind,
-    /// Datagrams, trains or bursts.
+    /// Datagrams, GSO packets or bursts.
     pub count: u64,
-    /// Cases that they stood in.
+    /// Cases with these.
     pub cases: u64,
     /// Packets that were written to the kernel.
     pub packets: u64,
-    /// Cases whose outcomes were the same.
+    /// Cases with equal outputs.
     pub same: u64,
-    /// Cases that differed as is known.
+    /// Cases with known differences only.
     pub told: u64,
     /// Cases that differed once, and never when they were repeated.
     pub passing: u64,
-    /// Cases that differed otherwise.
+    /// Cases with unknown differences.
     pub failures: Vec<Failure>,
-    /// Cases that differed after so many failures that nobody looked into them.
+    /// Cases that differed after the limit of failures and were not examined.
     pub unjudged: u64,
-    /// Seconds.
+    /// Duration, in seconds.
     pub seconds: f64,
 }
 
-/// A difference that is known, and in how many cases it was met.
+/// A known difference, and the number of cases with it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Met {
     /// Its name.
     pub id: &'static str,
-    /// What it is.
+    /// Its description.
     pub sentence: &'static str,
-    /// Why it is so.
+    /// Its reason.
     pub source: &'static str,
-    /// In how many cases it was met.
+    /// Number of cases with it.
     pub count: u64,
 }
 
-/// A case in which kernel and engine differ, and nobody knows why.
+/// A case in which kernel and engine differ without a known reason.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
     /// The command that repeats it.
     pub command: String,
-    /// What differs.
+    /// The difference.
     pub what: String,
-    /// What was sent, in words, as small as it was made.
+    /// The packets sent, in words, after shrinking.
     pub case: String,
 }
 
-/// What is compared.
+/// Parts of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Datagrams that come in pieces.
+    /// Fragmented datagrams.
     Reassembly,
-    /// Trains that are cut.
+    /// GSO packets that are segmented.
     Segmentation,
-    /// Bursts of segments that are joined.
+    /// Bursts of segments that are merged.
     Merging,
 }
 
-/// Cases that are to be repeated: one, or some that follow each other.
+/// Cases to repeat: one, or several consecutive ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cases {
     kind: Kind,
@@ -130,7 +131,7 @@ pub struct Cases {
     count: u64,
 }
 
-/// How two outcomes compare.
+/// Result of comparing two outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     Same,
@@ -138,27 +139,27 @@ enum Verdict {
     Differs(String),
 }
 
-/// One part's way to ask the kernel and the engine.
+/// How one part asks the kernel and the engine.
 trait Bench: Sized {
     type Case: Clone;
     const KIND: Kind;
 
-    /// In namespaces of its own; what is secret, or begins somewhere, is drawn.
+    /// Opens it in namespaces of its own; keys and initial values are drawn.
     fn open(rng: &mut Rng) -> io::Result<Self>;
     fn draw(rng: &mut Rng) -> Self::Case;
     /// A verdict for each case.
     fn compare(&mut self, cases: &[Self::Case]) -> io::Result<Vec<Verdict>>;
-    /// Cases with less in them.
+    /// Smaller cases.
     fn smaller(case: &Self::Case) -> Vec<Self::Case>;
     fn words(case: &Self::Case) -> String;
-    /// What the settings count, and packets.
+    /// The number of datagrams, GSO packets or bursts, and of packets.
     fn counts(case: &Self::Case) -> (u64, u64);
 }
 
-/// Compares, and tells how it gets on.
+/// Compares, and reports its progress.
 ///
 /// # Errors
-/// What is missing on this machine, and what to do.
+/// A missing right or feature of this machine, with advice.
 pub fn differential(settings: &DifferentialSettings, tell: impl Fn(&str) + Sync) -> io::Result<Differential> {
     let conditions = Conditions::here(1);
     let mut met = Tallies::default();
@@ -229,7 +230,7 @@ fn part<B: Bench>(
         Ok(())
     };
     let work = |thread| {
-        // The others end with the first that is done, or fails.
+        // The other threads end with the first one that is done or fails.
         let ended = work(thread);
         is_over.store(true, Ordering::Relaxed);
         ended
@@ -279,8 +280,9 @@ fn run_batch<B: Bench>(
     Ok(())
 }
 
-/// Repeats a case that differed, alone and then among its neighbours; a failure where it does so each time. The engine gives the
-/// same answer to the same packets, so what differs now and then is the kernel's clock.
+/// Repeats a case that differed, alone and then among its neighbours. It is a failure if it differs each time. The
+/// engine always gives the same output for the same packets, so an occasional difference comes from the kernel's
+/// clock.
 fn judge<B: Bench>(
     bench: &mut B,
     seed: u64,
@@ -304,7 +306,7 @@ fn judge<B: Bench>(
     }))
 }
 
-/// Does one of these cases differ each time that they are run?
+/// The difference, if one of these cases differs in every repetition.
 fn always_differs<B: Bench>(bench: &mut B, cases: &[B::Case], index: usize) -> io::Result<Option<String>> {
     let mut said = None;
     for _ in 0..REPEATS {
@@ -323,7 +325,7 @@ fn differs<B: Bench>(bench: &mut B, case: &B::Case) -> io::Result<Option<String>
     })
 }
 
-/// Leaves out what is not needed for the difference.
+/// Removes everything that the difference does not need.
 fn shrink<B: Bench>(bench: &mut B, mut case: B::Case, mut what: String) -> io::Result<(B::Case, String)> {
     let mut trials = 0;
     'smaller: loop {
@@ -342,13 +344,13 @@ fn shrink<B: Bench>(bench: &mut B, mut case: B::Case, mut what: String) -> io::R
     Ok((case, what))
 }
 
-/// A seed of its own for each case.
+/// A separate seed for each case.
 fn mix(seed: u64, kind: Kind, number: u64) -> u64 {
     let mut rng = Rng::with_seed(seed ^ (kind as u64 + 1) << 56);
     rng.u64(..) ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// What a thread's bench draws from: numbers that no case has.
+/// Random numbers for a thread's bench, distinct from those of all cases.
 fn for_thread(seed: u64, kind: Kind, thread: u64) -> Rng {
     Rng::with_seed(mix(seed, kind, u64::MAX - thread))
 }
@@ -410,14 +412,14 @@ impl PartReport {
         self.unjudged += more.unjudged;
     }
 
-    /// Did it fail nowhere, and did hardly anything depend on the moment?
+    /// Whether it has no failure and almost no case depended on timing.
     pub fn is_good(&self) -> bool {
         self.failures.is_empty() && self.passing * PASSING_SHARE <= self.cases.max(PASSING_SHARE)
     }
 }
 
 impl Differential {
-    /// Were all differences known?
+    /// Whether all differences were known.
     pub fn is_good(&self) -> bool {
         let early = self.known.iter().find(|met| met.id == Known::Early.said()[0]).map_or(0, |met| met.count);
         let bursts =
@@ -503,26 +505,26 @@ impl fmt::Display for Differential {
 
 /// Cases that are run together.
 const BATCH: u64 = 64;
-/// Cases that are repeated by one command, at most.
+/// Cases that one command repeats, at most.
 const REPEATED_MAX: u64 = 1 << 20;
-/// Batches after which it is told how it gets on.
+/// Number of batches between progress reports.
 const TELL_EACH: u64 = 64;
-/// Failures after which a part ends: to make them smaller takes time.
+/// A part ends after this many failures: shrinking them takes time.
 const FAILURES_MAX: usize = 10;
-/// How often a case that differed is repeated.
+/// Repetitions of a case that differed.
 const REPEATS: usize = 5;
-/// Cases that are tried to make one smaller.
+/// Cases that are tried while one is shrunk.
 const TRIALS_MAX: usize = 400;
-/// One case of so many may depend on the moment: the kernel's clock ticks, its timers run.
+/// One case in this many may depend on timing: the kernel's clock ticks, its timers run.
 const PASSING_SHARE: u64 = 1_000;
-/// And into one burst of so many its clock may tick each time that it is tried.
+/// One burst in this many may meet a clock tick at every try.
 const EARLY_SHARE: u64 = 100;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Differs wherever a case has a seven in it.
+    /// Differs wherever a case contains a seven.
     struct Sevens;
 
     impl Bench for Sevens {

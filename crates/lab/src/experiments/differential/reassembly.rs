@@ -1,4 +1,4 @@
-//! Datagrams cut into pieces in, what the kernel's reassembler delivers of them beside what the engine's does out.
+//! Fragmented datagrams -> the datagrams that the kernel's reassembler delivers, beside those of the engine's.
 
 use super::reassembly_cases::{Case, DATAGRAMS_MAX, PROTOCOLS};
 use super::reassembly_draw::draw;
@@ -25,22 +25,23 @@ pub(super) struct Reassembly {
     _host: Host,
     tap: Tap,
     sockets: Vec<(Version, u8, RawSocket)>,
-    /// One for each of the engine's ways: packet by packet, and in batches.
+    /// One for each mode of the engine: packet by packet, and in batches.
     singly: Gateway,
     in_batches: Gateway,
     now: Time,
     slot: u32,
 }
 
-/// Frames that lie one behind the other.
+/// Consecutive frames in one buffer.
 #[derive(Default)]
 struct Frames {
     bytes: Vec<u8>,
-    /// Where each ends, and of which case it is.
+    /// End of each frame, and its case.
     ends: Vec<(usize, usize)>,
 }
 
-/// What was delivered of a case: IPv4 as it stands; IPv6 as addresses, class, hops, protocol and what is behind all headers.
+/// Datagrams delivered for a case. IPv4: the packet as it is. IPv6: addresses, class, hop limit, protocol and
+/// upper-layer payload.
 type Delivered = Vec<Vec<u8>>;
 
 impl Bench for Reassembly {
@@ -100,7 +101,7 @@ impl Bench for Reassembly {
 }
 
 impl Reassembly {
-    /// Waits until the kernel takes what comes to each address: to those of IPv6 it does so only after a while, on a busy machine.
+    /// Waits until the kernel receives on every address. IPv6 addresses take a while on a busy machine.
     fn await_kernel(&mut self) -> io::Result<()> {
         let began = Instant::now();
         for (version, destination) in [(Version::V4, 1), (Version::V4, 2), (Version::V6, 1), (Version::V6, 2)] {
@@ -122,7 +123,7 @@ impl Reassembly {
     fn ask_kernel(&mut self, frames: &Frames, first: u32, count: usize) -> io::Result<Vec<Delivered>> {
         for (frame, _) in frames.each() {
             let wire = TxFrame { header: frame, payload: &[], to_do: TxOffload::default() };
-            // What the kernel refuses at once it does not deliver either.
+            // Packets that the kernel rejects at once are not delivered either.
             let _ = self.tap.transmit(&[wire]);
         }
         let mut delivered = vec![Delivered::new(); count];
@@ -147,9 +148,9 @@ impl Reassembly {
         Ok(delivered)
     }
 
-    /// What the engine delivers packet by packet, and in batches.
+    /// Datagrams that the engine delivers packet by packet, and in batches.
     fn ask_engine(&mut self, frames: &Frames, count: usize) -> [Vec<Delivered>; 2] {
-        // All that was held before is late.
+        // The time-out of all earlier entries has passed.
         self.now = self.now + Duration::from_secs(3_600);
         let mut both = [self.ask_singly(frames, count), self.ask_in_batches(frames, count)];
         both.iter_mut().flatten().for_each(|it| it.sort_unstable());
@@ -165,7 +166,7 @@ impl Reassembly {
         delivered
     }
 
-    /// Of each case a batch, with payloads where they are predicted to belong: then what leaves is its own.
+    /// One batch per case, with payloads at their predicted places, so that each output belongs to its case.
     fn ask_in_batches(&mut self, frames: &Frames, count: usize) -> Vec<Delivered> {
         self.in_batches.expire(self.now);
         let mut delivered = vec![Delivered::new(); count];
@@ -178,7 +179,7 @@ impl Reassembly {
     }
 }
 
-/// Makes datagrams whole for their host.
+/// A gateway that reassembles datagrams for their host.
 fn gateway(guessing: PlacementMode, rng: &mut Rng) -> Gateway {
     let side = SideSettings {
         memory: 256 << 20,
@@ -191,7 +192,7 @@ fn gateway(guessing: PlacementMode, rng: &mut Rng) -> Gateway {
     Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(512 << 20))
 }
 
-/// Has a gateway take a batch of frames, and takes what it delivers.
+/// Pushes a batch of frames into a gateway, and collects the delivered packets.
 fn push<'f>(
     gateway: &mut Gateway,
     now: Time,
@@ -223,7 +224,7 @@ fn open_host() -> io::Result<Host> {
     Ok(host)
 }
 
-/// Gives the host its addresses, and the way back to all who send.
+/// Gives the host its addresses, and a return route to all sources.
 fn address(host: &Host) -> io::Result<()> {
     host.tell(|netlink| {
         netlink.set_up(DEVICE)?;
@@ -237,7 +238,7 @@ fn address(host: &Host) -> io::Result<()> {
     })
 }
 
-/// One for each protocol of each version.
+/// One socket for each protocol of each version.
 fn open_sockets(host: &Host) -> io::Result<Vec<(Version, u8, RawSocket)>> {
     let kinds = [Version::V4, Version::V6].into_iter().flat_map(|version| PROTOCOLS.map(|it| (version, it)));
     kinds
@@ -281,7 +282,7 @@ fn judge(case: &Case, slot: u32, kernel: &Delivered, singly: &Delivered, in_batc
     explain(&case.frames(slot).collect::<Vec<_>>(), kernel, singly)
 }
 
-/// A whole packet as a host's sockets would see it, where one of ours would.
+/// A complete packet as a host's sockets would see it, if one of the sockets would.
 fn as_delivered(packet: &Packet) -> Option<Vec<u8>> {
     let bytes = packet.bytes();
     if packet.ip().version == Version::V4 {
@@ -304,9 +305,9 @@ fn number(address: &[u8]) -> u32 {
 }
 
 const DEVICE: &str = "pieces0";
-/// How long the kernel may take until it takes what comes.
+/// How long the kernel may take until it receives.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// What has the kernel take what comes, whoever sent it, and hold little of what never becomes whole.
+/// The kernel accepts packets from any source, and holds little memory for incomplete datagrams.
 const SETTINGS: [(&str, &str); 8] = [
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),

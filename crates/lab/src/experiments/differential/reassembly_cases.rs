@@ -1,12 +1,12 @@
-//! A case of datagrams that come in pieces in, the same in words, with less in it, and as packets out.
+//! A case of fragmented datagrams -> its description, smaller cases, and its packets.
 //!
-//! What a case says is plain; which cases there are is drawn elsewhere, and who joins the pieces is asked elsewhere.
+//! A case is plain data. `reassembly_draw.rs` draws the cases; `reassembly.rs` asks the kernel and the engine.
 
 use crate::experiments::wire::{Ip, put_content, put_ip};
 use packet::Version;
 use std::fmt::Write;
 
-/// Datagrams, and their pieces in the order in which they come.
+/// Datagrams, and their fragments in order of arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub version: Version,
@@ -14,32 +14,32 @@ pub(super) struct Case {
     pub fragments: Vec<Piece>,
 }
 
-/// What the pieces of one datagram have in common.
+/// Properties shared by all fragments of one datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Datagram {
     pub protocol: u8,
     pub destination: u8,
-    /// Beside that of the case.
+    /// Added to the identification of the case.
     pub id: u16,
     pub content: u32,
     pub hops: u8,
     pub class: u8,
-    /// Of IPv4, options; of IPv6, headers in front of the Fragment header.
+    /// IPv4: options. IPv6: headers in front of the Fragment header.
     pub front: Front,
-    /// Of IPv6: headers behind the Fragment header, which are part of what is cut.
+    /// IPv6: headers behind the Fragment header, which belong to the fragmentable part.
     pub behind: Front,
 }
 
-/// Headers that stand where none has to.
+/// Optional headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Front {
     None,
-    /// IPv4: options that say nothing, so many words of four bytes.
+    /// IPv4: no-operation options, this many words of four bytes.
     Nops(u8),
-    /// IPv4: an option that each fragment carries, and one that only the first does.
+    /// IPv4: an option that each fragment carries, and an option that only the first fragment carries.
     Copied,
     FirstOnly,
-    /// IPv6: hop-by-hop options, destination options, a routing header that leads nowhere; each with padding.
+    /// IPv6: hop-by-hop options, destination options, or a routing header without segments left; each with padding.
     HopByHop(u8),
     Destination(u8),
     Routing,
@@ -48,7 +48,7 @@ pub(super) enum Front {
     Twice,
 }
 
-/// A piece.
+/// A fragment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub datagram: u8,
@@ -59,19 +59,19 @@ pub(super) struct Piece {
     pub dont_fragment: bool,
     pub hops: Option<u8>,
     pub class: Option<u8>,
-    /// This byte of it is another one.
+    /// Offset of an altered byte.
     pub altered: Option<u16>,
-    /// Bytes behind the packet.
+    /// Padding bytes behind the packet.
     pub padding: u8,
     pub front: Option<Front>,
-    /// IPv6: what a later piece says that follows.
+    /// IPv6: next header of a later fragment.
     pub next_header: Option<u8>,
-    /// IPv4: the header's checksum is wrong.
+    /// IPv4: whether the header checksum is wrong.
     pub is_damaged: bool,
 }
 
 impl Case {
-    /// A datagram in one piece.
+    /// A datagram in one fragment.
     pub(super) fn whole(version: Version, destination: u8) -> Case {
         let protocol = PROTOCOLS[1];
         let (front, behind) = (Front::None, Front::None);
@@ -83,7 +83,7 @@ impl Case {
         }
     }
 
-    /// The packets of it, as they stand on a wire; the slot tells them from those of other cases.
+    /// The wire packets of the case; the slot distinguishes them from those of other cases.
     pub(super) fn frames(&self, slot: u32) -> impl Iterator<Item = Vec<u8>> {
         self.fragments.iter().map(move |fragment| {
             let mut frame = Vec::new();
@@ -92,7 +92,7 @@ impl Case {
         })
     }
 
-    /// Appends a piece of it, as it stands on a wire.
+    /// Appends a fragment as on the wire.
     pub(super) fn put_fragment(&self, to: &mut Vec<u8>, fragment: &Piece, slot: u32) {
         let datagram = &self.datagrams[usize::from(fragment.datagram)];
         let (start, ip) = (to.len(), self.ip(fragment, slot));
@@ -128,7 +128,7 @@ impl Case {
         }
     }
 
-    /// Cases with less in them.
+    /// Smaller cases.
     pub(super) fn smaller(&self) -> Vec<Case> {
         let mut smaller = Vec::new();
         for at in (0..self.fragments.len()).rev() {
@@ -167,7 +167,7 @@ impl Case {
 }
 
 impl Piece {
-    /// The first bytes of a datagram, though none yet, with nothing about them.
+    /// A fragment at offset 0, still without a length, without faults.
     pub(super) fn first_of(datagram: u8) -> Piece {
         Piece {
             datagram,
@@ -186,7 +186,7 @@ impl Piece {
         }
     }
 
-    /// The same bytes, with nothing about them.
+    /// The same bytes without faults.
     fn plain(&self) -> Piece {
         Piece { ecn: 0, hops: None, class: None, padding: 0, front: None, dont_fragment: false, ..*self }
     }
@@ -219,14 +219,14 @@ impl Piece {
     }
 }
 
-/// What is cut, from where this piece begins to where it ends: headers behind the Fragment header, then content.
+/// The fragmentable part, from this fragment's start to its end: headers behind the Fragment header, then content.
 fn put_payload(to: &mut Vec<u8>, datagram: &Datagram, fragment: &Piece) {
     let (start, at, len) = (to.len(), usize::from(fragment.offset), usize::from(fragment.len));
     let behind = joined(headers(datagram.behind, datagram.protocol));
     let shared = behind.get(at..(at + len).min(behind.len())).unwrap_or_default();
     to.extend(shared);
     put_content(to, datagram.content, at + shared.len(), len - shared.len());
-    // What stands in headers is for the host to judge, not for who joins.
+    // Headers stay unaltered: the host judges them, not the reassembler.
     let altered = fragment.altered.map(usize::from).filter(|it| at + it >= HEADERS_LEN_MAX);
     if let Some(byte) = altered.and_then(|altered| to.get_mut(start + altered)) {
         *byte ^= 0x55;
@@ -242,7 +242,7 @@ fn fragment_header(datagram: &Datagram, fragment: &Piece, id: u32) -> Vec<u8> {
     header
 }
 
-/// Options of IPv4, padded to words.
+/// IPv4 options, padded to words.
 fn options(front: Front) -> Vec<u8> {
     match front {
         Front::Nops(words) => vec![1; usize::from(words) * 4],
@@ -252,7 +252,7 @@ fn options(front: Front) -> Vec<u8> {
     }
 }
 
-/// Headers of IPv6, each with its number, that lead to `next`.
+/// IPv6 headers, each with its protocol number, in front of `next`.
 fn headers(front: Front, next: u8) -> Vec<(u8, Vec<u8>)> {
     match front {
         Front::HopByHop(units) => vec![(HOP_BY_HOP, padded(next, units))],
@@ -264,7 +264,7 @@ fn headers(front: Front, next: u8) -> Vec<(u8, Vec<u8>)> {
     }
 }
 
-/// A header of options of which one fills it.
+/// An options header with one option that fills it.
 fn padded(next: u8, units: u8) -> Vec<u8> {
     let len = 8 * (usize::from(units) + 1);
     let mut header = vec![next, units, UNKNOWN_OPTION, (len - 4) as u8];
@@ -276,15 +276,15 @@ fn joined(headers: Vec<(u8, Vec<u8>)>) -> Vec<u8> {
     headers.into_iter().flat_map(|(_, bytes)| bytes).collect()
 }
 
-/// Headers behind a Fragment header, at most, in bytes.
+/// Longest headers behind a Fragment header, in bytes.
 const HEADERS_LEN_MAX: usize = 32;
-/// Datagrams of a case, but for those that only stand between others.
+/// Datagrams of a case, apart from those that only separate others.
 pub(super) const DATAGRAMS_MAX: usize = 3;
-/// Protocols that are received: UDP, and two for experiments (RFC 3692 section 2.1).
+/// Received protocols: UDP, and two for experiments (RFC 3692 section 2.1).
 pub(super) const PROTOCOLS: [u8; 3] = [17, 253, 254];
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
-/// An option for experiments, which who does not know it skips (RFC 4727 section 4).
+/// An option for experiments; receivers without support skip it (RFC 4727 section 4).
 const UNKNOWN_OPTION: u8 = 0x1E;

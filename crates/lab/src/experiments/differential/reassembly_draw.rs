@@ -1,7 +1,7 @@
-//! Random numbers in, cases of datagrams that come in pieces out.
+//! Random numbers -> cases of fragmented datagrams.
 //!
-//! First whole datagrams of which some share a name, then the pieces that they are cut into, then what goes wrong with these. The
-//! same numbers give the same case.
+//! It draws complete datagrams, some of which share a key, then their fragments, then the faults of the fragments.
+//! Equal random numbers give equal cases.
 
 use super::reassembly_cases::{Case, DATAGRAMS_MAX, Datagram, Front, PROTOCOLS, Piece};
 use fastrand::Rng;
@@ -71,7 +71,7 @@ fn draw_behind(rng: &mut Rng) -> Front {
     if rng.bool() { Front::Twice } else { Front::Destination(rng.u8(..4)) }
 }
 
-/// Differs in one part of what tells datagrams apart; or in nothing, so that its name comes again.
+/// A datagram that differs in one part of the reassembly key; or in nothing, so that its key is reused.
 fn draw_twin(rng: &mut Rng, of: &Datagram) -> Datagram {
     let mut twin = Datagram { content: rng.u32(..), ..*of };
     match rng.u8(..4) {
@@ -83,7 +83,7 @@ fn draw_twin(rng: &mut Rng, of: &Datagram) -> Datagram {
     twin
 }
 
-/// First pieces of so many other datagrams of the source that the kernel takes what came before them for lost.
+/// First fragments of other datagrams from the source, so many that the kernel takes earlier fragments for lost.
 fn put_between(rng: &mut Rng, datagrams: &mut Vec<Datagram>, fragments: &mut Vec<Piece>) {
     let (Some(like), at) = (fragments.first().copied(), rng.usize(..=fragments.len())) else { return };
     let first = datagrams.len();
@@ -130,7 +130,7 @@ fn draw_len(rng: &mut Rng) -> usize {
     rng.usize(9..longest)
 }
 
-/// Where so many bytes are cut, their two ends among it.
+/// Fragment boundaries of so many bytes, including both ends.
 fn draw_cuts(rng: &mut Rng, len: usize) -> Vec<usize> {
     let count_max = if rng.u8(..4) == 0 { 9 } else { 4 };
     let count = rng.usize(2..=count_max);
@@ -141,18 +141,18 @@ fn draw_cuts(rng: &mut Rng, len: usize) -> Vec<usize> {
     cuts
 }
 
-/// What goes wrong in a case.
+/// Faults of a case.
 struct Faults {
     disorder: bool,
-    /// In the order in which they befall the pieces of each datagram.
+    /// In the order in which they are applied to the fragments of each datagram.
     others: Vec<Fault>,
 }
 
-/// What goes wrong with the pieces of a datagram.
+/// A fault of a datagram's fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Repeat,
-    /// A repeat with another byte; only where there are repeats.
+    /// A duplicate with another byte; only where there are duplicates.
     Alteration,
     Overlap,
     Gap,
@@ -178,7 +178,7 @@ impl Faults {
 }
 
 impl Fault {
-    /// Each, and that one of so many cases has it.
+    /// Each fault, and its frequency: one in so many cases.
     const ALL: [(Fault, u8); 11] = [
         (Fault::Repeat, 3),
         (Fault::Alteration, 6),
@@ -221,7 +221,7 @@ fn draw_altered(rng: &mut Rng, fragment: Piece) -> Piece {
     Piece { altered: Some(rng.u16(..fragment.len.max(1))), ..fragment }
 }
 
-/// Any bytes of a datagram, and perhaps some behind it.
+/// Any bytes of a datagram, and perhaps some beyond its end.
 fn draw_overlapping(rng: &mut Rng, fragment: Piece, len: usize) -> Piece {
     let start = rng.usize(..=len / 8) * 8;
     let end = rng.usize(start..=len + 16);
@@ -243,12 +243,12 @@ fn draw_empty(rng: &mut Rng, fragment: Piece, len: usize) -> Piece {
     Piece { len: 0, more, offset, ..fragment }
 }
 
-/// With more to come, and some bytes longer.
+/// With the more-fragments flag, and some bytes longer.
 fn draw_uneven(rng: &mut Rng, fragment: Piece) -> Piece {
     Piece { len: fragment.len.saturating_add(rng.u16(1..8)), more: true, ..fragment }
 }
 
-/// At any offset, often at one of the last.
+/// At any offset, often at one of the highest.
 fn draw_elsewhere(rng: &mut Rng, fragment: Piece) -> Piece {
     let unit = if rng.bool() { 8_191 - rng.u16(..40) } else { rng.u16(..8_192) };
     Piece { offset: unit * 8, ..fragment }
@@ -259,7 +259,7 @@ fn draw_marks(rng: &mut Rng, fragments: &mut [Piece]) {
     fragments.iter_mut().for_each(|fragment| fragment.ecn = if rng.bool() { rng.u8(..4) } else { usual });
 }
 
-/// With a header unlike the others.
+/// With a header unlike the other fragments'.
 fn draw_headed(rng: &mut Rng, mut fragment: Piece, version: Version) -> Piece {
     match rng.u8(..6) {
         0 => fragment.hops = Some(rng.u8(2..)),

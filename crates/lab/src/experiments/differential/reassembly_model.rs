@@ -1,13 +1,15 @@
-//! Pieces in, what a host delivers of them out, in our way or the kernel's: a map of octets, and a switch for each known difference.
+//! Fragments -> the datagrams that a host delivers.
 //!
-//! It reads packets and keeps datagrams in its own plain way, and is asked only where kernel and engine differ.
+//! The model follows the engine's behaviour or the kernel's. It has a map of octets, and a switch for each known
+//! difference. It parses packets and keeps datagrams with simple code of its own. It is asked only where kernel and
+//! engine differ.
 
 use super::reassembly::seen;
 use super::{Known, Verdict};
 use packet::Sum;
 use std::collections::BTreeMap;
 
-/// Tells the difference between two outcomes of a case by those that are known.
+/// Explains the difference between two outputs of a case by known differences.
 pub(super) fn explain(frames: &[Vec<u8>], kernel: &[Vec<u8>], engine: &[Vec<u8>]) -> Verdict {
     let ours = run(frames, &[]);
     if ours != engine {
@@ -28,7 +30,7 @@ pub(super) fn explain(frames: &[Vec<u8>], kernel: &[Vec<u8>], engine: &[Vec<u8>]
             shown(&theirs)
         ));
     }
-    // What changes nothing has nothing to do with it.
+    // A difference without effect is no part of the explanation.
     for known in Known::REASSEMBLY {
         let fewer: Vec<Known> = directions.iter().copied().filter(|direction| *direction != known).collect();
         if run(frames, &fewer) == kernel {
@@ -38,13 +40,13 @@ pub(super) fn explain(frames: &[Vec<u8>], kernel: &[Vec<u8>], engine: &[Vec<u8>]
     Verdict::Told(directions)
 }
 
-/// Packets, each by its length and how it begins.
+/// Packets, each by its length and first bytes.
 pub(super) fn shown(delivered: &[Vec<u8>]) -> String {
     let each = delivered.iter().map(|it| format!("{} bytes {:02x?}", it.len(), &it[..it.len().min(44)]));
     format!("[{}]", each.collect::<Vec<_>>().join("; "))
 }
 
-/// What is delivered of these packets where these differences are the kernel's way.
+/// Packets delivered if the given differences follow the kernel's behaviour.
 fn run(frames: &[Vec<u8>], kernels_direction: &[Known]) -> Vec<Vec<u8>> {
     let mut model =
         Model { kernels_direction, open: BTreeMap::new(), rounds: BTreeMap::new(), delivered: Vec::new() };
@@ -60,19 +62,19 @@ fn run(frames: &[Vec<u8>], kernels_direction: &[Known]) -> Vec<Vec<u8>> {
 struct Model<'a> {
     kernels_direction: &'a [Known],
     open: BTreeMap<Vec<u8>, Datagram>,
-    /// Pieces that came from a source.
+    /// Number of fragments from each source.
     rounds: BTreeMap<Vec<u8>, u32>,
     delivered: Vec<Vec<u8>>,
 }
 
-/// A packet as it is read.
+/// A parsed packet.
 #[derive(Clone)]
 struct Piece<'a> {
     is_v4: bool,
     key: Vec<u8>,
     source: Vec<u8>,
     header: &'a [u8],
-    /// IPv6: what follows the Fragment header.
+    /// IPv6: next header of the Fragment header.
     next_header: u8,
     payload: &'a [u8],
     start: usize,
@@ -87,26 +89,26 @@ struct Datagram {
     octets: Vec<u8>,
     came: Vec<bool>,
     came_count: usize,
-    /// Runs of pieces, each of which came right behind the one before it.
+    /// Runs of fragments, each of which arrived directly after its predecessor.
     runs: Vec<(usize, usize)>,
-    /// Where the run is that was begun with the highest piece.
+    /// The run that began with the highest fragment.
     tail: Option<usize>,
     top: usize,
     has_end: bool,
     marks: u8,
     longest: usize,
     longest_dont_fragment: usize,
-    /// Header and next header of the piece at the start.
+    /// Header and next header of the fragment at offset 0.
     first: Option<(Vec<u8>, u8)>,
     is_poisoned: bool,
     round: u32,
 }
 
-/// What becomes of a piece.
+/// Outcome of a fragment.
 enum Fate {
     Taken,
     Dropped,
-    /// The datagram ends.
+    /// The datagram is dropped.
     Ends,
 }
 
@@ -141,7 +143,7 @@ impl Model<'_> {
         self.open.insert(fragment.key.clone(), datagram);
     }
 
-    /// Is it dropped before anybody looks where it belongs?
+    /// Whether it is dropped before any look-up.
     fn is_unusable(&self, fragment: &Piece<'_>) -> bool {
         let (len, end) = (fragment.payload.len(), fragment.start + fragment.payload.len());
         let is_uneven = fragment.more && !len.is_multiple_of(8);
@@ -153,7 +155,7 @@ impl Model<'_> {
             || fragment.start > 0 && has_first_option(fragment) && !self.is_kernels(Known::LateOption)
     }
 
-    /// Does it end behind the longest datagram?
+    /// Whether it ends beyond the longest possible datagram.
     fn is_too_long(&self, fragment: &Piece<'_>, end: usize) -> bool {
         match (fragment.is_v4, self.is_kernels(Known::Oversize)) {
             (true, true) => false,
@@ -163,7 +165,7 @@ impl Model<'_> {
         }
     }
 
-    /// Does the first piece of IPv6 lack headers?
+    /// Whether the first IPv6 fragment lacks upper-layer headers.
     fn lacks_headers(&self, fragment: &Piece<'_>) -> bool {
         let (mut next, mut at) = (fragment.next_header, 0);
         while next == DESTINATION {
@@ -229,7 +231,7 @@ impl Model<'_> {
         self.deliver(header, *next_header, &datagram.octets[..datagram.top], class, Some(dont_fragment));
     }
 
-    /// Hands a whole datagram on; of a rejoined one, says whether it may be cut.
+    /// Delivers a complete datagram; for a re-merged one, says whether it may be fragmented.
     fn deliver(&mut self, header: &[u8], next_header: u8, payload: &[u8], class: u8, rejoined: Option<bool>) {
         if header[0] >> 4 == 6 {
             let Some((protocol, at)) = walk(next_header, payload) else { return };
@@ -260,7 +262,8 @@ impl Datagram {
         self.has_end && self.first.is_some() && self.came_count == self.top
     }
 
-    /// What the kernel knows of it once it has begun it anew: how long the longest pieces were, also of those that it lost.
+    /// State that the kernel keeps when it restarts a datagram: the lengths of the longest fragments, lost ones
+    /// included.
     fn begun_anew(&self) -> Datagram {
         let Datagram { longest, longest_dont_fragment, .. } = *self;
         Datagram { longest, longest_dont_fragment, ..Datagram::default() }
@@ -302,7 +305,7 @@ impl Datagram {
 }
 
 impl<'a> Piece<'a> {
-    /// Reads a packet; none where a host drops it as it is.
+    /// Parses a packet; none where a host drops it by itself.
     fn read(frame: &'a [u8]) -> Option<Piece<'a>> {
         let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
         if frame[0] >> 4 == 4 {
@@ -353,7 +356,7 @@ fn class(header: &[u8]) -> u8 {
     if header[0] >> 4 == 4 { header[1] } else { header[0] << 4 | header[1] >> 4 }
 }
 
-/// The mark of pieces with these marks: none where some take part and some do not.
+/// The ECN mark for a datagram whose fragments have these marks; none where ECT and Not-ECT are mixed.
 fn joined(marks: u8) -> Option<u8> {
     let (not, met) = (marks & 1 != 0, marks & 8 != 0);
     match (not, met) {
@@ -363,7 +366,7 @@ fn joined(marks: u8) -> Option<u8> {
     }
 }
 
-/// Which protocol stands behind options for the destination, and where; none where they are cut.
+/// The protocol behind destination options, and its offset; none where they are truncated.
 fn walk(mut next: u8, payload: &[u8]) -> Option<(u8, usize)> {
     let mut at = 0;
     while next == DESTINATION {
@@ -375,7 +378,7 @@ fn walk(mut next: u8, payload: &[u8]) -> Option<(u8, usize)> {
     Some((next, at))
 }
 
-/// Does an option of IPv4 stand here that only a first piece may carry?
+/// Whether the fragment has an IPv4 option that only a first fragment may carry.
 fn has_first_option(fragment: &Piece<'_>) -> bool {
     fragment.is_v4 && fragment.header.get(20).is_some_and(|option| *option == 0x1E)
 }
@@ -385,7 +388,7 @@ const V6_LEN: usize = 40;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 const UDP: u8 = 17;
-/// Protocols of which somebody takes note.
+/// Protocols with a socket.
 const RECEIVED: [u8; 3] = [17, 253, 254];
-/// Pieces of a source after which the kernel begins a datagram anew (ipfrag_max_dist).
+/// Fragments of a source after which the kernel restarts a datagram (ipfrag_max_dist).
 const DISTANCE_MAX: u32 = 64;

@@ -1,4 +1,4 @@
-//! A train in, the segments that the kernel cuts it into beside those of the engine out.
+//! GSO packet -> the kernel's segments, beside those of the engine.
 
 use super::{Bench, Kind, Verdict};
 use crate::experiments::forwarder::{Enough, Forwarder, Treats};
@@ -13,7 +13,7 @@ use packet::{Checksum, Frame, Gso, Identifications, Ingress, LinkType, Maker, Po
 use port::{GsoKind, GsoRequest, TxFrame, TxOffload};
 use std::io;
 
-/// A train.
+/// A GSO packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     ip: Ip,
@@ -22,15 +22,15 @@ pub(super) struct Case {
     content: u32,
     payload_len: u16,
     segment_len: u16,
-    /// The engine is given segments so long, and makes them `segment_len` for its MTU.
+    /// Segment length that the engine gets, if it has to resize the segments to `segment_len` for its MTU.
     resized_from: Option<u16>,
 }
 
-/// Headers that stand where none has to.
+/// Optional headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Front {
     None,
-    /// IPv4: options that say nothing.
+    /// IPv4: no-operation options.
     Options(u8),
     /// IPv6: destination options, or hop-by-hop options.
     Destination,
@@ -183,7 +183,7 @@ fn judge(kernel: &[Vec<u8>], mut engine: Vec<Vec<u8>>) -> Verdict {
 }
 
 impl Case {
-    /// The train as it stands, and where its transport header starts.
+    /// The bytes of the GSO packet, and the offset of its transport header.
     fn bytes(&self) -> (Vec<u8>, usize) {
         let mut bytes = Vec::with_capacity(usize::from(self.payload_len) + 128);
         let protocol = self.upper.protocol();
@@ -268,5 +268,5 @@ fn draw_upper(rng: &mut Rng) -> TransportFacts {
     }
 }
 
-/// Most datagrams of a train that the kernel cuts.
+/// Most datagrams of a GSO packet that the kernel segments.
 const UDP_SEGMENTS_MAX: usize = 64;

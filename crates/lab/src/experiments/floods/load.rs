@@ -1,19 +1,19 @@
 //! A flood, a version and a seed -> its packets, and good datagrams beside them.
 //!
-//! The content of a good datagram follows from its number, so whoever receives it can tell whether it is right.
+//! The content of a good datagram follows from its number, so every receiver can verify it.
 
 use super::super::wire::{self, Filled, Ip, TransportFacts, put_content, put_ip, put_upper};
 use super::Flood;
 use fastrand::Rng;
 use packet::Version;
 
-/// Makes the packets of a flood, and of good datagrams beside it.
+/// Generates the packets of a flood, and good datagrams beside it.
 pub(super) struct Load {
     pub(super) flood: Flood,
     pub(super) version: Version,
     rng: Rng,
     fragment: Vec<u8>,
-    /// Pieces of the flood so far, and good datagrams.
+    /// Fragments of the flood so far, and good datagrams.
     pub(super) count: u64,
     pub(super) good_count: u64,
     whole: Vec<u8>,
@@ -25,7 +25,7 @@ impl Load {
         Load { flood, version, rng, fragment: Vec::new(), count: 0, good_count: 0, whole: Vec::new() }
     }
 
-    /// The next piece of the flood.
+    /// The next fragment of the flood.
     pub(super) fn next(&mut self) -> &[u8] {
         self.count += 1;
         let source = match self.flood {
@@ -40,11 +40,11 @@ impl Load {
         &self.fragment
     }
 
-    /// The two pieces of the next good datagram.
+    /// The two fragments of the next good datagram.
     pub(super) fn good(&mut self) -> [Vec<u8>; 2] {
         self.good_count += 1;
         let number = self.good_count;
-        // Each of some sources sends many.
+        // A fixed set of sources sends many each.
         let source = GOOD_SOURCE + (number % GOOD_SOURCES) as u32;
         let ip = header(self.version, source, 0);
         let upper = TransportFacts {
@@ -98,7 +98,7 @@ fn put_fragment(
     }
 }
 
-/// The number of a good datagram, where its content is what was sent.
+/// The number of a good datagram, if its content is unchanged.
 pub(super) fn is_good(content: &[u8], expected: &mut Vec<u8>) -> Option<u64> {
     let (number, rest) = content.split_first_chunk()?;
     let number = u64::from_be_bytes(*number);
@@ -107,12 +107,13 @@ pub(super) fn is_good(content: &[u8], expected: &mut Vec<u8>) -> Option<u64> {
     (rest == expected).then_some(number)
 }
 
-/// Payload of a flood's pieces, and of good datagrams beside their number, and where these are cut; in bytes.
+/// Payload of a flood's fragments, payload of good datagrams without the number, and their fragment boundary; in
+/// bytes.
 const FLOOD_LEN: usize = 1_000;
 const GOOD_LEN: usize = 1_600;
 const CUT: usize = 1_400;
 const GOOD_SOURCES: u64 = 64;
-/// Numbers of sources: of the good, and of the others.
+/// First source numbers: of good datagrams, and of the flood.
 const GOOD_SOURCE: u32 = 1 << 16;
 const FLOOD_SOURCE: u32 = 1 << 17;
 pub(super) const PORT: u16 = 9_000;

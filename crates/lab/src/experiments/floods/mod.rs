@@ -1,16 +1,16 @@
-//! Floods of fragments -> how many good datagrams still become whole, and how many by the live kernel.
+//! Floods of fragments -> the share of good datagrams still reassembled, by the engine and by the live kernel.
 //!
-//! Good datagrams come in two pieces, at most half a millisecond apart, through a flood of first pieces that never
-//! become whole. The kernel's reassembler and the engine's may each hold 4 MiB. Two systems are live: pieces are
-//! written to a TUN device, those of the first two floods as fast as it takes them, those of the slow drip at its
-//! own pace. The kernel behind it either joins them for its own socket, or forwards them by another device to the
-//! engine, which joins them and writes what becomes whole to a host with such a socket. All of it is done by one
-//! thread, so no queue overflows, and what is lost is lost by who joins. A third is simulated, by the engine alone:
-//! two million pieces a second, the drip again at its own pace.
+//! Good datagrams come in two fragments, at most half a millisecond apart, through a flood of first fragments that
+//! never become complete. The kernel's reassembler and the engine's may each hold 4 MiB. Two systems are live,
+//! behind a TUN device. The first two floods are written as fast as the device accepts them, the slow drip at its
+//! own pace. The kernel reassembles for its own socket, or forwards by another device to the engine. The engine
+//! then writes the reassembled datagrams to a host with such a socket. One thread does everything, so no queue
+//! overflows, and only the reassembler loses datagrams. The third system is the engine alone in simulated time. It
+//! gets two million fragments per second, and the drip again at its own pace.
 //!
-//! The slow drip needs patience: the kernel's table fills in some 12 seconds of 150 pieces a second, and is full
-//! from there on, as 30 seconds pass until it gives one up. So the pieces of 20 seconds come first, at once, and
-//! good datagrams only after them, while it goes on dripping.
+//! The slow drip takes time. At 150 fragments per second the kernel's table fills in some 12 seconds and then stays
+//! full, because the time-out is 30 seconds. So the fragments of 20 seconds come first, at once. Good datagrams
+//! follow while the drip goes on.
 
 mod load;
 mod systems;
@@ -27,16 +27,16 @@ use std::thread;
 use std::time::Duration;
 use systems::{Behind, Kernel, Rejoining, Target};
 
-/// How long each flood lasts.
+/// Duration of each flood.
 #[derive(Clone, Copy, Debug)]
 pub struct FloodsSettings {
     /// Of live floods.
     pub live: Duration,
     /// Of simulated ones, in their own time.
     pub simulated: Duration,
-    /// Of the simulated drip: longer than the patience with a datagram, for that is what it wants to use up.
+    /// Of the simulated drip: longer than a datagram's time-out, which the drip tries to exhaust.
     pub drip: Duration,
-    /// What sources and lengths are drawn from.
+    /// Seed of sources and lengths.
     pub seed: u64,
 }
 
@@ -51,51 +51,51 @@ impl Default for FloodsSettings {
     }
 }
 
-/// What it came to.
+/// Results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Floods {
-    /// Under which conditions.
+    /// Conditions of the measurement.
     pub conditions: Conditions,
-    /// A row for each flood, version and system.
+    /// One row for each flood, version and system.
     pub rows: Vec<FloodRow>,
 }
 
 /// One flood.
 #[derive(Clone, Debug, Serialize)]
 pub struct FloodRow {
-    /// Which.
+    /// Which flood.
     pub flood: Flood,
-    /// Of which version, 4 or 6.
+    /// IP version, 4 or 6.
     pub version: u8,
-    /// Who joins.
+    /// The reassembler.
     pub system: Joins,
-    /// Pieces of the flood in a second.
+    /// Fragments of the flood per second.
     pub rate: f64,
     /// Good datagrams that were sent.
     pub sent: u64,
-    /// Of these, those that arrived whole.
+    /// Good datagrams that arrived complete.
     pub whole: u64,
-    /// Good datagrams whose pieces were further apart, for the machine was busy; they are not counted.
+    /// Good datagrams whose fragments were further apart because the machine was busy; they are not counted.
     pub set_aside: u64,
-    /// Most bytes that the engine held after a piece; none: nobody knows.
+    /// Most bytes that the engine held after a fragment; none: unknown.
     pub held_max: Option<usize>,
-    /// What share of them is to arrive; none: nothing is asked of the kernel.
+    /// Required share of arrivals; none: no requirement, for the kernel.
     pub wanted: Option<f64>,
 }
 
-/// What comes beside good datagrams.
+/// Flood beside the good datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Flood {
-    /// First pieces from everywhere.
+    /// First fragments from all sources.
     FirstPieces,
-    /// First pieces from a thousand sources; good ones come from others.
+    /// First fragments from a thousand sources; good datagrams come from others.
     ThousandSources,
-    /// First pieces, 150 a second.
+    /// First fragments, 150 per second.
     Drip,
 }
 
-/// Who joins.
+/// The reassembler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Joins {
@@ -107,10 +107,10 @@ pub enum Joins {
     Simulated,
 }
 
-/// Writes all floods, and tells each before it begins.
+/// Runs all floods and reports each before it begins.
 ///
 /// # Errors
-/// What is missing on this machine, and what to do.
+/// A missing right or feature of this machine, with advice.
 pub fn floods(settings: &FloodsSettings, mut tell: impl FnMut(&str)) -> io::Result<Floods> {
     let conditions = Conditions::here(1);
     let mut rows = Vec::new();
@@ -142,7 +142,7 @@ fn row(settings: &FloodsSettings, flood: Flood, version: Version, system: Joins)
     Ok(row)
 }
 
-/// A row of a live flood, again where the machine was so busy that all good datagrams were set aside.
+/// A row of a live flood. It is repeated while the machine is so busy that all good datagrams are set aside.
 fn seen(mut live: impl FnMut() -> io::Result<FloodRow>) -> io::Result<FloodRow> {
     let mut row = live()?;
     for _ in 1..TRIES {
@@ -198,7 +198,7 @@ fn live(load: &mut Load, stretch: Duration, target: &mut impl Target) -> io::Res
     }
     let seconds = clock.now().nanos() as f64 / 1e9;
     let rate = (load.count - before) as f64 / seconds;
-    // The one that waits never had its second piece.
+    // The waiting datagram never had its second fragment.
     let sent = load.good_count - u64::from(waiting.is_some());
     for _ in 0..SETTLE {
         target.arrived(&mut |number| ledger.arrive(number))?;
@@ -207,7 +207,7 @@ fn live(load: &mut Load, stretch: Duration, target: &mut impl Target) -> io::Res
     Ok(ledger.row(load, rate, sent, target.held_max()))
 }
 
-/// Sends good datagrams until some arrive: a fresh host's addresses and routes take a moment.
+/// Sends good datagrams until some arrive: a new host's addresses and routes take a moment.
 fn wait_until_it_joins(load: &Load, target: &mut impl Target) -> io::Result<()> {
     let mut probes = Load::new(load.flood, load.version, 0);
     // Numbers that no other good datagram has.
@@ -226,7 +226,7 @@ fn wait_until_it_joins(load: &Load, target: &mut impl Target) -> io::Result<()> 
     Err(io::Error::other("no datagram arrives behind the TUN device; look whether a firewall drops it"))
 }
 
-/// Which good datagrams arrived.
+/// Arrivals of good datagrams.
 #[derive(Default)]
 struct Goods {
     arrived: Vec<u64>,
@@ -303,19 +303,19 @@ fn copy(fragment: &[u8], pool: &mut Pool) -> Result<Packet, CopyError> {
 }
 
 impl FloodRow {
-    /// Did as many good datagrams arrive as should?
+    /// Whether enough good datagrams arrived.
     pub fn is_good(&self) -> bool {
         self.wanted.is_none_or(|wanted| self.sent > 0 && self.share() >= wanted)
     }
 
-    /// What share of the good datagrams arrived.
+    /// Share of the good datagrams that arrived.
     pub fn share(&self) -> f64 {
         self.whole as f64 / self.sent.max(1) as f64
     }
 }
 
 impl Floods {
-    /// Is every row of the engine as it should be?
+    /// Whether every row of the engine is good.
     pub fn is_good(&self) -> bool {
         self.rows.iter().all(FloodRow::is_good)
     }
@@ -366,21 +366,21 @@ impl fmt::Display for Floods {
     }
 }
 
-/// Stretch between good datagrams, and between their two pieces: at least, and at most.
+/// Interval between good datagrams, and between their two fragments: minimum, and maximum.
 const GOOD_EACH: Duration = Duration::from_micros(500);
 const GAP: Duration = Duration::from_micros(300);
 const GAP_MAX: Duration = Duration::from_micros(500);
-/// Pieces of a flood that are written in one go.
+/// Fragments of a flood per write burst.
 const BURST: usize = 16;
-/// Pieces in a second, in a simulated flood and of a drip.
+/// Fragments per second, of a simulated flood and of a drip.
 const SIMULATED_RATE: u64 = 2_000_000;
 const DRIP_RATE: u64 = 150;
-/// Pieces of a drip that come first: those of 20 seconds.
+/// Fragments of a drip that come first: those of 20 seconds.
 const DRIP_BEFORE: u64 = 20 * DRIP_RATE;
-/// Good datagrams that have to arrive before a flood begins, and how many are tried for that.
+/// Good datagrams that must arrive before a flood begins, and the number of tries.
 const PROBES: usize = 20;
 const PROBES_MAX: usize = 5_000;
-/// How often a live flood is written where nothing is seen of it.
+/// Number of tries for a live flood without usable datagrams.
 const TRIES: usize = 3;
-/// Milliseconds after which nothing more is on its way.
+/// Milliseconds after which nothing is in flight.
 const SETTLE: u32 = 20;

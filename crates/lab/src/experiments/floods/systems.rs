@@ -1,6 +1,6 @@
-//! Fragments -> the good datagrams that become whole: by the live kernel, or by the engine.
+//! Fragments -> the reassembled good datagrams, by the live kernel or by the engine.
 //!
-//! Both live systems stand behind TUN devices; [`Rejoining`] is the engine alone, for simulated time too.
+//! Both live systems are behind TUN devices. [`Rejoining`] is the engine alone, for simulated time too.
 
 use super::super::forwarder::{Forwarder, Treats};
 use super::super::wire::{v4_destination, v6_destination};
@@ -18,10 +18,10 @@ use port::{Kind, Offloads, Options, Port, Tap, TxFrame, TxOffload};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// Somebody who joins behind a TUN device.
+/// A reassembler behind a TUN device.
 pub(super) trait Target {
     fn write(&mut self, packet: &[u8]) -> io::Result<()>;
-    /// Does what is to be done after some packets, and says which good datagrams have arrived since.
+    /// Does the pending work after some packets, and reports the good datagrams that have arrived since.
     fn arrived(&mut self, tell: &mut dyn FnMut(u64)) -> io::Result<()>;
     fn held_max(&self) -> Option<usize>;
 }
@@ -42,14 +42,14 @@ pub(super) struct Behind {
     clock: Clock,
 }
 
-/// The engine as a host's wide interface has it.
+/// The engine configured as in a host's wide interface.
 pub(super) struct Rejoining {
     gateway: Gateway,
     batch: Batch,
     pub(super) held_max: usize,
 }
 
-/// A socket that good datagrams are for.
+/// The socket that receives good datagrams.
 struct Inbox {
     socket: UdpSocket,
     room: Vec<u8>,
@@ -154,10 +154,10 @@ impl Rejoining {
         &mut self.gateway.output_mut(0).pool
     }
 
-    /// Takes pieces, and tells all that leaves.
+    /// Pushes fragments, and reports every output packet.
     ///
     /// # Panics
-    /// Where it then holds more than it may.
+    /// Where the engine then holds more than its limit.
     pub(super) fn push(
         &mut self,
         now: Time,
@@ -194,7 +194,7 @@ impl Rejoining {
 }
 
 impl Inbox {
-    /// Takes what has come, and tells the numbers of what is whole and right.
+    /// Takes the received messages, and reports the numbers of complete and correct ones.
     fn take(&mut self, tell: &mut dyn FnMut(u64)) -> io::Result<()> {
         loop {
             let len = match self.socket.recv(&mut self.room) {
@@ -213,11 +213,11 @@ fn write(tap: &mut Tap, packet: &[u8]) -> io::Result<()> {
     tap.transmit(&[TxFrame { header: packet, payload: &[], to_do: TxOffload::default() }]).map(drop)
 }
 
-/// What each may hold, in bytes: the kernel's usual ipfrag_high_thresh.
+/// Memory limit of each, in bytes: the kernel's default ipfrag_high_thresh.
 const CAP: usize = 4 << 20;
-/// The longest datagram, in bytes of the buffer that it needs.
+/// Buffer size of the longest datagram, in bytes.
 const DATAGRAM_LEN_MAX: usize = 72 << 10;
-/// Memory beside what is held, for packets on their way.
+/// Memory for packets in flight, in addition to held ones.
 const POOL_MORE: usize = 64 << 20;
 const DEVICE: &str = "flood0";
 const SETTINGS: [(&str, &str); 7] = [

@@ -1,7 +1,7 @@
-//! Pairs of hosts in, TCP connections between them that go on at an even pace out, with what each saw.
+//! Pairs of hosts -> TCP connections between them at a steady pace, and the gaps and errors of each.
 //!
-//! Two threads serve all of them, one the senders and one the receivers, so that the load costs a busy machine
-//! little. Every byte that arrives is compared with the one that was sent at its place.
+//! Two threads serve all connections, one for the senders and one for the receivers, so that the load costs a busy
+//! machine little. Every received byte is compared with the byte sent at its position.
 
 use crate::net::Host;
 use crate::traffic::{CONGESTION, content};
@@ -18,23 +18,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Connections that go on until they are finished.
+/// Connections that send until they are finished.
 pub(super) struct Flows {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Where a connection leads.
+/// Ends of a connection.
 pub(super) struct Route<'a> {
-    /// Who opens it, and sends.
+    /// The host that opens it, and sends.
     pub(super) from: &'a Host,
-    /// Who receives.
+    /// The receiving host.
     pub(super) to: &'a Host,
     /// The receiver's address.
     pub(super) address: IpAddr,
 }
 
-/// A moment, and how far all connections were then.
+/// A moment, and the progress of all connections then.
 pub(super) struct Mark {
     /// The moment.
     pub(super) at: Instant,
@@ -42,30 +42,30 @@ pub(super) struct Mark {
     retransmitted: u64,
 }
 
-/// What became of a connection at the end.
+/// Final state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// All that was sent arrived, and its end.
+    /// All data and the end of the stream arrived.
     Whole,
-    /// Somebody reset it.
+    /// The connection was reset.
     Reset,
-    /// It timed out, or it did not end in time.
+    /// The connection timed out, or did not end in time.
     TimedOut,
 }
 
 struct Shared {
     flows: Vec<Flow>,
-    /// The senders send no more, and say so.
+    /// The senders stop and close.
     closes: AtomicBool,
-    /// Nobody waits any longer.
+    /// No thread waits any longer.
     is_over: AtomicBool,
 }
 
 struct Flow {
     sender: TcpStream,
     receiver: TcpStream,
-    /// What it carries, over and over: twice, so that a part of it never wraps.
+    /// The repeated content, stored twice so that no part of it wraps.
     pattern: Vec<u8>,
     sent: AtomicU64,
     received: AtomicU64,
@@ -76,7 +76,7 @@ struct Flow {
 }
 
 impl Flows {
-    /// Opens them all, and begins to send.
+    /// Opens all connections, and begins to send.
     pub(super) fn start<'a>(routes: impl Iterator<Item = Route<'a>>) -> io::Result<Flows> {
         let flows = routes.zip(0..).map(|(route, seed)| Flow::open(&route, seed)).collect::<io::Result<_>>()?;
         let shared = Arc::new(Shared { flows, closes: AtomicBool::new(false), is_over: AtomicBool::new(false) });
@@ -91,8 +91,8 @@ impl Flows {
         Ok(Mark { at: Instant::now(), sent, retransmitted: self.retransmitted()? })
     }
 
-    /// Waits until all have delivered something that was sent after a moment, but no longer than this; how many have
-    /// not.
+    /// Waits until all connections have delivered data sent after a mark, but no longer than `patience`. Returns
+    /// the number that have not.
     pub(super) fn wait(&self, mark: &Mark, timeout: Duration) -> usize {
         let until = Instant::now() + timeout;
         loop {
@@ -105,12 +105,12 @@ impl Flows {
         }
     }
 
-    /// The longest time within this stretch in which nothing arrived, of each.
+    /// The longest time without an arrival within this stretch, for each connection.
     pub(super) fn gaps(&self, from: Instant, until: Instant) -> Vec<Duration> {
         self.flows().iter().map(|flow| longest_gap(&locked(&flow.arrivals), from, until)).collect()
     }
 
-    /// Segments that were sent again since a moment.
+    /// Segments retransmitted since a mark.
     pub(super) fn retransmitted_since(&self, mark: &Mark) -> io::Result<u64> {
         Ok(self.retransmitted()?.saturating_sub(mark.retransmitted))
     }
@@ -120,8 +120,8 @@ impl Flows {
         self.flows().iter().map(|flow| flow.received.load(Ordering::Relaxed)).sum()
     }
 
-    /// Sends no more and waits until all has arrived, but no longer than this: what became of each, and how many
-    /// bytes arrived changed.
+    /// Stops sending and waits until all data has arrived, but no longer than `patience`. Returns the outcome of
+    /// each connection and the number of changed bytes.
     pub(super) fn finish(mut self, timeout: Duration) -> (Vec<Outcome>, u64) {
         self.shared.closes.store(true, Ordering::Relaxed);
         let until = Instant::now() + timeout;
@@ -137,7 +137,7 @@ impl Flows {
     fn stop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // One that panicked has said why.
+            // A thread that panicked has reported why.
             let _ = thread.join();
         }
     }
@@ -166,7 +166,7 @@ impl Flow {
         let open = || socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP));
         let socket = from.space().enter(open)?;
         sockopt::set_tcp_congestion(&socket, CONGESTION)?;
-        // A sender that is held up is not far ahead of what arrives.
+        // So that a blocked sender is not far ahead of the receiver.
         sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_LEN)?;
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(OPEN_TIMEOUT))?;
         connect(&socket, &target)?;
@@ -188,13 +188,13 @@ impl Flow {
         })
     }
 
-    /// What is at this place of the stream.
+    /// Content at this position of the stream.
     fn at(&self, place: u64, len: usize) -> &[u8] {
         let from = (place % PATTERN_LEN as u64) as usize;
         &self.pattern[from..from + len]
     }
 
-    /// Writes as much as there is room for.
+    /// Writes as much as the socket accepts.
     fn write(&self) {
         let sent = self.sent.load(Ordering::Relaxed);
         match (&self.sender).write(self.at(sent, WRITE_LEN)) {
@@ -203,7 +203,7 @@ impl Flow {
         }
     }
 
-    /// Reads all that is there.
+    /// Reads all that the socket has.
     fn read(&self, room: &mut [u8]) {
         loop {
             match (&self.receiver).read(room) {
@@ -241,7 +241,7 @@ impl Flow {
 }
 
 impl Shared {
-    /// Each in its turn, at even intervals. A connection that had no room is not made up for.
+    /// Writes to each connection in turn, at even intervals. A connection without room is skipped.
     fn send(&self) {
         let gap = PERIOD / self.flows.len().max(1) as u32;
         let began = Instant::now();
@@ -253,7 +253,7 @@ impl Shared {
             flow.write();
         }
         for flow in &self.flows {
-            // One that broke needs no end.
+            // A broken connection needs no end.
             let _ = flow.sender.shutdown(Shutdown::Write);
         }
     }
@@ -274,8 +274,8 @@ impl Shared {
     }
 }
 
-/// The longest time between two arrivals, or between the last and the end of the stretch, of which a part lies
-/// within.
+/// The longest gap that overlaps the stretch: between two arrivals, or between the last one and the end of the
+/// stretch.
 fn longest_gap(arrivals: &[Instant], from: Instant, until: Instant) -> Duration {
     let before = arrivals.iter().rev().find(|at| **at <= from).copied().unwrap_or(from);
     let within = arrivals.iter().copied().filter(|at| *at > from && *at < until);
@@ -291,10 +291,10 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bytes of each write, and how often each connection has its turn: 1.8 Mbit/s.
+/// Bytes of each write, and the period of each connection's turn: 1.8 Mbit/s.
 const WRITE_LEN: usize = 4_500;
 const PERIOD: Duration = Duration::from_millis(20);
-/// After so many bytes the same come again: a prime, so that no lost packet's length is a multiple.
+/// Length after which the content repeats: a prime, so that no lost packet's length is a multiple.
 const PATTERN_LEN: usize = 65_521;
 const SEND_BUFFER_LEN: usize = 128 << 10;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,8 +1,8 @@
-//! A gateway under 50 TCP flows in, what flows see when it ends or changes out; and whether its host is as before.
+//! A gateway under 50 TCP flows -> effects of its end or change on the flows, and whether its host is restored.
 //!
 //! Each gateway has a network of its own and is run by the command `wideload run`. While flows go both ways it is
 //! stopped, drained, reloaded, restarted or killed. Then the same gateway goes on, or the kernel or another gateway
-//! takes over. All that is set on the gateway's host is listed before and after, and must be the same.
+//! takes over. All settings of the gateway's host are listed before and after, and must be equal.
 
 mod flows;
 mod network;
@@ -29,15 +29,16 @@ use tempfile::TempDir;
 
 pub use self::flows::Outcome;
 
-/// What happens to a gateway.
+/// Event of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LifecycleEvent {
     /// SIGTERM.
     Stop,
-    /// SIGINT to all of its group, as a terminal sends it.
+    /// SIGINT to its process group, as a terminal sends it.
     Interrupt,
-    /// Stages that hold packets are switched off by the control socket; then it is stopped by the control socket.
+    /// Stages that hold packets are switched off through the control socket. Then the gateway is stopped through
+    /// it.
     Drain,
     /// SIGHUP, with another configuration.
     Reload,
@@ -45,7 +46,7 @@ pub enum LifecycleEvent {
     Restart,
     /// `wideload restart`, where the new program does not start.
     BadProgram,
-    /// `wideload restart` and SIGUSR2, where the new configuration is wrong.
+    /// `wideload restart` and SIGUSR2, with a faulty new configuration.
     BadConfiguration,
     /// SIGKILL to the worker process.
     KillWorker,
@@ -55,7 +56,7 @@ pub enum LifecycleEvent {
     KillBoth,
 }
 
-/// What puts things back after the supervisor was killed.
+/// How the host is restored after the supervisor was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remedy {
@@ -67,72 +68,72 @@ pub enum Remedy {
     Time,
 }
 
-/// What is played.
+/// Roles, events and load.
 #[derive(Clone, Debug)]
 pub struct LifecycleSettings {
     /// The command that has `run`.
     pub program: PathBuf,
     /// Roles, one after the other.
     pub roles: Vec<Role>,
-    /// What happens, one after the other, each to a gateway of its own.
+    /// Events, one after the other, each with a gateway of its own.
     pub events: Vec<LifecycleEvent>,
-    /// Connections, half of them either way.
+    /// Connections, half of them in each direction.
     pub flow_count: usize,
-    /// How long they go on before anything happens, and afterwards.
+    /// How long the connections run before an event, and after it.
     pub stretch: Duration,
-    /// A connection in which nothing arrives for longer has stalled.
+    /// A connection without an arrival for longer than this has stalled.
     pub stall: Duration,
-    /// Rounds that are played at one time, each in its own network.
+    /// Rounds that run at the same time, each in its own network.
     pub at_once: usize,
-    /// Is a killed gateway followed by `wideload undo` alone, and by no successor?
+    /// Whether a killed gateway is followed by `wideload undo` alone, and by no successor.
     pub is_short: bool,
 }
 
-/// What it came to.
+/// Results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lifecycle {
-    /// Under which conditions.
+    /// Conditions of the measurement.
     pub conditions: Conditions,
-    /// A connection in which nothing arrived for longer has stalled, in milliseconds.
+    /// A connection without an arrival for longer than this has stalled, in milliseconds.
     pub stall_ms: f64,
-    /// One for each role and what happened.
+    /// One row for each role and event.
     pub rows: Vec<LifecycleRow>,
-    /// What is wrong, each in a sentence; nothing where all is well.
+    /// Faults, each in a sentence; empty where all is well.
     pub faults: Vec<String>,
-    /// Seconds that all of it took.
+    /// Total duration, in seconds.
     pub seconds: f64,
 }
 
-/// What became of connections and of a host, in one round.
+/// Effects on connections and host in one round.
 #[derive(Clone, Debug, Serialize)]
 pub struct LifecycleRow {
     /// The gateway's role.
     pub role: Role,
-    /// What happened to it.
+    /// The event.
     pub event: LifecycleEvent,
-    /// What put things back.
+    /// How the host was restored.
     pub remedy: Option<Remedy>,
     /// Exit status of the gateway, or of `wideload restart`; none where nothing ended.
     pub exit: Option<String>,
-    /// How long it took until that was over, in milliseconds.
+    /// Duration of the event, in milliseconds.
     pub took_ms: f64,
     /// Connections.
     pub flow_count: usize,
-    /// Those in which nothing arrived for too long.
+    /// Stalled connections.
     pub stalled: usize,
-    /// Those that were reset.
+    /// Connections that were reset.
     pub reset: usize,
-    /// Those that timed out, or whose bytes did not all arrive.
+    /// Connections that timed out, or whose bytes did not all arrive.
     pub timed_out: usize,
-    /// Those that had stalled and went on once the wide host was told by hand.
+    /// Stalled connections that went on once the wide host's route was set by hand.
     pub mended_by_hand: Option<usize>,
-    /// Longest gap of all connections before anything happened, in milliseconds.
+    /// Longest gap of all connections before the event, in milliseconds.
     pub usual_gap_ms: f64,
     /// Longest gap of all connections, in milliseconds.
     pub longest_gap_ms: f64,
     /// Median of the connections' longest gaps, in milliseconds.
     pub median_gap_ms: f64,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub retransmitted: u64,
     /// Bytes that arrived.
     pub bytes: u64,
@@ -140,20 +141,20 @@ pub struct LifecycleRow {
     pub wrong_bytes: u64,
     /// Items of the host that differed while the gateway ran.
     pub changed_while_running: usize,
-    /// What a killed gateway left behind, before anything put it back.
+    /// Changes that a killed gateway left, before anything was restored.
     pub left_behind: Vec<Change>,
-    /// What differs at the end.
+    /// Remaining differences at the end.
     pub differences: Vec<Change>,
 }
 
-/// An item of a host's state that is not what it was.
+/// A changed item of a host's state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// The item.
     pub item: String,
-    /// What it was; none where it was not there.
+    /// Its old value; none where it did not exist.
     pub before: Option<String>,
-    /// What it is; none where it is not there.
+    /// Its new value; none where it does not exist.
     pub after: Option<String>,
 }
 
@@ -187,10 +188,10 @@ impl LifecycleSettings {
     }
 }
 
-/// Has gateways of each role end and change in each way, and tells each step.
+/// Runs each event on gateways of each role, and reports each step.
 ///
 /// # Errors
-/// What is missing on this machine; that a gateway does not do what it is told.
+/// A missing right or feature of this machine; a gateway that does not obey.
 pub fn lifecycle(settings: &LifecycleSettings, tell: impl FnMut(&str) + Send) -> io::Result<Lifecycle> {
     let began = Instant::now();
     let mut outcome = Lifecycle {
@@ -237,7 +238,7 @@ fn rounds(settings: &LifecycleSettings) -> Vec<(Role, LifecycleEvent, Option<Rem
         (_, LifecycleEvent::KillSupervisor | LifecycleEvent::KillBoth) if settings.is_short => {
             vec![Some(Remedy::Undo)]
         }
-        // What it leaves ends by itself, by and by.
+        // The remains of a killed wide interface end by themselves after some time.
         (Role::WideInterface, LifecycleEvent::KillBoth) => {
             vec![Some(Remedy::Undo), Some(Remedy::Successor), Some(Remedy::Time)]
         }
@@ -255,7 +256,7 @@ fn rounds(settings: &LifecycleSettings) -> Vec<(Role, LifecycleEvent, Option<Rem
     rounds
 }
 
-/// A gateway that something happens to.
+/// A gateway for one event.
 struct Round {
     network: Network,
     folder: TempDir,
@@ -293,7 +294,7 @@ impl Round {
         let mark = flows.mark()?;
         let exit = round.happen()?;
         let took_ms = mark.at.elapsed().as_secs_f64() * 1e3;
-        // With a bridge in a border's place, undoing changes nothing for the connections.
+        // With a bridge in a border's place, undo changes nothing for the connections.
         let hangs = role == Role::Border && remedy == Some(Remedy::Undo);
         let is_undone_later = hangs || remedy == Some(Remedy::Time);
         let mut left_behind = Vec::new();
@@ -370,7 +371,7 @@ impl Round {
         Ok(())
     }
 
-    /// Has happen what is to; the exit status, where something ended.
+    /// Runs the event. Returns the exit status, where a process ended.
     fn happen(&mut self) -> io::Result<Option<String>> {
         let mut gateway = self.gateway.take().expect("a gateway runs");
         let ended = match self.event {
@@ -397,7 +398,7 @@ impl Round {
         Ok(Some(spelled(ended)))
     }
 
-    /// What a gateway outlives.
+    /// Events that a gateway survives.
     fn change(&self, gateway: &mut Running) -> io::Result<Option<String>> {
         match self.event {
             LifecycleEvent::Reload => {
@@ -444,14 +445,15 @@ impl Round {
         client.ask(&Request::Stop {}).map(drop)
     }
 
-    /// Does by hand what the guide says for connections that hang; how many of those that had stalled went on then.
+    /// Sets the route that the guide advises for stalled connections. Returns how many of the stalled ones then
+    /// went on.
     fn mend(&mut self, flows: &Flows, missing: usize) -> io::Result<usize> {
         self.network.tell_wide_host()?;
         let told: Mark = flows.mark()?;
         Ok(missing.saturating_sub(flows.wait(&told, LATE_TIMEOUT)))
     }
 
-    /// What differs, and then `wideload undo`.
+    /// Lists the differences, then runs `wideload undo`.
     fn undo(&mut self, before: &Inventory) -> io::Result<Vec<Change>> {
         let left = before.differences(&self.network.state()?).into_iter().map(Change::from).collect();
         let undone = self.command(&self.program(), &["undo".as_ref()])?;
@@ -462,7 +464,7 @@ impl Round {
         Ok(left)
     }
 
-    /// Ends a gateway that is still there, and has the kernel take over.
+    /// Ends a gateway that still runs, and lets the kernel take over.
     fn stop_what_runs(&mut self) -> io::Result<()> {
         let Some(gateway) = self.gateway.take() else { return Ok(()) };
         gateway.tell(Signal::TERM)?;
@@ -473,7 +475,7 @@ impl Round {
         self.network.take_over()
     }
 
-    /// What is not as it was before. The kernel takes some things away a moment after their owner has gone.
+    /// Differences from the state before. The kernel removes some items a moment after their owner has gone.
     fn differences(&self, before: &Inventory) -> io::Result<Vec<Change>> {
         let until = Instant::now() + CLEANUP_TIMEOUT;
         loop {
@@ -487,7 +489,7 @@ impl Round {
 }
 
 impl LifecycleRow {
-    /// What is wrong in it, each in a sentence.
+    /// Faults of the round, each in a sentence.
     fn faults(&self, may_stall: bool) -> Vec<String> {
         let mut faults = Vec::new();
         let (exit, wanted) = (self.exit.as_deref().unwrap_or("none"), self.event.exit().unwrap_or("none"));
@@ -516,7 +518,7 @@ impl LifecycleRow {
 }
 
 impl LifecycleEvent {
-    /// The exit status that is right; none where nothing ends.
+    /// The expected exit status; none where nothing ends.
     fn exit(self) -> Option<&'static str> {
         match self {
             LifecycleEvent::Reload | LifecycleEvent::KillWorker => None,
@@ -556,10 +558,10 @@ const EVENTS: [LifecycleEvent; 10] = [
     LifecycleEvent::KillSupervisor,
     LifecycleEvent::KillBoth,
 ];
-/// Longest time that an event may take; a border of few connections has told their hosts long before.
+/// Longest time that an event may take; a border with few connections has informed their hosts long before.
 const TOOK_MAX: Duration = Duration::from_secs(3);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(8);
-/// How long connections are waited for that have stalled: longer than a sender may wait until it tries again.
+/// Time-out for stalled connections: longer than a sender may wait until its next retransmission.
 const LATE_TIMEOUT: Duration = Duration::from_secs(15);
 const FINISH_TIMEOUT: Duration = Duration::from_secs(15);
 /// Longer than a stage holds a segment.

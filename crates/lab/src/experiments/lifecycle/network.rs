@@ -1,4 +1,4 @@
-//! A role in, a network for such a gateway out: hosts, configuration, and the state of the gateway's host.
+//! Role -> a network for such a gateway: hosts, configuration, and the state of the gateway's host.
 
 use super::super::Role;
 use super::flows::{Flows, Route};
@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Two hosts that talk, and the host of the gateway, which may be one of them.
+/// Two hosts that exchange data, and the gateway's host, which may be one of them.
 pub(super) struct Network {
     role: Role,
     hosts: Hosts,
-    /// Names of the interfaces, and what reports call them.
+    /// Names of the interfaces, and their names in reports.
     names: Vec<(String, &'static str)>,
     cookie: u64,
-    /// Of the configuration's file, and so of the control socket.
+    /// Name of the configuration file, and so of the control socket.
     name: String,
 }
 
@@ -66,17 +66,17 @@ impl Network {
         }
     }
 
-    /// Where the configuration is to stand: the control socket has its name.
+    /// Path for the configuration file; the control socket has the same name.
     pub(super) fn config_path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{}.toml", self.name))
     }
 
-    /// The control socket, in its usual place.
+    /// The control socket, in its default directory.
     pub(super) fn control(&self) -> PathBuf {
         PathBuf::from(format!("{DIRECTORY}/{}.sock", self.name))
     }
 
-    /// A configuration; the second of two that a reload can change between.
+    /// A configuration; the second of two, if asked, that a reload switches between.
     pub(super) fn config(&self, is_second: bool) -> String {
         let timeout = if is_second { "patience = \"9ms\"\n" } else { "" };
         let hold = if is_second { "hold = \"burst\"\n" } else { "" };
@@ -110,7 +110,7 @@ impl Network {
         }
     }
 
-    /// Waits until packets of both versions pass both ways.
+    /// Waits until packets of both versions pass in both directions.
     pub(super) fn settle(&self) -> io::Result<()> {
         let until = Instant::now() + SETTLE_TIMEOUT;
         for route in self.routes(4) {
@@ -128,7 +128,7 @@ impl Network {
         Ok(())
     }
 
-    /// So many connections, half of them either way, each half over both versions.
+    /// This many connections, half of them in each direction, each half over both versions.
     pub(super) fn flows(&self, count: usize) -> io::Result<Flows> {
         Flows::start(self.routes(count))
     }
@@ -152,7 +152,7 @@ impl Network {
         }
     }
 
-    /// Has the kernel's bridge take the place of a border that has ended; elsewhere the kernel goes on by itself.
+    /// Puts the kernel's bridge in place of a border that has ended; in other roles the kernel forwards by itself.
     pub(super) fn take_over(&self) -> io::Result<()> {
         match &self.hosts {
             Hosts::Three(three_hosts) if self.role == Role::Border => three_hosts.bridge().map(drop),
@@ -160,7 +160,7 @@ impl Network {
         }
     }
 
-    /// Takes that bridge away again.
+    /// Removes that bridge.
     pub(super) fn leave(&self) -> io::Result<()> {
         match &self.hosts {
             Hosts::Three(three_hosts) if self.role == Role::Border => three_hosts.clear(Middle::Bridge),
@@ -182,14 +182,13 @@ impl Network {
         })
     }
 
-    /// All that is set on the gateway's host, with the files that gateways keep; interfaces have the names of
-    /// reports.
+    /// All settings of the gateway's host and all files of gateways; interfaces have their names of reports.
     pub(super) fn state(&self) -> io::Result<Inventory> {
         let taken = self.space().enter(Inventory::take)?;
         let mut items = taken.items;
         for entry in fs::read_dir(DIRECTORY).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            // Other gateways of this machine keep theirs there, too.
+            // Other gateways of this machine keep files in the same directories.
             if name.starts_with(&format!("gro-{}-", self.cookie)) || name.starts_with(&self.name) {
                 let content = fs::read_to_string(entry.path()).unwrap_or_else(|_| "a socket".to_owned());
                 items.insert(format!("file {DIRECTORY}/{name}"), content);
@@ -203,7 +202,7 @@ impl Network {
         Ok(Inventory { items, ..taken })
     }
 
-    /// Waits until the state stays as it is by itself.
+    /// Waits until the state no longer changes by itself.
     pub(super) fn calm_state(&self) -> io::Result<Inventory> {
         let until = Instant::now() + SETTLE_TIMEOUT;
         loop {
@@ -238,7 +237,7 @@ impl Network {
     }
 }
 
-/// An address of a host on the network of either, where a router stands between them.
+/// An address of a host in one of the two networks of a router.
 fn routed(network: u8, host: u8, is_v4: bool) -> IpAddr {
     if is_v4 {
         Ipv4Addr::new(10, 78, network, host).into()
@@ -250,7 +249,7 @@ fn routed(network: u8, host: u8, is_v4: bool) -> IpAddr {
 const MTUS: [u32; 2] = [9_000, 1_500];
 const WIDE_MTU: u32 = 65_535;
 const USER: &str = "user = \"nobody\"\n";
-/// Where gateways keep their control sockets and records.
+/// Directory of gateways' control sockets and records.
 const DIRECTORY: &str = "/run/wideload";
 const MIDDLE: u8 = 254;
 const VERSIONS: [(bool, u8); 2] = [(true, 24), (false, 64)];

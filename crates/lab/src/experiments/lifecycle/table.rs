@@ -1,4 +1,4 @@
-//! What gateways' ends came to in, a table within 80 columns out.
+//! Results of gateways' ends -> a table within 80 columns.
 
 use super::{Change, Lifecycle, LifecycleEvent, LifecycleRow, Remedy};
 use crate::experiments::{Conditions, Role};
@@ -13,7 +13,7 @@ pub(super) fn name(role: Role) -> &'static str {
     }
 }
 
-/// What happened, and what put things back, as a row begins.
+/// Event and remedy, as the label of a row.
 pub(super) fn label(event: LifecycleEvent, remedy: Option<Remedy>) -> String {
     let event = match event {
         LifecycleEvent::Stop => "stop (SIGTERM)",
@@ -93,7 +93,7 @@ impl fmt::Display for Lifecycle {
 }
 
 impl Lifecycle {
-    /// What killed gateways left: of each role the one that left most.
+    /// Remains of killed gateways: for each role, those of the gateway with the most.
     fn write_left(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for role in super::ROLES {
             let rows = self.rows.iter().filter(|row| row.role == role && !row.left_behind.is_empty());
@@ -145,7 +145,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// Lines that fit, those behind the first indented.
+/// Wrapped lines; all but the first are indented.
 fn write_wrapped(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -170,5 +170,5 @@ fn clipped(text: &str, len: usize) -> String {
 
 /// Columns.
 const WIDTH: usize = 80;
-/// As much of an item or its value as a sentence shows; JSON has all.
+/// Longest part of an item or value in a sentence; JSON has all of it.
 const ITEM_LEN: usize = 120;

@@ -1,7 +1,7 @@
-//! The text that Prometheus fetches in, what does not add up in it out.
+//! Prometheus text -> counters that do not add up.
 //!
-//! The sums are made here from the counters alone, as COUNTERS.md has them; what the program says of its own books is compared
-//! beside them.
+//! The sums are computed here from the counters alone, by the rules of COUNTERS.md. The program's own verdict on
+//! its counters is compared with them.
 
 use engine::{Event, Reason};
 use gateway::stats::{PortIn, PortOut};
@@ -10,14 +10,14 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The values of one moment, each under its name with its labels.
+/// The values of one moment, by name and labels.
 #[derive(Debug)]
 pub(super) struct CounterAudit {
     values: HashMap<String, f64>,
 }
 
 impl CounterAudit {
-    /// Fetches them.
+    /// Fetches the counters.
     pub(super) fn fetch(address: &str) -> io::Result<CounterAudit> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -44,7 +44,7 @@ impl CounterAudit {
         CounterAudit { values: rows.filter_map(value).collect() }
     }
 
-    /// Counters of COUNTERS.md that are not there.
+    /// Missing counters of COUNTERS.md.
     pub(super) fn missing(&self) -> Vec<String> {
         let of_directions = DIRECTIONS.iter().flat_map(|direction| {
             let reasons = Reason::ALL.iter().flat_map(move |reason| {
@@ -66,7 +66,7 @@ impl CounterAudit {
         missing
     }
 
-    /// What does not add up, in words.
+    /// Sums that do not match, in words.
     pub(super) fn broken(&self) -> Vec<String> {
         let mut broken = Vec::new();
         for direction in DIRECTIONS {
@@ -87,7 +87,7 @@ impl CounterAudit {
         broken
     }
 
-    /// Packets of one way: those that came, went on, are held and ended.
+    /// Packets of one direction: received, forwarded, held and ended.
     pub(super) fn fates(&self, direction: &str) -> [u64; 4] {
         let count = |name: &str| self.value(&format!("{name}{{way=\"{direction}\"}}")).unwrap_or(0.0);
         let counts = [
@@ -99,18 +99,18 @@ impl CounterAudit {
         counts.map(|count| count as u64)
     }
 
-    /// What a counter says, both ways together.
+    /// The value of a counter, both directions together.
     pub(super) fn event(&self, event: Event) -> u64 {
         DIRECTIONS.iter().filter_map(|direction| self.value(&event_name(event.name(), "", direction))).sum::<f64>()
             as u64
     }
 
-    /// Frames that carry no packet and passed, both ways together.
+    /// Passed frames without a packet, both directions together.
     pub(super) fn passed(&self) -> u64 {
         self.sum("wideload_port_in_passed_frames_total{") as u64
     }
 
-    /// Both sides of the law: what came or was made, and what left, was used or is held.
+    /// Both sides of the law: packets received or made, and packets sent, used or held.
     fn balance(&self, direction: &str, tail: &str) -> [f64; 2] {
         let count = |name: &str| self.value(&format!("{name}{{way=\"{direction}\"}}")).unwrap_or(f64::NAN);
         let events = |names: &[&str]| {
@@ -142,13 +142,13 @@ fn event_name(name: &str, tail: &str, direction: &str) -> String {
     format!("event_{name}{tail}_total{{way=\"{direction}\"}}")
 }
 
-/// Is it a counter of this name, whose unit may be said once more?
+/// Whether the key is a counter with this name, with or without a unit suffix.
 fn is_counter(key: &str, begins: &str) -> bool {
     let Some(rest) = key.strip_prefix(begins).and_then(|rest| rest.split_once("_total{")) else { return false };
     matches!(rest.0, "" | "_packets" | "_frames" | "_bytes" | "_wires")
 }
 
-/// Both ways, as labels name them.
+/// Both directions, as in labels.
 pub(super) const DIRECTIONS: [&str; 2] = ["to-narrow", "to-wide"];
 /// Events that make packets, and events that use them (COUNTERS.md).
 const MADE: [&str; 15] = [

@@ -1,4 +1,4 @@
-//! The program and a configuration in, a border in the middle of three hosts out: reloaded, restarted, killed, ended.
+//! Program and configuration -> a border in the middle of three hosts, to reload, restart, kill and end.
 
 use super::super::running::{Running, spelled};
 use crate::three_hosts::ThreeHosts;
@@ -17,7 +17,7 @@ pub(super) struct KillRounds<'a> {
 }
 
 impl<'a> KillRounds<'a> {
-    /// Starts it, with more lines for its wide side.
+    /// Starts it, with extra lines for its wide side.
     pub(super) fn start(program: &Path, three_hosts: &'a ThreeHosts, wide: &str) -> io::Result<KillRounds<'a>> {
         let folder = tempfile::tempdir()?;
         write(three_hosts, folder.path(), wide)?;
@@ -26,13 +26,13 @@ impl<'a> KillRounds<'a> {
         Ok(KillRounds { three_hosts, folder, running })
     }
 
-    /// Has it read its configuration anew, with other lines for its wide side.
+    /// Reloads its configuration, with other lines for its wide side.
     pub(super) fn reload(&mut self, wide: &str) -> io::Result<()> {
         write(self.three_hosts, self.folder.path(), wide)?;
         self.running.tell_and_hear(Signal::HUP, ": reloaded")
     }
 
-    /// Has it start anew.
+    /// Restarts it.
     pub(super) fn restart(&mut self) -> io::Result<()> {
         let before = self.running.worker()?;
         self.running.tell_and_hear(Signal::USR2, ": restarted")?;
@@ -42,12 +42,12 @@ impl<'a> KillRounds<'a> {
         Ok(())
     }
 
-    /// Kills the process that works, and waits until another does.
+    /// Kills the worker process, and waits until another works.
     pub(super) fn kill_worker(&mut self) -> io::Result<()> {
         self.running.kill_worker()
     }
 
-    /// What is wrong with its books.
+    /// Faults of its counters.
     pub(super) fn broken(&mut self) -> io::Result<Vec<String>> {
         let all = Client::connect(&control(self.folder.path()))?.status()?.all;
         let mut broken = Vec::new();
@@ -93,5 +93,5 @@ fn control(folder: &Path) -> PathBuf {
     folder.join("border.sock")
 }
 
-/// Where its counters are fetched, inside the middle host.
+/// Address of its counters, inside the middle host.
 pub(super) const METRICS: &str = "127.0.0.1:9469";

@@ -1,4 +1,4 @@
-//! Three hosts in, traffic of every kind between them out, over a wire that loses and reorders.
+//! Three hosts -> mixed traffic between them, over a wire that loses and reorders.
 
 use super::super::datagrams::{Inbox, outbox};
 use super::super::link::link;
@@ -14,24 +14,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// What went both ways.
+/// Traffic of both directions.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Mixed {
-    /// TCP transfers that ended.
+    /// Completed TCP transfers.
     pub transfers: u64,
-    /// TCP transfers whose SHA-256 at the far end was that of what was sent.
+    /// TCP transfers whose SHA-256 at the far end matches the sender's.
     pub intact: u64,
-    /// Bytes that they brought across.
+    /// Bytes that they delivered.
     pub bytes: u64,
-    /// UDP messages that were sent, most of them longer than the narrow link takes.
+    /// UDP messages that were sent, most of them longer than the narrow link's MTU.
     pub messages_sent: u64,
-    /// UDP messages that arrived whole, unchanged and once.
+    /// UDP messages that arrived complete, unchanged and once.
     pub messages: u64,
     /// UDP messages that arrived changed, or twice.
     pub wrong: u64,
 }
 
-/// A fourth host, between the gateway and the narrow one: it is the wire.
+/// A fourth host between the gateway and the narrow one, which acts as the wire.
 #[derive(Debug)]
 pub(super) struct Wire {
     host: Host,
@@ -39,7 +39,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Takes the narrow cable out and puts a wire of this shape, both ways, in its place.
+    /// Removes the narrow cable and inserts a wire with this shape in both directions.
     pub(super) fn into(three_hosts: &ThreeHosts, shape: &LinkShape) -> io::Result<Wire> {
         let [_, _, to_narrow, narrow] = three_hosts.names();
         let host = Host::new("wire")?;
@@ -52,21 +52,21 @@ impl Wire {
         Ok(Wire { host, shapes: [shape.clone(), other_seed] })
     }
 
-    /// Carries frames until it is told to stop.
+    /// Carries frames until it is stopped.
     pub(super) fn carry(&self, stop: &AtomicBool) -> io::Result<Outcome> {
         let shapes = self.shapes.clone();
         self.host.space().enter(|| link([NEAR, FAR], shapes, None, stop, Scheduling::Ordinary))
     }
 }
 
-/// Has hosts forget each other, so that they ask again, by ARP and by neighbour discovery.
+/// Deletes the hosts' neighbour entries, so that ARP and neighbour discovery run again.
 pub(super) fn forget_neighbours(three_hosts: &ThreeHosts) -> io::Result<()> {
     let [wide, _, _, narrow] = three_hosts.names();
     for (host, name, other) in [(&three_hosts.wide, wide, NARROW), (&three_hosts.narrow, narrow, WIDE)] {
         host.tell(|netlink| {
             let index = netlink.interface(name)?.index;
             for address in [v4(other), v6(other)] {
-                // One that is not known is forgotten already.
+                // An unknown neighbour needs no deletion.
                 let _ = netlink.remove_neighbour(index, address);
             }
             Ok(())
@@ -75,7 +75,7 @@ pub(super) fn forget_neighbours(three_hosts: &ThreeHosts) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends TCP and long UDP messages both ways, over both versions of IP, until it is told to stop.
+/// Sends TCP and long UDP messages in both directions, over both IP versions, until it is stopped.
 pub(super) fn traffic(three_hosts: &ThreeHosts, stop: &AtomicBool) -> io::Result<Mixed> {
     let counts = Counts::default();
     thread::scope(|scope| {
@@ -129,7 +129,7 @@ fn transfers(
     Ok(())
 }
 
-/// Messages of many lengths, a few hundred each second.
+/// Messages of many lengths, a few hundred per second.
 fn messages(from: &Host, to: &Host, address: IpAddr, stop: &AtomicBool, counts: &Counts) -> io::Result<()> {
     let mut inbox = Inbox::open(to.space(), address)?;
     let outbox = outbox(from.space(), inbox.address()?)?;
@@ -153,7 +153,7 @@ fn messages(from: &Host, to: &Host, address: IpAddr, stop: &AtomicBool, counts: 
     Ok(())
 }
 
-/// A message that is refused since a router told of a smaller MTU is cut by its host at the next try.
+/// A message may be rejected after a router reported a smaller MTU. Its host fragments it at the next try.
 fn burst(outbox: &UdpSocket, mut message: Vec<u8>, first: u64) -> io::Result<()> {
     for number in first..first + BURST {
         message[..8].copy_from_slice(&number.to_be_bytes());
@@ -174,15 +174,15 @@ const NEAR: &str = "near";
 const FAR: &str = "far";
 /// Bytes of each TCP transfer.
 const TRANSFER_LEN: usize = 2 << 20;
-/// From one TCP transfer to the next.
+/// Interval between TCP transfers.
 const REST: Duration = Duration::from_millis(200);
-/// Lengths of messages, in bytes: whole on both links, whole on the wide one, and in fragments on both.
+/// Lengths of messages, in bytes: unfragmented on both links, unfragmented on the wide one, and fragmented on both.
 const LENS: [usize; 5] = [200, 1_473, 4_000, 8_000, 20_000];
-/// Messages of one length in a row.
+/// Consecutive messages of one length.
 const BURST: u64 = 100;
-/// From one message to the next.
+/// Interval between messages.
 const GAP: Duration = Duration::from_millis(8);
-/// How often a message is sent that a host does not take.
+/// Tries for a message that a host rejects.
 const TRIES: u32 = 100;
-/// How long after the last message no more is waited for.
+/// How long the receiver waits after the last message.
 const QUIET: Duration = Duration::from_millis(500);

@@ -1,9 +1,10 @@
-//! A gateway under load in, what it loses while it is reloaded, restarted, killed and watched out.
+//! A gateway under load -> its losses during reloads, restarts, kills and observation.
 //!
-//! The gateway is the command `wideload run`, with its keeper and its worker process, between a wide host and a narrow one.
-//! Reloads and restarts lose nothing, so there every datagram must come, in order. A worker process that is killed takes with it
-//! what it holds: TCP must bring everything across all the same. Then it carries traffic of every kind over a wire that loses and
-//! reorders, while its counters are fetched once a second, and each time every packet must have its fate.
+//! The gateway is the command `wideload run`, with its supervisor and its worker process, between a wide host and a
+//! narrow one. Reloads and restarts lose nothing, so every datagram must arrive, in order. A killed worker process
+//! loses its held packets; TCP must still deliver everything. Then the gateway carries mixed traffic over a wire
+//! that loses and reorders. Its counters are fetched once per second, and each time they must account for every
+//! packet.
 
 mod counter_audit;
 mod kill_rounds;
@@ -32,92 +33,92 @@ use std::time::{Duration, Instant};
 pub use self::mixed::Mixed;
 pub use self::stream::Arrived;
 
-/// How long and how often; what is 0 is left out.
+/// Duration and counts; a part with 0 is left out.
 #[derive(Clone, Debug)]
 pub struct SoakSettings {
     /// The command that has `run`.
     pub program: PathBuf,
     /// Reloads in one run.
     pub reloads: usize,
-    /// Restarts in one run, of each of two kinds of traffic.
+    /// Restarts in one run, for each of two kinds of traffic.
     pub restarts: usize,
     /// Runs of streams during which the worker process is killed.
     pub kill_rounds: usize,
     /// TCP connections in each of them.
     pub streams: usize,
-    /// How long mixed traffic goes on.
+    /// Duration of the mixed traffic.
     pub stretch: Duration,
-    /// The wire to the narrow host meanwhile, both ways.
+    /// The wire to the narrow host meanwhile, in both directions.
     pub wire: LinkShape,
 }
 
-/// What it came to.
+/// Results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Soak {
-    /// Under which conditions.
+    /// Conditions of the measurement.
     pub conditions: Conditions,
     /// Reloads and restarts.
     pub changes: Vec<Changes>,
-    /// Worker processes that were killed.
+    /// Killed worker processes.
     pub kills: Vec<Kills>,
     /// Mixed traffic.
     pub watched: Option<Usage>,
-    /// What is wrong, each in a sentence; nothing where all is well.
+    /// Faults, each in a sentence; empty where all is well.
     pub faults: Vec<String>,
 }
 
 /// Many changes of a running gateway, in one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Changes {
-    /// What was done to it.
+    /// The change.
     pub what: String,
-    /// How often.
+    /// Number of changes.
     pub count: usize,
-    /// How long all of them took, in seconds.
+    /// Duration of all changes, in seconds.
     pub seconds: f64,
-    /// What became of the traffic meanwhile.
+    /// The traffic meanwhile.
     pub stream: Arrived,
 }
 
 /// One run of TCP connections in which the worker process was killed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Kills {
-    /// How often it was killed.
+    /// Number of kills.
     pub count: usize,
-    /// TCP connections that were under way all the time.
+    /// TCP connections that were active all the time.
     pub streams: usize,
-    /// Those whose SHA-256 at the far end was that of what was sent.
+    /// Connections whose SHA-256 at the far end matches the sender's.
     pub intact: usize,
     /// The numbered datagrams beside them.
     pub beside: Arrived,
 }
 
-/// Mixed traffic, with the counters fetched over and over.
+/// Mixed traffic with repeated fetches of the counters.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Usage {
-    /// How long it went on, in seconds.
+    /// Duration, in seconds.
     pub seconds: f64,
-    /// How often the counters were fetched.
+    /// Number of fetches.
     pub fetched: u64,
-    /// How often they did not add up, or the program said of itself that they do not.
+    /// Number of fetches whose counters did not add up, or in which the program itself reported so.
     pub unexplained: u64,
-    /// Counters of COUNTERS.md that were not among them.
+    /// Missing counters of COUNTERS.md.
     pub missing: Vec<String>,
-    /// What the hosts had of it.
+    /// Results at the hosts.
     pub mixed: Mixed,
-    /// Packets of each way: those that came, went on, were held at the last look, and ended.
+    /// Packets of each direction: received, forwarded, held at the last fetch, and ended.
     pub fates: Vec<(String, [u64; 4])>,
-    /// Packets that were held, at the look at which most were.
+    /// Most packets held at any fetch.
     pub most_held: u64,
-    /// Frames that carry no packet and passed, such as ARP's.
+    /// Passed frames without a packet, such as ARP's.
     pub passed: u64,
-    /// Fragments that became longer ones or datagrams.
+    /// Fragments that were merged or reassembled.
     pub joined: u64,
-    /// Fragments that cutting made.
+    /// Fragments that were made.
     pub fragments: u64,
-    /// Segments that came before their turn.
+    /// Segments that arrived ahead of order.
     pub sorted: u64,
-    /// Frames that came to the wire, and those that it lost.
+    /// Frames that entered the wire, and frames that it lost.
     pub wire: [u64; 2],
 }
 
@@ -135,10 +136,10 @@ impl Default for SoakSettings {
     }
 }
 
-/// Has a gateway go through all of it, and tells each step.
+/// Runs all parts on a gateway, and reports each step.
 ///
 /// # Errors
-/// What is missing on this machine; that the gateway does not do what it is told.
+/// A missing right or feature of this machine; a gateway that does not obey.
 pub fn soak(settings: &SoakSettings, mut tell: impl FnMut(&str)) -> io::Result<Soak> {
     let mut soak = Soak {
         conditions: Conditions::here(1),
@@ -237,7 +238,8 @@ fn kills(settings: &SoakSettings, round: usize, soak: &mut Soak, tell: &mut impl
     soak.close(kept, "kills")
 }
 
-/// One TCP connection that goes on until it may end; does what arrives have the SHA-256 of what was sent?
+/// Runs one TCP connection until it may end. Returns whether the SHA-256 of the received bytes matches the
+/// sender's.
 fn stays_whole(three_hosts: &ThreeHosts, seed: u64, may_end: &AtomicBool) -> io::Result<bool> {
     let (from, to, number) = if seed.is_multiple_of(2) {
         (&three_hosts.narrow, &three_hosts.wide, WIDE)
@@ -298,7 +300,7 @@ fn watch(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) 
             stop.store(true, Ordering::Relaxed);
             let mixed = mixed.join().expect("traffic that panics has said why")?;
             watched?;
-            // Once more when all is quiet.
+            // Once more when no traffic is left.
             looks.look(&three_hosts)?;
             Ok((kept, mixed, began))
         };
@@ -330,7 +332,7 @@ fn watch(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) 
     soak.close(kept, "mixed traffic")
 }
 
-/// What was seen of the counters.
+/// Results of all fetches.
 #[derive(Debug, Default)]
 struct Looks {
     fetched: u64,
@@ -396,8 +398,8 @@ impl Looks {
 }
 
 impl Usage {
-    /// Did more messages fail to arrive than the wire lost frames and the gateway says that it ended packets, beside those few
-    /// that hosts drop while they ask for each other?
+    /// Whether more messages are missing than the wire's lost frames and the gateway's ended packets explain. A few
+    /// that hosts drop during neighbour discovery are allowed.
     fn lacks_messages(&self) -> bool {
         let Usage { mixed: Mixed { messages_sent, messages, .. }, wire: [_, lost], fates, .. } = self;
         let ended: u64 = fates.iter().map(|(_, [.., ended])| ended).sum();
@@ -414,7 +416,7 @@ impl Soak {
         self.changes.push(Changes { what: what.to_owned(), count, seconds, stream });
     }
 
-    /// Asks a gateway for its books, and ends it.
+    /// Checks a gateway's counters, and ends it.
     fn close(&mut self, mut kept: KillRounds<'_>, after: &str) -> io::Result<()> {
         self.faults.extend(kept.broken()?.into_iter().map(|broken| format!("after {after}: {broken}")));
         kept.end()
@@ -484,25 +486,26 @@ impl fmt::Display for Usage {
 }
 
 const MTUS: [u32; 2] = [9_000, 1_500];
-/// Payload of datagrams that the narrow host sends in fragments, and of those that it sends whole.
+/// Payload of datagrams that the narrow host sends in fragments, and of datagrams that it sends unfragmented; in
+/// bytes.
 const LONG_LEN: usize = 4_000;
 const SHORT_LEN: usize = 1_000;
-/// Between two datagrams.
+/// Interval between two datagrams.
 const STEADY: Duration = Duration::from_micros(500);
-/// The same, at fifty thousand a second where the machine keeps up.
+/// The same, for fifty thousand per second where the machine keeps up.
 const BRISK: Duration = Duration::from_micros(20);
 const BETWEEN: Duration = Duration::from_millis(20);
-/// Times that a worker process is killed in a round: one that had to begin anew a third time joins nothing from there on.
+/// Kills of a worker process per round. The one after a third crash merges nothing until a reload.
 const KILLS: usize = 3;
 const BETWEEN_KILLS: Duration = Duration::from_millis(700);
 /// Packets that a worker process has taken and not yet sent: a batch.
 const HELD_MAX: usize = 64;
 const WRITE_LEN: usize = 20_000;
 const BETWEEN_WRITES: Duration = Duration::from_millis(50);
-/// A host drops at most one message in so many while it asks for its neighbour.
+/// A host drops at most one message in this many during neighbour discovery.
 const HOSTS_DROP_ONE_IN: u64 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
-/// How long a connection may stand still.
+/// Longest stall of a connection.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Numbered datagrams from the narrow host to the wide one in, how many were lost or overtaken out.
+//! Numbered datagrams from the narrow host to the wide one -> counts of lost and reordered ones.
 
 use crate::three_hosts::{NARROW, ThreeHosts, WIDE, v4};
 use rustix::net::sockopt;
@@ -9,31 +9,31 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What became of a stream.
+/// Results of a stream.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Arrived {
-    /// Bytes of payload in each datagram.
+    /// Payload of each datagram, in bytes.
     pub len: usize,
     /// Datagrams that were sent.
     pub sent: u64,
-    /// Datagrams that came whole and unchanged, each counted once.
+    /// Datagrams that arrived complete and unchanged, each counted once.
     pub came: u64,
-    /// Datagrams that came behind one that was sent later.
+    /// Datagrams that arrived after one with a higher number.
     pub overtaken: u64,
-    /// Datagrams that came changed, or twice.
+    /// Datagrams that arrived changed, or twice.
     pub wrong: u64,
-    /// The longest time between two that came, in milliseconds.
+    /// The longest time between two arrivals, in milliseconds.
     pub longest_gap_ms: f64,
 }
 
 impl Arrived {
-    /// Datagrams that did not come.
+    /// Datagrams that did not arrive.
     pub fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.came)
     }
 }
 
-/// Sends a datagram of `len` bytes each `step` while `f` runs.
+/// Sends a datagram of `len` bytes every `step` while `f` runs.
 pub(super) fn during<T>(
     three_hosts: &ThreeHosts,
     len: usize,
@@ -74,7 +74,7 @@ fn send(outbox: &UdpSocket, target: SocketAddr, len: usize, step: Duration, stop
     Ok(sent)
 }
 
-/// Takes what comes, until all has or until nothing came for a while after the last was sent.
+/// Receives until all have arrived, or until nothing arrived for [`QUIET`] after the last was sent.
 fn receive(inbox: &UdpSocket, len: usize, sent: &AtomicU64) -> io::Result<Arrived> {
     let mut arrived = Arrived { len, ..Arrived::default() };
     let mut seen = Vec::new();
@@ -107,7 +107,7 @@ fn receive(inbox: &UdpSocket, len: usize, sent: &AtomicU64) -> io::Result<Arrive
     }
 }
 
-/// Notes a number; false where it is known.
+/// Records a number; false where it is known already.
 fn is_first(seen: &mut Vec<bool>, number: u64) -> bool {
     let at = number as usize;
     if seen.len() <= at {
@@ -122,12 +122,12 @@ fn is_first(seen: &mut Vec<bool>, number: u64) -> bool {
 const NUMBER_LEN: usize = 8;
 const FILLING: u8 = 7;
 const NOT_YET: u64 = u64::MAX;
-/// More are not sent in a day.
+/// More than is sent in a day.
 const NUMBER_MAX: usize = 1 << 32;
-/// Room for all that comes while the receiver waits for its turn, in bytes.
+/// Receive buffer for all arrivals while the receiver is not scheduled, in bytes.
 const ROOM_LEN: usize = 64 << 20;
 const LOOK: Duration = Duration::from_millis(100);
-/// Longer than whatever may be held on the way.
+/// Longer than any hold time on the path.
 const QUIET: Duration = Duration::from_millis(2_500);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What arrived through the kernel and what arrived through a gateway in, the first difference in words out.
+//! Frames that arrived through the kernel and through a gateway -> the first difference, in words.
 
 use super::PortKind;
 use super::frames::{SentFrame, Side};
@@ -7,9 +7,9 @@ use linux::frames::SeenFrame;
 use packet::Sum;
 use std::collections::BTreeMap;
 
-/// What one kind of traffic became in two middles.
+/// Frames of one kind of traffic in two middles.
 pub(super) struct Evidence<'a> {
-    /// By which ports the gateway stands on its links.
+    /// Kind of the gateway's ports.
     pub port: PortKind,
     pub sent: &'a [SentFrame],
     pub kernel: Arrived,
@@ -47,7 +47,7 @@ impl Evidence<'_> {
         (!said.is_empty()).then(|| said.join("; "))
     }
 
-    /// Puts the kernel's frame in place of ours wherever only an excused difference is between them.
+    /// Replaces the gateway's frame by the kernel's wherever only an excused difference is between them.
     pub(super) fn pair(&mut self, is_excused: impl Fn(&SeenFrame, &SeenFrame) -> bool) {
         for (kernel, ours) in self.kernel.iter().zip(&mut self.ours) {
             let mut open = without(kernel, ours);
@@ -60,7 +60,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// Takes frames that are excused, and that the kernel has not, out of ours.
+    /// Removes the gateway's excused frames that the kernel lacks.
     pub(super) fn drop_extra(&mut self, is_excused: impl Fn(Side, &SeenFrame, &[SentFrame]) -> bool) {
         for side in [Side::Wide, Side::Narrow] {
             let (kernel, ours) = (&self.kernel[side as usize], &mut self.ours[side as usize]);
@@ -73,7 +73,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// Takes frames that are excused, and that did not arrive, out of the kernel's.
+    /// Removes the kernel's excused frames that did not arrive through the gateway.
     pub(super) fn drop_missing(&mut self, is_excused: impl Fn(Side, &SeenFrame) -> bool) {
         for side in [Side::Wide, Side::Narrow] {
             let (kernel, ours) = (&mut self.kernel[side as usize], &self.ours[side as usize]);
@@ -86,7 +86,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// Takes fragments that together are the payload of a packet of IPv4 that was sent, in order, out of ours.
+    /// Removes the gateway's fragments that together, in order, are the payload of a sent IPv4 packet.
     pub(super) fn drop_fragments(&mut self) {
         for sent in self.sent.iter().filter(|sent| sent.from == Side::Wide) {
             let frame = SeenFrame { bytes: sent.bytes.clone(), segment_len: None };
@@ -122,7 +122,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// Puts runs of fragments of IPv4 in place of the fragments.
+    /// Replaces consecutive IPv4 fragments by their runs.
     pub(super) fn join_fragments(&mut self) {
         for side in [Side::Wide, Side::Narrow] {
             self.kernel[side as usize] = fragment_runs(&self.kernel[side as usize]);
@@ -130,8 +130,8 @@ impl Evidence<'_> {
         }
     }
 
-    /// Puts the bytes of streams in place of the packets of TCP that carry them; what the kernel dropped because it is too long
-    /// for the narrow link counts as if it had arrived. A packet that does not fit the link, or whose checksum is wrong, stays.
+    /// Replaces TCP packets by the bytes of their streams. A packet that the kernel dropped as too long for the
+    /// narrow link counts as arrived. A packet that exceeds the link's MTU, or whose checksum is wrong, stays.
     pub(super) fn compare_streams(&mut self) {
         for side in [Side::Wide, Side::Narrow] {
             let mtu = if side == Side::Wide { WIDE_MTU } else { NARROW_MTU } as usize;
@@ -145,7 +145,7 @@ impl Evidence<'_> {
     }
 }
 
-/// The frames of one that the other has not, each as often.
+/// The frames of one list that the other lacks, with their multiplicity.
 fn without(frames: &[SeenFrame], others: &[SeenFrame]) -> Vec<SeenFrame> {
     let mut counts = BTreeMap::<&SeenFrame, usize>::new();
     others.iter().for_each(|frame| *counts.entry(frame).or_default() += 1);
@@ -174,7 +174,7 @@ fn in_other_order(kernel: &[SeenFrame], ours: &[SeenFrame]) -> Option<String> {
     })
 }
 
-/// What tells the flow of a frame: the link's addresses and types, and of IP the addresses, the protocol, and the ports, or a
+/// The flow key of a frame: link addresses and types; for IP also addresses, protocol, and the ports or a
 /// fragment's identification.
 fn flow(frame: &SeenFrame) -> Vec<u8> {
     if let Some([len, rest @ ..]) = frame.bytes.strip_prefix(STREAM) {
@@ -194,13 +194,13 @@ fn flow(frame: &SeenFrame) -> Vec<u8> {
     [&packet.bytes[..packet.ip_at], addresses, &[packet.protocol], tail].concat()
 }
 
-/// A packet of IP in a frame, as far as it can be read.
+/// An IP packet in a frame, as far as it can be parsed.
 pub(super) struct Packet<'a> {
     pub bytes: &'a [u8],
     pub ip_at: usize,
     pub transport_at: usize,
     pub protocol: u8,
-    /// Where the packet ends: what follows is padding.
+    /// End of the packet; the rest is padding.
     pub end: usize,
 }
 
@@ -221,7 +221,7 @@ impl Packet<'_> {
         (transport_at <= end && end <= bytes.len()).then_some(Packet { bytes, ip_at, transport_at, protocol, end })
     }
 
-    /// The bytes of a TCP header: none where this is not TCP, or where it is a fragment.
+    /// The bytes of the TCP header; none for other protocols and for fragments.
     pub(super) fn tcp(&self) -> Option<&[u8]> {
         let is_fragment = self.bytes[self.ip_at] >> 4 == 4
             && (self.bytes[self.ip_at + 6] & 0x3F != 0 || self.bytes[self.ip_at + 7] != 0);
@@ -230,7 +230,7 @@ impl Packet<'_> {
         (self.protocol == 6 && !is_fragment && len >= 20).then_some(body.get(..len)?)
     }
 
-    /// Where the value of a SYN's MSS option stands in the frame, and the value.
+    /// Offset of the value of a SYN's MSS option in the frame, and the value.
     pub(super) fn mss(&self) -> Option<(usize, u16)> {
         let header = self.tcp()?;
         if header[13] & 2 == 0 {
@@ -250,12 +250,12 @@ impl Packet<'_> {
         }
     }
 
-    /// Is the checksum of a TCP or UDP packet right?
+    /// Whether the checksum of a TCP or UDP packet is right.
     pub(super) fn is_right(&self) -> bool {
         (self.pseudo_header() + Sum::of(&self.bytes[self.transport_at..self.end])).is_right()
     }
 
-    /// Sum of what its checksum covers beside its own bytes.
+    /// Sum of the pseudo-header that its checksum covers.
     pub(super) fn pseudo_header(&self) -> Sum {
         let ip = &self.bytes[self.ip_at..];
         let addresses = if ip[0] >> 4 == 4 { &ip[12..20] } else { &ip[8..40] };
@@ -264,9 +264,9 @@ impl Packet<'_> {
     }
 }
 
-/// The same, with the bytes of each stream in place of the packets that carry them.
+/// The same frames, with the bytes of each stream in place of its packets.
 fn streams(frames: &[SeenFrame], mtu: usize) -> Vec<SeenFrame> {
-    // Of each flow: the run that goes on, and where it stands in the list.
+    // For each flow: its open run, and the run's index in the list.
     let mut runs = BTreeMap::<Vec<u8>, (u32, usize)>::new();
     let mut list: Vec<SeenFrame> = Vec::new();
     for frame in frames {
@@ -281,7 +281,7 @@ fn streams(frames: &[SeenFrame], mtu: usize) -> Vec<SeenFrame> {
         let len = frame.segment_len.map_or(packet.end - packet.ip_at, |len| {
             usize::from(len) + packet.transport_at + header.len() - packet.ip_at
         });
-        // SYN, RST, FIN and URG stay where they are.
+        // SYN, RST, FIN and URG stay in their place.
         let is_plain = header[13] & 0x27 == 0 && !payload.is_empty() && len <= mtu;
         if !is_plain || (frame.segment_len.is_none() && !packet.is_right()) {
             list.push(frame.clone());
@@ -305,10 +305,11 @@ fn streams(frames: &[SeenFrame], mtu: usize) -> Vec<SeenFrame> {
     list
 }
 
-/// The same, with each run of fragments that follow each other in place of the fragments; a whole datagram is a run, too.
+/// The same frames, with each run of consecutive fragments in place of the fragments; an unfragmented datagram is
+/// also a run.
 fn fragment_runs(frames: &[SeenFrame]) -> Vec<SeenFrame> {
     let mut list: Vec<SeenFrame> = Vec::new();
-    // Of the last run: which datagram it is of, and where its next fragment begins.
+    // For the last run: its datagram, and the offset of its next fragment.
     let mut open: Option<(Vec<u8>, usize)> = None;
     for frame in frames {
         let readable = Packet::read(frame)
@@ -343,7 +344,7 @@ fn fragment_runs(frames: &[SeenFrame]) -> Vec<SeenFrame> {
     list
 }
 
-/// A frame in a line: its length and its first bytes.
+/// A frame as a line: its length and first bytes.
 fn told(frame: &SeenFrame) -> String {
     let shown: Vec<String> = frame
         .bytes
@@ -355,13 +356,13 @@ fn told(frame: &SeenFrame) -> String {
     format!("{} bytes{gso} [{}]", frame.bytes.len(), shown.join(" "))
 }
 
-/// Does a name match a pattern, in which a `*` at the end stands for any letters?
+/// Whether a name matches a pattern, in which a trailing `*` stands for any letters.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |front| name.starts_with(front))
 }
 
-/// Bytes of a frame that are shown: all headers of a TCP packet.
+/// Length of the shown part of a frame: all headers of a TCP packet.
 const SHOWN_LEN: usize = 78;
 
-/// In front of the bytes of a stream stands this, then how long the flow's name is, the name, and the first sequence number.
+/// Marks the bytes of a stream. The length of the flow's key, the key, and the first sequence number follow.
 const STREAM: &[u8] = b"stream";

@@ -1,6 +1,6 @@
-//! What a test says of a packet in, the bytes of its frame out.
+//! Properties of a packet -> the bytes of its frame.
 //!
-//! Headers are written by hand, so that what is tested has no part in them, and so that everything in them may be wrong.
+//! Headers are written by hand, independently of the tested code, so any field may be wrong.
 
 use packet::Sum;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -35,12 +35,13 @@ pub(super) struct SentFrame {
     pub bytes: Vec<u8>,
 }
 
-/// The frames of a kind, while they are written; addresses differ from kind to kind, so that nothing is remembered across kinds.
+/// The frames of a kind under construction. Addresses differ from kind to kind, so that no state is shared across
+/// kinds.
 #[derive(Debug)]
 pub(super) struct Frames {
-    /// Which kind this is, and which attempt.
+    /// Number of this kind, and number of the attempt.
     number: [u8; 2],
-    /// Hardware addresses to send to from the wide and the narrow end, where a router stands between them.
+    /// Hardware addresses of the router, for frames of the wide and of the narrow end.
     routers: Option<[[u8; 6]; 2]>,
     pub sent: Vec<SentFrame>,
 }
@@ -68,12 +69,12 @@ impl Frames {
         Ipv6Addr::new(0xFD00 + side as u16 + 1, 0, 0, 0, 0, 0, self.number[0].into(), self.number[1].into())
     }
 
-    /// Sends a whole frame.
+    /// Sends a complete frame.
     pub(super) fn raw(&mut self, from: Side, bytes: Vec<u8>) {
         self.sent.push(SentFrame { from, bytes });
     }
 
-    /// Sends something to the other end under an EtherType.
+    /// Sends a payload to the other end under an EtherType.
     pub(super) fn ether(&mut self, from: Side, ethertype: u16, payload: &[u8]) {
         self.ether_to(from, self.next_hop(from), ethertype, payload);
     }
@@ -84,7 +85,7 @@ impl Frames {
         self.raw(from, bytes);
     }
 
-    /// Sends it with tags in front: pairs of EtherType and control word, the outermost first.
+    /// The same with tags in front: pairs of EtherType and control word, the outermost first.
     pub(super) fn tagged(&mut self, from: Side, tags: &[(u16, u16)], ethertype: u16, payload: &[u8]) {
         let mut bytes = [&self.next_hop(from)[..], &self.mac(from)].concat();
         for (kind, control) in tags {
@@ -96,12 +97,12 @@ impl Frames {
         self.raw(from, bytes);
     }
 
-    /// A packet of IPv4 to the other end.
+    /// An IPv4 packet to the other end.
     pub(super) fn ip4(&self, from: Side, protocol: u8, payload: &[u8]) -> Ip4 {
         Ip4::new(self.v4(from), self.v4(from.other()), protocol, payload)
     }
 
-    /// A packet of IPv6 to the other end.
+    /// An IPv6 packet to the other end.
     pub(super) fn ip6(&self, from: Side, next: u8, payload: &[u8]) -> Ip6 {
         Ip6 {
             source: self.v6(from),
@@ -115,17 +116,17 @@ impl Frames {
         }
     }
 
-    /// Sends a packet of IPv4.
+    /// Sends an IPv4 packet.
     pub(super) fn send4(&mut self, from: Side, packet: &Ip4) {
         self.ether(from, 0x0800, &packet.bytes());
     }
 
-    /// Sends a packet of IPv6.
+    /// Sends an IPv6 packet.
     pub(super) fn send6(&mut self, from: Side, packet: &Ip6) {
         self.ether(from, 0x86DD, &packet.bytes());
     }
 
-    /// Sends a transport's packet by IPv4 and by IPv6; `make` has the pseudo-header's sum without length.
+    /// Sends a transport packet over IPv4 and over IPv6; `make` gets the pseudo-header's sum without the length.
     pub(super) fn both(&mut self, from: Side, protocol: u8, make: impl Fn(Sum) -> Vec<u8>) {
         let sum = self.pseudo4(from, protocol);
         self.send4(from, &self.ip4(from, protocol, &make(sum)));
@@ -133,18 +134,18 @@ impl Frames {
         self.send6(from, &self.ip6(from, protocol, &make(sum)));
     }
 
-    /// The sum of the addresses and the protocol: the length is added by whoever knows it.
+    /// The sum of the addresses and the protocol: the caller adds the length.
     pub(super) fn pseudo4(&self, from: Side, protocol: u8) -> Sum {
         Sum::of(&self.v4(from).octets()) + Sum::of(&self.v4(from.other()).octets()) + Sum::word(protocol.into())
     }
 
-    /// The same of IPv6.
+    /// The same for IPv6.
     pub(super) fn pseudo6(&self, from: Side, protocol: u8) -> Sum {
         Sum::of(&self.v6(from).octets()) + Sum::of(&self.v6(from.other()).octets()) + Sum::word(protocol.into())
     }
 }
 
-/// A packet of IPv4; what is none is as it should be.
+/// An IPv4 packet; fields that are none have their correct value.
 #[derive(Clone, Debug)]
 pub(super) struct Ip4 {
     pub source: Ipv4Addr,
@@ -208,7 +209,7 @@ impl Ip4 {
     }
 }
 
-/// A packet of IPv6.
+/// An IPv6 packet.
 #[derive(Clone, Debug)]
 pub(super) struct Ip6 {
     pub source: Ipv6Addr,
@@ -254,7 +255,7 @@ impl Ip6 {
     }
 }
 
-/// A datagram of UDP: `sum` is the pseudo-header's without length.
+/// A UDP datagram: `sum` is the pseudo-header's without the length.
 pub(super) fn udp(sum: Sum, ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
     let len = payload.len() as u16 + 8;
     let mut bytes = ports.map(u16::to_be_bytes).concat();
@@ -269,7 +270,7 @@ pub(super) fn udp(sum: Sum, ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A segment of TCP.
+/// A TCP segment.
 #[derive(Clone, Debug)]
 pub(super) struct Tcp {
     pub ports: [u16; 2],
@@ -281,7 +282,7 @@ pub(super) struct Tcp {
     pub urgent: u16,
     pub options: Vec<u8>,
     pub payload: Vec<u8>,
-    /// Written in place of the right one.
+    /// Replaces the correct checksum.
     pub checksum: Option<u16>,
 }
 
@@ -306,7 +307,7 @@ impl Tcp {
         Tcp { flags: SYN, ack: 0, options: options.to_vec(), ..Tcp::data(1_000, &[]) }
     }
 
-    /// Its bytes: `sum` is the pseudo-header's without length.
+    /// Its bytes: `sum` is the pseudo-header's without the length.
     pub(super) fn bytes(&self, sum: Sum) -> Vec<u8> {
         assert!(self.options.len().is_multiple_of(4), "RFC 9293: options end at a word");
         let mut bytes = self.ports.map(u16::to_be_bytes).concat();
@@ -325,7 +326,7 @@ impl Tcp {
     }
 }
 
-/// An ICMP message with its checksum; of ICMPv6 with the pseudo-header's sum.
+/// An ICMP message with its checksum; for ICMPv6 with the pseudo-header's sum.
 pub(super) fn icmp(kind: u8, code: u8, rest: &[u8], pseudo: Option<Sum>) -> Vec<u8> {
     let mut bytes = [&[kind, code, 0, 0], rest].concat();
     let sum = Sum::of(&bytes) + pseudo.map_or(Sum::ZERO, |sum| sum + Sum::word(bytes.len() as u16));
@@ -333,7 +334,7 @@ pub(super) fn icmp(kind: u8, code: u8, rest: &[u8], pseudo: Option<Sum>) -> Vec<
     bytes
 }
 
-/// Bytes that say where they stand.
+/// Bytes that encode their position.
 pub(super) fn filled(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
 }

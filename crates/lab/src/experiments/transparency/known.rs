@@ -1,4 +1,4 @@
-//! The differences between a gateway and the kernel that are wanted, each with what it is and why.
+//! The intended differences between a gateway and the kernel, each with a description and a reason.
 
 use super::compare::{Evidence, Packet, matches};
 use super::frames::Side;
@@ -6,16 +6,16 @@ use super::rig::NARROW_MTU;
 use super::{Middle, PortKind, Role};
 use linux::frames::SeenFrame;
 
-/// A difference that is wanted.
+/// An intended difference.
 pub(super) struct Known {
     pub name: &'static str,
-    /// Kinds that may show it; a `*` at the end stands for any letters.
+    /// Kinds that may show it; a trailing `*` stands for any letters.
     pub kinds: &'static [&'static str],
     pub roles: &'static [Role],
     pub middles: &'static [Middle],
     pub what: &'static str,
     pub why: &'static str,
-    /// Takes just this difference out of the evidence.
+    /// Removes exactly this difference from the evidence.
     pub excuse: fn(&mut Evidence<'_>),
 }
 
@@ -248,7 +248,7 @@ pub(super) const KNOWN: &[Known] = &[
         what: "with fragmentation off, a packet that is too long is refused though its sender allowed that it be cut",
         why: "`bypass` asks for it; the sender is told",
         excuse: |evidence| {
-            // Same frames at the narrow end but for the fragments, and one refusal at the wide end.
+            // The narrow end gets the same frames but for the fragments, and the wide end gets one ICMP error.
             let is_fragment = |frame: &SeenFrame| {
                 Packet::read(frame).is_some_and(|packet| {
                     packet.bytes[packet.ip_at + 6] & 0x3F != 0 || packet.bytes[packet.ip_at + 7] != 0
@@ -263,17 +263,18 @@ pub(super) const KNOWN: &[Known] = &[
     },
 ];
 
-/// A difference that is wanted between what sockets see.
+/// An intended difference between observations of sockets.
 pub(super) struct KnownOfSockets {
     pub name: &'static str,
-    /// Kinds that may show it; a `*` at the end stands for any letters.
+    /// Kinds that may show it; a trailing `*` stands for any letters.
     pub kinds: &'static [&'static str],
     pub roles: &'static [Role],
     pub ports: &'static [PortKind],
     pub middles: &'static [Middle],
     pub what: &'static str,
     pub why: &'static str,
-    /// Is it this one? What it is of, what the kernel alone lets a socket see, and what is seen here.
+    /// Whether it is this difference, given the subject, the value with the kernel alone, and the value with the
+    /// gateway.
     pub excuse: fn(&str, &str, &str) -> bool,
 }
 

@@ -1,9 +1,9 @@
-//! Kinds of traffic in, out: is anything different with Wideload in the path from what it is with the kernel alone?
+//! Kinds of traffic -> differences between Wideload in the path and the kernel alone.
 //!
-//! The same frames go through the same cables several times: with the kernel alone in the middle, with a gateway, and with a
-//! gateway whose stages are all off. The same frames must arrive, in the same order within each flow. A difference that is wanted
-//! is listed in `known.rs` with its reason; any other is a fault. A second table has kinds of talks between ordinary sockets: what
-//! they see must be the same.
+//! The same frames go through the same cables several times: with the kernel alone in the middle, with a gateway,
+//! and with a gateway whose stages are all off. The same frames must arrive, in the same order within each flow. An
+//! intended difference is listed in `known.rs` with its reason; any other is a fault. A second table has exchanges
+//! between ordinary sockets, whose observations must be the same.
 
 mod compare;
 mod frames;
@@ -26,19 +26,19 @@ use std::fmt;
 use std::io;
 use std::time::Instant;
 
-/// What a gateway is in these comparisons.
+/// The gateway's role in these comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Beside the kernel's bridge.
+    /// Compared with the kernel's bridge.
     Border,
-    /// Beside the kernel's forwarding.
+    /// Compared with the kernel's forwarding.
     Router,
-    /// Beside a host that has all addresses of the wide end, and answers.
+    /// Compared with a host that has all addresses of the wide end, and answers.
     WideInterface,
 }
 
-/// By which ports a gateway stands on its links.
+/// Kind of a gateway's ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PortKind {
@@ -48,34 +48,34 @@ pub enum PortKind {
     Xdp,
 }
 
-/// What the links are like.
+/// Offloads of the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Links {
-    /// No offloads: each frame is what a wire would carry.
+    /// No offloads: a wire could carry each frame.
     Plain,
-    /// As the kernel makes them.
+    /// The kernel's defaults.
     Offloads,
 }
 
-/// What stands in the middle.
+/// The system in the middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Middle {
     /// The kernel alone.
     Kernel,
-    /// A gateway as its role has it.
+    /// A gateway with the default stages of its role.
     Gateway,
     /// A gateway with all stages off.
     Bypassed,
-    /// A router that joins fragments on the way.
+    /// A router that merges fragments in transit.
     Graceful,
 }
 
-/// What is compared.
+/// Scope of the comparison.
 #[derive(Clone, Debug)]
 pub struct TransparencySettings {
-    /// Kinds, by their names; none: all.
+    /// Kinds, by name; none: all.
     pub kinds: Vec<String>,
     /// Roles, one after the other.
     pub roles: Vec<Role>,
@@ -83,7 +83,7 @@ pub struct TransparencySettings {
     pub ports: Vec<PortKind>,
     /// Links, one after the other.
     pub links: Vec<Links>,
-    /// Only kinds of the short run?
+    /// Whether only kinds of the short run are compared.
     pub is_short: bool,
 }
 
@@ -112,25 +112,25 @@ impl TransparencySettings {
     }
 }
 
-/// What was compared.
+/// Results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Transparency {
-    /// Under which conditions.
+    /// Conditions of the comparison.
     pub conditions: Conditions,
-    /// A row for each kind, role, port, links and middle.
+    /// One row for each kind, role, port, links and middle.
     pub rows: Vec<TransparencyRow>,
-    /// Listed differences that were met, with their sentences.
+    /// Listed differences that occurred, with their descriptions.
     pub differences: BTreeMap<&'static str, String>,
-    /// Seconds that all of it took.
+    /// Total duration, in seconds.
     pub seconds: f64,
 }
 
-/// What became of one kind in one middle.
+/// Result of one kind in one middle.
 #[derive(Clone, Debug, Serialize)]
 pub struct TransparencyRow {
     /// The kind's name.
     pub kind: &'static str,
-    /// What it belongs to.
+    /// Its family.
     pub family: &'static str,
     /// The gateway's role.
     pub role: Role,
@@ -138,38 +138,38 @@ pub struct TransparencyRow {
     pub port: PortKind,
     /// The links.
     pub links: Links,
-    /// What stood in the middle.
+    /// The system in the middle.
     pub middle: Middle,
-    /// Frames that were sent; of sockets, what the kernel alone lets them see.
+    /// Frames that were sent; for sockets, observations with the kernel alone.
     pub sent: usize,
-    /// Frames that arrived, or what sockets saw: with the kernel alone, and with this middle.
+    /// Frames that arrived, or observations of sockets: with the kernel alone, and with this middle.
     pub arrived: [usize; 2],
-    /// Is anything different?
+    /// Whether anything is different.
     pub verdict: Verdict,
     /// Names of the differences, in `known.rs`.
     pub names: Vec<&'static str>,
-    /// The first difference, where it is not listed.
+    /// The first unlisted difference.
     pub first: Option<String>,
-    /// The command that repeats it, where it is not listed.
+    /// The command that repeats an unlisted difference.
     pub repeat: Option<String>,
 }
 
-/// Is anything different?
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Nothing is.
+    /// No difference.
     Same,
     /// All differences are listed.
     Listed,
-    /// Something is that nobody knew of.
+    /// An unlisted difference.
     Different,
 }
 
-/// The name of a kind, as the table has it.
+/// The name of a kind, spelled as in the table.
 ///
 /// # Errors
-/// There is none of this name.
+/// No kind has this name.
 pub fn transparency_kind_named(name: &str) -> Result<String, String> {
     let found = names().find(|kind| *kind == name).map(str::to_owned);
     let count = names().count();
@@ -180,7 +180,7 @@ fn names() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|kind| kind.name).chain(SOCKET_KINDS.iter().map(|kind| kind.name))
 }
 
-/// All kinds, a line each: family, name, and whether the short run has it.
+/// All kinds, one per line: family, name, and whether the short run has it.
 pub fn transparency_list() -> String {
     let line = |(family, name, is_short): (&str, &str, bool)| {
         let note = if is_short { "  short" } else { "" };
@@ -193,7 +193,7 @@ pub fn transparency_list() -> String {
 /// Sends each kind through each middle, and compares.
 ///
 /// # Errors
-/// The right to make networks is missing, or a middle does not start.
+/// No right to create networks, or a middle that does not start.
 pub fn transparency(settings: &TransparencySettings, mut tell: impl FnMut(&str)) -> io::Result<Transparency> {
     let begun = Instant::now();
     let is_wanted = |name: &str, is_short: bool| {
@@ -209,12 +209,12 @@ pub fn transparency(settings: &TransparencySettings, mut tell: impl FnMut(&str))
     let mut rows = Vec::new();
     for &role in &settings.roles {
         for &links in &settings.links {
-            // Beside the kernel there is one kind of port.
+            // Roles other than a border have one kind of port.
             let ports = if role == Role::Border { &settings.ports[..] } else { &[PortKind::Packet] };
             for &port in ports {
                 let scene = Scene { role, links, port };
                 let mut seen = scene.compare_all(&wanted, 0, &mut tell)?;
-                // What a busy machine did once, it does not do again.
+                // Differences are checked a second time: those of a busy machine do not recur.
                 let is_odd =
                     |name: &str| seen.iter().any(|row| row.kind == name && row.verdict == Verdict::Different);
                 let odd = Wanted {
@@ -247,13 +247,13 @@ fn sentence(name: &str) -> String {
     known.map(|known| format!("{}: {}", known.what, known.why)).unwrap_or_default()
 }
 
-/// Kinds, by their places in the tables.
+/// Kinds, by index in the tables.
 struct Wanted {
     frames: Vec<usize>,
     sockets: Vec<usize>,
 }
 
-/// Where kinds are compared.
+/// Conditions under which kinds are compared.
 #[derive(Clone, Copy)]
 struct Scene {
     role: Role,
@@ -310,7 +310,7 @@ impl Scene {
         Ok(rows)
     }
 
-    /// Compares what sockets saw, line by line.
+    /// Compares observations of sockets, line by line.
     fn judge_notes(self, kind: &SocketKind, middle: Middle, kernel: &Notes, ours: &Notes) -> TransparencyRow {
         let Scene { role, links, port } = self;
         let seen = |notes: &Notes, what: &str| {
@@ -344,7 +344,7 @@ impl Scene {
         TransparencyRow { kind, family, role, port, links, middle, sent, arrived, verdict, names, first, repeat }
     }
 
-    /// The command that compares a kind here.
+    /// The command that compares a kind under these conditions.
     fn repeat(self, kind: &str) -> String {
         let Scene { role, links, port } = self;
         let (role, port, links) = (role.config(), port.name(), links.name());
@@ -375,7 +375,7 @@ impl Scene {
             tell(&place);
             let standing = rig.stand(middle, port)?;
             match rig.settle(&settling(&probes)) {
-                // What passes nothing is compared as that.
+                // A middle that passes no frames is compared as such.
                 Err(why) if why.kind() == io::ErrorKind::TimedOut && middle != Middle::Kernel => {
                     rig.clear(standing)?;
                     return Ok(vec![Arrived::default(); sent.len()]);
@@ -450,7 +450,7 @@ impl Scene {
     }
 }
 
-/// Neighbours of a router.
+/// Gives a router its neighbour entries.
 fn introduce(rig: &Rig, frames: &Frames, role: Role) -> io::Result<()> {
     if role == Role::Border {
         return Ok(());
@@ -473,7 +473,7 @@ fn settling(probes: &Frames) -> Vec<SentFrame> {
 }
 
 impl Role {
-    /// Its name, as a configuration has it.
+    /// Its name in a configuration.
     pub fn config(self) -> &'static str {
         match self {
             Role::Border => "border",
@@ -484,7 +484,7 @@ impl Role {
 }
 
 impl PortKind {
-    /// Its name, as an address begins.
+    /// Its name at the start of an address.
     pub fn name(self) -> &'static str {
         match self {
             PortKind::Packet => "packet",
@@ -515,7 +515,7 @@ impl Middle {
 }
 
 impl Transparency {
-    /// Is nothing different but what is listed?
+    /// Whether all differences are listed.
     pub fn is_good(&self) -> bool {
         self.count(Verdict::Different) == 0
     }

@@ -1,4 +1,5 @@
-//! A role and kinds of frames in, the frames that came out at both ends out: two ends without addresses, and what stands between.
+//! A role and kinds of frames -> the frames that arrived at both ends. The ends have no addresses; the middle is
+//! between.
 
 use super::frames::{SentFrame, Side, icmp};
 use super::{Links, Middle, PortKind, Role};
@@ -14,7 +15,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// Frames that came to the wide and to the narrow end, in order.
+/// Frames that arrived at the wide and at the narrow end, in order.
 pub(super) type Arrived = [Vec<SeenFrame>; 2];
 
 /// Two ends whose kernels are silent, and a host between them.
@@ -26,7 +27,7 @@ pub(super) struct Rig {
     _ends: [Host; 2],
 }
 
-/// What stands between the ends, until it is cleared.
+/// The system between the ends, until it is cleared.
 pub(super) enum Standing {
     Kernel,
     Gateway(Box<Service>),
@@ -51,7 +52,8 @@ impl Rig {
             }
         }
         if role == Role::Border {
-            // A bridge alone: firewall rules that a machine has for bridges change frames. Not every machine has them.
+            // A plain bridge: a machine's firewall rules for bridges change frames. Not every machine has such
+            // rules.
             for name in BRIDGE_FILTERS {
                 let _ = middle.space().set_sysctl(name, "0");
             }
@@ -71,7 +73,7 @@ impl Rig {
             offloading,
         )?;
         if role == Role::WideInterface {
-            // The host answers for everybody at the wide end.
+            // The host answers for all addresses of the wide end.
             middle.tell(|netlink| {
                 netlink.set_up("lo")?;
                 let lo = netlink.interface("lo")?.index;
@@ -84,7 +86,7 @@ impl Rig {
             })?;
         }
         if has_addresses {
-            // The ends do not answer: what the router was told of them has to last.
+            // The ends do not answer, so the router's neighbour entries must not expire.
             for name in [to_wide, to_narrow] {
                 for version in ["ipv4", "ipv6"] {
                     middle
@@ -113,7 +115,7 @@ impl Rig {
         })
     }
 
-    /// Tells a router who its neighbours are, since they do not answer.
+    /// Gives a router a neighbour entry, because its neighbours do not answer.
     pub(super) fn introduce(&self, side: Side, address: IpAddr, mac: [u8; 6]) -> io::Result<()> {
         self.middle.tell(|netlink| {
             let index = netlink.interface(&self.names[1 + side as usize])?.index;
@@ -152,14 +154,14 @@ impl Rig {
         }
     }
 
-    /// Waits until frames pass both ways.
+    /// Waits until frames pass in both directions.
     pub(super) fn settle(&mut self, probes: &[SentFrame]) -> io::Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < SETTLE_MAX {
             let arrived = self.play(probes, [1, 1])?;
             let [to_wide, to_narrow] = arrived.each_ref().map(|frames| !frames.is_empty());
             if to_narrow && (to_wide || self.role == Role::WideInterface) {
-                // Frames of an earlier try may still be on their way.
+                // Frames of an earlier try may still be in flight.
                 while self.play(&[], [0, 0])?.iter().any(|frames| !frames.is_empty()) {}
                 return Ok(());
             }
@@ -167,10 +169,10 @@ impl Rig {
         Err(io::Error::new(io::ErrorKind::TimedOut, "no frame comes through the middle"))
     }
 
-    /// Sends frames and takes those that come, until as many as are wanted came and then nothing for a moment.
+    /// Sends frames. Receives until the wanted number has arrived, and then nothing for a moment.
     pub(super) fn play(&mut self, sent: &[SentFrame], wanted: [usize; 2]) -> io::Result<Arrived> {
         for SentFrame { from, bytes } in sent {
-            // A link refuses frames that are too long for it, in each middle alike.
+            // A link rejects frames that are too long for it, in each middle alike.
             match self.sockets[*from as usize].send(bytes) {
                 Err(why) if why.raw_os_error() != Some(EMSGSIZE) => {
                     return Err(io::Error::new(
@@ -210,7 +212,7 @@ impl Rig {
     }
 }
 
-/// The text of a configuration for a gateway between two interfaces; a wide interface has only the second.
+/// Configuration text for a gateway between two interfaces; a wide interface has only the second.
 pub(super) fn gateway_config(
     role: Role,
     middle: Middle,
@@ -241,7 +243,7 @@ pub(super) fn gateway_config(
     )
 }
 
-/// What an end answers a router that asks for its hardware address: its addresses tell it.
+/// An end's answer to a router's neighbour request: the end's addresses determine its hardware address.
 fn answer(question: &[u8]) -> Option<Vec<u8>> {
     let router: [u8; 6] = question.get(6..12)?.try_into().ok()?;
     let side = ROUTER_MACS.iter().position(|mac| *mac == router)? as u8 + 1;
@@ -267,10 +269,10 @@ fn answer(question: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Is this what the kernel in the middle says for itself: a bridge under its own address, a router looking for neighbours?
+/// Whether the frame is the middle kernel's own: from a bridge's own address, or a router's neighbour request.
 fn is_of_middle(frame: &SeenFrame) -> bool {
     let bytes = &frame.bytes[..];
-    // Neighbour discovery, and reports of groups behind a hop-by-hop header.
+    // Neighbour discovery, and multicast listener reports behind a hop-by-hop header.
     let is_discovery = bytes.get(12..14) == Some(&[0x86, 0xDD])
         && bytes.get(22..24) == Some(&[0xFE, 0x80])
         && matches!((bytes.get(20), bytes.get(54)), (Some(0), _) | (Some(58), Some(133..=143)));
@@ -282,7 +284,7 @@ fn is_of_middle(frame: &SeenFrame) -> bool {
     }
 }
 
-/// The same prefix without the bits of a host.
+/// The prefix with its host bits cleared.
 fn masked(prefix: Prefix) -> Prefix {
     match prefix.address {
         IpAddr::V4(v4) => {
@@ -313,9 +315,9 @@ pub(super) const ROUTER_SETTINGS: [(&str, &str); 9] = [
     ("ipv6/conf/default/accept_dad", "0"),
     ("ipv6/conf/default/router_solicitations", "0"),
 ];
-/// How long it is quiet when all that is wanted has come.
+/// Quiet time that ends reception when all wanted frames have arrived.
 const QUIET: Duration = Duration::from_millis(40);
-/// How long it is quiet when something is still wanted.
+/// Quiet time that ends reception while wanted frames are missing.
 const TIMEOUT: Duration = Duration::from_millis(250);
 const KIND_MAX: Duration = Duration::from_secs(5);
 const SETTLE_MAX: Duration = Duration::from_secs(8);

@@ -1,4 +1,4 @@
-//! A role and a middle in, two hosts with ordinary sockets and what stands between them out.
+//! A role and a middle -> two hosts with ordinary sockets and the middle between them.
 
 use super::rig::{BRIDGE, BRIDGE_FILTERS, NARROW_MTU, ROUTER_SETTINGS, WIDE_MTU, gateway_config};
 use super::sockets::{Notes, SocketKind, Talk};
@@ -12,7 +12,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Two hosts, and what stands between them; a wide interface stands on the wide host itself.
+/// Two hosts and the middle; a wide interface is on the wide host itself.
 pub(super) struct SocketRig {
     role: Role,
     hosts: [Host; 2],
@@ -21,7 +21,7 @@ pub(super) struct SocketRig {
     service: Option<Service>,
 }
 
-/// The wide host and the narrow one.
+/// Indices of the wide host and of the narrow one.
 const WIDE: usize = 0;
 const NARROW: usize = 1;
 
@@ -94,8 +94,8 @@ impl SocketRig {
         Ok(rig)
     }
 
-    /// What a kind notes, for both versions both ways. Each kind has addresses of its own: what hosts learn of a path is not
-    /// the next one's.
+    /// Notes of a kind, for both versions in both directions. Each kind has addresses of its own, so that hosts'
+    /// path state is not shared.
     pub(super) fn play(&self, kind: &SocketKind, number: u8) -> io::Result<Notes> {
         let mut notes = Notes::default();
         for (direction, [from, to]) in [[NARROW, WIDE], [WIDE, NARROW]].into_iter().enumerate() {
@@ -118,7 +118,7 @@ impl SocketRig {
                 if !kind.takes(&talk) {
                     continue;
                 }
-                // On-link neighbours are asked for by both before anything counts.
+                // Both hosts resolve their neighbours before the notes begin.
                 let _ = talk.is_refused();
                 let version = if talk.source.is_ipv4() { "IPv4" } else { "IPv6" };
                 let direction = if to == WIDE { "to wide" } else { "to narrow" };
@@ -155,7 +155,7 @@ impl SocketRig {
     }
 }
 
-/// The address that a side has for a kind. Only a router's sides are of two networks.
+/// The address of a side for a kind. Only a router's sides are in two networks.
 fn v4(role: Role, side: usize, kind: u8, host: u8) -> IpAddr {
     Ipv4Addr::new(10, network(role, side), kind, host).into()
 }

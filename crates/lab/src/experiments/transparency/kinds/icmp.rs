@@ -1,4 +1,4 @@
-//! A kind of ICMP message -> the packets of it: echo, errors, traceroute.
+//! A kind of ICMP message -> its packets: echo, errors, traceroute.
 
 use super::super::frames::{Frames, Ip4, Ip6, filled, icmp, udp};
 use super::{BOTH, Kind, N, W, kind, short};
@@ -52,7 +52,7 @@ pub(super) const MESSAGES: &[Kind] = &[
     }),
 ];
 
-/// Errors about a packet of the other end, of both versions.
+/// Errors about a packet of the other end, for both versions.
 fn icmp_error(f: &mut Frames, [v4, v6]: [u8; 2], code: u8, field: [u8; 4]) {
     complaint4(f, v4, code, field);
     complaint6(f, v6, code, field);

@@ -1,4 +1,4 @@
-//! A kind of IP header or fragment -> the packets of it.
+//! A kind of IP header or fragment -> its packets.
 
 use super::super::frames::{DF, Frames, Ip4, Ip6, MORE, Tcp, filled, udp};
 use super::{ALERT, ALL_NODES, BOTH, Kind, N, W, kind, short};
@@ -234,7 +234,7 @@ pub(super) const TOO_LONG: &[Kind] = &[
     }),
 ];
 
-/// A datagram of UDP with another header, from both ends.
+/// A UDP datagram with another header, from both ends.
 fn each(f: &mut Frames, change: impl Fn(Ip4) -> Ip4) {
     for from in BOTH {
         let packet = f.ip4(from, 17, &udp(f.pseudo4(from, 17), [1_000, 2_000], &filled(120)));
@@ -249,7 +249,7 @@ fn each6(f: &mut Frames, change: impl Fn(Ip6) -> Ip6) {
     }
 }
 
-/// The fragments of datagrams of both versions, from both ends, in the order that `order` makes.
+/// The fragments of datagrams of both versions, from both ends, ordered by `order`.
 fn fragments(f: &mut Frames, order: impl Fn(Vec<Vec<u8>>) -> Vec<Vec<u8>>) {
     for from in BOTH {
         let body = udp(f.pseudo4(from, 17), [1_000, 2_000], &filled(4_000));

@@ -1,4 +1,4 @@
-//! A kind of frame below IP or for many hosts -> the frames of it: neighbours, link protocols, tags, multicast.
+//! A kind of frame below IP, or of multicast -> its frames: neighbours, link protocols, tags, multicast.
 
 use super::super::frames::{Frames, Ip4, Ip6, Side, Tcp, filled, icmp, udp};
 use super::{ALERT, ALL_NODES, BOTH, Kind, N, W, kind, short};
@@ -84,7 +84,7 @@ pub(super) const NEIGHBOURS_LINKS_GROUPS: &[Kind] = &[
         for len in [3_u16, 46, 100, 1_500] {
             f.ether(N, len, &filled(len.into()));
         }
-        // Ethernet in 802.3 with SNAP: an IP packet that no IP stack sees.
+        // 802.3 with SNAP: an IP packet that IP stacks ignore.
         let ip = f.ip4(N, 17, &filled(30)).bytes();
         f.ether(N, 58, &[&[0xAA, 0xAA, 3, 0, 0, 0, 8, 0][..], &ip].concat());
     }),
@@ -164,7 +164,7 @@ fn gratuitous(f: &mut Frames) {
     }
 }
 
-/// A message of neighbour discovery, to an address of IPv6.
+/// A neighbour discovery message to an IPv6 address.
 fn nd(f: &mut Frames, from: Side, target: [u8; 16], kind: u8, rest: &[u8]) {
     let sum = Sum::of(&f.v6(from).octets()) + Sum::of(&target) + Sum::word(58);
     let packet = Ip6 { target: target.into(), hops: 255, ..f.ip6(from, 58, &icmp(kind, 0, rest, Some(sum))) };
@@ -184,7 +184,7 @@ fn dhcp(f: &mut Frames, from: Side, operation: u8) {
     f.ether_to(from, BROADCAST, 0x0800, &packet.bytes());
 }
 
-/// A short, a long and a full packet, and a SYN, behind tags, from both ends.
+/// A short, a long and a full-size packet, and a SYN, behind tags, from both ends.
 fn tags(f: &mut Frames, tags: &[(u16, u16)]) {
     for from in BOTH {
         for len in [18, 700, 1_472] {

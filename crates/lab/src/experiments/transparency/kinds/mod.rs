@@ -1,6 +1,6 @@
-//! The name of a kind -> its frames: what hosts send across a link, good and bad.
+//! The name of a kind -> its frames: traffic of hosts across a link, valid and faulty.
 //!
-//! Each file has the kinds of one layer; the order of all is the order of the tables.
+//! Each file has the kinds of one layer. Tables list all kinds in this order.
 
 mod icmp;
 mod ip;
@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 pub(super) struct Kind {
     pub name: &'static str,
     pub family: &'static str,
-    /// Part of the short run?
+    /// Whether it is part of the short run.
     pub is_short: bool,
     pub make: fn(&mut Frames),
 }

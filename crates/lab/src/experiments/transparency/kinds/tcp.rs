@@ -1,10 +1,10 @@
-//! A kind of TCP -> the segments of it: options, flags, checksums, order, bulk.
+//! A kind of TCP traffic -> its segments: options, flags, checksums, order, bulk.
 
 use super::super::frames::{ACK, AE, CWR, ECE, FIN, Frames, Ip4, Ip6, PSH, RST, SYN, Side, Tcp, URG, filled};
 use super::{BOTH, Kind, N, W, kind, short};
 use packet::Sum;
 
-/// Segments of TCP.
+/// TCP segments.
 pub(super) const SEGMENTS: &[Kind] = &[
     short("tcp", "tcp-syn-mss", |f| {
         for from in BOTH {
@@ -189,7 +189,7 @@ pub(super) const SEGMENTS: &[Kind] = &[
         f.both(N, 6, |_| long.clone());
     }),
     kind("tcp", "tcp-in-padding", |f| {
-        // 46 bytes of payload is the least that a wire carries: a short packet has zeros behind it.
+        // An Ethernet payload has at least 46 bytes: zeros pad a short packet.
         for from in BOTH {
             for seq in [1_001_u32, 1_003, 1_005] {
                 let packet = f.ip4(from, 6, &Tcp::data(seq, b"ab").bytes(f.pseudo4(from, 6))).bytes();
@@ -199,7 +199,7 @@ pub(super) const SEGMENTS: &[Kind] = &[
     }),
 ];
 
-/// Segments of a stream, 1,400 bytes each, by IPv4 and by IPv6.
+/// Segments of a stream, 1,400 bytes each, over IPv4 and over IPv6.
 fn stream(f: &mut Frames, from: Side, count: u32, options: &[u8], flags: u16) {
     for index in 0..count {
         let segment = Tcp { flags, options: options.to_vec(), ..Tcp::data(1_001 + index * 1_400, &filled(1_400)) };

@@ -1,4 +1,4 @@
-//! A kind of transport or tunnel other than TCP -> the packets of it.
+//! A kind of transport or tunnel other than TCP -> its packets.
 
 use super::super::frames::{Frames, Tcp, filled, udp};
 use super::{BOTH, Kind, N, W, kind, short};
@@ -59,7 +59,7 @@ pub(super) const TRANSPORTS_AND_TUNNELS: &[Kind] = &[
     kind("tunnel", "l2tp", |f| raw_transport(f, 115, 900)),
 ];
 
-/// Messages of UDP.
+/// UDP messages.
 pub(super) const DATAGRAMS: &[Kind] = &[
     short("udp", "udp-no-checksum", |f| {
         for from in BOTH {
@@ -103,7 +103,7 @@ fn message(f: &mut Frames, ports: [u16; 2], len: usize) {
     }
 }
 
-/// Packets of IPv4 with TCP, behind a header of a tunnel.
+/// IPv4 packets with TCP, behind a tunnel header.
 fn tunnelled(f: &mut Frames, protocol: u8, header: &[u8]) {
     for from in BOTH {
         for index in 0..4 {
@@ -114,7 +114,7 @@ fn tunnelled(f: &mut Frames, protocol: u8, header: &[u8]) {
     }
 }
 
-/// Frames with TCP, behind UDP and a header of a tunnel.
+/// Frames with TCP, behind UDP and a tunnel header.
 fn over_udp(f: &mut Frames, port: u16, header: &[u8], is_without_checksum: bool) {
     for from in BOTH {
         for index in 0..4 {

@@ -1,4 +1,4 @@
-//! A talk by UDP -> which messages arrive, and what the sender is told: lengths, GSO, path MTU, groups.
+//! A UDP exchange -> arrived messages, and errors at the sender: lengths, GSO, path MTU, groups.
 
 use super::seen::{arrived, errors_of, is_same, told};
 use super::{Notes, QUIET, Talk, number, set_number};
@@ -68,12 +68,12 @@ pub(super) fn path_mtu(talk: &Talk<'_>, notes: &mut Notes, how: i32) -> io::Resu
         let sent = sender.send(&bytes);
         let came = if sent.is_ok() { arrived(&receiver, &bytes) } else { told(sent) };
         notes.say(format!("{len} bytes, try {round}"), came);
-        // The first of them tells it all: a message in fragments may be complained of more than once.
+        // The first error is enough: a fragmented message may cause several.
         let errors = errors_of(&sender);
         if let Some(first) = errors.first() {
             notes.say(format!("{len} bytes, try {round}: told"), first);
         }
-        // An error of the socket is another one's then.
+        // Clear the pending error, so that the next message does not get it.
         let _ = sender.take_error();
     }
     notes.say("learnt", number(&sender, level, mtu)?);

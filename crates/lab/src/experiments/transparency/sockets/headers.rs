@@ -1,4 +1,4 @@
-//! A talk by UDP or ICMP echo -> what the receiver learns of the headers, beside the payload.
+//! A UDP or ICMP echo exchange -> ancillary data that the receiver gets about the headers.
 
 use super::seen::{is_same, told};
 use super::talk::opened;
@@ -102,10 +102,10 @@ pub(super) fn ping(talk: &Talk<'_>, notes: &mut Notes) -> io::Result<()> {
     Ok(())
 }
 
-/// What is said beside a message of this length.
+/// Ancillary data of a message of this length.
 fn beside(sender: &UdpSocket, receiver: &UdpSocket, len: usize, level: i32, kind: i32) -> String {
     let bytes = content(14, len);
-    // What was heard of the message before is said of this one.
+    // The first try may report a pending error of the previous message.
     if let Err(why) = sender.send(&bytes).or_else(|_| sender.send(&bytes)) {
         return why.to_string();
     }

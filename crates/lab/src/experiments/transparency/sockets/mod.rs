@@ -1,7 +1,7 @@
-//! The name of a kind -> what sockets of two hosts see: payload, errors, and what the kernel says beside a message.
+//! The name of a kind -> observations of two hosts' sockets: payload, errors, and ancillary data.
 //!
-//! Each kind is a talk between two hosts, once for each version and direction. It notes what it sees, and nothing
-//! that is another each time: numbers of ports, times, how a stream was cut.
+//! Each kind is an exchange between two hosts, once for each version and direction. It records only repeatable
+//! observations. Port numbers, times and segment boundaries are left out.
 
 mod datagrams;
 mod headers;
@@ -23,13 +23,13 @@ use streams::{
     abort, both_directions, half_close, keep_alive, many_short, md5, refused, small_mss, urgent, zero_window,
 };
 
-/// One kind of talk.
+/// One kind of exchange.
 pub(super) struct SocketKind {
     pub name: &'static str,
     pub family: &'static str,
-    /// Part of the short run?
+    /// Whether it is part of the short run.
     pub is_short: bool,
-    /// Of one version alone?
+    /// The only version that it supports, if any.
     only: Option<Only>,
     pub run: fn(&Talk<'_>, &mut Notes) -> io::Result<()>,
 }
@@ -46,7 +46,7 @@ impl SocketKind {
     }
 }
 
-/// What was seen: what it is of, and what it was.
+/// Observations: a subject and a value each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Notes {
     place: String,
@@ -54,7 +54,7 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// What follows is of this version and direction.
+    /// Starts the notes of this version and direction.
     pub(super) fn begin(&mut self, place: &str) {
         place.clone_into(&mut self.place);
     }
@@ -80,7 +80,7 @@ const fn only(only: Only, kind: SocketKind) -> SocketKind {
     SocketKind { only: Some(only), ..kind }
 }
 
-/// All kinds of talks.
+/// All kinds of exchanges.
 pub(super) const SOCKET_KINDS: &[SocketKind] = &[
     kind("stream", "socket-tcp-both-ways", both_directions),
     short(kind("stream", "socket-tcp-half-close", half_close)),
@@ -119,6 +119,6 @@ fn number(socket: impl AsFd, level: i32, name: i32) -> io::Result<i32> {
 }
 
 const TIMEOUT: Duration = Duration::from_secs(4);
-/// After so long no more is waited for.
+/// How long a receiver waits.
 const QUIET: Duration = Duration::from_millis(150);
 const PAUSE: Duration = Duration::from_millis(60);

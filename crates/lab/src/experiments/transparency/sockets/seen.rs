@@ -1,4 +1,4 @@
-//! What comes out of a socket, and its errors -> words that are the same each time.
+//! A socket's data and errors -> words that are the same in every run.
 
 use super::PAUSE;
 use linux::sockets::{Message, receive};
@@ -20,7 +20,7 @@ pub(super) fn read_exactly(stream: &mut impl Read, len: usize) -> io::Result<Vec
     Ok(bytes)
 }
 
-/// Does the next message have these bytes?
+/// Whether the next message has these bytes.
 pub(super) fn arrived(receiver: &UdpSocket, bytes: &[u8]) -> String {
     let mut room = vec![0; bytes.len() + 1];
     match receiver.recv(&mut room) {
@@ -38,7 +38,7 @@ pub(super) fn is_same(received: &[u8], sent: &[u8]) -> String {
     format!("{} bytes of {}, the first {same} as they were sent", received.len(), sent.len())
 }
 
-/// What stands in the queue of a socket's errors once it has been quiet for a moment, in words.
+/// The socket's error queue after a quiet moment, in words.
 pub(super) fn errors_of(socket: &UdpSocket) -> Vec<String> {
     let mut told = Vec::new();
     let until = Instant::now() + PAUSE;
@@ -51,7 +51,7 @@ pub(super) fn errors_of(socket: &UdpSocket) -> Vec<String> {
     told
 }
 
-/// `struct sock_extended_err` of linux/errqueue.h: an error, where it is from, type, code, and a number.
+/// `struct sock_extended_err` of linux/errqueue.h: an error, its origin, type, code, and a number.
 fn error_in(message: &Message) -> Option<String> {
     let value = &message.controls.iter().find(|control| {
         [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)]

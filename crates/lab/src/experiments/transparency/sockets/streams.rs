@@ -1,4 +1,4 @@
-//! A talk by TCP -> what both ends of the connection see.
+//! A TCP exchange -> observations at both ends of the connection.
 
 use super::seen::{is_same, read_all, read_exactly, told};
 use super::{Notes, PAUSE, TIMEOUT, Talk, number};
@@ -21,7 +21,7 @@ pub(super) fn both_directions(talk: &Talk<'_>, notes: &mut Notes) -> io::Result<
         });
         let at_server = scope.spawn(|| read_all(&server));
         let at_client = read_all(&client);
-        // What was not sent does not arrive.
+        // A failed write shows at the receiver.
         for thread in threads {
             let _ = thread.join();
         }
@@ -139,7 +139,7 @@ pub(super) fn small_mss(talk: &Talk<'_>, notes: &mut Notes) -> io::Result<()> {
         received
     });
     notes.say("all", is_same(&received?, &bytes));
-    // Where no link keeps GSO packets whole, each has its packet.
+    // Where no link carries GSO packets, each segment is a packet of its own.
     let count = came()? - before;
     for len in [1_220, 536] {
         notes.say(format!("segments of {len} came"), count >= (bytes.len() / len) as u64);
@@ -197,5 +197,5 @@ pub(super) fn refused(talk: &Talk<'_>, notes: &mut Notes) -> io::Result<()> {
     Ok(())
 }
 
-/// Each way, in bytes.
+/// Bytes in each direction.
 const STREAM_LEN: usize = 4 << 20;

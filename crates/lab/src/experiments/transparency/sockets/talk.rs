@@ -9,20 +9,20 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 
-/// Who speaks with whom.
+/// The two hosts of an exchange.
 pub(in super::super) struct Talk<'a> {
     pub from: &'a Host,
     pub to: &'a Host,
     pub source: IpAddr,
     pub target: IpAddr,
-    /// Numbers of both hosts' interfaces.
+    /// Interface indices of both hosts.
     pub indices: [u32; 2],
-    /// The kind's own.
+    /// Number of the kind.
     pub number: u8,
 }
 
 impl Talk<'_> {
-    /// Is a connection to a closed port refused? By that both hosts know each other.
+    /// Whether a connection to a closed port is refused. Both hosts then have neighbour entries of each other.
     pub(in super::super) fn is_refused(&self) -> bool {
         let target = SocketAddr::new(self.target, 9);
         matches!(self.connect(target, |_| Ok(())), Err(why) if why.kind() == io::ErrorKind::ConnectionRefused)
@@ -32,7 +32,7 @@ impl Talk<'_> {
         self.connected_with(|_| Ok(()), |_| Ok(()))
     }
 
-    /// A connection; both sockets are prepared before it is made.
+    /// A connection; both sockets are configured before it is opened.
     pub(super) fn connected_with(
         &self,
         server: impl FnOnce(&OwnedFd) -> io::Result<()> + Send,
@@ -83,7 +83,7 @@ impl Talk<'_> {
         Ok(sender)
     }
 
-    /// A sender that is connected to a receiver.
+    /// A connected sender, and its receiver.
     pub(super) fn datagrams(&self) -> io::Result<(UdpSocket, UdpSocket)> {
         let receiver = self.to.space().enter(|| UdpSocket::bind(SocketAddr::new(self.target, 0)))?;
         receiver.set_read_timeout(Some(QUIET))?;
