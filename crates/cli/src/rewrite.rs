@@ -67,7 +67,7 @@ pub enum As {
     /// A box in transit, with the source addresses of its ICMP errors: one per version.
     Transit {
         /// Source addresses of ICMP errors.
-        answer_from: [IpAddr; 2],
+        icmp_source: [IpAddr; 2],
     },
 }
 
@@ -372,9 +372,9 @@ fn side(settings: &Settings) -> SideSettings {
         [] => Prefixes::new(how),
         named => named.iter().fold(Prefixes::new(FragmentPolicy::Off), |joins, prefix| joins.with(*prefix, how)),
     };
-    let (position, answer_from) = match settings.role {
+    let (position, icmp_source) = match settings.role {
         As::Host => (Position::Source, None),
-        As::Transit { answer_from } => (Position::Transit, Some(answer_from)),
+        As::Transit { icmp_source } => (Position::Transit, Some(icmp_source)),
     };
     let timeout = settings.limits.timeout;
     SideSettings {
@@ -392,7 +392,7 @@ fn side(settings: &Settings) -> SideSettings {
         fill: settings.fill,
         segment_size: [SegmentSize::Maximise; 2],
         id_lifetime: settings.lifetime,
-        answer_from,
+        icmp_source,
         ..SideSettings::new(settings.mtu, position)
     }
 }

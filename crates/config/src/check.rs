@@ -1,4 +1,4 @@
-//! What each key of a file says in, what does not go together out.
+//! All keys of a file -> contradictions between them.
 
 use crate::problem::Notes;
 use crate::read::{Said, SideSaid, Which};
@@ -8,7 +8,7 @@ use crate::value::{Kind, shown_stretch};
 use core::time::Duration;
 use engine::{FragmentPolicy, Holding, Toggle};
 
-/// Notes what is wrong across keys, and what smells.
+/// Notes errors and warnings that concern several keys.
 pub(crate) fn check(said: &Said<'_>, notes: &mut Notes) {
     let sides: Vec<&SideSaid<'_>> = said.wide.iter().chain(&said.narrow).collect();
     for side in &sides {
@@ -30,8 +30,8 @@ pub(crate) fn check(said: &Said<'_>, notes: &mut Notes) {
         if role != Role::Border
             && let Some(at) = side.df.is(DontFragment::Fragment)
         {
-            let what = format!("{} does not cut what its sender forbids to cut", called(role));
-            notes.error(at, side.table.name_of("df"), what, "leave it out, or give role = \"border\"");
+            let what = format!("{} must not fragment packets with DF", called(role));
+            notes.error(at, side.table.name_of("df"), what, "remove it, or set role = \"border\"");
         }
     }
     check_bypass(said, role, &sides, notes);
@@ -44,15 +44,13 @@ fn check_mtu(side: &SideSaid<'_>, notes: &mut Notes) {
     };
     let is_tap = side.port.here().is_some_and(|port| port.value.kind == Kind::Tap);
     if is_tap && mtu.value > TAP_MTU_MAX {
-        let what = format!("{} is above the {TAP_MTU_MAX} of a tap", mtu.value);
-        notes.error(mtu.at, side.table.name_of("mtu"), what, format!("give 68 to {TAP_MTU_MAX}"));
+        let what = format!("{} exceeds a TAP device's {TAP_MTU_MAX}", mtu.value);
+        notes.error(mtu.at, side.table.name_of("mtu"), what, format!("set 68 to {TAP_MTU_MAX}"));
     }
     if mtu.value < IPV6_MTU_MIN {
-        let what = format!(
-            "{} is below the 1280 that every link of IPv6 takes, so its datagrams are not cut to fit",
-            mtu.value
-        );
-        notes.warning(mtu.at, side.table.name_of("mtu"), what, "give 1280 or more if IPv6 is to pass");
+        let what =
+            format!("{} is below IPv6's minimum MTU of 1280, so IPv6 packets are not fragmented to it", mtu.value);
+        notes.warning(mtu.at, side.table.name_of("mtu"), what, "set 1280 or more to carry IPv6");
     }
 }
 
@@ -61,8 +59,8 @@ fn check_hold(side: &SideSaid<'_>, notes: &mut Notes) {
         && let Holding::Fixed(stretch) = hold.value
         && stretch > HOLD_UNFELT
     {
-        let what = format!("{} is long enough for senders to slow down or to send again", shown_stretch(stretch));
-        let mend = "give \"burst\", \"adaptive\" or at most \"20ms\"";
+        let what = format!("{} delays senders so much that they slow down or retransmit", shown_stretch(stretch));
+        let mend = "set \"burst\", \"adaptive\" or at most \"20ms\"";
         notes.warning(hold.at, side.table.name_of("hold"), what, mend);
     }
 }
@@ -71,8 +69,8 @@ fn check_pair(wide: &SideSaid<'_>, narrow: &SideSaid<'_>, notes: &mut Notes) {
     if let (Some(one), Some(other)) = (wide.port.here(), narrow.port.here())
         && one.value.interface == other.value.interface
     {
-        let what = format!("{} is the interface of both sides", other.value.interface);
-        notes.error(other.at, "narrow.port", what, "give each side its own");
+        let what = format!("both sides use the interface {}", other.value.interface);
+        notes.error(other.at, "narrow.port", what, "give each side its own interface");
     }
     if let (Some(one), Some(other)) = (wide.mtu.here(), narrow.mtu.here()) {
         if one.value < other.value {
@@ -80,7 +78,7 @@ fn check_pair(wide: &SideSaid<'_>, narrow: &SideSaid<'_>, notes: &mut Notes) {
             notes.error(one.at, "wide.mtu", what, "give the wide side the larger MTU, or swap the sides");
         }
         if one.value == other.value {
-            let what = format!("{} is the MTU of both sides, so nothing needs another size", one.value);
+            let what = format!("both sides have the MTU {}, so no packet needs another size", one.value);
             notes.warning(one.at, "wide.mtu", what, "give each side the MTU of its link");
         }
     }
@@ -91,16 +89,16 @@ fn check_mss(said: &Said<'_>, notes: &mut Notes) {
         && let Some(narrow) = said.narrow.as_ref().and_then(|narrow| narrow.mtu.here())
         && safe.value > narrow.value
     {
-        let what = format!("{} is above the narrow side's MTU of {}", safe.value, narrow.value);
+        let what = format!("{} exceeds the narrow side's MTU of {}", safe.value, narrow.value);
         let mend = match narrow.value {
-            ..SAFE_LEN_MIN => "leave it out, since the MTU is below 576 too".to_owned(),
-            mtu => format!("give 576 to {mtu}"),
+            ..SAFE_LEN_MIN => "remove it, as the MTU is below 576 too".to_owned(),
+            mtu => format!("set 576 to {mtu}"),
         };
         notes.error(safe.at, "mss.safe", what, mend);
     }
     if let Some(at) = said.mss.raise.is(Raise::Always) {
-        let what = "what comes back another way than through here may be longer than that way takes";
-        notes.warning(at, "mss.raise", what, "give \"both-ways\" unless all ways lead through here");
+        let what = "replies that return by another path may exceed that path's MTU";
+        notes.warning(at, "mss.raise", what, "set \"both-ways\", unless all paths pass through this gateway");
     }
 }
 
@@ -108,45 +106,45 @@ fn check_keys_of_roles(said: &Said<'_>, role: Role, notes: &mut Notes) {
     if role != Role::Border
         && let Some(at) = said.mss_at
     {
-        let what = format!("{} raises no MSS", called(role));
-        notes.error(at, "mss", what, "leave [mss] out, or give role = \"border\"");
+        let what = format!("{} does not change the MSS", called(role));
+        notes.error(at, "mss", what, "remove [mss], or set role = \"border\"");
     }
     if role != Role::WideInterface
         && let Some(at) = said.wide_interface_at
     {
-        let what = format!("{} has no routes of its own", called(role));
-        notes.error(at, "wide-interface", what, "leave [wide-interface] out, or give role = \"wide-interface\"");
+        let what = format!("{} sets no routes", called(role));
+        notes.error(at, "wide-interface", what, "remove [wide-interface], or set role = \"wide-interface\"");
     }
     if role != Role::WideInterface
         && let Some(at) = said.limits.datagram_lifetime_at
     {
-        let what = format!("{} gives out no identifiers", called(role));
-        notes.error(at, "limits.datagram-lifetime", what, "leave it out, or give role = \"wide-interface\"");
+        let what = format!("{} assigns no IPv4 IDs", called(role));
+        notes.error(at, "limits.datagram-lifetime", what, "remove it, or set role = \"wide-interface\"");
     }
     if role != Role::Border
         && let Some(at) = said.limits.flows_at
     {
-        let what = format!("{} remembers no MSS, so this limits nothing", called(role));
-        notes.warning(at, "limits.flows", what, "leave it out");
+        let what = format!("{} keeps no flow table, so this has no effect", called(role));
+        notes.warning(at, "limits.flows", what, "remove it");
     }
     if role != Role::Border
-        && let Some(answers) = said.answer_from.here()
+        && let Some(answers) = said.icmp_source.here()
     {
-        let what = "the host's kernel sends the ICMP errors here, so this has no effect";
-        notes.warning(answers.at, "answer-from", what, "leave it out");
+        let what = "the kernel sends the ICMP errors in this role, so this has no effect";
+        notes.warning(answers.at, "icmp-source", what, "remove it");
     }
 }
 
 fn check_fail(said: &Said<'_>, role: Role, sides: &[&SideSaid<'_>], notes: &mut Notes) {
     let Some(at) = said.fail.is(Fail::Open) else { return };
     if role != Role::Border {
-        let what = "the kernel has all fragments while no worker works, so this has no effect";
-        return notes.warning(at, "fail", what, "leave it out");
+        let what = "without a running worker the kernel receives all fragments anyway, so this has no effect";
+        return notes.warning(at, "fail", what, "remove it");
     }
     let is_packet = |side: &SideSaid<'_>| side.port.here().is_none_or(|port| port.value.kind == Kind::Packet);
     if !sides.iter().all(|side| is_packet(side)) {
-        let what = "the kernel passes packets on by itself only between two packet: ports";
-        notes.error(at, "fail", what, "leave it out, or write packet:NAME for both");
+        let what = "fail = \"open\" needs packet: ports on both sides";
+        notes.error(at, "fail", what, "remove it, or write packet:NAME on both sides");
     }
 }
 
@@ -160,16 +158,18 @@ fn check_port(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
         return;
     };
     if (role, side.which, port.value.kind) == (Role::WideInterface, Which::Wide, Kind::Tun) {
-        let what = "the host itself needs no device: what it sends is taken at the narrow interface";
+        let what = "the host needs no device: its packets are taken at the narrow interface";
         return notes.error(
             port.at,
             side.table.name_of("port"),
             what,
-            "leave it out, or write tap:NAME for a guest",
+            "remove it, or write tap:NAME for a virtual machine",
         );
     }
     let (kinds, wanted): (&[Kind], _) = match (role, side.which) {
-        (Role::WideInterface, Which::Wide) => (&[Kind::Tap], "tap:NAME for a guest, or leave it out for the host"),
+        (Role::WideInterface, Which::Wide) => {
+            (&[Kind::Tap], "tap:NAME for a virtual machine, or remove it for the host itself")
+        }
         (Role::WideInterface, Which::Narrow) | (Role::Router, _) => (&[Kind::Packet], "packet:NAME"),
         (Role::Border, _) => (&[Kind::Packet, Kind::Xdp, Kind::Tap], "packet:NAME, xdp:NAME or tap:NAME"),
     };
@@ -177,7 +177,7 @@ fn check_port(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
         return;
     }
     let name = Kind::NAMES.iter().find(|(_, kind)| *kind == port.value.kind).map_or("", |(name, _)| *name);
-    let what = format!("{} has no {name} on its {} side", called(role), side.which.name());
+    let what = format!("{} cannot use {name} on its {} side", called(role), side.which.name());
     notes.error(port.at, side.table.name_of("port"), what, format!("write {wanted}"));
 }
 
@@ -187,18 +187,18 @@ fn check_joining(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
         && join.value != FragmentPolicy::Off
     {
         if side.reassemble.is(Toggle::On).is_some() {
-            let what = "fragments are reassembled already";
-            notes.error(join.at, name("join"), what, "leave out either reassemble or join");
+            let what = "reassemble = true already reassembles all fragments";
+            notes.error(join.at, name("fragment-policy"), what, "remove either reassemble or fragment-policy");
         } else if matches!(side.reassemble, Given::Not) && side.reassembles_by_role(role) {
-            let what = format!("{} reassembles fragments already", called(role));
-            notes.error(join.at, name("join"), what, "leave it out, or write reassemble = false beside it");
+            let what = format!("{} already reassembles all fragments", called(role));
+            notes.error(join.at, name("fragment-policy"), what, "remove it, or add reassemble = false");
         }
     }
     if let Some(at) = side.fragment.is(Toggle::Off)
         && side.joins_as(FragmentPolicy::ReassembleHop, role)
     {
-        let what = "what is joined by \"hop\" must be cut again, and nothing is";
-        notes.error(at, name("fragment"), what, "write true, or join otherwise");
+        let what = "fragment-policy = \"reassemble-hop\" needs fragment = true";
+        notes.error(at, name("fragment"), what, "write true, or set another fragment-policy");
     }
     if let Some(timeout) = side.timeout.here()
         && timeout.value > GRACEFUL_TIMEOUT_MAX
@@ -206,18 +206,17 @@ fn check_joining(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     {
         let most = shown_stretch(GRACEFUL_TIMEOUT_MAX);
         let stretch = shown_stretch(timeout.value);
-        let what =
-            format!("{stretch} is long enough for identifiers to come round while fragments are joined gracefully");
-        notes.error(timeout.at, name("patience"), what, format!("give at most \"{most}\""));
+        let what = format!("IPv4 IDs may wrap within {stretch}, which is unsafe with fragment-policy = \"merge\"");
+        notes.error(timeout.at, name("timeout"), what, format!("set at most \"{most}\""));
     }
 }
 
-/// What is said about a stage that does not work on this side.
+/// Notes keys of stages that this side does not have.
 fn check_idle(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     let name = |key| side.table.name_of(key);
     if side.coalesce(role) == Some(None) {
-        let what = "no segments are held on this side, so this has no effect";
-        let mend = "write coalesce = \"resize\" too, or leave this out";
+        let what = "this side does not coalesce, so this has no effect";
+        let mend = "add coalesce = \"resize\", or remove this";
         let hold = side.hold.here().map(|at| (at.at, "hold"));
         let exempt = side.exempt.here().filter(|list| !list.value.is_empty()).map(|at| (at.at, "exempt"));
         for (at, key) in hold.into_iter().chain(exempt) {
@@ -231,8 +230,13 @@ fn check_idle(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
         && side.join(role).is_some()
         && !joins
     {
-        let what = "no fragments are held on this side, so this has no effect";
-        notes.warning(timeout.at, name("patience"), what, "write reassemble = true or join too, or leave this out");
+        let what = "this side neither reassembles nor merges fragments, so this has no effect";
+        notes.warning(
+            timeout.at,
+            name("timeout"),
+            what,
+            "add reassemble = true or fragment-policy, or remove this",
+        );
     }
 }
 
@@ -242,22 +246,22 @@ fn check_bypass(said: &Said<'_>, role: Role, sides: &[&SideSaid<'_>], notes: &mu
     };
     for stage in &bypass.value {
         let works = match stage.value {
-            Stage::Mss | Stage::Lease => role == Role::Border,
+            Stage::Mss | Stage::FlowOffload => role == Role::Border,
             Stage::Coalesce => sides.iter().any(|side| side.coalesce(role) != Some(None)),
             Stage::Reassemble => sides.iter().any(|side| side.joins_as(FragmentPolicy::Reassemble, role)),
-            Stage::Join => sides.iter().any(|side| {
+            Stage::Merge => sides.iter().any(|side| {
                 side.joins_as(FragmentPolicy::ReassembleHop, role) || side.joins_as(FragmentPolicy::Merge, role)
             }),
             Stage::Segment | Stage::Fragment => true,
         };
         if !works {
-            let what = "this stage works on no side, so leaving it out has no effect";
-            notes.warning(stage.at, "bypass", what, "leave it out of the list");
+            let what = "no side has this stage, so bypassing it has no effect";
+            notes.warning(stage.at, "bypass", what, "remove it from the list");
         }
     }
 }
 
-/// What people call it.
+/// The role's name in a sentence.
 fn called(role: Role) -> &'static str {
     match role {
         Role::WideInterface => "a wide interface",
@@ -270,9 +274,9 @@ fn called(role: Role) -> &'static str {
 const TAP_MTU_MAX: u16 = 65_521;
 /// RFC 8200 section 5.
 const IPV6_MTU_MIN: u16 = 1_280;
-/// What every host takes whole (RFC 791 section 3.1).
+/// The datagram size that every host must accept, in bytes (RFC 791 section 3.1).
 const SAFE_LEN_MIN: u16 = 576;
-/// Longest hold that transports hardly feel (a run is older only where it is asked for).
+/// Longest hold without an effect on congestion control.
 const HOLD_UNFELT: Duration = Duration::from_millis(20);
-/// Longest patience of graceful joining: no fast pair's identifications come round sooner (X2).
+/// Longest time-out of merging: no fast pair of hosts reuses IPv4 IDs sooner (X2).
 const GRACEFUL_TIMEOUT_MAX: Duration = Duration::from_millis(500);

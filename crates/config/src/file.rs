@@ -3,6 +3,7 @@
 use crate::check;
 use crate::problem::{Notes, Problems};
 use crate::read;
+use crate::renamed;
 use crate::settings::Config;
 use crate::syntax;
 use crate::table::Table;
@@ -26,8 +27,7 @@ impl Config {
     /// The file cannot be read, or is no text.
     pub fn text(path: &Path) -> Result<String, Problems> {
         let file = path.to_string_lossy();
-        let unread =
-            |error| Problems::unread(&file, format!("cannot read: {error}"), "give a file that can be read");
+        let unread = |error| Problems::unread(&file, format!("cannot read: {error}"), "give a readable file");
         let mut bytes = Vec::new();
         let opened = File::open(path).map_err(unread)?;
         opened.take(FILE_LEN_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unread)?;
@@ -36,7 +36,7 @@ impl Config {
             Err(error) => {
                 let (text, _) = bytes.split_at(error.valid_up_to());
                 let mut notes = Notes::default();
-                notes.error(text.len(), "", "this letter is no UTF-8", "save the file as UTF-8");
+                notes.error(text.len(), "", "this is not valid UTF-8", "save the file as UTF-8");
                 let [problems, _] = notes.sorted(&String::from_utf8_lossy(text), &file);
                 Err(problems)
             }
@@ -50,12 +50,13 @@ impl Config {
     pub fn parse(text: &str, file: &str) -> Result<Config, Problems> {
         if text.len() > FILE_LEN_MAX {
             let what = format!("the file is longer than {} KiB", FILE_LEN_MAX >> 10);
-            return Err(Problems::unread(file, what, "give a configuration of the gateway"));
+            return Err(Problems::unread(file, what, "give a gateway configuration"));
         }
-        let (entries, errors) = DeTable::parse_recoverable(text);
-        let root = Table::root(entries.get_ref());
+        let (mut entries, errors) = DeTable::parse_recoverable(text);
         let mut notes = Notes::default();
         syntax::note(text, &errors, &mut notes);
+        renamed::apply(entries.get_mut(), &mut notes);
+        let root = Table::root(entries.get_ref());
         let said = read::Said::read(&root, &mut notes);
         check::check(&said, &mut notes);
         let config = said.settle(&name_of(file), &mut notes);
@@ -63,7 +64,7 @@ impl Config {
         match config {
             Some(config) if problems.is_empty() => Ok(Config { warnings, ..config }),
             _ => {
-                assert!(!problems.is_empty(), "what is refused has a reason");
+                assert!(!problems.is_empty(), "a refused file has a reason");
                 Err(problems)
             }
         }

@@ -17,6 +17,7 @@ mod check;
 mod file;
 mod problem;
 mod read;
+mod renamed;
 mod settings;
 mod spelling;
 mod syntax;

@@ -24,7 +24,7 @@ use toml::de::DeValue;
 pub(crate) struct Said<'a> {
     pub role: Given<Role>,
     pub workers: Given<u32>,
-    pub answer_from: Given<Vec<At<IpAddr>>>,
+    pub icmp_source: Given<Vec<At<IpAddr>>>,
     pub control: Given<PathBuf>,
     pub metrics: Given<SocketAddr>,
     pub user: Given<String>,
@@ -116,7 +116,7 @@ impl<'a> Said<'a> {
                 value::word(value, &Role::NAMES)
             }),
             workers: root.take("workers", notes, &|value| value::number(value, WORKERS, 2)),
-            answer_from: root.list("answer-from", "a list such as [\"192.0.2.1\", \"2001:db8::1\"]", notes, host),
+            icmp_source: root.list("icmp-source", "a list such as [\"192.0.2.1\", \"2001:db8::1\"]", notes, host),
             control: root.take("control", notes, &value::path),
             metrics: root.take("metrics", notes, &value::socket),
             user: root.take("user", notes, &value::user),
@@ -136,19 +136,19 @@ impl<'a> Said<'a> {
     }
 
     fn check_answers(&self, notes: &mut Notes) {
-        let Some(answers) = self.answer_from.here() else {
+        let Some(answers) = self.icmp_source.here() else {
             return;
         };
         if answers.value.is_empty() {
-            let mend = "name one, or leave this out for the interface's own";
-            notes.wrong(answers.at, "answer-from", Wrong::new("the list names no address", mend));
+            let mend = "add an address, or remove the key for the interface's own";
+            notes.wrong(answers.at, "icmp-source", Wrong::new("the list is empty", mend));
         }
         for (number, answer) in answers.value.iter().enumerate() {
             let before = answers.value.iter().take(number);
             if before.into_iter().any(|other| other.value.is_ipv4() == answer.value.is_ipv4()) {
                 let version = if answer.value.is_ipv4() { "IPv4" } else { "IPv6" };
-                let what = format!("{} is the second address of {version}", answer.value);
-                notes.wrong(answer.at, "answer-from", Wrong::new(what, "give one of each version at most"));
+                let what = format!("{} is a second address of {version}", answer.value);
+                notes.wrong(answer.at, "icmp-source", Wrong::new(what, "give at most one of each version"));
             }
         }
     }
@@ -163,7 +163,7 @@ impl<'a> Said<'a> {
             role,
             name: name.to_owned(),
             workers: self.workers.or(1)? as usize,
-            answer_from: self.answers()?,
+            icmp_source: self.answers()?,
             own_addresses: OwnAddresses::default(),
             control: control?,
             metrics: self.metrics.here().map(|at| at.value),
@@ -201,14 +201,14 @@ impl<'a> Said<'a> {
         if path.len() <= SOCKET_PATH_LEN_MAX {
             return Some(PathBuf::from(path));
         }
-        let what = format!("{} is longer than the {SOCKET_PATH_LEN_MAX} bytes of a socket's path", quoted(&path));
-        notes.error(0, "control", what, "give a shorter one, or the file a shorter name");
+        let what = format!("{} exceeds the {SOCKET_PATH_LEN_MAX} bytes of a socket path", quoted(&path));
+        notes.error(0, "control", what, "set a shorter path, or give the file a shorter name");
         None
     }
 
     fn answers(&self) -> Option<[Option<IpAddr>; 2]> {
         let mut answers = [None; 2];
-        for answer in self.answer_from.or(Vec::new())? {
+        for answer in self.icmp_source.or(Vec::new())? {
             answers[usize::from(answer.value.is_ipv6())] = Some(answer.value);
         }
         Some(answers)
@@ -222,7 +222,7 @@ impl<'a> SideSaid<'a> {
             Given::As(table) => Some(SideSaid::read(table.value, which, notes)),
             Given::Wrong => None,
             Given::Not => {
-                let mend = format!("write [{name}], and below it its port and its mtu");
+                let mend = format!("write [{name}] with port and mtu below it");
                 notes.missing(0, name.to_owned(), format!("the {name} side is missing"), mend);
                 None
             }
@@ -234,7 +234,7 @@ impl<'a> SideSaid<'a> {
         let mut switch = |key| table.take(key, notes, &value::switch);
         let [reassemble, segment, fragment, even] = ["reassemble", "segment", "fragment", "even"].map(&mut switch);
         let example = if which == Which::Wide { 9_000 } else { 1_500 };
-        let mtu_mend = format!("write mtu = {example}, or what the link takes, 68 to 65535");
+        let mtu_mend = format!("write mtu = {example}, or the MTU of the link: 68 to 65535");
         let flow = "a list such as [\":22\", \"192.0.2.0/24\"]";
         SideSaid {
             which,
@@ -242,13 +242,13 @@ impl<'a> SideSaid<'a> {
             mtu: table.need("mtu", &mtu_mend, notes, &|value| short(value, MTUS, example)),
             coalesce: table.take("coalesce", notes, &|value| value::word(value, &MODES)),
             reassemble,
-            join: table.take("join", notes, &|value| value::word(value, &JOINS)),
+            join: table.take("fragment-policy", notes, &|value| value::word(value, &POLICIES)),
             join_for: join_for(&table, notes),
             segment,
             fragment,
             df: table.take("df", notes, &|value| value::word(value, &DFS)),
             hold: table.take("hold", notes, &hold),
-            timeout: table.take("patience", notes, &|value| value::stretch(value, TIMEOUTS, "500ms")),
+            timeout: table.take("timeout", notes, &|value| value::stretch(value, TIMEOUTS, "500ms")),
             even,
             offloads: table.take("offloads", notes, &offloads),
             exempt: table.list("exempt", flow, notes, &value::exempt),
@@ -375,8 +375,8 @@ fn prefixes(table: Option<&Table<'_>>, notes: &mut Notes) -> Given<Vec<At<Prefix
     let prefixes =
         table.list("prefixes", "a list such as [\"10.0.0.0/8\", \"2001:db8::/32\"]", notes, &value::prefix);
     if let Some(list) = prefixes.here().filter(|list| list.value.is_empty()) {
-        let mend = "name one, or leave this out for all routes of the narrow interface";
-        notes.wrong(list.at, table.name_of("prefixes"), Wrong::new("the list names no prefix", mend));
+        let mend = "add a prefix, or remove the key for all routes of the narrow interface";
+        notes.wrong(list.at, table.name_of("prefixes"), Wrong::new("the list is empty", mend));
         return Given::Wrong;
     }
     prefixes
@@ -396,7 +396,7 @@ fn join_for(side: &Table<'_>, notes: &mut Notes) -> Given<Vec<(At<Prefix>, At<Fr
             continue;
         };
         if joins.iter().any(|(other, _)| other.value == prefix.value) {
-            let wrong = Wrong::new(format!("{} stands twice", prefix.value), "leave one of the two tables out");
+            let wrong = Wrong::new(format!("{} is there twice", prefix.value), "remove one of the two tables");
             notes.wrong(prefix.at, table.name_of("prefix"), wrong);
         } else {
             joins.push((*prefix, *join));
@@ -411,17 +411,22 @@ fn one_for(table: &Table<'_>, notes: &mut Notes) -> (Given<Prefix>, Given<Fragme
     });
     let prefix = table.need("prefix", "write it, such as prefix = \"192.0.2.0/24\"", notes, &value::prefix);
     let reassemble = table.take("reassemble", notes, &value::switch);
-    let join = table.take("join", notes, &|value| value::word(value, &JOINS));
+    let join = table.take("fragment-policy", notes, &|value| value::word(value, &POLICIES));
     let join = match (reassemble, join) {
         (Given::Wrong, _) | (_, Given::Wrong) => Given::Wrong,
         (Given::Not, Given::Not) => {
-            let mend = "write join = \"graceful\", \"hop\" or \"off\", or reassemble = true";
-            notes.missing(table.at, table.name_of("join"), "how fragments are joined is missing", mend);
+            let mend = "write fragment-policy = \"merge\", \"reassemble-hop\" or \"off\", or reassemble = true";
+            notes.missing(table.at, table.name_of("fragment-policy"), "the fragment policy is missing", mend);
             Given::Wrong
         }
         (Given::As(At { value: Toggle::On, .. }), Given::As(join)) if join.value != FragmentPolicy::Off => {
-            let what = "fragments for this prefix are reassembled already";
-            notes.error(join.at, table.name_of("join"), what, "leave out either reassemble or join");
+            let what = "reassemble = true already reassembles the fragments of this prefix";
+            notes.error(
+                join.at,
+                table.name_of("fragment-policy"),
+                what,
+                "remove either reassemble or fragment-policy",
+            );
             Given::Wrong
         }
         (Given::As(At { at, value: Toggle::On }), _) => Given::As(At { at, value: FragmentPolicy::Reassemble }),
@@ -432,7 +437,7 @@ fn one_for(table: &Table<'_>, notes: &mut Notes) -> (Given<Prefix>, Given<Fragme
 }
 
 fn hold(value: &DeValue<'_>) -> Result<Holding, Wrong> {
-    let wanted = "\"burst\", \"adaptive\" or a stretch from 10us to 10s, such as \"200us\"";
+    let wanted = "\"burst\", \"adaptive\" or a duration from 10us to 10s, such as \"200us\"";
     let text = value::text(value, wanted)?;
     if text.starts_with(|letter: char| letter.is_ascii_digit()) {
         return value::stretch(value, HOLDS, "200us").map(Holding::Fixed);
@@ -481,7 +486,7 @@ fn belongs(key: &str) -> Option<String> {
 const ROOT: [&str; 14] = [
     "role",
     "workers",
-    "answer-from",
+    "icmp-source",
     "control",
     "metrics",
     "user",
@@ -499,18 +504,18 @@ const SIDE: [&str; 14] = [
     "mtu",
     "coalesce",
     "reassemble",
-    "join",
+    "fragment-policy",
     "segment",
     "fragment",
     "df",
     "hold",
-    "patience",
+    "timeout",
     "even",
     "offloads",
     "exempt",
     "for",
 ];
-const FOR: [&str; 3] = ["prefix", "join", "reassemble"];
+const FOR: [&str; 3] = ["prefix", "fragment-policy", "reassemble"];
 const LIMITS: [&str; 3] = ["memory", "flows", "datagram-lifetime"];
 const MSS: [&str; 2] = ["raise", "safe"];
 const WIDE_INTERFACE: [&str; 1] = ["prefixes"];
@@ -519,9 +524,12 @@ const TABLES: [(&str, &[&str]); 5] =
 
 const MODES: [(&str, Option<Mode>); 3] =
     [("resize", Some(Mode::Resize)), ("reversible", Some(Mode::Reversible)), ("off", None)];
-const JOINS: [(&str, FragmentPolicy); 3] =
-    [("graceful", FragmentPolicy::Merge), ("hop", FragmentPolicy::ReassembleHop), ("off", FragmentPolicy::Off)];
-const DFS: [(&str, DontFragment); 2] = [("refuse", DontFragment::Refuse), ("cut", DontFragment::Fragment)];
+const POLICIES: [(&str, FragmentPolicy); 3] = [
+    ("merge", FragmentPolicy::Merge),
+    ("reassemble-hop", FragmentPolicy::ReassembleHop),
+    ("off", FragmentPolicy::Off),
+];
+const DFS: [(&str, DontFragment); 2] = [("refuse", DontFragment::Refuse), ("fragment", DontFragment::Fragment)];
 const RAISES: [(&str, Raise); 3] =
     [("never", Raise::Never), ("both-ways", Raise::BothWays), ("always", Raise::Always)];
 

@@ -1,6 +1,7 @@
 //! What a file can say -> types for it: a configuration, with their names as a file writes them.
 
 use crate::problem::Problems;
+use crate::renamed;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 use engine::{Exempt, FragmentPolicy, GatewayRole, Holding, Mode, Prefix, Prefixes, Toggle};
@@ -18,7 +19,7 @@ pub struct Config {
     pub workers: usize,
     /// Where ICMP errors come from: one address of IPv4, one of IPv6; none where the interface's own is to be
     /// taken.
-    pub answer_from: [Option<IpAddr>; 2],
+    pub icmp_source: [Option<IpAddr>; 2],
     /// The addresses that the interfaces of the wide side and the narrow one have themselves, as they were found;
     /// a file says nothing of them.
     pub own_addresses: OwnAddresses,
@@ -96,7 +97,7 @@ pub enum Stage {
     /// Fragments become whole datagrams.
     Reassemble,
     /// Fragments are joined on the way.
-    Join,
+    Merge,
     /// TCP segments are joined.
     Coalesce,
     /// TCP is cut into segments.
@@ -106,7 +107,7 @@ pub enum Stage {
     /// The MSS that hosts announce is raised.
     Mss,
     /// Flows whose trains need only segments of another length are lent to the kernel.
-    Lease,
+    FlowOffload,
 }
 
 /// What leaves by one side.
@@ -199,7 +200,7 @@ impl Config {
         core::array::from_fn(|version| {
             let found =
                 own.get(end).and_then(|of| of[version]).or_else(|| own.get(1 - end).and_then(|of| of[version]));
-            self.answer_from[version].or(found).unwrap_or(NOBODYS[version])
+            self.icmp_source[version].or(found).unwrap_or(NOBODYS[version])
         })
     }
 
@@ -247,6 +248,12 @@ impl Role {
 }
 
 impl Stage {
+    /// The stage of this name, or of this name in version 0.1.
+    pub fn named(name: &str) -> Option<Stage> {
+        let name = renamed::stage(name);
+        Stage::NAMES.iter().find(|(known, _)| *known == name).map(|(_, stage)| *stage)
+    }
+
     /// The name, as it is written in a file.
     pub fn name(self) -> &'static str {
         named(&Stage::NAMES, self)
@@ -255,12 +262,12 @@ impl Stage {
     /// The names, as they are written in a file.
     pub const NAMES: [(&str, Stage); 7] = [
         ("reassemble", Stage::Reassemble),
-        ("join", Stage::Join),
+        ("merge", Stage::Merge),
         ("coalesce", Stage::Coalesce),
         ("segment", Stage::Segment),
         ("fragment", Stage::Fragment),
         ("mss", Stage::Mss),
-        ("lease", Stage::Lease),
+        ("flow-offload", Stage::FlowOffload),
     ];
 }
 

@@ -37,10 +37,10 @@ mod tests {
 
     #[test]
     fn a_slip_finds_the_word_that_was_meant_and_another_word_finds_none() {
-        let words = ["answer-from", "mtu", "port", "reassemble", "hold"];
+        let words = ["icmp-source", "mtu", "port", "reassemble", "hold"];
         for (slip, meant) in [
-            ("answer_from", Some("answer-from")),
-            ("Answer From", Some("answer-from")),
+            ("icmp_source", Some("icmp-source")),
+            ("Icmp Source", Some("icmp-source")),
             ("mut", Some("mtu")),
             ("MTU", Some("mtu")),
             ("mt", Some("mtu")),

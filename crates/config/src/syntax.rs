@@ -37,9 +37,9 @@ fn duplicate(text: &str, at: usize, line_at: usize, notes: &mut Notes) {
     let mend = if line(text, line_at).trim_start().starts_with("[[") {
         format!("write [[{}]] each time, with two brackets", name(&key))
     } else {
-        "leave one of them out".to_owned()
+        "remove one of them".to_owned()
     };
-    let wrong = Wrong::new(format!("this stands twice{first}"), mend);
+    let wrong = Wrong::new(format!("this is there twice{first}"), mend);
     if header(line(text, line_at)).is_some() {
         notes.twice(at, name(&key), wrong);
     } else {
@@ -73,18 +73,18 @@ fn wrong(message: &str) -> Wrong {
     let expected: Vec<String> = expected.split(", ").filter(|word| !word.is_empty()).map(named).collect();
     let mend = match expected.as_slice() {
         [] => "see https://toml.io for how it is written".to_owned(),
-        [nothing] if nothing == "nothing" => "leave it out".to_owned(),
+        [nothing] if nothing == "nothing" => "remove it".to_owned(),
         words => format!("write {} here", either(words, "or")),
     };
     match what {
         "string values must be quoted" | "invalid boolean" | "invalid float" => {
-            Wrong::new("this is no value", "write a number, true, false, or a text in quotation marks")
+            Wrong::new("this is not a value", "write a number, true, false, or a string in quotation marks")
         }
-        "missing escaped value" => Wrong::new("no letter is written so", "write \\\\ for a single \\"),
+        "missing escaped value" => Wrong::new("unknown escape sequence", "write \\\\ for a single \\"),
         "invalid basic string" | "invalid literal string" if expected.len() == 1 => {
-            Wrong::new("the text does not end", mend)
+            Wrong::new("the string does not end", mend)
         }
-        _ => Wrong::new(format!("this is no TOML: {what}"), mend),
+        _ => Wrong::new(format!("this is not TOML: {what}"), mend),
     }
 }
 

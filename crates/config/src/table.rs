@@ -138,8 +138,8 @@ impl<'a> Table<'a> {
             let at = element.span().start;
             let value = read(element.get_ref()).and_then(|value| match values.iter().any(|at| at.value == value) {
                 true => Err(Wrong::new(
-                    format!("{} stands twice", value::shown(element.get_ref())),
-                    "leave one of them out",
+                    format!("{} is there twice", value::shown(element.get_ref())),
+                    "remove one of them",
                 )),
                 false => Ok(value),
             });
@@ -204,9 +204,9 @@ impl<'a> Table<'a> {
                     format!("write {nearest}")
                 }
                 None => advice(text)
-                    .unwrap_or_else(|| format!("leave it out, or write one of {}", value::either(known, "and"))),
+                    .unwrap_or_else(|| format!("remove it, or write one of {}", value::either(known, "and"))),
             };
-            notes.wrong(key.span().start, self.name_of(text), Wrong::new("there is no such key", mend));
+            notes.wrong(key.span().start, self.name_of(text), Wrong::new("unknown key", mend));
         }
     }
 

@@ -34,12 +34,12 @@ impl Kind {
 /// A value of the wrong type.
 pub(crate) fn wrong_type(value: &DeValue<'_>, wanted: &str) -> Wrong {
     let what = match value {
-        DeValue::Array(_) => "a list stands here".to_owned(),
-        DeValue::Table(_) => "a table stands here".to_owned(),
-        DeValue::String(_) => format!("{} is a text in quotation marks", shown(value)),
+        DeValue::Array(_) => "this is a list".to_owned(),
+        DeValue::Table(_) => "this is a table".to_owned(),
+        DeValue::String(_) => format!("{} is a string", shown(value)),
         DeValue::Integer(_) => format!("{} is a whole number", shown(value)),
-        DeValue::Float(_) => format!("{} is a number with a point", shown(value)),
-        DeValue::Boolean(_) => format!("{} stands here", shown(value)),
+        DeValue::Float(_) => format!("{} is a decimal number", shown(value)),
+        DeValue::Boolean(_) => format!("this is {}", shown(value)),
         DeValue::Datetime(_) => format!("{} is a date or a time of day", shown(value)),
     };
     Wrong::new(what, format!("write {wanted}"))
@@ -53,7 +53,7 @@ pub(crate) fn word<T: Copy>(value: &DeValue<'_>, names: &[(&str, T)]) -> Result<
     let found = names.iter().find(|(name, _)| *name == text).map(|(_, meaning)| *meaning);
     found.ok_or_else(|| {
         let mend = nearest(text, names.iter().map(|(name, _)| *name)).map(|near| format!("write \"{near}\""));
-        Wrong::new(format!("{} is not known here", quoted(text)), mend.unwrap_or(format!("write {words}")))
+        Wrong::new(format!("{} is not one of the values", quoted(text)), mend.unwrap_or(format!("write {words}")))
     })
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn stretch(
     example: &str,
 ) -> Result<Duration, Wrong> {
     let span = format!("{} to {}", shown_stretch(*bounds.start()), shown_stretch(*bounds.end()));
-    let text = text(value, &format!("a stretch from {span} with its unit, such as \"{example}\""))?;
+    let text = text(value, &format!("a duration from {span} with its unit, such as \"{example}\""))?;
     let nanos = with_unit(text, &TIME_UNITS)?;
     let stretch = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
     within(text, stretch, bounds, shown_stretch)
@@ -111,16 +111,13 @@ pub(crate) fn port(value: &DeValue<'_>) -> Result<Port, Wrong> {
     let wanted = "tun:NAME, tap:NAME, packet:NAME or xdp:NAME, such as \"packet:lan0\"";
     let text = text(value, wanted)?;
     let Some((kind, interface)) = text.split_once(':') else {
-        return Err(Wrong::new(
-            format!("{} does not say how the interface is used", quoted(text)),
-            format!("write {wanted}"),
-        ));
+        return Err(Wrong::new(format!("{} names no kind of port", quoted(text)), format!("write {wanted}")));
     };
     let Some((_, found)) = Kind::NAMES.iter().find(|(name, _)| *name == kind) else {
         let near = nearest(kind, Kind::NAMES.iter().map(|(name, _)| *name));
         let mend = near
             .map_or(format!("write {wanted}"), |near| format!("write {}", quoted(&format!("{near}:{interface}"))));
-        return Err(Wrong::new(format!("{} is no kind of port", quoted(kind)), mend));
+        return Err(Wrong::new(format!("{} is not a kind of port", quoted(kind)), mend));
     };
     let is_wrong = |letter: char| letter.is_whitespace() || letter.is_control() || "/:".contains(letter);
     if interface.contains(is_wrong)
@@ -128,7 +125,7 @@ pub(crate) fn port(value: &DeValue<'_>) -> Result<Port, Wrong> {
         || [".", ".."].contains(&interface)
     {
         return Err(Wrong::new(
-            format!("{} is no name of an interface", quoted(interface)),
+            format!("{} is not an interface name", quoted(interface)),
             format!("give 1 to {INTERFACE_LEN_MAX} bytes without /, : and white space, as `ip link` shows them"),
         ));
     }
@@ -141,11 +138,11 @@ pub(crate) fn host(value: &DeValue<'_>) -> Result<IpAddr, Wrong> {
     let text = text(value, wanted)?;
     let ip: IpAddr = text
         .parse()
-        .map_err(|_| Wrong::new(format!("{} is no address", quoted(text)), format!("write {wanted}")))?;
+        .map_err(|_| Wrong::new(format!("{} is not an address", quoted(text)), format!("write {wanted}")))?;
     if packet::Address::from(ip).is_one_host() {
         Ok(ip.to_canonical())
     } else {
-        Err(Wrong::new(format!("{ip} is no address of one host"), "give one that can send"))
+        Err(Wrong::new(format!("{ip} is not a unicast address"), "give a unicast address"))
     }
 }
 
@@ -157,16 +154,16 @@ pub(crate) fn socket(value: &DeValue<'_>) -> Result<SocketAddr, Wrong> {
     if text.parse::<IpAddr>().is_ok() {
         return Err(wrong("has no port"));
     }
-    let socket: SocketAddr = text.parse().map_err(|_| wrong("is no address with a port"))?;
+    let socket: SocketAddr = text.parse().map_err(|_| wrong("is not an address with a port"))?;
     if socket.port() == 0 {
-        return Err(wrong("has port 0, which nobody can call"));
+        return Err(wrong("has port 0, which cannot be used"));
     }
     Ok(socket)
 }
 
 /// The path of a socket.
 pub(crate) fn path(value: &DeValue<'_>) -> Result<PathBuf, Wrong> {
-    let wanted = "a path from the root, such as \"/run/wideload/border.sock\"";
+    let wanted = "an absolute path, such as \"/run/wideload/border.sock\"";
     let text = text(value, wanted)?;
     let what = if !text.starts_with('/') {
         format!("{} does not begin with /", quoted(text))
@@ -175,7 +172,8 @@ pub(crate) fn path(value: &DeValue<'_>) -> Result<PathBuf, Wrong> {
     } else if text.contains('\0') {
         format!("{} has a byte 0", quoted(text))
     } else if text.len() > SOCKET_PATH_LEN_MAX {
-        let what = format!("the path has {} bytes, above the {SOCKET_PATH_LEN_MAX} of a socket", text.len());
+        let what =
+            format!("the path has {} bytes, more than the {SOCKET_PATH_LEN_MAX} of a socket path", text.len());
         return Err(Wrong::new(what, "give a shorter one"));
     } else {
         return Ok(PathBuf::from(text));
@@ -191,7 +189,7 @@ pub(crate) fn user(value: &DeValue<'_>) -> Result<String, Wrong> {
     if (1..=USER_LEN_MAX).contains(&text.len()) && text.chars().all(is_fit) && !text.starts_with('-') {
         Ok(text.to_owned())
     } else {
-        Err(Wrong::new(format!("{} is no name of a user", quoted(text)), format!("write {wanted}")))
+        Err(Wrong::new(format!("{} is not a user name", quoted(text)), format!("write {wanted}")))
     }
 }
 
@@ -208,7 +206,7 @@ pub(crate) fn exempt(value: &DeValue<'_>) -> Result<Exempt, Wrong> {
     if let Ok(prefix) = text.parse() {
         return Ok(Exempt { prefix: Some(prefix), port: None });
     }
-    let unclear = || Wrong::new(format!("{} is no flow", quoted(text)), format!("write one such as {wanted}"));
+    let unclear = || Wrong::new(format!("{} is not a flow", quoted(text)), format!("write one such as {wanted}"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_digit());
     let Some((prefix, port)) = text.rsplit_once(':').filter(|(_, port)| is_number(port)) else {
         let is_prefix = text.contains('/') && !text.contains('[');
@@ -219,7 +217,7 @@ pub(crate) fn exempt(value: &DeValue<'_>) -> Result<Exempt, Wrong> {
         });
     };
     let port =
-        port.parse().map_err(|_| Wrong::new(format!("{port} is no port"), "give a number from 0 to 65535"))?;
+        port.parse().map_err(|_| Wrong::new(format!("{port} is not a port"), "give a number from 0 to 65535"))?;
     let prefix = match prefix {
         "" => None,
         prefix => Some(unbracketed(prefix).ok_or_else(unclear)?.parse().map_err(sentence)?),
@@ -298,7 +296,7 @@ fn with_unit(text: &str, units: &[(&str, u128)]) -> Result<u128, Wrong> {
         return Err(Wrong::new(format!("{} does not begin with a number", quoted(text)), mend));
     }
     if unit.starts_with(['.', ',']) {
-        return Err(Wrong::new(format!("{} is no whole number", quoted(text)), "write it in a smaller unit"));
+        return Err(Wrong::new(format!("{} is not a whole number", quoted(text)), "write it in a smaller unit"));
     }
     if unit.is_empty() {
         return Err(Wrong::new(format!("{} has no unit", quoted(text)), mend));
@@ -306,7 +304,7 @@ fn with_unit(text: &str, units: &[(&str, u128)]) -> Result<u128, Wrong> {
     let Some((_, len)) = units.iter().find(|(name, _)| *name == unit) else {
         let meant = names.iter().find(|name| is_meant(unit.trim(), name));
         let mend = meant.map_or(mend, |meant| format!("write \"{number}{meant}\""));
-        return Err(Wrong::new(format!("{} is no unit here", quoted(unit)), mend));
+        return Err(Wrong::new(format!("{} is not a unit", quoted(unit)), mend));
     };
     Ok(number.parse::<u128>().ok().and_then(|number| number.checked_mul(*len)).unwrap_or(u128::MAX))
 }

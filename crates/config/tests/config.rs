@@ -35,6 +35,10 @@ fn two_hundred_configurations_broken_in_one_way_are_refused_with_line_and_key() 
         assert!(texts.insert(text), "{case} stands twice");
         single_count += usize::from(problems.len() == 1);
     }
+    if std::env::var_os("WIDELOAD_GOLDEN").is_some_and(|how| how == "write") {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/config/broken.txt");
+        return std::fs::write(path, actual).expect("the source folder can be written to");
+    }
     for (number, (expected, actual)) in cases.lines().zip(actual.lines()).enumerate() {
         assert_eq!(actual, expected, "line {} of broken.txt", number + 1);
     }
@@ -54,6 +58,46 @@ fn the_examples_are_valid_and_smell_of_nothing() {
     for text in [BORDER, WIDE_INTERFACE, ROUTER] {
         assert!(valid(text).warnings.is_empty());
     }
+}
+
+// Version 0.3 removes this test, with renamed.rs.
+#[test]
+fn the_configurations_of_version_0_1_mean_the_same_and_say_what_was_renamed() {
+    for name in ["border", "wide-interface", "router", "packaged-border", "packaged-router"] {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/config");
+        let now = match name.strip_prefix("packaged-") {
+            Some(name) => folder.join(format!("../../../../packaging/{name}.toml")),
+            None => folder.join(format!("{name}.toml")),
+        };
+        let old = Config::read(&folder.join(format!("v0.1/{name}.toml"))).unwrap_or_else(|it| panic!("{it}"));
+        let now = Config::read(&now).unwrap_or_else(|it| panic!("{it}"));
+        assert!(now.warnings.is_empty(), "{}", now.warnings);
+        let count = old.warnings.len();
+        let same = Config {
+            name: now.name.clone(),
+            warnings: now.warnings.clone(),
+            control: now.control.clone(),
+            ..old.clone()
+        };
+        assert_eq!(format!("{same:?}"), format!("{now:?}"), "{name}");
+        let renamed =
+            [("border", 5), ("wide-interface", 0), ("router", 2), ("packaged-border", 1), ("packaged-router", 3)];
+        assert!(renamed.contains(&(name, count)), "{name}: {count}: {}", old.warnings);
+        for warning in old.warnings.iter() {
+            assert!(warning.what.ends_with("since version 0.2"), "{warning}");
+        }
+    }
+    let all = "role = \"border\"\nbypass = [\"join\", \"lease\"]\n[wide]\nport = \"packet:a\"\nmtu = 9000\njoin = \"hop\"\n\
+               [narrow]\nport = \"packet:b\"\nmtu = 1500\ndf = \"cut\"\n";
+    let config = valid(all);
+    assert_eq!(config.bypass, [Stage::Merge, Stage::FlowOffload]);
+    assert_eq!(config.warnings.len(), 5, "{}", config.warnings);
+    assert_eq!(
+        config.warnings.iter().next().map(ToString::to_string).as_deref(),
+        Some(
+            "test.toml:2:11: bypass: \"join\" is named \"merge\" since version 0.2; write \"merge\"; version 0.3 no longer accepts \"join\""
+        )
+    );
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub fn doubts(config: &Config) -> Vec<String> {
     }
     let own: &OwnAddresses = &config.own_addresses;
     let lacks =
-        |version: usize| config.answer_from[version].is_none() && own.iter().all(|of| of[version].is_none());
+        |version: usize| config.icmp_source[version].is_none() && own.iter().all(|of| of[version].is_none());
     let [four, six] = NOBODYS;
     let mut doubts = Vec::new();
     if lacks(0) {

@@ -235,7 +235,7 @@ fn wait(socket: &OwnedFd, timeout: Duration) {
 }
 
 /// Stages that hold packets. They are left out where a held packet may cause the crashes.
-const WIDENING: [Stage; 3] = [Stage::Reassemble, Stage::Join, Stage::Coalesce];
+const WIDENING: [Stage; 3] = [Stage::Reassemble, Stage::Merge, Stage::Coalesce];
 /// Interval of heartbeat messages to the supervisor.
 pub(crate) const BEAT: Duration = Duration::from_millis(100);
 /// Time-out of the supervisor's first message.

@@ -422,8 +422,8 @@ impl Direction {
     ) {
         let Direction { side, out, guesses_before, .. } = self;
         *guesses_before = guesses_before.and(side.guesses());
-        if let Some(sources) = settings.answer_from {
-            out.answer_from(sources);
+        if let Some(sources) = settings.icmp_source {
+            out.icmp_source(sources);
         }
         let old = core::mem::replace(side, Side::new(&settings, direction, secrets));
         side.take_over(now, old, connections, out);

@@ -91,7 +91,7 @@ impl Output {
     }
 
     /// Sets the source addresses of ICMP errors from now on, one per IP version. No effect without a responder.
-    pub fn answer_from(&mut self, sources: [IpAddr; 2]) {
+    pub fn icmp_source(&mut self, sources: [IpAddr; 2]) {
         if let Some(answers) = &mut self.answers {
             answers.come_from(sources);
         }

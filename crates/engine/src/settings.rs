@@ -81,7 +81,7 @@ pub struct SideSettings {
     /// Size limit for TCP packets of unknown flows, in bytes, including the IP header.
     pub unknown_len_max: u16,
     /// Source addresses of ICMP errors about its packets, one of each IP version. `None`: no errors are sent.
-    pub answer_from: Option<[IpAddr; 2]>,
+    pub icmp_source: Option<[IpAddr; 2]>,
     /// Stages that are switched off although they are configured.
     pub left_out: Vec<SideStage>,
 }
@@ -125,7 +125,7 @@ pub enum SideStage {
     /// Reassemble datagrams.
     Reassemble,
     /// Merge fragments on the way.
-    Join,
+    Merge,
     /// Coalesce segments.
     Coalesce,
     /// Segment TCP packets.
@@ -244,7 +244,7 @@ impl SideSettings {
             cuts_df: false,
             id_lifetime: LIFETIME,
             unknown_len_max: u16::MAX,
-            answer_from: None,
+            icmp_source: None,
             left_out: Vec::new(),
         }
     }
@@ -265,8 +265,8 @@ impl SideSettings {
     pub fn has(&self, stage: SideStage) -> bool {
         let reassembles = self.joins_as(FragmentPolicy::Reassemble) || self.joins_as(FragmentPolicy::ReassembleHop);
         match stage {
-            SideStage::Join if self.joins_as(FragmentPolicy::Merge) => true,
-            SideStage::Reassemble | SideStage::Join => reassembles && self.reassembles_as() == stage,
+            SideStage::Merge if self.joins_as(FragmentPolicy::Merge) => true,
+            SideStage::Reassemble | SideStage::Merge => reassembles && self.reassembles_as() == stage,
             SideStage::Coalesce => self.coalesce.is_some(),
             SideStage::Segment => self.segment == Toggle::On,
             SideStage::Fragment => self.fragment == Toggle::On,
@@ -278,7 +278,7 @@ impl SideSettings {
     pub(crate) fn reassembles_as(&self) -> SideStage {
         let is_for_hops_alone =
             self.joins_as(FragmentPolicy::ReassembleHop) && !self.joins_as(FragmentPolicy::Reassemble);
-        if is_for_hops_alone { SideStage::Join } else { SideStage::Reassemble }
+        if is_for_hops_alone { SideStage::Merge } else { SideStage::Reassemble }
     }
 
     /// Segment size of outgoing GSO packets.
@@ -343,13 +343,13 @@ impl SideSettings {
 
     /// Whether fragments are merged in order, and that stage is not switched off.
     pub(crate) fn joins_gracefully(&self) -> bool {
-        self.joins_as(FragmentPolicy::Merge) && !self.left_out.contains(&SideStage::Join)
+        self.joins_as(FragmentPolicy::Merge) && !self.left_out.contains(&SideStage::Merge)
     }
 
     /// The output queue; its buffers come from this pool.
     pub(crate) fn output(&self, pool: Pool, secrets: Secrets) -> Output {
         let answers = self
-            .answer_from
+            .icmp_source
             .map(|sources| IcmpResponder::new(sources, ANSWERS_PER_SECOND, ANSWERS_BURST, secrets.seed));
         Output::new(pool, answers)
     }

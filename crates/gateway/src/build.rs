@@ -86,7 +86,7 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
         id_lifetime: config.limits.datagram_lifetime,
         // Away from a border the kernel answers senders itself. Errors about packets to one side leave by the other
         // side.
-        answer_from: (config.role == Role::Border).then(|| config.answers_at(toward.direction())),
+        icmp_source: (config.role == Role::Border).then(|| config.answers_at(toward.direction())),
         left_out: config.bypass.iter().filter_map(|stage| side_stage(*stage)).collect(),
         ..usual
     };
@@ -97,11 +97,11 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
 pub fn side_stage(stage: Stage) -> Option<SideStage> {
     match stage {
         Stage::Reassemble => Some(SideStage::Reassemble),
-        Stage::Join => Some(SideStage::Join),
+        Stage::Merge => Some(SideStage::Merge),
         Stage::Coalesce => Some(SideStage::Coalesce),
         Stage::Segment => Some(SideStage::Segment),
         Stage::Fragment => Some(SideStage::Fragment),
-        Stage::Mss | Stage::Lease => None,
+        Stage::Mss | Stage::FlowOffload => None,
     }
 }
 
@@ -113,7 +113,7 @@ pub fn can_offload(config: &Config) -> bool {
 
 /// Whether flows may be offloaded to the kernel, on ports that can.
 pub fn offloads_flows(config: &Config) -> bool {
-    can_offload(config) && !config.bypass.contains(&Stage::Lease)
+    can_offload(config) && !config.bypass.contains(&Stage::FlowOffload)
 }
 
 fn border(config: &Config) -> Option<Border> {

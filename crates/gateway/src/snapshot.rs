@@ -155,7 +155,7 @@ impl StageSnapshot {
         let cutting = |stage, switch| StageSnapshot { stage, switch, held: Tally::NONE };
         vec![
             holding(Stage::Reassemble, reassembler.as_ref().map(Reassembler::held)),
-            holding(Stage::Join, merger.as_ref().map(FragmentMerger::held)),
+            holding(Stage::Merge, merger.as_ref().map(FragmentMerger::held)),
             holding(Stage::Coalesce, coalescer.as_ref().map(Coalescer::held)),
             cutting(Stage::Segment, side.sizing.segment),
             cutting(Stage::Fragment, side.sizing.fragment),

@@ -145,7 +145,7 @@ pub fn settings(
             },
             fill: config.fill,
             placement: config.guessing,
-            answer_from: node.filter(|_| tells).map(address::answering),
+            icmp_source: node.filter(|_| tells).map(address::answering),
             ..SideSettings::new(mtu, position)
         };
         let side = if toward == Toward::Wide { aggregation(config, side) } else { side };

@@ -122,7 +122,7 @@ fn settings(kind: topology::Router, node: u16, wires: &[usize], net: &Net) -> Ga
             Fragments | JoinsByHop | JoinsGracefully => Toggle::On,
             Refuses | Silent => Toggle::Off,
         },
-        answer_from: (kind != Silent).then(|| address::answering(node)),
+        icmp_source: (kind != Silent).then(|| address::answering(node)),
         ..SideSettings::new(net.wires[*wire].mtu as u16, Position::Transit)
     };
     GatewaySettings { sides: wires.iter().map(side).collect(), border: None, flow_count: 0 }

@@ -28,7 +28,7 @@ pub struct Rewrite {
 
     /// Addresses that the router answers from: one of IPv4, one of IPv6, or both with a comma
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', default_values = ["192.0.0.8", "fe80::1"])]
-    pub answer_from: Vec<IpAddr>,
+    pub icmp_source: Vec<IpAddr>,
 
     /// Make fragments whole datagrams; they stay so long unless --fragment cuts them
     #[arg(long, help_heading = STAGES)]
@@ -134,7 +134,7 @@ pub enum Stage {
     /// Fragments become whole datagrams
     Reassemble,
     /// Fragments are joined on the way
-    Join,
+    Merge,
     /// TCP segments are joined
     Coalesce,
     /// TCP is cut into segments
@@ -151,7 +151,7 @@ impl Rewrite {
     pub fn settings(&self, drawn: u128) -> Result<Settings, String> {
         let role = match self.role.unwrap_or(Role::Host) {
             Role::Host => As::Host,
-            Role::Router | Role::Border => As::Transit { answer_from: self.answer_from()? },
+            Role::Router | Role::Border => As::Transit { icmp_source: self.icmp_source()? },
         };
         let stages = self.stages()?;
         if !self.join_for.is_empty() && stages.reassemble == Toggle::Off && stages.join.is_none() {
@@ -199,7 +199,7 @@ impl Rewrite {
         });
         let stages = Stages {
             reassemble: switch((self.reassemble || of_host) && on(Stage::Reassemble)),
-            join: join.filter(|_| on(Stage::Join)),
+            join: join.filter(|_| on(Stage::Merge)),
             coalesce: mode.or(of_ends.then_some(Mode::Resize)).filter(|_| on(Stage::Coalesce)),
             segment: switch((self.segment || of_ends) && on(Stage::Segment)),
             // Hop by hop, what was joined is cut again.
@@ -222,11 +222,11 @@ impl Rewrite {
         Ok(stages)
     }
 
-    fn answer_from(&self) -> Result<[IpAddr; 2], String> {
+    fn icmp_source(&self) -> Result<[IpAddr; 2], String> {
         let mut sources =
             [IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)), IpAddr::V6(Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 1))];
-        for given in &self.answer_from {
-            if self.answer_from.iter().filter(|other| other.is_ipv4() == given.is_ipv4()).count() > 1 {
+        for given in &self.icmp_source {
+            if self.icmp_source.iter().filter(|other| other.is_ipv4() == given.is_ipv4()).count() > 1 {
                 return Err("--answer-from: two addresses of one version; give one of each at most".to_owned());
             }
             if packet::Address::from(*given).is_one_host() {

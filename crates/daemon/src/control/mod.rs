@@ -170,10 +170,9 @@ impl Handler {
     }
 
     fn bypass(&self, stage: &str, direction: Direction, switch: Toggle) -> Result<Value, RequestError> {
-        let known = Stage::NAMES.iter().find(|(name, _)| *name == stage);
-        let Some((name, stage)) = known else {
+        let Some(stage) = Stage::named(stage) else {
             let names = Stage::NAMES.map(|(name, _)| name).join(", ");
-            return Err(format!("{stage}: there is no such stage; name one of {names}").into());
+            return Err(format!("{stage}: unknown stage; name one of {names}").into());
         };
         let directions = match direction {
             Direction::ToNarrow => Directions::ToNarrow,
@@ -185,8 +184,8 @@ impl Handler {
             Toggle::Off => engine::Toggle::Off,
         };
         let service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = bypass::switch(service.config(), &service.handles(), *stage, directions, engine_switch)?;
-        Ok(json!({ "stage": name, "switch": switch, "ways": changed }))
+        let changed = bypass::switch(service.config(), &service.handles(), stage, directions, engine_switch)?;
+        Ok(json!({ "stage": stage.name(), "switch": switch, "directions": changed, "ways": changed }))
     }
 
     fn reload(&self, path: &Path) -> Result<Value, RequestError> {

@@ -148,7 +148,7 @@ fn settings(random: &mut Rng) -> GatewaySettings {
         side.late = *random.choice(&[Late::Retire, Late::Release { mtu: side.mtu }]).unwrap();
         side.fragment_timeout = random.bool().then_some(Duration::from_millis(50));
         side.placement = PlacementMode::Always;
-        side.answer_from = Some(VERSIONS.map(|version| host(version, 9)));
+        side.icmp_source = Some(VERSIONS.map(|version| host(version, 9)));
     }
     settings
 }

@@ -68,7 +68,7 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_and_the_others_go_on() 
     assert_eq!(push(&mut gateway, &other), other, "it passes");
     gateway.switch(NOW, 0, SideStage::Reassemble, Toggle::On);
     assert!(push(&mut gateway, &other).is_empty(), "it is held again");
-    gateway.switch(NOW, 0, SideStage::Join, Toggle::Off);
+    gateway.switch(NOW, 0, SideStage::Merge, Toggle::Off);
     assert_eq!((drain(&mut gateway).len(), gateway.held(0).1), (1, 1));
     gateway.check(0).unwrap();
     gateway.replace(NOW, &GatewaySettings::one(SideSettings::new(1_500, Position::Transit)), secrets());

@@ -180,7 +180,7 @@ impl Station {
             fragment_timeout: limits.timeout,
             late,
             placement: guessing,
-            answer_from: Some([IpAddr::from([10, 9, 9, 9]), IpAddr::from([9; 16])]),
+            icmp_source: Some([IpAddr::from([10, 9, 9, 9]), IpAddr::from([9; 16])]),
             ..SideSettings::new(u16::MAX, Position::Transit)
         };
         let secrets = Secrets::both(Secret::new(5));

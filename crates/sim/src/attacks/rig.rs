@@ -85,7 +85,7 @@ impl Rig {
             walk_len: 0,
         });
         let mut settings = settings(config, mtus, None, None);
-        settings.sides.iter_mut().for_each(|side| side.answer_from = Some(address::answering(9)));
+        settings.sides.iter_mut().for_each(|side| side.icmp_source = Some(address::answering(9)));
         Rig {
             engine: Engine::new(&settings, Secrets::both(secret), || Pool::new(config.pool)),
             batch: Batch::default(),
