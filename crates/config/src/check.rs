@@ -183,7 +183,7 @@ fn check_port(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
 
 fn check_joining(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     let name = |key| side.table.name_of(key);
-    if let Some(join) = side.join.here()
+    if let Some(join) = side.fragment_policy.here()
         && join.value != FragmentPolicy::Off
     {
         if side.reassemble.is(Toggle::On).is_some() {
@@ -195,14 +195,14 @@ fn check_joining(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
         }
     }
     if let Some(at) = side.fragment.is(Toggle::Off)
-        && side.joins_as(FragmentPolicy::ReassembleHop, role)
+        && side.uses_policy(FragmentPolicy::ReassembleHop, role)
     {
         let what = "fragment-policy = \"reassemble-hop\" needs fragment = true";
         notes.error(at, name("fragment"), what, "write true, or set another fragment-policy");
     }
     if let Some(timeout) = side.timeout.here()
         && timeout.value > GRACEFUL_TIMEOUT_MAX
-        && side.joins_as(FragmentPolicy::Merge, role)
+        && side.uses_policy(FragmentPolicy::Merge, role)
     {
         let most = shown_stretch(GRACEFUL_TIMEOUT_MAX);
         let stretch = shown_stretch(timeout.value);
@@ -225,9 +225,9 @@ fn check_idle(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     }
     let joins = [FragmentPolicy::Reassemble, FragmentPolicy::ReassembleHop, FragmentPolicy::Merge]
         .iter()
-        .any(|join| side.joins_as(*join, role));
+        .any(|join| side.uses_policy(*join, role));
     if let Some(timeout) = side.timeout.here()
-        && side.join(role).is_some()
+        && side.fragment_policy(role).is_some()
         && !joins
     {
         let what = "this side neither reassembles nor merges fragments, so this has no effect";
@@ -248,9 +248,10 @@ fn check_bypass(said: &Said<'_>, role: Role, sides: &[&SideSaid<'_>], notes: &mu
         let works = match stage.value {
             Stage::Mss | Stage::FlowOffload => role == Role::Border,
             Stage::Coalesce => sides.iter().any(|side| side.coalesce(role) != Some(None)),
-            Stage::Reassemble => sides.iter().any(|side| side.joins_as(FragmentPolicy::Reassemble, role)),
+            Stage::Reassemble => sides.iter().any(|side| side.uses_policy(FragmentPolicy::Reassemble, role)),
             Stage::Merge => sides.iter().any(|side| {
-                side.joins_as(FragmentPolicy::ReassembleHop, role) || side.joins_as(FragmentPolicy::Merge, role)
+                side.uses_policy(FragmentPolicy::ReassembleHop, role)
+                    || side.uses_policy(FragmentPolicy::Merge, role)
             }),
             Stage::Segment | Stage::Fragment => true,
         };

@@ -49,8 +49,8 @@ pub(crate) struct SideSaid<'a> {
     pub mtu: Given<u16>,
     pub coalesce: Given<Option<Mode>>,
     pub reassemble: Given<Toggle>,
-    pub join: Given<FragmentPolicy>,
-    pub join_for: Given<Vec<(At<Prefix>, At<FragmentPolicy>)>>,
+    pub fragment_policy: Given<FragmentPolicy>,
+    pub fragment_policy_for: Given<Vec<(At<Prefix>, At<FragmentPolicy>)>>,
     pub segment: Given<Toggle>,
     pub fragment: Given<Toggle>,
     pub df: Given<DontFragment>,
@@ -242,8 +242,8 @@ impl<'a> SideSaid<'a> {
             mtu: table.need("mtu", &mtu_mend, notes, &|value| short(value, MTUS, example)),
             coalesce: table.take("coalesce", notes, &|value| value::word(value, &MODES)),
             reassemble,
-            join: table.take("fragment-policy", notes, &|value| value::word(value, &POLICIES)),
-            join_for: join_for(&table, notes),
+            fragment_policy: table.take("fragment-policy", notes, &|value| value::word(value, &POLICIES)),
+            fragment_policy_for: fragment_policy_for(&table, notes),
             segment,
             fragment,
             df: table.take("df", notes, &|value| value::word(value, &DFS)),
@@ -257,8 +257,8 @@ impl<'a> SideSaid<'a> {
     }
 
     /// How fragments are joined; none where what is said is wrong.
-    pub fn join(&self, role: Role) -> Option<FragmentPolicy> {
-        match (self.reassemble.or(self.usual(role).reassemble)?, self.join.or(FragmentPolicy::Off)?) {
+    pub fn fragment_policy(&self, role: Role) -> Option<FragmentPolicy> {
+        match (self.reassemble.or(self.usual(role).reassemble)?, self.fragment_policy.or(FragmentPolicy::Off)?) {
             (Toggle::On, FragmentPolicy::Off) => Some(FragmentPolicy::Reassemble),
             (_, join) => Some(join),
         }
@@ -270,9 +270,12 @@ impl<'a> SideSaid<'a> {
     }
 
     /// Are fragments for any destination joined so, where all that is said about it is right?
-    pub fn joins_as(&self, join: FragmentPolicy, role: Role) -> bool {
-        let for_some = self.join_for.here().is_some_and(|list| list.value.iter().any(|(_, how)| how.value == join));
-        for_some || self.join(role) == Some(join)
+    pub fn uses_policy(&self, policy: FragmentPolicy, role: Role) -> bool {
+        let for_some = self
+            .fragment_policy_for
+            .here()
+            .is_some_and(|list| list.value.iter().any(|(_, how)| how.value == policy));
+        for_some || self.fragment_policy(role) == Some(policy)
     }
 
     /// Is it reassembled on this side where the file does not say so?
@@ -297,8 +300,13 @@ impl<'a> SideSaid<'a> {
             port,
             mtu: self.mtu.here()?.value,
             coalesce: self.coalesce(role)?,
-            join: self.join(role)?,
-            join_for: self.join_for.or(Vec::new())?.into_iter().map(|(to, how)| (to.value, how.value)).collect(),
+            fragment_policy: self.fragment_policy(role)?,
+            fragment_policy_for: self
+                .fragment_policy_for
+                .or(Vec::new())?
+                .into_iter()
+                .map(|(to, how)| (to.value, how.value))
+                .collect(),
             segment: self.segment.or(self.usual(role).segment)?,
             fragment: self.fragment.or(Toggle::On)?,
             df: self.df.or(DontFragment::Refuse)?,
@@ -383,7 +391,7 @@ fn prefixes(table: Option<&Table<'_>>, notes: &mut Notes) -> Given<Vec<At<Prefix
 }
 
 /// How fragments for some destinations are joined.
-fn join_for(side: &Table<'_>, notes: &mut Notes) -> Given<Vec<(At<Prefix>, At<FragmentPolicy>)>> {
+fn fragment_policy_for(side: &Table<'_>, notes: &mut Notes) -> Given<Vec<(At<Prefix>, At<FragmentPolicy>)>> {
     let tables = match side.tables("for", notes) {
         Given::As(tables) => tables,
         Given::Wrong => return Given::Wrong,
@@ -396,7 +404,7 @@ fn join_for(side: &Table<'_>, notes: &mut Notes) -> Given<Vec<(At<Prefix>, At<Fr
             continue;
         };
         if joins.iter().any(|(other, _)| other.value == prefix.value) {
-            let wrong = Wrong::new(format!("{} is there twice", prefix.value), "remove one of the two tables");
+            let wrong = Wrong::new(format!("{} is a duplicate", prefix.value), "remove one of the two tables");
             notes.wrong(prefix.at, table.name_of("prefix"), wrong);
         } else {
             joins.push((*prefix, *join));

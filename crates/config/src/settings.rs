@@ -121,9 +121,9 @@ pub struct SideConfig {
     /// How TCP segments are joined.
     pub coalesce: Option<Mode>,
     /// How fragments are joined.
-    pub join: FragmentPolicy,
+    pub fragment_policy: FragmentPolicy,
     /// How they are joined for some destinations.
-    pub join_for: Vec<(Prefix, FragmentPolicy)>,
+    pub fragment_policy_for: Vec<(Prefix, FragmentPolicy)>,
     /// Is TCP that is too long cut into segments?
     pub segment: Toggle,
     /// Is what is too long cut into fragments?
@@ -217,13 +217,15 @@ impl Config {
 
 impl SideConfig {
     /// How fragments are joined, by their destination.
-    pub fn joins(&self) -> Prefixes<FragmentPolicy> {
-        self.join_for.iter().fold(Prefixes::new(self.join), |joins, (prefix, join)| joins.with(*prefix, *join))
+    pub fn policies(&self) -> Prefixes<FragmentPolicy> {
+        self.fragment_policy_for
+            .iter()
+            .fold(Prefixes::new(self.fragment_policy), |all, (prefix, policy)| all.with(*prefix, *policy))
     }
 
     /// Are fragments for any destination joined so?
-    pub fn joins_as(&self, join: FragmentPolicy) -> bool {
-        self.join == join || self.join_for.iter().any(|(_, other)| *other == join)
+    pub fn uses_policy(&self, policy: FragmentPolicy) -> bool {
+        self.fragment_policy == policy || self.fragment_policy_for.iter().any(|(_, other)| *other == policy)
     }
 }
 

@@ -39,7 +39,7 @@ fn duplicate(text: &str, at: usize, line_at: usize, notes: &mut Notes) {
     } else {
         "remove one of them".to_owned()
     };
-    let wrong = Wrong::new(format!("this is there twice{first}"), mend);
+    let wrong = Wrong::new(format!("duplicate key{first}"), mend);
     if header(line(text, line_at)).is_some() {
         notes.twice(at, name(&key), wrong);
     } else {

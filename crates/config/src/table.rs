@@ -138,7 +138,7 @@ impl<'a> Table<'a> {
             let at = element.span().start;
             let value = read(element.get_ref()).and_then(|value| match values.iter().any(|at| at.value == value) {
                 true => Err(Wrong::new(
-                    format!("{} is there twice", value::shown(element.get_ref())),
+                    format!("{} is a duplicate", value::shown(element.get_ref())),
                     "remove one of them",
                 )),
                 false => Ok(value),

@@ -114,7 +114,7 @@ fn every_key_has_its_effect() {
     let wide = &config.wide;
     assert_eq!((wide.port.as_str(), wide.mtu, wide.coalesce), ("packet:lan0", 9_000, Some(Mode::Reversible)));
     assert_eq!(
-        (wide.join, wide.segment, wide.fragment, wide.fill),
+        (wide.fragment_policy, wide.segment, wide.fragment, wide.fill),
         (FragmentPolicy::Off, Toggle::On, Toggle::On, Split::Max)
     );
     assert_eq!(
@@ -122,7 +122,10 @@ fn every_key_has_its_effect() {
         (Holding::Fixed(Duration::from_micros(200)), Some(Duration::from_millis(500)))
     );
     assert_eq!(shown(&wide.exempt), "[(None, Some(22)), (Some(192.0.2.0/24), Some(53))]");
-    assert_eq!(format!("{:?}", wide.join_for), "[(198.51.100.0/24, Graceful), (2001:db8::/32, Destination)]");
+    assert_eq!(
+        format!("{:?}", wide.fragment_policy_for),
+        "[(198.51.100.0/24, Merge), (2001:db8::/32, Reassemble)]"
+    );
     assert_eq!((config.narrow.port.as_str(), config.narrow.mtu), ("xdp:wan0", 1_500));
     assert_eq!((config.limits.memory, config.limits.flows), (64 << 20, 65_536));
     assert_eq!((config.mss.raise, config.mss.safe), (Raise::BothWays, 1_280));
@@ -171,10 +174,10 @@ fn what_a_file_leaves_out_is_as_its_role_has_it() {
             let hold = if config.role == Role::Border { Holding::Adaptive } else { Holding::Burst };
             assert_eq!((side.hold, side.timeout, side.fill), (hold, None, Split::Max));
             assert_eq!((side.offloads, side.fragment), (Toggle::On, Toggle::On));
-            assert!(side.exempt.is_empty() && side.join_for.is_empty());
+            assert!(side.exempt.is_empty() && side.fragment_policy_for.is_empty());
         }
     }
-    let stages = |side: &SideConfig| (side.join, side.coalesce, side.segment);
+    let stages = |side: &SideConfig| (side.fragment_policy, side.coalesce, side.segment);
     assert_eq!(stages(&wide_interface.wide), (FragmentPolicy::Reassemble, None, Toggle::On));
     assert_eq!(wide_interface.wide.port, "egress:b");
     assert_eq!(stages(&wide_interface.narrow), (FragmentPolicy::Off, None, Toggle::On));
@@ -192,7 +195,7 @@ fn what_a_file_leaves_out_is_as_its_role_has_it() {
 #[test]
 fn the_joining_of_a_destination_is_that_of_its_longest_prefix() {
     let side = valid(BORDER).wide;
-    let joins = side.joins();
+    let joins = side.policies();
     for (address, join) in [
         ("198.51.100.7", FragmentPolicy::Merge),
         ("2001:db8::7", FragmentPolicy::Reassemble),
@@ -202,9 +205,9 @@ fn the_joining_of_a_destination_is_that_of_its_longest_prefix() {
         assert_eq!(*joins.get(ip.into()), join, "{address}");
     }
     assert!(
-        side.joins_as(FragmentPolicy::Merge)
-            && side.joins_as(FragmentPolicy::Off)
-            && !side.joins_as(FragmentPolicy::ReassembleHop)
+        side.uses_policy(FragmentPolicy::Merge)
+            && side.uses_policy(FragmentPolicy::Off)
+            && !side.uses_policy(FragmentPolicy::ReassembleHop)
     );
 }
 
@@ -215,67 +218,67 @@ fn what_is_usable_and_hardly_meant_is_a_warning() {
             BORDER,
             "\"200us\"",
             "\"21ms\"",
-            "17:8: wide.hold: 21ms is long enough for senders to slow down or to send again; give \"burst\", \"adaptive\" or at most \"20ms\"",
+            "17:8: wide.hold: 21ms delays senders so much that they slow down or retransmit; set \"burst\", \"adaptive\" or at most \"20ms\"",
         ),
         (
             BORDER,
             "mtu = 9000",
             "mtu = 1500",
-            "11:7: wide.mtu: 1500 is the MTU of both sides, so nothing needs another size; give each side the MTU of its link",
+            "11:7: wide.mtu: both sides have the MTU 1500, so no packet needs another size; give each side the MTU of its link",
         ),
         (
             ROUTER,
             "mtu = 1500",
             "mtu = 1279",
-            "10:7: narrow.mtu: 1279 is below the 1280 that every link of IPv6 takes, so its datagrams are not cut to fit; give 1280 or more if IPv6 is to pass",
+            "10:7: narrow.mtu: 1279 is below IPv6's minimum MTU of 1280, so IPv6 packets are not fragmented to it; set 1280 or more to carry IPv6",
         ),
         (
             BORDER,
             "\"both-ways\"",
             "\"always\"",
-            "40:9: mss.raise: what comes back another way than through here may be longer than that way takes; give \"both-ways\" unless all ways lead through here",
+            "40:9: mss.raise: replies that return by another path may exceed that path's MTU; set \"both-ways\", unless all paths pass through this gateway",
         ),
         (
             WIDE_INTERFACE,
             "\n\n[wide]",
-            "\nanswer-from = [\"192.0.2.1\"]\n[wide]",
-            "2:15: answer-from: the host's kernel sends the ICMP errors here, so this has no effect; leave it out",
+            "\nicmp-source = [\"192.0.2.1\"]\n[wide]",
+            "2:15: icmp-source: the kernel sends the ICMP errors in this role, so this has no effect; remove it",
         ),
         (
             WIDE_INTERFACE,
             "[limits]",
             "[limits]\nflows = 2048",
-            "14:1: limits.flows: a wide interface remembers no MSS, so this limits nothing; leave it out",
+            "14:1: limits.flows: a wide interface keeps no flow table, so this has no effect; remove it",
         ),
         (
             ROUTER,
-            "join = \"hop\"",
+            "fragment-policy = \"reassemble-hop\"",
             "hold = \"burst\"",
-            "6:8: wide.hold: no segments are held on this side, so this has no effect; write coalesce = \"resize\" too, or leave this out",
+            "6:8: wide.hold: this side does not coalesce, so this has no effect; add coalesce = \"resize\", or remove this",
         ),
         (
             ROUTER,
-            "join = \"hop\"",
+            "fragment-policy = \"reassemble-hop\"",
             "exempt = [\":22\"]",
-            "6:10: wide.exempt: no segments are held on this side, so this has no effect; write coalesce = \"resize\" too, or leave this out",
+            "6:10: wide.exempt: this side does not coalesce, so this has no effect; add coalesce = \"resize\", or remove this",
         ),
         (
             ROUTER,
-            "join = \"hop\"",
-            "patience = \"1s\"",
-            "6:12: wide.patience: no fragments are held on this side, so this has no effect; write reassemble = true or join too, or leave this out",
+            "fragment-policy = \"reassemble-hop\"",
+            "timeout = \"1s\"",
+            "6:11: wide.timeout: this side neither reassembles nor merges fragments, so this has no effect; add reassemble = true or fragment-policy, or remove this",
         ),
         (
             ROUTER,
             "\n\n[wide]",
             "\nbypass = [\"mss\"]\n[wide]",
-            "2:11: bypass: this stage works on no side, so leaving it out has no effect; leave it out of the list",
+            "2:11: bypass: no side has this stage, so bypassing it has no effect; remove it from the list",
         ),
         (
             ROUTER,
             "\n\n[wide]",
             "\nbypass = [\"coalesce\"]\n[wide]",
-            "2:11: bypass: this stage works on no side, so leaving it out has no effect; leave it out of the list",
+            "2:11: bypass: no side has this stage, so bypassing it has no effect; remove it from the list",
         ),
     ] {
         let changed = text.replacen(from, to, 1);
@@ -299,9 +302,9 @@ fn the_bounds_of_every_number_are_within() {
         (WIDE_INTERFACE, "mtu = 9000", "mtu = 65521"),
         (BORDER, "\"200us\"", "\"10us\""),
         (BORDER, "\"200us\"", "\"10s\""),
-        (ROUTER, "\"hop\"", "\"hop\"\npatience = \"1h\""),
-        (ROUTER, "\"hop\"", "\"graceful\"\npatience = \"500ms\""),
-        (ROUTER, "\"hop\"", "\"hop\"\npatience = \"10us\""),
+        (ROUTER, "\"reassemble-hop\"", "\"reassemble-hop\"\ntimeout = \"1h\""),
+        (ROUTER, "\"reassemble-hop\"", "\"merge\"\ntimeout = \"500ms\""),
+        (ROUTER, "\"reassemble-hop\"", "\"reassemble-hop\"\ntimeout = \"10us\""),
         (BORDER, "64MiB", "1MiB"),
         (BORDER, "64MiB", "1024KiB"),
         (BORDER, "64MiB", "4GiB"),
@@ -315,7 +318,7 @@ fn the_bounds_of_every_number_are_within() {
         (BORDER, "\":22\"", "\":65535\""),
         (BORDER, "packet:lan0", "packet:a23456789012345"),
         (BORDER, "packet:lan0", "tap:lan0"),
-        (WIDE_INTERFACE, "mtu = 9000", "mtu = 9000\nreassemble = false\njoin = \"graceful\""),
+        (WIDE_INTERFACE, "mtu = 9000", "mtu = 9000\nreassemble = false\nfragment-policy = \"merge\""),
     ] {
         let changed = text.replacen(from, to, 1);
         assert_ne!(changed, text);
@@ -342,12 +345,12 @@ hold = \"1h\"
     assert_eq!(
         problems.to_string(),
         "\
-dir/lab.toml:1:1: mtu: there is no such key; write it below [wide] or [narrow]
-dir/lab.toml:5:8: narrow.port: a border has no tun on its narrow side; write packet:NAME, xdp:NAME or tap:NAME
+dir/lab.toml:1:1: mtu: unknown key; write it below [wide] or [narrow]
+dir/lab.toml:5:8: narrow.port: a border cannot use tun on its narrow side; write packet:NAME, xdp:NAME or tap:NAME
 dir/lab.toml:7:10: limits.memory: 64 is a whole number; write a size from 1MiB to 4GiB with its unit, such as \"64MiB\"
 dir/lab.toml:8:1: wide.port: this key is missing; write it, such as port = \"packet:lan0\"
 dir/lab.toml:9:7: wide.mtu: 70000 is above 65535; give 68 to 65535
-dir/lab.toml:10:1: wide.mtu: this stands twice, first in line 9; leave one of them out
+dir/lab.toml:10:1: wide.mtu: duplicate key, first in line 9; remove one of them
 dir/lab.toml:11:8: wide.hold: \"1h\" is above 10s; give 10us to 10s"
     );
 }
@@ -360,8 +363,8 @@ fn behind_a_line_that_is_no_toml_nothing_is_judged() {
         problems.to_string(),
         "\
 lab.toml:1:11: workers: 0 is below 1; give 1 to 64
-lab.toml:3:6: wide: this is no TOML: unclosed table; write `]` here
-lab.toml:7:6: narrow.mtu: this is no value; write a number, true, false, or a text in quotation marks"
+lab.toml:3:6: wide: this is not TOML: unclosed table; write `]` here
+lab.toml:7:6: narrow.mtu: this is not a value; write a number, true, false, or a string in quotation marks"
     );
 }
 
@@ -372,7 +375,7 @@ fn problems_are_json_too() {
     let json = serde_json::to_value(&problems).unwrap();
     let first = serde_json::json!({
         "file": "lab.toml", "line": 1, "column": 8, "key": "role",
-        "what": "1 is a whole number", "mend": "write \"wide-interface\", \"router\" or \"border\"",
+        "what": "1 is a whole number", "fix": "write \"wide-interface\", \"router\" or \"border\"",
     });
     assert_eq!(json[0], first);
     assert_eq!(json.as_array().map(Vec::len), Some(problems.len()));
@@ -389,11 +392,10 @@ fn a_file_that_cannot_be_read_is_one_problem() {
     assert!(refused("none.toml").starts_with(&format!("{}: cannot read: No such file", shown("none.toml"))));
     assert!(refused("").contains(": cannot read: Is a directory"));
     std::fs::write(path("latin.toml"), b"role = \"border\"\n# gr\xFC\xDFe").unwrap();
-    let latin = format!("{}:2:5: this letter is no UTF-8; save the file as UTF-8", shown("latin.toml"));
+    let latin = format!("{}:2:5: this is not valid UTF-8; save the file as UTF-8", shown("latin.toml"));
     assert_eq!(refused("latin.toml"), latin);
     std::fs::write(path("long.toml"), vec![b'#'; (64 << 10) + 1]).unwrap();
-    let long =
-        format!("{}: the file is longer than 64 KiB; give a configuration of the gateway", shown("long.toml"));
+    let long = format!("{}: the file is longer than 64 KiB; give a gateway configuration", shown("long.toml"));
     assert_eq!(refused("long.toml"), long);
 }
 

@@ -384,7 +384,7 @@ fn rule_in_doubt(netlink: &mut Netlink, config: &Config) -> Option<String> {
 fn joins(side: &config::SideConfig) -> bool {
     [FragmentPolicy::Reassemble, FragmentPolicy::ReassembleHop, FragmentPolicy::Merge]
         .into_iter()
-        .any(|join| side.joins_as(join))
+        .any(|join| side.uses_policy(join))
 }
 
 /// An interface and its helper, both present.

@@ -72,7 +72,7 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
     let settings = SideSettings {
         position,
         memory: config.limits.memory,
-        joins: side.joins(),
+        joins: side.policies(),
         fragment_timeout: side.timeout.or(usual.fragment_timeout),
         join_timeout: side.timeout.unwrap_or(usual.join_timeout),
         coalesce: side.coalesce,
