@@ -95,7 +95,7 @@ fn the_configurations_of_version_0_1_mean_the_same_and_say_what_was_renamed() {
     assert_eq!(
         config.warnings.iter().next().map(ToString::to_string).as_deref(),
         Some(
-            "test.toml:2:11: bypass: \"join\" is named \"merge\" since version 0.2; write \"merge\"; version 0.3 no longer accepts \"join\""
+            "valid.toml:2:11: bypass: \"join\" is named \"merge\" since version 0.2; write \"merge\"; version 0.3 no longer accepts \"join\""
         )
     );
 }
