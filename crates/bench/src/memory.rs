@@ -74,7 +74,7 @@ impl Stream {
     fn new() -> Stream {
         let side = SideSettings {
             memory: HELD_LEN / 2,
-            joins: Prefixes::new(FragmentPolicy::Reassemble),
+            policies: Prefixes::new(FragmentPolicy::Reassemble),
             late: Late::Retire,
             coalesce: Some(Mode::Resize),
             ..SideSettings::new(u16::MAX, Position::Transit)

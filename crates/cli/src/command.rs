@@ -262,6 +262,11 @@ pub(crate) fn complain(message: &(impl Display + ?Sized)) {
     tell(&format!("wideload: {message}"));
 }
 
+/// Prints a warning on standard error.
+pub fn warn(message: &str) {
+    complain(&format!("warning: {message}"));
+}
+
 /// Prints a line on standard error.
 pub(crate) fn tell(message: &(impl Display + ?Sized)) {
     // There is no stream left to report this failure.

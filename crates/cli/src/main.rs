@@ -3,10 +3,13 @@
 
 use clap::Parser;
 use std::process::ExitCode;
-use wideload::args::{Args, Job};
+use wideload::args::{Args, Job, renamed};
 use wideload::{check, command, demo, doctor, lab, run, top};
 
 fn main() -> ExitCode {
+    for warning in renamed::warnings(std::env::args().skip(1)) {
+        command::warn(&warning);
+    }
     let status = match Args::parse().job {
         Job::Rewrite(args) => command::rewrite(&args),
         Job::Demo(args) => demo::demo(&args),

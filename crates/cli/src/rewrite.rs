@@ -9,7 +9,7 @@ use capture::{Item, Reader, Record};
 use core::net::IpAddr;
 use core::time::Duration;
 use engine::{
-    Batch, Egress, Exempt, FragmentPolicy, Gateway, GatewaySettings, Holding, JOIN_TIMEOUT, Ledger, Limits, Mode,
+    Batch, Egress, Exempt, FragmentPolicy, Gateway, GatewaySettings, Holding, Ledger, Limits, MERGE_TIMEOUT, Mode,
     PlacementMode, Position, Prefix, Prefixes, Reason, Secret, Secrets, SegmentSize, SideSettings, TRANSIT_TIMEOUT,
     Tally, Toggle,
 };
@@ -27,13 +27,13 @@ pub struct Settings {
     /// Enabled stages.
     pub stages: Stages,
     /// Destinations whose fragments are reassembled or merged; empty: all.
-    pub join_for: Vec<Prefix>,
+    pub fragment_policy_for: Vec<Prefix>,
     /// Flows that are never coalesced.
     pub exempt: Vec<Exempt>,
     /// How long segments wait.
     pub hold: Holding,
     /// How fragmentation divides the payload.
-    pub fill: Split,
+    pub split: Split,
     /// Memory and time limits of held packets.
     pub limits: Limits,
     /// Maximum datagram lifetime: no identification is reused sooner.
@@ -50,7 +50,7 @@ pub struct Stages {
     /// Reassembly of datagrams.
     pub reassemble: Toggle,
     /// Policy for fragments in transit.
-    pub join: Option<FragmentPolicy>,
+    pub fragment_policy: Option<FragmentPolicy>,
     /// Coalescing of TCP segments.
     pub coalesce: Option<Mode>,
     /// Segmentation of TCP packets.
@@ -362,15 +362,17 @@ impl Rewriter {
 
 /// The only side of the gateway, for a port that accepts single packets.
 fn side(settings: &Settings) -> SideSettings {
-    let Stages { reassemble, join, coalesce, segment, fragment } = settings.stages;
-    let how = match (join, reassemble) {
-        (Some(join), _) => join,
+    let Stages { reassemble, fragment_policy, coalesce, segment, fragment } = settings.stages;
+    let how = match (fragment_policy, reassemble) {
+        (Some(policy), _) => policy,
         (None, Toggle::On) => FragmentPolicy::Reassemble,
         (None, Toggle::Off) => FragmentPolicy::Off,
     };
-    let joins = match settings.join_for.as_slice() {
+    let policies = match settings.fragment_policy_for.as_slice() {
         [] => Prefixes::new(how),
-        named => named.iter().fold(Prefixes::new(FragmentPolicy::Off), |joins, prefix| joins.with(*prefix, how)),
+        named => {
+            named.iter().fold(Prefixes::new(FragmentPolicy::Off), |policies, prefix| policies.with(*prefix, how))
+        }
     };
     let (position, icmp_source) = match settings.role {
         As::Host => (Position::Source, None),
@@ -379,9 +381,9 @@ fn side(settings: &Settings) -> SideSettings {
     let timeout = settings.limits.timeout;
     SideSettings {
         memory: settings.limits.bytes,
-        joins,
+        policies,
         fragment_timeout: timeout.or((position == Position::Transit).then_some(TRANSIT_TIMEOUT)),
-        join_timeout: timeout.unwrap_or(JOIN_TIMEOUT),
+        merge_timeout: timeout.unwrap_or(MERGE_TIMEOUT),
         // Packets are received in the order of the file, so there is nothing to predict.
         placement: PlacementMode::Never,
         coalesce,
@@ -389,7 +391,7 @@ fn side(settings: &Settings) -> SideSettings {
         exempt: settings.exempt.clone(),
         segment,
         fragment,
-        fill: settings.fill,
+        split: settings.split,
         segment_size: [SegmentSize::Maximise; 2],
         id_lifetime: settings.lifetime,
         icmp_source,

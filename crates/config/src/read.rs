@@ -312,7 +312,7 @@ impl<'a> SideSaid<'a> {
             df: self.df.or(DontFragment::Refuse)?,
             hold: self.hold.or(self.usual(role).hold)?,
             timeout: self.timeout.here().map(|at| at.value),
-            fill: if self.even.or(Toggle::Off)? == Toggle::On { Split::Balanced } else { Split::Max },
+            split: if self.even.or(Toggle::Off)? == Toggle::On { Split::Balanced } else { Split::Max },
             offloads: if offloads == Offloads::None { Toggle::Off } else { Toggle::On },
             gro: if role == Role::Border && offloads == Offloads::All { Toggle::On } else { Toggle::Off },
             exempt: self.exempt.or(Vec::new())?.into_iter().map(|at| at.value).collect(),

@@ -135,7 +135,7 @@ pub struct SideConfig {
     /// How long a datagram's other fragments are waited for; none: as is usual in its role.
     pub timeout: Option<Duration>,
     /// How a cut shares a payload out.
-    pub fill: Split,
+    pub split: Split,
     /// Is what the kernel or the card can do left to it?
     pub offloads: Toggle,
     /// Is GRO switched on at its `packet:` interface while the gateway runs?

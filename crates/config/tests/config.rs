@@ -114,7 +114,7 @@ fn every_key_has_its_effect() {
     let wide = &config.wide;
     assert_eq!((wide.port.as_str(), wide.mtu, wide.coalesce), ("packet:lan0", 9_000, Some(Mode::Reversible)));
     assert_eq!(
-        (wide.fragment_policy, wide.segment, wide.fragment, wide.fill),
+        (wide.fragment_policy, wide.segment, wide.fragment, wide.split),
         (FragmentPolicy::Off, Toggle::On, Toggle::On, Split::Max)
     );
     assert_eq!(
@@ -142,7 +142,7 @@ fn every_key_has_its_effect() {
         .replace("[\":22\", \"192.0.2.0/24:53\"]", "[\"[2001:db8::]/32:22\", \"192.0.2.7\", \"10.0.0.0/8:80\"]");
     let config = valid(&turned);
     let wide = &config.wide;
-    assert_eq!((wide.hold, wide.fill, wide.offloads), (Holding::Adaptive, Split::Balanced, Toggle::Off));
+    assert_eq!((wide.hold, wide.split, wide.offloads), (Holding::Adaptive, Split::Balanced, Toggle::Off));
     assert_eq!((wide.segment, wide.fragment, wide.coalesce), (Toggle::Off, Toggle::Off, None));
     let exempt = "[(Some(2001:db8::/32), Some(22)), (Some(192.0.2.7/32), None), (Some(10.0.0.0/8), Some(80))]";
     assert_eq!(shown(&wide.exempt), exempt);
@@ -150,7 +150,7 @@ fn every_key_has_its_effect() {
 
     let config = valid(WIDE_INTERFACE);
     assert_eq!(format!("{:?}", config.wide_interface.prefixes), "[10.0.0.0/8, 2001:db8::/32]");
-    assert_eq!((config.narrow.fill, config.limits.datagram_lifetime), (Split::Balanced, Duration::from_secs(2)));
+    assert_eq!((config.narrow.split, config.limits.datagram_lifetime), (Split::Balanced, Duration::from_secs(2)));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn what_a_file_leaves_out_is_as_its_role_has_it() {
         assert!(config.wide_interface.prefixes.is_empty());
         for side in [&config.wide, &config.narrow] {
             let hold = if config.role == Role::Border { Holding::Adaptive } else { Holding::Burst };
-            assert_eq!((side.hold, side.timeout, side.fill), (hold, None, Split::Max));
+            assert_eq!((side.hold, side.timeout, side.split), (hold, None, Split::Max));
             assert_eq!((side.offloads, side.fragment), (Toggle::On, Toggle::On));
             assert!(side.exempt.is_empty() && side.fragment_policy_for.is_empty());
         }

@@ -68,14 +68,14 @@ fn drain(gateway: &mut Gateway) {
 
 /// A router that joins in this way within so many bytes.
 fn gateway(policy: Policy, mtu: u16, bytes: usize) -> Gateway {
-    let (joins, mtu, join_full) = match policy {
+    let (policies, mtu, join_full) = match policy {
         Policy::Merge(full) => (FragmentPolicy::Merge, mtu, full),
         Policy::Hop => (FragmentPolicy::ReassembleHop, mtu, Full::Pass),
         // No link follows.
         Policy::Destination => (FragmentPolicy::Reassemble, u16::MAX, Full::Pass),
     };
-    let joins = Prefixes::new(joins);
-    let side = SideSettings { memory: bytes, joins, join_full, ..SideSettings::new(mtu, Position::Transit) };
+    let policies = Prefixes::new(policies);
+    let side = SideSettings { memory: bytes, policies, join_full, ..SideSettings::new(mtu, Position::Transit) };
     Gateway::new(&GatewaySettings::one(side), Secrets::both(Secret::new(1)), || Pool::new(256 << 20))
 }
 

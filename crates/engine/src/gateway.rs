@@ -391,11 +391,11 @@ impl Direction {
         if switch == Toggle::Off {
             settings.left_out.push(stage);
         }
-        if !settings.rejoins() {
+        if !settings.reassembles() {
             *guesses_before = guesses_before.and(side.guesses());
         }
         side.end_all_but(
-            [settings.rejoins(), settings.joins_gracefully(), settings.works(SideStage::Coalesce)],
+            [settings.reassembles(), settings.merges(), settings.works(SideStage::Coalesce)],
             now,
             connections,
             out,

@@ -51,7 +51,7 @@ pub use reassembly::{Late, Limits, PlacementMode, PlacementStats, Reassembler};
 pub use rules::{Exempt, Hold, Mode, Rules, Toggle};
 pub use segment::WirePacket;
 pub use settings::{
-    BURST_MAX, FLOW_COUNT, GatewayRole, GatewaySettings, Holding, JOIN_TIMEOUT, MEMORY, Position, Secrets,
+    BURST_MAX, FLOW_COUNT, GatewayRole, GatewaySettings, Holding, MEMORY, MERGE_TIMEOUT, Position, Secrets,
     SideSettings, SideStage, TRANSIT_TIMEOUT,
 };
 pub use side::{Aggregation, Side};

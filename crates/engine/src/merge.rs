@@ -271,14 +271,14 @@ impl FragmentMerger {
             Ok(_) => DeliveredUpTo::NOTHING,
             Err(at) => *self.passed.slot_mut(at),
         };
-        let joins = arrival.start >= before.top && arrival.waits(self.mtu);
+        let policies = arrival.start >= before.top && arrival.waits(self.mtu);
         let passed = before.and(&arrival);
-        if joins && has_room {
+        if policies && has_room {
             let at = self.runs.insert(now, key, Run::new(arrival, passed), charge, self.limits.timeout);
             self.run_hints.set(id, at);
             return;
         }
-        if joins {
+        if policies {
             out.ledger().note(Event::MergeRefused, Tally::of(&arrival.packet));
         }
         self.remember(now, &arrival.datagram, id, passed);

@@ -45,13 +45,13 @@ pub struct SideSettings {
     /// Memory limit in bytes, once for fragments and once for TCP segments.
     pub memory: usize,
     /// Fragment policy, by destination.
-    pub joins: Prefixes<FragmentPolicy>,
+    pub policies: Prefixes<FragmentPolicy>,
     /// Reassembly time-out. `None`: 30 s for IPv4, 60 s for IPv6.
     pub fragment_timeout: Option<Duration>,
     /// Treatment of incomplete datagrams at their time-out.
     pub late: Late,
     /// How long a fragment waits for the next one where fragments are merged in order.
-    pub join_timeout: Duration,
+    pub merge_timeout: Duration,
     /// Treatment of a fragment that finds no memory there.
     pub join_full: Full,
     /// When payloads are received directly at their predicted place (header split).
@@ -69,13 +69,13 @@ pub struct SideSettings {
     /// Whether packets that are too long are fragmented.
     pub fragment: Toggle,
     /// How a payload is divided among fragments or segments.
-    pub fill: Split,
+    pub split: Split,
     /// Segment size of outgoing GSO packets: first where segments are coalesced, second where they are not.
     pub segment_size: [SegmentSize; 2],
     /// Whether this side or the port completes partial checksums.
     pub checksums: Checksums,
     /// Whether UDP and ICMP datagrams of IPv4 with DF are fragmented too, under IP IDs issued here.
-    pub cuts_df: bool,
+    pub fragments_df: bool,
     /// An IP ID is not issued again within this time.
     pub id_lifetime: Duration,
     /// Size limit for TCP packets of unknown flows, in bytes, including the IP header.
@@ -208,7 +208,7 @@ impl SideSettings {
         };
         let coalesce = (stand == GatewayRole::Border && is_wide).then_some(Mode::Resize);
         SideSettings {
-            joins: Prefixes::new(if is_for_host { FragmentPolicy::Reassemble } else { FragmentPolicy::Off }),
+            policies: Prefixes::new(if is_for_host { FragmentPolicy::Reassemble } else { FragmentPolicy::Off }),
             fragment_timeout: (stand != GatewayRole::WideInterface).then_some(TRANSIT_TIMEOUT),
             coalesce,
             // Between two networks segments arrive one by one, as the slower link sends them. The other roles
@@ -226,10 +226,10 @@ impl SideSettings {
             mtu,
             position,
             memory: MEMORY,
-            joins: Prefixes::new(FragmentPolicy::Off),
+            policies: Prefixes::new(FragmentPolicy::Off),
             fragment_timeout: None,
             late: Late::Release { mtu },
-            join_timeout: JOIN_TIMEOUT,
+            merge_timeout: MERGE_TIMEOUT,
             join_full: Full::Pass,
             placement: PlacementMode::default(),
             coalesce: None,
@@ -238,10 +238,10 @@ impl SideSettings {
             exempt: Vec::new(),
             segment: Toggle::On,
             fragment: Toggle::On,
-            fill: Split::Max,
+            split: Split::Max,
             segment_size: [SegmentSize::Maximise; 2],
             checksums: Checksums::Complete,
-            cuts_df: false,
+            fragments_df: false,
             id_lifetime: LIFETIME,
             unknown_len_max: u16::MAX,
             icmp_source: None,
@@ -257,15 +257,16 @@ impl SideSettings {
     }
 
     /// Whether this policy applies to any destination.
-    pub fn joins_as(&self, join: FragmentPolicy) -> bool {
-        self.joins.any(|other| *other == join)
+    pub fn uses_policy(&self, join: FragmentPolicy) -> bool {
+        self.policies.any(|other| *other == join)
     }
 
     /// Whether this stage is configured, switched off or not.
     pub fn has(&self, stage: SideStage) -> bool {
-        let reassembles = self.joins_as(FragmentPolicy::Reassemble) || self.joins_as(FragmentPolicy::ReassembleHop);
+        let reassembles =
+            self.uses_policy(FragmentPolicy::Reassemble) || self.uses_policy(FragmentPolicy::ReassembleHop);
         match stage {
-            SideStage::Merge if self.joins_as(FragmentPolicy::Merge) => true,
+            SideStage::Merge if self.uses_policy(FragmentPolicy::Merge) => true,
             SideStage::Reassemble | SideStage::Merge => reassembles && self.reassembles_as() == stage,
             SideStage::Coalesce => self.coalesce.is_some(),
             SideStage::Segment => self.segment == Toggle::On,
@@ -277,7 +278,7 @@ impl SideSettings {
     /// of joining.
     pub(crate) fn reassembles_as(&self) -> SideStage {
         let is_for_hops_alone =
-            self.joins_as(FragmentPolicy::ReassembleHop) && !self.joins_as(FragmentPolicy::Reassemble);
+            self.uses_policy(FragmentPolicy::ReassembleHop) && !self.uses_policy(FragmentPolicy::Reassemble);
         if is_for_hops_alone { SideStage::Merge } else { SideStage::Reassemble }
     }
 
@@ -299,7 +300,7 @@ impl SideSettings {
     /// The reassembler, if configured.
     pub(crate) fn reassembler(&self, secrets: Secrets) -> Option<Reassembler> {
         let Secrets { seed, table_key } = secrets;
-        self.rejoins().then(|| {
+        self.reassembles().then(|| {
             let limits = Limits { bytes: self.memory, timeout: self.fragment_timeout };
             Reassembler::new(limits, self.late, seed).with_table_key(table_key).placement_mode(self.placement)
         })
@@ -308,8 +309,8 @@ impl SideSettings {
     /// The stage that merges fragments in order, if configured.
     pub(crate) fn merger(&self, secrets: Secrets) -> Option<FragmentMerger> {
         let Secrets { seed, table_key } = secrets;
-        self.joins_gracefully().then(|| {
-            let (bytes, timeout) = (self.memory, self.join_timeout);
+        self.merges().then(|| {
+            let (bytes, timeout) = (self.memory, self.merge_timeout);
             let limits = MergeLimits { bytes, timeout, full: self.join_full, runs: RunsBy::Datagram };
             FragmentMerger::new(limits, self.mtu, seed).with_table_key(table_key)
         })
@@ -336,14 +337,15 @@ impl SideSettings {
     }
 
     /// Whether datagrams are reassembled, and that stage is not switched off.
-    pub(crate) fn rejoins(&self) -> bool {
-        let joins = self.joins_as(FragmentPolicy::Reassemble) || self.joins_as(FragmentPolicy::ReassembleHop);
-        joins && !self.left_out.contains(&self.reassembles_as())
+    pub(crate) fn reassembles(&self) -> bool {
+        let policies =
+            self.uses_policy(FragmentPolicy::Reassemble) || self.uses_policy(FragmentPolicy::ReassembleHop);
+        policies && !self.left_out.contains(&self.reassembles_as())
     }
 
     /// Whether fragments are merged in order, and that stage is not switched off.
-    pub(crate) fn joins_gracefully(&self) -> bool {
-        self.joins_as(FragmentPolicy::Merge) && !self.left_out.contains(&SideStage::Merge)
+    pub(crate) fn merges(&self) -> bool {
+        self.uses_policy(FragmentPolicy::Merge) && !self.left_out.contains(&SideStage::Merge)
     }
 
     /// The output queue; its buffers come from this pool.
@@ -366,7 +368,7 @@ impl Side {
         };
         Side {
             aggregation: Aggregation {
-                joins: settings.joins.clone(),
+                policies: settings.policies.clone(),
                 reassembler: settings.reassembler(secrets),
                 merger: settings.merger(secrets),
                 coalescer: settings.coalescer(direction, secrets),
@@ -375,12 +377,12 @@ impl Side {
                 mtu: settings.mtu,
                 role,
                 unknown_len_max: settings.unknown_len_max,
-                fill: settings.fill,
+                split: settings.split,
                 segment: settings.switch(SideStage::Segment),
                 fragment: settings.switch(SideStage::Fragment),
                 gso_packets: settings.segment_size(),
                 checksums: settings.checksums,
-                df_cut: settings.cuts_df.then(|| identifiers(LIFETIME)),
+                df_cut: settings.fragments_df.then(|| identifiers(LIFETIME)),
             },
         }
     }
@@ -393,7 +395,7 @@ pub const FLOW_COUNT: usize = 1 << 16;
 /// Default reassembly time-out on the way.
 pub const TRANSIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Default time-out of merging: how long a fragment waits for the next one (rel:G18).
-pub const JOIN_TIMEOUT: Duration = Duration::from_millis(10);
+pub const MERGE_TIMEOUT: Duration = Duration::from_millis(10);
 /// Longest wait of a run that is otherwise released when its port has no more packets. It is for ports that always
 /// have more.
 pub const BURST_MAX: Duration = Duration::from_millis(1);

@@ -28,7 +28,7 @@ pub struct Side {
 #[derive(Debug)]
 pub struct Aggregation {
     /// Fragment policy, by destination (C14). Where the stage that it needs is missing, fragments pass.
-    pub joins: Prefixes<FragmentPolicy>,
+    pub policies: Prefixes<FragmentPolicy>,
     /// Reassembles datagrams.
     pub reassembler: Option<Reassembler>,
     /// Merges fragments in order into longer fragments.
@@ -126,8 +126,8 @@ impl Side {
 
     /// Whether a fragment goes to the reassembler for its destination.
     pub(crate) fn reassembles(&self, packet: &Packet) -> bool {
-        let joins = self.aggregation.joins_of(packet);
-        joins == FragmentPolicy::Reassemble
+        let policies = self.aggregation.joins_of(packet);
+        policies == FragmentPolicy::Reassemble
             && self.aggregation.reassembler.is_some()
             && !self.sizing.is_below_every_link(packet)
     }
@@ -150,9 +150,9 @@ impl Side {
     /// The limit for TCP GSO packets of a flow that is offloaded, if its receiver's limit is this one. `None` if
     /// the flow needs more than a new segment size.
     pub fn resizes_to(&self, limit: SegmentLimit) -> Option<SegmentLimit> {
-        let Sizing { mtu, fill, segment, .. } = self.sizing;
+        let Sizing { mtu, split, segment, .. } = self.sizing;
         let joins_so = self.aggregation.coalescer.as_ref().is_none_or(Coalescer::resizes);
-        let resizes = (segment, fill) == (Toggle::On, Split::Max) && joins_so;
+        let resizes = (segment, split) == (Toggle::On, Split::Max) && joins_so;
         let may_grow = self.sizing.may_grow(Some(limit));
         (resizes && limit.len_max > 0).then_some(SegmentLimit { len_max: mtu.min(limit.len_max), may_grow })
     }
@@ -433,7 +433,7 @@ impl Default for Aggregation {
     /// Nothing is joined. A reassembler, once set, serves every destination.
     fn default() -> Aggregation {
         Aggregation {
-            joins: Prefixes::new(FragmentPolicy::Reassemble),
+            policies: Prefixes::new(FragmentPolicy::Reassemble),
             reassembler: None,
             merger: None,
             coalescer: None,
@@ -445,18 +445,18 @@ impl Aggregation {
     /// The fragment policy for this packet.
     #[inline]
     fn joins_of(&self, packet: &Packet) -> FragmentPolicy {
-        *self.joins.one().unwrap_or_else(|| {
+        *self.policies.one().unwrap_or_else(|| {
             let (_, destination) = packet.addresses();
-            self.joins.get(destination)
+            self.policies.get(destination)
         })
     }
 
     /// Fragments -> datagrams, or longer fragments. Reassembled segments -> GSO packets.
     fn push_fragment(&mut self, now: Time, packet: Packet, connections: &mut Connections, next: impl Next) {
-        let joins = self.joins_of(&packet);
+        let policies = self.joins_of(&packet);
         let Aggregation { reassembler, merger, coalescer, .. } = self;
         let mut next = ToCoalescer { now, coalescer, connections, next };
-        match (joins, reassembler, merger) {
+        match (policies, reassembler, merger) {
             (FragmentPolicy::Reassemble, Some(reassembler), _) => {
                 reassembler.push_unlike(now, packet, &mut next, &mut CopyPayload);
             }

@@ -24,7 +24,7 @@ pub struct Sizing {
     /// their own [`SegmentLimit`].
     pub unknown_len_max: u16,
     /// How a payload is divided among fragments or segments.
-    pub fill: Split,
+    pub split: Split,
     /// Whether TCP packets that are too long are segmented. If not, they are fragmented or dropped as any other
     /// packet.
     pub segment: Toggle,
@@ -105,7 +105,7 @@ impl Sizing {
             mtu,
             role,
             unknown_len_max: u16::MAX,
-            fill: Split::Max,
+            split: Split::Max,
             segment: Toggle::On,
             fragment: Toggle::On,
             gso_packets: SegmentSize::Maximise,
@@ -267,7 +267,7 @@ impl Sizing {
     }
 
     fn segment_len(&self, payload_len: usize, room: usize) -> u16 {
-        match self.fill {
+        match self.split {
             Split::Max => payload_len.min(room) as u16,
             Split::Balanced => payload_len.div_ceil(payload_len.div_ceil(room)) as u16,
         }
@@ -296,7 +296,7 @@ impl Sizing {
     /// Packets that must not be fragmented in transit are dropped. Their sender is told the link's MTU (RFC 1191
     /// section 4, RFC 8200 section 4.5; R011, R086, R111).
     fn cut(&mut self, now: Time, packet: &Packet) -> Result<Fragmentation, Reason> {
-        let cut = Fragmentation { mtu: self.mtu, id: packet.ip().id, fill: self.fill, content: Content::Whole };
+        let cut = Fragmentation { mtu: self.mtu, id: packet.ip().id, split: self.split, content: Content::Whole };
         if matches!(self.role, Role::Helper) {
             let mtu = packet.max_fragment_len().ok_or(Reason::TooBig)?;
             return Ok(Fragmentation { mtu: mtu.min(u16::MAX.into()) as u16, ..cut });

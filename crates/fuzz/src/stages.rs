@@ -32,7 +32,7 @@ struct Scene {
 struct StageShape {
     mtu: u16,
     is_source: bool,
-    joins: FragmentPolicy,
+    policies: FragmentPolicy,
     coalesces: Option<Mode>,
     keeps_gso_packets: bool,
     udp: bool,
@@ -94,7 +94,7 @@ impl StageShape {
         let mtu = input.one_of(&[1_500, 68, 576, 1_280, 4_000, 9_000, 65_535]);
         let millis = Duration::from_millis(input.one_of(&[30_000, 1, 50]));
         let is_source = input.bit();
-        let joins = input.one_of(&[
+        let policies = input.one_of(&[
             FragmentPolicy::Reassemble,
             FragmentPolicy::Merge,
             FragmentPolicy::ReassembleHop,
@@ -105,7 +105,7 @@ impl StageShape {
         StageShape {
             mtu,
             is_source,
-            joins,
+            policies,
             coalesces,
             keeps_gso_packets,
             udp,
@@ -122,10 +122,10 @@ impl StageShape {
         let gso_packets = if self.keeps_gso_packets { SegmentSize::Preserve } else { SegmentSize::Maximise };
         GatewaySettings::one(SideSettings {
             memory: self.room,
-            joins: Prefixes::new(self.joins),
+            policies: Prefixes::new(self.policies),
             fragment_timeout: Some(self.timeout),
             late: self.late,
-            join_timeout: self.timeout,
+            merge_timeout: self.timeout,
             placement: self.guessing,
             coalesce: self.coalesces,
             hold: self.hold,

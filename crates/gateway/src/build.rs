@@ -72,17 +72,17 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
     let settings = SideSettings {
         position,
         memory: config.limits.memory,
-        joins: side.policies(),
+        policies: side.policies(),
         fragment_timeout: side.timeout.or(usual.fragment_timeout),
-        join_timeout: side.timeout.unwrap_or(usual.join_timeout),
+        merge_timeout: side.timeout.unwrap_or(usual.merge_timeout),
         coalesce: side.coalesce,
         hold: side.hold,
         exempt: side.exempt.clone(),
         segment: side.segment,
         fragment: side.fragment,
-        fill: side.fill,
+        split: side.split,
         checksums: if offloads.checksum { Checksums::Defer } else { Checksums::Complete },
-        cuts_df: side.df == DontFragment::Fragment,
+        fragments_df: side.df == DontFragment::Fragment,
         id_lifetime: config.limits.datagram_lifetime,
         // Away from a border the kernel answers senders itself. Errors about packets to one side leave by the other
         // side.

@@ -171,7 +171,7 @@ impl Arm {
 fn gateway(guessing: PlacementMode) -> Gateway {
     let side = SideSettings {
         memory: 16 << 20,
-        joins: Prefixes::new(FragmentPolicy::Reassemble),
+        policies: Prefixes::new(FragmentPolicy::Reassemble),
         late: Late::Retire,
         placement: guessing,
         ..SideSettings::new(u16::MAX, Position::Transit)

@@ -567,7 +567,7 @@ fn push(gateway: &mut Gateway, now: Time, flow: u8, next: &mut u32) {
 fn coalescing() -> Gateway {
     let side = SideSettings {
         memory: 1 << 20,
-        joins: Prefixes::new(FragmentPolicy::Reassemble),
+        policies: Prefixes::new(FragmentPolicy::Reassemble),
         coalesce: Some(Mode::Resize),
         hold: Holding::Fixed(Duration::from_millis(1)),
         ..SideSettings::new(9_000, Position::Transit)

@@ -14,7 +14,7 @@ pub struct Fragmentation {
     /// Identification of the fragments.
     pub id: u32,
     /// How the payload is distributed over the fragments.
-    pub fill: Split,
+    pub split: Split,
     /// Whether the whole payload is present, or only the bytes that the buffer's bitmap marks.
     pub content: Content,
 }
@@ -45,7 +45,7 @@ pub struct FragmentRanges<'a> {
     at: usize,
     run_end: usize,
     end: usize,
-    fill: Split,
+    split: Split,
     /// Maximum payload of the fragment at offset 0, and of the others, in bytes.
     first_room: usize,
     room: usize,
@@ -65,7 +65,7 @@ impl<'a> FragmentRanges<'a> {
         let [first_room, room] = headers.map(|header_len| usize::from(cut.mtu).saturating_sub(header_len));
         assert!(first_room.min(room) >= UNIT, "every hop takes a header and eight bytes of payload");
         let run_end = if bitmap.is_none() { payload_len } else { 0 };
-        FragmentRanges { at: 0, run_end, end: payload_len, fill: cut.fill, first_room, room, bitmap }
+        FragmentRanges { at: 0, run_end, end: payload_len, split: cut.split, first_room, room, bitmap }
     }
 
     /// Number of fragments, and payload bytes in all of them.
@@ -115,7 +115,7 @@ impl Iterator for FragmentRanges<'_> {
         }
         let left = self.run_end - self.at;
         let room = self.room_here();
-        let len = match self.fill {
+        let len = match self.split {
             _ if left <= room => left,
             Split::Max => round_down(room),
             Split::Balanced => left.div_ceil(self.fragments_left()).next_multiple_of(UNIT).min(round_down(room)),
@@ -141,17 +141,17 @@ mod tests {
 
     #[test]
     fn shares_cover_every_payload_in_the_fewest_fragments() {
-        for fill in [Split::Max, Split::Balanced] {
+        for split in [Split::Max, Split::Balanced] {
             for (mtu, headers) in
                 [(68, [20, 20]), (68, [60, 20]), (69, [60, 60]), (576, [24, 20]), (1_280, [48, 48])]
             {
-                let cut = Fragmentation { mtu, id: 0, fill, content: Content::Whole };
+                let cut = Fragmentation { mtu, id: 0, split, content: Content::Whole };
                 for payload_len in (1..2_000).chain(60_000..60_100) {
                     let fragment_ranges: Vec<_> = FragmentRanges::new(&cut, payload_len, headers, None).collect();
                     check(&fragment_ranges, payload_len, usize::from(mtu), headers);
-                    let full = Fragmentation { fill: Split::Max, ..cut };
+                    let full = Fragmentation { split: Split::Max, ..cut };
                     let fewest = FragmentRanges::new(&full, payload_len, headers, None).count();
-                    assert_eq!(fragment_ranges.len(), fewest, "{fill:?}: {payload_len} bytes at {mtu}");
+                    assert_eq!(fragment_ranges.len(), fewest, "{split:?}: {payload_len} bytes at {mtu}");
                     assert_eq!(fewest, fewest_possible(payload_len, usize::from(mtu), headers));
                     let totals = FragmentRanges::new(&cut, payload_len, headers, None).totals();
                     assert_eq!(totals, (fewest, payload_len));
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn even_shares_differ_by_less_than_two_units() {
-        let cut = Fragmentation { mtu: 1_500, id: 0, fill: Split::Balanced, content: Content::Whole };
+        let cut = Fragmentation { mtu: 1_500, id: 0, split: Split::Balanced, content: Content::Whole };
         for payload_len in 1_481..65_000 {
             let lens = FragmentRanges::new(&cut, payload_len, [20, 20], None).map(|share| share.len());
             let (min, max) = lens.fold((usize::MAX, 0), |(min, max), len| (min.min(len), max.max(len)));
@@ -177,7 +177,7 @@ mod tests {
         let mut bitmap = [0u8; 32];
         bitmap::set(&mut bitmap, 2..4);
         bitmap::set(&mut bitmap, 10..13);
-        let cut = Fragmentation { mtu: 36, id: 0, fill: Split::Max, content: Content::Sparse };
+        let cut = Fragmentation { mtu: 36, id: 0, split: Split::Max, content: Content::Sparse };
         let fragment_ranges: Vec<_> = FragmentRanges::new(&cut, 101, [20, 20], Some(&bitmap)).collect();
         assert_eq!(fragment_ranges, [16..32, 80..96, 96..101]);
         assert_eq!(FragmentRanges::new(&cut, 101, [20, 20], Some(&bitmap)).totals(), (3, 37));

@@ -12,7 +12,7 @@ use crate::topology::{self, GatewayRole};
 use crate::wire;
 use core::time::Duration;
 use engine::{
-    Border, FLOW_CHARGE, FragmentPolicy, GatewaySettings, Hold, Holding, JOIN_TIMEOUT, Position, Prefixes, Secret,
+    Border, FLOW_CHARGE, FragmentPolicy, GatewaySettings, Hold, Holding, MERGE_TIMEOUT, Position, Prefixes, Secret,
     Secrets, SideSettings, Toward,
 };
 
@@ -117,7 +117,7 @@ pub fn timeout(config: &topology::Gateway, toward: Toward) -> Duration {
         _ => RUN_AGE_MAX,
     };
     let fragments = if config.reassemble { config.timeout.unwrap_or(TIMEOUT_MAX) } else { Duration::ZERO };
-    let joined = if config.join { JOIN_TIMEOUT } else { Duration::ZERO };
+    let joined = if config.join { MERGE_TIMEOUT } else { Duration::ZERO };
     hold + fragments.max(joined)
 }
 
@@ -143,7 +143,7 @@ pub fn settings(
                 Some(Hold::Adaptive) => Holding::Adaptive,
                 Some(Hold::Fixed(stretch)) => Holding::Fixed(stretch),
             },
-            fill: config.fill,
+            split: config.split,
             placement: config.guessing,
             icmp_source: node.filter(|_| tells).map(address::answering),
             ..SideSettings::new(mtu, position)
@@ -166,7 +166,7 @@ fn aggregation(config: &topology::Gateway, side: SideSettings) -> SideSettings {
         (false, false) => FragmentPolicy::Off,
     };
     SideSettings {
-        joins: Prefixes::new(join),
+        policies: Prefixes::new(join),
         fragment_timeout: config.timeout,
         late: config.late.toward(side.mtu),
         coalesce: config.coalesce,

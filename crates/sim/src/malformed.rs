@@ -46,14 +46,14 @@ impl Malformed {
 
     /// Puts a packet with this much payload on the wire, altered by `spoil`.
     fn put(&mut self, net: &mut Net, to: &To, head: Head, payload_len: usize, spoil: impl FnOnce(&mut [u8])) {
-        let fill = self.dice.number();
+        let split = self.dice.number();
         let len = head.header_len() + payload_len;
         if len > net.wires[to.wire].mtu {
             return;
         }
         net.put(to.wire, len, |room| {
             head.write(room);
-            room[head.header_len()..].fill(fill as u8);
+            room[head.header_len()..].fill(split as u8);
             spoil(room);
         });
     }

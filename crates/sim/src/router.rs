@@ -10,7 +10,7 @@ use crate::topology;
 use crate::wire;
 use core::time::Duration;
 use engine::{
-    FragmentPolicy, GatewaySettings, JOIN_TIMEOUT, Position, Prefixes, Secret, Secrets, SideSettings, Toggle,
+    FragmentPolicy, GatewaySettings, MERGE_TIMEOUT, Position, Prefixes, Secret, Secrets, SideSettings, Toggle,
 };
 use packet::Packet;
 
@@ -103,7 +103,7 @@ fn leads(answer: &Packet, routes: &[Option<u16>], wires: &[usize]) -> Option<usi
 fn timeout(kind: topology::Router) -> Duration {
     match kind {
         topology::Router::JoinsByHop => TIMEOUT_MAX,
-        topology::Router::JoinsGracefully => JOIN_TIMEOUT,
+        topology::Router::JoinsGracefully => MERGE_TIMEOUT,
         _ => Duration::ZERO,
     }
 }
@@ -112,7 +112,7 @@ fn settings(kind: topology::Router, node: u16, wires: &[usize], net: &Net) -> Ga
     use topology::Router::{Fragments, JoinsByHop, JoinsGracefully, Refuses, Silent};
     let side = |wire: &usize| SideSettings {
         memory: LIMIT,
-        joins: Prefixes::new(match kind {
+        policies: Prefixes::new(match kind {
             JoinsByHop => FragmentPolicy::ReassembleHop,
             JoinsGracefully => FragmentPolicy::Merge,
             Fragments | Refuses | Silent => FragmentPolicy::Off,

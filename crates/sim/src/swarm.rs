@@ -341,7 +341,7 @@ impl Drawing {
         config.join = !config.reassemble && dice.one_in(2);
         config.coalesce = dice.one_of(&[Some(Mode::Resize), Some(Mode::Reversible), config.coalesce, None]);
         config.datagrams = dice.one_in(3);
-        config.fill = dice.one_of(&[Split::Max, Split::Max, Split::Balanced]);
+        config.split = dice.one_of(&[Split::Max, Split::Max, Split::Balanced]);
         config.hold = dice.one_of(&[
             None,
             None,

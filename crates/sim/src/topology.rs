@@ -70,7 +70,7 @@ pub struct Gateway {
     /// Whether it coalesces UDP datagrams too.
     pub datagrams: bool,
     /// How it splits a payload into fragments.
-    pub fill: Split,
+    pub split: Split,
     /// How long segments wait for more; none: as long as the port has more packets.
     pub hold: Option<Hold>,
     /// How long fragments wait for the rest of their datagram; none: the standard time.
@@ -199,7 +199,7 @@ impl Gateway {
             join: false,
             coalesce: Some(if role == GatewayRole::ReceiveOffload { Mode::Reversible } else { Mode::Resize }),
             datagrams: false,
-            fill: Split::Max,
+            split: Split::Max,
             hold: None,
             timeout: None,
             late: Lateness::Release,

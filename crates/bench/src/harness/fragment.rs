@@ -163,7 +163,7 @@ fn prepared(mut packet: Packet, how: How) -> Packet {
     match how {
         How::Fragments { mtu } => {
             packet.fragmentation =
-                Some(Fragmentation { mtu, id: packet.ip().id, fill: Split::Max, content: Content::Whole });
+                Some(Fragmentation { mtu, id: packet.ip().id, split: Split::Max, content: Content::Whole });
         }
         How::Segments { len } => {
             packet.checksum = Checksum::Partial;

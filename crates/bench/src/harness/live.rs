@@ -48,7 +48,7 @@ impl Live {
     pub fn router(limit: usize, mtu: u16, pool: Pool) -> Live {
         let mut settings = GatewaySettings::usual(GatewayRole::Router, mtu, NARROW_MTU);
         for side in &mut settings.sides {
-            (side.memory, side.joins) = (limit, Prefixes::new(FragmentPolicy::Merge));
+            (side.memory, side.policies) = (limit, Prefixes::new(FragmentPolicy::Merge));
         }
         Live::new(&settings, pool)
     }

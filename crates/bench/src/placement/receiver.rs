@@ -20,7 +20,7 @@ impl Receiver {
     /// A receiver with this placement mode. Its buffers are of memory like the device's.
     pub fn new(device: Device, guessing: PlacementMode, pages: Pages) -> Receiver {
         let side = SideSettings {
-            joins: Prefixes::new(FragmentPolicy::Reassemble),
+            policies: Prefixes::new(FragmentPolicy::Reassemble),
             late: Late::Retire,
             placement: guessing,
             ..SideSettings::new(u16::MAX, Position::Transit)

@@ -1,125 +1,248 @@
-//! A job -> the text below the options of its `--help`.
+//! A job -> the text below the options of its `--help`: details, two examples, the exit status.
 //!
-//! Each ends with the exit status. The first lines stand with the arguments, as their comments.
+//! The first lines stand with the arguments, as their comments.
 
 pub(super) const DEMO_HELP: &str = "\
-Takes about a minute. Sends real TCP between two hosts through each of the three, in turns. Nothing outside is touched: the \
-hosts are namespaces of this process, and go with it. It needs root, or a kernel that allows user namespaces.
+Takes about a minute. Two hosts send real TCP through each of the three in turns. The hosts are private namespaces of this \
+process, so nothing outside is touched. Needs root, or a kernel with user namespaces.
 
-  wideload demo              # cards compute checksums, GRO is on at every interface
+Examples:
+  wideload demo              # links with checksum offload, GRO on every interface
   wideload demo --json       # every figure of every round
 
-Exit status: 0 all bytes arrived, and the wide host saw wide packets; 1 they did not, or something is missing.";
+Exit status: 0 all bytes arrived and the wide host received wide packets; 1 otherwise.";
+pub(super) const CHECK_HELP: &str = "\
+Prints all errors and warnings with file, line, column and key. It also warns if the interfaces of this machine do not suit \
+the configuration. It changes nothing and needs no rights.
+
+Examples:
+  wideload check /etc/wideload/border.toml
+  wideload check packaging/router.toml --json
+
+Exit status: 0 no error; 1 this machine cannot run it; 2 errors, or the file cannot be read.";
+pub(super) const DOCTOR_HELP: &str = "\
+Tests kernel features, rights and offloads by use: it opens sockets, devices and programs and closes them again. Each failed \
+test names its remedy.
+
+Examples:
+  wideload doctor
+  sudo wideload doctor --json
+
+Exit status: 0 a gateway can run; 1 something that it needs is missing.";
+pub(super) const UNDO_HELP: &str = "\
+A gateway undoes its changes itself when it ends. This is for one that was killed together with its supervisor.
+
+Examples:
+  sudo wideload undo
+  sudo systemctl stop wideload@border && sudo wideload undo
+
+Exit status: 0 nothing is left; 1 something could not be removed.";
+pub(super) const TOP_HELP: &str = "\
+Rates are per second. The keys q, Esc and Ctrl-C end it.
+
+Examples:
+  wideload top border
+  wideload top /run/wideload/border.sock --json
+
+Exit status: 0 ended by the user, or printed; 1 no gateway answers.";
+pub(super) const RESTART_HELP: &str = "\
+The running gateway starts the installed program, hands over its ports and held packets, and ends. If the new program or the \
+configuration is faulty, the old gateway continues.
+
+Examples:
+  sudo wideload restart /etc/wideload/border.toml
+  sudo wideload restart border.toml --control /run/wideload/border.sock
+
+Exit status: 0 the new program runs; 1 the old one continues, or no gateway answers; 2 the configuration is wrong.";
 pub(super) const RUN_HELP: &str = "\
-It stays in the foreground, and says on standard error what happens to it. Signals: TERM and INT let go of what is held, put \
-back what was changed, and end; HUP reads the file anew; USR2 starts anew, in its new version where that was installed, \
-without losing a packet.
+Stays in the foreground and logs to standard error. Signals: TERM and INT send all held packets, undo all changes and end; HUP \
+reloads the file; USR2 restarts, in the installed version, without losing a packet.
 
-Exit status: 0 ended as it was told; 1 could not start; 2 the configuration is wrong.";
+Examples:
+  sudo wideload run /etc/wideload/border.toml
+  wideload run packaging/wide-interface.toml --check
+
+Exit status: 0 ended by a signal or `stop`; 1 could not start; 2 the configuration is wrong.";
 pub(super) const ATTACKS_HELP: &str = "\
-Held: all laws and bounds held. Broken: one did not; the command that repeats it stands below. Waiting: what is attacked does \
-not exist yet. Live: it concerns ports and processes; the tests that show it are named.
+Verdicts. Held: all laws and bounds held. Broken: one did not; the command that repeats the case is below the table. Waiting: the attacked \
+mechanism does not exist yet. Live: it concerns ports or processes; the tests that show it are named.
 
-Exit status: 0 nothing broke; 1 something did.";
+Examples:
+  wideload lab attacks
+  wideload lab attacks A07 A12 --seed 3
+
+Exit status: 0 none is broken; 1 otherwise.";
 pub(super) const LAB_HELP: &str = "\
-`swarm`, `attacks` and `network` are simulations. All others but `link` stay in private namespaces of this process and go with it; to keep the kernel's accounts they need the rights \
-of root. Progress is on standard error, the table on standard output.
+`swarm`, `attacks` and `network` are simulations and need no rights. `link` uses interfaces of this machine. All others run in private \
+namespaces of this process; root lets them measure the kernel's CPU time. Progress goes to standard error, the table to standard output.
 
-Exit status: 0 measured, and every byte arrived; 1 it did not, or something is missing.";
+Examples:
+  wideload lab border --rounds 5
+  wideload lab swarm --packets 1e6 --json
+
+Exit status: 0 measured, and every byte arrived; 1 otherwise.";
 pub(super) const LINK_HELP: &str = "\
-Frames that come in by one interface leave by the other. Meanwhile the kernel gets nothing from either, and their offloads are \
-off; both are put back at the end.
+Frames received on one interface are sent on the other. Meanwhile the kernel receives nothing from either, and their offloads are off. \
+Both are restored at the end.
 
-A shape is words with commas between: delay=, jitter=, rate=, queue=, loss=, burst=BEGINS:ENDS, ber=, reorder=SHARE:PLACES, \
+A shape is a list separated by commas: delay=, jitter=, rate=, queue=, loss=, burst=BEGINS:ENDS, ber=, reorder=SHARE:PLACES, \
 byteloss=, red=MIN:MAX:SHARE, duplicate=, overhead=, seed=.
 
-Exit status: 0 the wire was what was asked for; 1 it was not, and why is said.";
+Examples:
+  sudo wideload lab link eth1 eth2 delay=20ms,rate=100M
+  sudo wideload lab link eth1 eth2 loss=0.1% --back delay=5ms --for 60
+
+Exit status: 0 the link had the requested shape; 1 it had not, with the reason.";
 pub(super) const LIFECYCLE_HELP: &str = "\
-Each event happens to a gateway of its own, run by `wideload run` in a private network, while TCP connections go both ways. Then \
-the same gateway goes on, or the kernel takes over: a bridge in the place of a border. A killed supervisor is followed by `wideload \
-undo`, and in a round of its own by another gateway. A row says what connections saw, and whether all that is set on the \
-gateway's host is as it was: interfaces, their features and programs, addresses, routes, rules, settings, sockets, files.
+Each event happens to its own gateway, which runs in a private network with TCP connections in both directions. Afterwards the \
+gateway continues or the kernel takes over. A killed supervisor is followed by `wideload undo`, and in another round by a second gateway. \
+A row tells the effect on connections, and whether the host is unchanged: interfaces, features, programs, addresses, routes, rules, \
+settings, sockets, files. Needs root, and takes about three minutes.
 
-  wideload lab lifecycle
-  wideload lab lifecycle --role border --event stop,kill-both --json
+Examples:
+  sudo wideload lab lifecycle
+  sudo wideload lab lifecycle --role border --event stop,kill-both --json
 
-It needs root, and takes about three minutes.
-
-Exit status: 0 every connection went on as the guide says, every exit status was right, and the host was as before; 1 one was \
-not, or something is missing.";
+Exit status: 0 all connections continued as the guide says, all exit statuses were right, and the host was unchanged; 1 otherwise.";
 pub(super) const TCP_HELP: &str = "\
-Round trips of 10 and 100 ms, MTUs of 1500 and 9000, a line of 100 Mb/s. The kernels of two private hosts send through the link \
-emulator; the simulator's two ends, over its own path, are asked with 301 seeds where packets are lost. A transfer during which \
-the emulator was late is timed again, for ten seconds a row or three times the rounds, whichever is more; a row of which at most half \
-of the rounds were in time does not count, and says so.
+Round trips of 10 and 100 ms, MTUs of 1500 and 9000, a link of 100 Mbit/s. The kernels of two private hosts send through the link \
+emulator. The simulator uses its own path, with 301 seeds where packets are lost. A transfer during which the emulator was late is repeated, for \
+ten seconds per row or three times the rounds, whichever is more. A row with too few punctual rounds does not count and says so.
 
-Exit status: 0 medians differ by at most 15 %, with loss 30 %; 1 they do not, or something is missing.";
+Examples:
+  wideload lab tcp
+  wideload lab tcp 3e5 --loss 0.1% --congestion cubic
+
+Exit status: 0 medians differ by at most 15 %, with loss 30 %; 1 otherwise.";
 pub(super) const SWARM_HELP: &str = "\
-Each seed draws its own topology, traffic, policies and faults. Nothing leaves this process, and no rights are needed. At least \
-64 seeds run, which together meet every role, fault, law and reason; a packet counts once, where the first gateway on its way \
-takes it in, and at least half of them belong to TCP connections of simulated hosts.
-
+Each seed selects a topology, traffic, policies and faults. At least 64 seeds run, which together cover every role, fault, law \
+and reason. A packet counts once, at the first gateway on its path. At least half of the packets belong to TCP connections of simulated hosts. \
 A broken law is shown with the smallest case that breaks it, and the command that repeats that case.
 
-Exit status: 0 nothing broke, and everything was met; 1 something broke, was never met, or less than half was TCP. \
-Of one case (--case) only whether it broke a law.";
+Examples:
+  wideload lab swarm --packets 1e9
+  wideload lab swarm --case 7,without=loss,count=12
+
+Exit status: 0 no law broke, and everything was covered; 1 otherwise. With --case, only whether a law broke.";
 pub(super) const NETWORK_HELP: &str = "\
-The file is TOML. Tables, each as often as needed:
+The file is TOML. Each table may be repeated:
   [[node]]    name, kind: host, border, wide-interface, receive-offload, router, refusing-router, silent-router,
-              hop-joining-router or joining-router; of a gateway wide = \"NODE\", the node at its wide end, and
-              perhaps reassemble, join, coalesce: true or false, hold = \"adaptive\" or a time; of a host dont-fragment
+              hop-joining-router or joining-router; a gateway also has wide = \"NODE\", the node on its wide side, and
+              optionally reassemble, join, coalesce: true or false, hold = \"adaptive\" or a time; of a host dont-fragment
   [[link]]    ends = [\"NODE\", \"NODE\"], mtu, shape = \"delay=5ms,rate=100M\" as `wideload lab link` takes it, back: the
               shape of the other direction
-  [[chain]]   nodes = [...], mtu, shape: links from each to the next
-  [[tree]]    root, names, fanout, depth, router, mtu, shape: routers below a node, and hosts at the end
-  [[mesh]]    names, count, extra, seed, router, mtu, shape: routers joined at random
-              The nodes of both are called as names says, with numbers from 0; router is their kind.
+  [[chain]]   nodes = [...], mtu, shape: links from each node to the next
+  [[tree]]    root, names, fanout, depth, router, mtu, shape: a tree of routers below a node, with hosts as leaves
+  [[mesh]]    names, count, extra, seed, router, mtu, shape: a random mesh of routers
+              Nodes of both are named names0, names1, ...; router is their kind.
   [[flow]]    from, to, kind: tcp (bytes, congestion: cubic or reno, probing: true or false) or udp (messages, len,
-              gap); ipv6 = true, start. Else 1000000 bytes, or 1000 messages of 1000 bytes, one each ms
+              gap); ipv6 = true, start. Default: 1000000 bytes; 1000 messages of 1000 bytes, one per ms
   [[change]]  at, link = [\"NODE\", \"NODE\"], and carrier = false or true, or mtu
 
-Nothing leaves this process, and no rights are needed. The same file and seed give the same trace.
+Needs no rights. The same file and seed give the same trace.
 
-Exit status: 0 every connection carried all it had to; 1 one did not, a law broke, or the file cannot be read; 2 the file is wrong.";
+Examples:
+  wideload lab network campus.toml
+  wideload lab network campus.toml --seed 5 --json
+
+Exit status: 0 every connection completed; 1 one did not, a law broke, or the file cannot be read; 2 the file is wrong.";
 pub(super) const FLOODS_HELP: &str = "\
-First pieces that never become whole come from everywhere, from a thousand sources, and as a slow drip of 150 a second, each by IPv4 \
-and IPv6. The first two are written to a TUN device as fast as it takes them, and simulated at two million a second; the drip comes \
-at its own pace, live behind 20 seconds' worth of it at once. Each system may hold 4 MiB. The pieces of a good datagram are at most \
-half a millisecond apart; where the machine was too busy for that, it is set aside.
+First fragments without successors arrive from random sources, from a thousand sources, and as a slow drip of 150 a second, each with IPv4 \
+and IPv6. The first two are written to a TUN device as fast as possible, and simulated at two million a second. The drip runs in real time, \
+after 20 seconds' worth of it at once. Each system may use 4 MiB. The fragments of a good datagram are at most half a millisecond \
+apart; a datagram for which the machine was too busy is not counted.
 
-Exit status: 0 with the engine 99.9 % of good datagrams became whole, 99.99 % beside a thousand sources, all in the drip; 1 fewer, \
-or something is missing.";
+Examples:
+  sudo wideload lab floods
+  sudo wideload lab floods --seconds 30 --json
+
+Exit status: 0 the engine reassembled 99.9 % of good datagrams, 99.99 % beside a thousand sources, all in the drip; 1 otherwise.";
 pub(super) const TRANSPARENCY_HELP: &str = "\
-Each kind of traffic goes through the same cables several times: with the kernel alone in the middle (its bridge beside a \
-border, its forwarding beside a router), with the gateway, and with a gateway whose stages are off. The same frames must \
-arrive, in the same order within each flow. Kinds that begin with socket- are talks between ordinary sockets: payload, \
-errors, and what the kernel says beside a message must be the same. Listed: the difference is wanted, and its reason stands \
-below the table. DIFFERENT: it is a fault. A difference has to be seen twice.
+Each kind of traffic crosses the same links several times: through the kernel alone (its bridge beside a border, its forwarding beside \
+a router), through the gateway, and through a gateway with all stages off. The same frames must arrive, in the same order within each flow. Kinds \
+named socket-... compare ordinary sockets: payload, errors and ancillary data must be the same. Listed: the difference is intended, \
+with the reason below the table. DIFFERENT: a fault. A difference counts only if it occurs twice.
 
-  wideload lab transparency --short
-  wideload lab transparency --kind tcp-syn-mss --role border --port packet
+Examples:
+  sudo wideload lab transparency --short
+  sudo wideload lab transparency --kind tcp-syn-mss --role border --port packet
 
-Exit status: 0 nothing differs but what is listed; 1 something does, or something is missing.";
+Exit status: 0 only intended differences; 1 otherwise.";
 pub(super) const DIFFERENTIAL_HELP: &str = "\
-Packets are drawn from the seed, written to TUN devices of private hosts, and given to the engine too. What differs is told from a \
-list that is shown with the table: how often each difference was met, and those that never were. Anything else is a failure; it is \
-shown as small as it was made, with the command that repeats it.
+Random packets are written to TUN devices of private hosts, and given to the engine. Known differences are listed below the table, with \
+the number of times each occurred. Any other difference is a failure. It is shown reduced, with the command that repeats it.
 
-Exit status: 0 all differences are known; 1 some are not, or something is missing.";
+Examples:
+  sudo wideload lab differential --datagrams 1e5 --gso-packets 1e5 --bursts 1e5
+  sudo wideload lab differential --case reassembly:17
+
+Exit status: 0 all differences are known; 1 otherwise.";
 pub(super) const HOLD_HELP: &str = "\
 A bridge and a border with `hold = \"adaptive\"` and `hold = \"burst\"` take turns. TCP segments arrive one by one at 20, 100 and \
-500 Mbit/s. The table has the mean packet length at the wide host, the round trip of a 64-byte message, and the delay of the last \
-segment of a burst: with PSH, and without it.
+500 Mbit/s. The table shows the mean packet length at the wide host, the round trip of a 64-byte message, and the delay of a burst's last \
+segment, with and without PSH.
 
+Examples:
   wideload lab hold
   wideload lab hold --rounds 5 --json
 
-Exit status: 0 every byte arrived; 1 it did not, or something is missing.";
+Exit status: 0 every byte arrived; 1 otherwise.";
 pub(super) const REWRITE_HELP: &str = "\
-Nothing is lost in silence: what is no IP packet, does not parse, has a bad header checksum or is cut by the snap \
-length passes unchanged, and every fate that happened is in the table at the end. Hop counts stay as they are.
+No packet is lost silently. Frames that carry no IP packet, do not parse, have a wrong header checksum or are truncated by the snapshot \
+length pass unchanged. The report counts every packet's fate by name (docs/COUNTERS.md). TTLs stay unchanged. The first packet that the \
+snapshot length truncated is named; the status stays 0.
 
-A packet that the snap length cut is named where it is the first; the status stays 0.
+Examples:
+  wideload rewrite narrow.pcap wide.pcap --mtu 9000
+  wideload rewrite wide.pcap narrow.pcap --mtu 1500 --as border --json
 
-Exit status: 0 done; 1 could not read or write; 2 wrong arguments; 3 the input is damaged, and what could be read was \
+Exit status: 0 done; 1 could not read or write; 2 wrong arguments; 3 the input is damaged, and its readable part was \
 written; 130 interrupted.";
+pub(super) const CALIBRATE_HELP: &str = "\
+The emulator is asked for known delays, rates and losses in private namespaces. The table compares them with the measured ones.
+
+Examples:
+  wideload lab calibrate
+  wideload lab calibrate --json
+
+Exit status: 0 the emulator is exact enough; 1 otherwise.";
+pub(super) const BORDER_HELP: &str = "\
+Each kind of link and host runs with the kernel's bridge, its forwarding and a border gateway in turns.
+
+Examples:
+  sudo wideload lab border
+  sudo wideload lab border --scene plain --rounds 5 --json
+
+Exit status: 0 measured, and every byte arrived; 1 otherwise.";
+pub(super) const WIDE_INTERFACE_HELP: &str = "\
+UDP messages of several lengths go to a host with a stock interface and to one with a wide interface.
+
+Examples:
+  sudo wideload lab wide-interface
+  sudo wideload lab wide-interface --mtu 1500 --len 9000,65000
+
+Exit status: 0 measured, and every byte arrived; 1 otherwise.";
+pub(super) const DIPS_HELP: &str = "\
+Goodput is measured at 2,000 message lengths, to show lengths that cost an extra fragment.
+
+Examples:
+  wideload lab dips
+  wideload lab dips --json
+
+Exit status: 0 measured, and every byte arrived; 1 otherwise.";
+pub(super) const WORKERS_HELP: &str = "\
+Packets per second of CPU time, with one worker and with two.
+
+Examples:
+  sudo wideload lab workers
+  sudo wideload lab workers --rounds 10 --json
+
+Exit status: 0 measured, and every byte arrived; 1 otherwise.";
+pub(super) const SOAK_HELP: &str = "\
+The same gateway is reloaded, restarted, killed and watched under load. The report has the losses, and whether all counters add up.
+
+Examples:
+  sudo wideload lab soak --minutes 1
+  sudo wideload lab soak --reloads 10 --restarts 0 --kill-rounds 0 --json
+
+Exit status: 0 no faults; 1 otherwise.";

@@ -1,8 +1,9 @@
-//! The arguments of `wideload lab` -> which experiment, and how it is set.
+//! Arguments of `wideload lab` -> an experiment and its settings.
 
 use super::help::{
-    ATTACKS_HELP, DIFFERENTIAL_HELP, FLOODS_HELP, HOLD_HELP, LIFECYCLE_HELP, LINK_HELP, NETWORK_HELP, SWARM_HELP,
-    TCP_HELP, TRANSPARENCY_HELP,
+    ATTACKS_HELP, BORDER_HELP, CALIBRATE_HELP, DIFFERENTIAL_HELP, DIPS_HELP, FLOODS_HELP, HOLD_HELP,
+    LIFECYCLE_HELP, LINK_HELP, NETWORK_HELP, SOAK_HELP, SWARM_HELP, TCP_HELP, TRANSPARENCY_HELP,
+    WIDE_INTERFACE_HELP, WORKERS_HELP,
 };
 use super::values::{case_count, flow_count, minutes, packet_count, rounds, seconds, share, transfer_len};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -11,10 +12,10 @@ use lab::experiments::{Case, Cases, attack_named, transparency_kind_named};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What `wideload lab` was asked.
+/// The arguments of `wideload lab`.
 #[derive(Debug, Parser)]
 pub struct Lab {
-    /// Which experiment
+    /// The experiment
     #[command(subcommand)]
     pub experiment: Experiment,
 
@@ -23,131 +24,137 @@ pub struct Lab {
     pub json: bool,
 }
 
-/// What `wideload lab` can do.
+/// The experiments.
 #[derive(Debug, Subcommand)]
 pub enum Experiment {
-    /// Joins two interfaces by a wire of any kind, until it is interrupted
+    /// Emulate a link between two interfaces
     #[command(after_help = LINK_HELP)]
     Link(Box<LinkArgs>),
-    /// Asks for known wires in private namespaces, and says what really came
+    /// Measure how exact the link emulator is
+    #[command(after_help = CALIBRATE_HELP)]
     Calibrate,
-    /// Bulk TCP between a wide host and a narrow one: the kernel's bridge, its forwarding, and a border gateway
+    /// Compare bridge, forwarding and border gateway with bulk TCP
+    #[command(after_help = BORDER_HELP)]
     Border {
-        /// How often each transfer is timed
+        /// Rounds per transfer
         #[arg(long, default_value_t = 3, value_parser = rounds)]
         rounds: usize,
-        /// Bytes of each transfer, such as 1e9
+        /// Bytes per transfer, such as 1e9
         #[arg(long, default_value_t = 256 << 20, value_parser = transfer_len)]
         bytes: u64,
-        /// Bytes of each write to a socket; without it lengths are drawn, 262144 in the mean
+        /// Bytes per write to the socket [default: random, 262144 on average]
         #[arg(long, value_parser = transfer_len)]
         write: Option<u64>,
-        /// What links and hosts are like, separated by commas; without it all five
+        /// Kinds of links and hosts, separated by commas [default: all five]
         #[arg(long, value_delimiter = ',')]
         scene: Option<Vec<Scene>>,
     },
-    /// UDP messages to a host with a stock interface and to one with a wide interface
+    /// Compare a stock interface with a wide one
+    #[command(after_help = WIDE_INTERFACE_HELP)]
     WideInterface {
-        /// How often each load is timed
+        /// Rounds per load
         #[arg(long, default_value_t = 3, value_parser = rounds)]
         rounds: usize,
-        /// MTUs of the link, separated by commas; without it 1500 and 9000
+        /// MTUs of the link, separated by commas [default: 1500,9000]
         #[arg(long, value_delimiter = ',')]
         mtu: Option<Vec<u32>>,
-        /// Lengths of messages in bytes, 8 to 65507, separated by commas; without it six
+        /// Message lengths in bytes, 8 to 65507, separated by commas [default: six lengths]
         #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(8..=65_507))]
         len: Option<Vec<u32>>,
     },
-    /// Goodput at 2,000 lengths of messages: at which does it dip?
+    /// Find message lengths at which goodput dips
+    #[command(after_help = DIPS_HELP)]
     Dips,
-    /// Packets for a second of processor time, by one worker and by two
+    /// Compare the efficiency of one worker and two
+    #[command(after_help = WORKERS_HELP)]
     Workers {
-        /// How often each has its turn
+        /// Rounds
         #[arg(long, default_value_t = 5, value_parser = rounds)]
         rounds: usize,
     },
-    /// Packet lengths and delays by each setting of `hold`
+    /// Measure packet length and delay per `hold` setting
     #[command(after_help = HOLD_HELP)]
     Hold {
-        /// How often each has its turn
+        /// Rounds
         #[arg(long, default_value_t = 3, value_parser = rounds)]
         rounds: usize,
     },
-    /// A gateway that is reloaded, restarted, killed and watched under load: what does it lose, do its counters add up?
+    /// Reload, restart and kill a gateway, and audit its counters
+    #[command(after_help = SOAK_HELP)]
     Soak(SoakArgs),
     /// Stop, reload, restart and kill a gateway under 50 TCP flows
     #[command(after_help = LIFECYCLE_HELP)]
     Lifecycle(LifecycleArgs),
-    /// Completion times of transfers by the kernel's TCP and by the simulator's, over the same line
+    /// Compare the simulator's TCP with the kernel's
     #[command(after_help = TCP_HELP)]
     Tcp(TcpArgs),
-    /// Simulated networks, each drawn from a seed, with the laws looked at after every event
+    /// Check the laws in random simulated networks
     #[command(after_help = SWARM_HELP)]
     Swarm(SwarmArgs),
-    /// A network of your own, simulated: what each flow and each link of it carries
+    /// Simulate a network described in a file
     #[command(after_help = NETWORK_HELP)]
     Network(NetworkArgs),
-    /// The attacks that have names, through simulated gateways, each with its verdict
+    /// Run the known attacks against simulated gateways
     #[command(after_help = ATTACKS_HELP)]
     Attacks(AttacksArgs),
-    /// The live kernel beside the engine: pieces joined, trains cut, segments joined, and every difference told
+    /// Compare the engine with the kernel, packet by packet
     #[command(after_help = DIFFERENTIAL_HELP)]
     Differential(DifferentialArgs),
-    /// The same frames through the kernel alone and through a gateway: every difference, and whether it is wanted
+    /// Compare a gateway with the kernel alone
     #[command(after_help = TRANSPARENCY_HELP)]
     Transparency(TransparencyArgs),
-    /// Good datagrams in floods of fragments: how many become whole, by the engine and by the live kernel
+    /// Measure reassembly during floods of fragments
     #[command(after_help = FLOODS_HELP)]
     Floods {
-        /// Seconds of each live flood
+        /// Duration of each live flood, in seconds
         #[arg(long, default_value = "12", value_parser = seconds)]
         seconds: Duration,
-        /// What sources are drawn from
+        /// Seed of the source addresses
         #[arg(long, default_value_t = 0)]
         seed: u64,
     },
 }
 
-/// What `wideload lab transparency` was asked.
+/// The arguments of `wideload lab transparency`.
 #[derive(Debug, Parser)]
 pub struct TransparencyArgs {
-    /// Kinds of traffic, by their names, separated by commas; without it all
+    /// Kinds of traffic, separated by commas [default: all]
     #[arg(long, value_delimiter = ',', value_parser = transparency_kind_named)]
     pub kind: Vec<String>,
 
-    /// Roles of the gateway, separated by commas; without it all
+    /// Roles of the gateway, separated by commas [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub role: Vec<GatewayRole>,
 
-    /// Ports of a border, separated by commas; without it both
+    /// Ports of a border, separated by commas [default: both]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub port: Vec<TransparencyPort>,
 
-    /// Offloads of the links, separated by commas; without it both
+    /// Offloads of the links, separated by commas [default: both]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub links: Vec<TransparencyLinks>,
 
-    /// Fewer kinds, a border by packet:, links without offloads, unless others are asked for
+    /// Run a short selection: fewer kinds, a border with packet: ports, links without offloads
     #[arg(long)]
     pub short: bool,
 
-    /// Print the kinds and end
+    /// List the kinds of traffic
     #[arg(long)]
     pub list: bool,
 }
 
-/// What a gateway is.
+/// A gateway's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum GatewayRole {
-    /// A border; where it is not, the kernel's bridge
+    /// A border, compared with the kernel's bridge
     Border,
-    /// A router, beside the kernel's forwarding
+    /// A router, compared with the kernel's forwarding
     Router,
-    /// A wide interface of a host
+    /// A host's wide interface
     WideInterface,
 }
 
-/// By which ports a gateway stands beside the kernel.
+/// The ports of a border in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TransparencyPort {
     /// Packet sockets
@@ -156,128 +163,128 @@ pub enum TransparencyPort {
     Xdp,
 }
 
-/// What the links of a gateway beside the kernel are like.
+/// The offloads of the links in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TransparencyLinks {
     /// No offloads
     Plain,
-    /// Offloads as the kernel has them
+    /// The kernel's default offloads
     Offloads,
 }
 
-/// What `wideload lab differential` was asked.
+/// The arguments of `wideload lab differential`.
 #[derive(Debug, Parser)]
 pub struct DifferentialArgs {
-    /// Datagrams that come in pieces, such as 5e6
+    /// Fragmented datagrams to reassemble, such as 5e6; 0 = none
     #[arg(long, default_value = "5e6", value_parser = case_count)]
     pub datagrams: u64,
 
-    /// Trains that are cut
-    #[arg(long, default_value = "2e6", value_parser = case_count)]
+    /// GSO packets to segment
+    #[arg(long, alias = "trains", default_value = "2e6", value_parser = case_count)]
     pub gso_packets: u64,
 
-    /// Bursts of segments that are joined
+    /// Bursts of segments to coalesce
     #[arg(long, default_value = "1e6", value_parser = case_count)]
     pub bursts: u64,
 
-    /// What they are drawn from
+    /// Seed of the packets
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 
-    /// Threads [default: one for each processor]
+    /// Threads [default: one per processor]
     #[arg(long)]
     pub threads: Option<usize>,
 
-    /// Some cases alone, as a failure names them, such as reassembly:17
-    #[arg(long, conflicts_with_all = ["datagrams", "trains", "bursts", "threads"])]
+    /// Repeat single cases by the name that a failure prints, such as reassembly:17
+    #[arg(long, conflicts_with_all = ["datagrams", "gso_packets", "bursts", "threads"])]
     pub case: Option<Cases>,
 }
 
-/// What `wideload lab soak` was asked; what is 0 is left out.
+/// The arguments of `wideload lab soak`; 0 skips a part.
 #[derive(Debug, Parser)]
 pub struct SoakArgs {
-    /// Reloads in one run
+    /// Number of reloads
     #[arg(long, default_value_t = 100)]
     pub reloads: usize,
 
-    /// Restarts in one run, of each of two kinds of traffic
+    /// Number of restarts per kind of traffic
     #[arg(long, default_value_t = 100)]
     pub restarts: usize,
 
-    /// Runs of TCP connections in each of which the worker process is killed three times
+    /// Rounds with TCP connections in which the worker process is killed three times
     #[arg(long, default_value_t = 3)]
     pub kill_rounds: usize,
 
-    /// TCP connections in each of them
+    /// TCP connections per round
     #[arg(long, default_value_t = 50)]
     pub streams: usize,
 
-    /// Minutes of mixed traffic over a wire that loses and reorders, with the counters fetched each second
+    /// Minutes of mixed traffic over a lossy, reordering link, with the counters fetched every second
     #[arg(long, default_value_t = 10.0, value_parser = minutes)]
     pub minutes: f64,
 
-    /// What that wire is like, both ways
+    /// Shape of that link, in both directions
     #[arg(long, value_name = "SHAPE", default_value = "delay=3ms,rate=100M,loss=0.1%,reorder=0.5%:3")]
     pub wire: LinkShape,
 }
 
-/// What `wideload lab lifecycle` was asked.
+/// The arguments of `wideload lab lifecycle`.
 #[derive(Debug, Parser)]
 pub struct LifecycleArgs {
-    /// Roles of the gateway, separated by commas; without it all
+    /// Roles of the gateway, separated by commas [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub role: Vec<GatewayRole>,
 
-    /// What happens to the gateway, separated by commas; without it all
+    /// Events, separated by commas [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub event: Vec<Event>,
 
-    /// TCP connections, 4 to 1000, half of them either way [default: 50]
+    /// TCP connections, 4 to 1000, half of them in each direction [default: 50]
     #[arg(long, value_parser = flow_count)]
     pub flows: Option<usize>,
 
-    /// Only 8 connections, and stop, restart and kill-both, unless others are asked for; four events at a time
+    /// Run a short selection: 8 connections; stop, restart and kill-both; four events at a time
     #[arg(long)]
     pub short: bool,
 }
 
-/// What happens to a gateway under load.
+/// An event that a gateway undergoes under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Event {
     /// SIGTERM
     Stop,
     /// SIGINT, as by Ctrl-C
     Interrupt,
-    /// Stages that hold packets are switched off by the control socket, then `stop` by the control socket
+    /// Bypass of all holding stages, then `stop`, both by the control socket
     Drain,
     /// SIGHUP, with another configuration
     Reload,
     /// `wideload restart`
     Restart,
-    /// `wideload restart`, where the new program does not start
+    /// `wideload restart` to a program that does not start
     BadProgram,
-    /// `wideload restart` and SIGUSR2, where the new configuration is wrong
+    /// `wideload restart` and SIGUSR2 with a wrong configuration
     BadConfiguration,
     /// `kill -9` of the worker process
     KillWorker,
     /// `kill -9` of the supervisor
     KillSupervisor,
-    /// `kill -9` of both at one moment
+    /// `kill -9` of both at once
     KillBoth,
 }
 
-/// What `wideload lab tcp` was asked.
+/// The arguments of `wideload lab tcp`.
 #[derive(Debug, Parser)]
 pub struct TcpArgs {
-    /// Lengths of transfers in bytes, such as 3e4; without it 30 KB, 300 KB, 1 MB, and without loss 50 MB
+    /// Transfer lengths in bytes, such as 3e4 [default: 30 KB, 300 KB, 1 MB, and 50 MB without loss]
     #[arg(value_parser = transfer_len)]
     pub lens: Vec<u64>,
 
-    /// Share of packets that are lost, each way, such as 0.1%
+    /// Loss in each direction, such as 0.1%
     #[arg(long, default_value = "0", value_parser = share)]
     pub loss: f64,
 
-    /// How often the kernel is timed
+    /// Rounds of the kernel's transfers
     #[arg(long, default_value_t = 5, value_parser = rounds)]
     pub rounds: usize,
 
@@ -286,7 +293,7 @@ pub struct TcpArgs {
     pub congestion: Vec<Congestion>,
 }
 
-/// What lets a TCP send more or less.
+/// A congestion control algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Congestion {
     /// RFC 9438
@@ -295,50 +302,50 @@ pub enum Congestion {
     Reno,
 }
 
-/// What `wideload lab swarm` was asked.
+/// The arguments of `wideload lab swarm`.
 #[derive(Debug, Parser)]
 pub struct SwarmArgs {
-    /// Packets that gateways take in, at least, such as 1e9
+    /// Minimum number of packets that gateways receive, such as 1e9
     #[arg(long, default_value = "1e7", value_parser = packet_count)]
     pub packets: u64,
 
-    /// The first seed; the others follow it
+    /// First seed; the others follow it
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 
-    /// Threads [default: one for each processor]
+    /// Threads [default: one per processor]
     #[arg(long)]
     pub threads: Option<usize>,
 
-    /// One case alone, as a failure names it, such as 7,without=loss,count=12
+    /// Repeat one case by the name that a failure prints, such as 7,without=loss,count=12
     #[arg(long, conflicts_with_all = ["packets", "seed", "threads"])]
     pub case: Option<Case>,
 }
 
-/// What `wideload lab network` was asked.
+/// The arguments of `wideload lab network`.
 #[derive(Debug, Parser)]
 pub struct NetworkArgs {
-    /// The file that says what stands where, who sends, and what changes
+    /// File with the nodes, links, flows and changes
     pub file: PathBuf,
 
-    /// What losses and other chances are drawn from
+    /// Seed of losses and other random events
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 }
 
-/// What `wideload lab attacks` was asked.
+/// The arguments of `wideload lab attacks`.
 #[derive(Debug, Parser)]
 pub struct AttacksArgs {
-    /// Attacks, by their numbers in PAPERS.md, such as A07; without it all of them
+    /// Attacks by their numbers in docs/PAPERS.md, such as A07 [default: all]
     #[arg(value_parser = attack_named)]
     pub ids: Vec<String>,
 
-    /// What everything random in them is drawn from
+    /// Seed of all random values
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
-/// What `wideload lab link` was asked.
+/// The arguments of `wideload lab link`.
 #[derive(Debug, Parser)]
 pub struct LinkArgs {
     /// One interface
@@ -347,29 +354,29 @@ pub struct LinkArgs {
     /// The other interface
     pub b: String,
 
-    /// What the wire from the first to the second is like, such as delay=20ms,rate=100M,loss=0.1%
+    /// Shape of the link from the first to the second, such as delay=20ms,rate=100M,loss=0.1%
     pub shape: LinkShape,
 
-    /// What it is like from the second to the first [default: the same]
+    /// Shape from the second to the first [default: the same]
     #[arg(long, value_name = "SHAPE")]
     pub back: Option<LinkShape>,
 
-    /// Ends after so many seconds [default: when it is interrupted]
+    /// Duration in seconds [default: until interrupted]
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
     pub stretch: Option<Duration>,
 }
 
-/// What links and hosts are like between which a border stands.
+/// Links and hosts around the border.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scene {
-    /// Links without offloads, hosts that join nothing
+    /// Links without offloads, hosts without GRO
     Apart,
-    /// Links without offloads, hosts that join what comes (GRO)
+    /// Links without offloads, hosts with GRO
     Joined,
-    /// Links without offloads, hosts as the kernel makes them
+    /// Links without offloads, hosts with the kernel's defaults
     Plain,
-    /// Links that only compute checksums, hosts that join nothing; the interfaces between join what comes (GRO)
+    /// Links with checksum offload, hosts without GRO; GRO on the interfaces between them
     Between,
-    /// Links that take trains whole
+    /// Links with TSO
     Trains,
 }

@@ -1,10 +1,11 @@
-//! The command line -> what is asked for.
+//! Command line -> a job and its arguments.
 //!
-//! Each job has a struct of its arguments. Those of `rewrite` and of `lab` have files of their own; values.rs reads
-//! single values, help.rs has the long texts of `--help`.
+//! Each job has a struct of its arguments. `rewrite` and `lab` have their own files; values.rs reads single values, help.rs has
+//! the long texts of `--help`, renamed.rs warns of former names.
 
 mod help;
 mod lab;
+pub mod renamed;
 mod rewrite;
 mod values;
 
@@ -12,59 +13,65 @@ pub use lab::{
     AttacksArgs, Congestion, DifferentialArgs, Event, Experiment, GatewayRole, Lab, LifecycleArgs, LinkArgs,
     NetworkArgs, Scene, SoakArgs, SwarmArgs, TcpArgs, TransparencyArgs, TransparencyLinks, TransparencyPort,
 };
-pub use rewrite::{Coalescing, How, Rewrite, Role, Stage};
+pub use rewrite::{Coalescing, Policy, Rewrite, Role, Stage};
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
-use help::{DEMO_HELP, LAB_HELP, REWRITE_HELP, RUN_HELP};
+use help::{
+    CHECK_HELP, DEMO_HELP, DOCTOR_HELP, LAB_HELP, RESTART_HELP, REWRITE_HELP, RUN_HELP, TOP_HELP, UNDO_HELP,
+};
 use std::path::PathBuf;
 
-/// Packet size, both ways: narrow packets become wide, wide packets narrow.
+/// Resize packets where a wide network meets a narrow one
 #[derive(Debug, Parser)]
 #[command(name = "wideload", version, styles = STYLES, max_term_width = 100)]
 pub struct Args {
-    /// What to do.
+    /// The job.
     #[command(subcommand)]
     pub job: Job,
 }
 
-/// What `wideload` can do.
+/// The jobs of `wideload`.
 #[derive(Debug, Subcommand)]
 pub enum Job {
-    /// A capture in, the same traffic at other packet sizes out
+    /// Rewrite a capture to another MTU
     #[command(after_help = REWRITE_HELP)]
     Rewrite(Rewrite),
     /// Compare a bridge, Wideload and 9,000 bytes everywhere
     #[command(after_help = DEMO_HELP)]
     Demo(Demo),
-    /// Says what is wrong with a configuration, or that nothing is
+    /// Check a configuration for errors
+    #[command(after_help = CHECK_HELP)]
     Check(Check),
-    /// Says what this machine allows, and what to change
+    /// Check if this machine can run a gateway
+    #[command(after_help = DOCTOR_HELP)]
     Doctor(Doctor),
-    /// Experiments with live kernels and gateways, as tables
+    /// Run experiments with live or simulated networks
     #[command(after_help = LAB_HELP)]
     Lab(Lab),
-    /// Remove what a killed gateway left behind
+    /// Clean up after a killed gateway
     ///
-    /// The rule and the table of a wide interface go, GRO is off again at a border, and control sockets at which nobody listens are
-    /// removed.
+    /// Removes the routing rule and table of a wide interface, GRO that a border enabled, and stale control sockets.
+    #[command(after_help = UNDO_HELP)]
     Undo,
-    /// A live look at a running gateway
+    /// Show a running gateway's traffic and counters
+    #[command(after_help = TOP_HELP)]
     Top(Top),
-    /// A gateway, router or wide interface, live, as a file says
+    /// Run a border, router or wide interface from a configuration
     #[command(after_help = RUN_HELP)]
     Run(Run),
-    /// Start a running gateway anew, in its new version too, without losing a packet
+    /// Restart a running gateway without losing a packet
+    #[command(after_help = RESTART_HELP)]
     Restart(Restart),
-    /// Work for the process that started this one
+    /// Run the worker process of a supervisor
     #[command(hide = true)]
     Work,
 }
 
-/// What `wideload demo` was asked.
+/// The arguments of `wideload demo`.
 #[derive(Debug, Parser)]
 pub struct Demo {
-    /// Use links without offloads and without GRO anywhere
+    /// Use links without offloads, and no GRO
     #[arg(long)]
     pub plain: bool,
 
@@ -73,10 +80,10 @@ pub struct Demo {
     pub json: bool,
 }
 
-/// What `wideload check` was asked.
+/// The arguments of `wideload check`.
 #[derive(Debug, Parser)]
 pub struct Check {
-    /// Configuration to read
+    /// Configuration file (TOML)
     pub config: PathBuf,
 
     /// Print JSON
@@ -84,7 +91,7 @@ pub struct Check {
     pub json: bool,
 }
 
-/// What `wideload doctor` was asked.
+/// The arguments of `wideload doctor`.
 #[derive(Debug, Parser)]
 pub struct Doctor {
     /// Print JSON
@@ -92,44 +99,44 @@ pub struct Doctor {
     pub json: bool,
 }
 
-/// What `wideload top` was asked.
+/// The arguments of `wideload top`.
 #[derive(Debug, Parser)]
 pub struct Top {
-    /// The gateway's name, or the path of its control socket; where one runs, that one
+    /// Name of the gateway, or path of its control socket [default: the only running one]
     #[arg(value_name = "SOCKET|NAME")]
     pub gateway: Option<String>,
 
-    /// Print one table, of one second, and end
+    /// Print one table for one second, then exit
     #[arg(long)]
     pub once: bool,
 
-    /// Print the same as one line of JSON, and end, as with --once
+    /// Print one line of JSON for one second, then exit
     #[arg(long)]
     pub json: bool,
 }
 
-/// What `wideload run` was asked.
+/// The arguments of `wideload run`.
 #[derive(Debug, Parser)]
 pub struct Run {
-    /// The configuration: a file of TOML
+    /// Configuration file (TOML)
     pub config: PathBuf,
 
-    /// Say what is wrong with the configuration, and start nothing
+    /// Check the configuration without starting the gateway
     #[arg(long)]
     pub check: bool,
 
-    /// With --check: can this program take over what a running one of this version would leave?
+    /// With --check: whether this program can take over from a running one of this version
     #[arg(long, hide = true, requires = "check", value_name = "VERSION")]
     pub after: Option<u32>,
 }
 
-/// What `wideload restart` was asked.
+/// The arguments of `wideload restart`.
 #[derive(Debug, Parser)]
 pub struct Restart {
-    /// The configuration that it runs by
+    /// Configuration file of the running gateway
     pub config: PathBuf,
 
-    /// The socket that it is asked by, where the configuration says another one by now
+    /// Control socket, if the file names another one by now
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! The text of one argument -> its value, or a sentence that says how to write it.
+//! The text of one argument -> its value, or a sentence with the expected format.
 
 use engine::Exempt;
 use std::time::Duration;
@@ -25,10 +25,10 @@ pub(super) fn packet_count(text: &str) -> Result<u64, String> {
     number.map(|number| number as u64).ok_or_else(|| "give a whole number of packets, such as 1e9".to_owned())
 }
 
-/// As [`packet_count`], and 0 for a part that is left out.
+/// As [`packet_count`], or 0, which skips a part.
 pub(super) fn case_count(text: &str) -> Result<u64, String> {
     let count = if text == "0" { Ok(0) } else { packet_count(text) };
-    count.map_err(|_| "give a whole number, such as 5e6, or 0 to leave them out".to_owned())
+    count.map_err(|_| "give a whole number, such as 5e6, or 0 to skip them".to_owned())
 }
 
 pub(super) fn transfer_len(text: &str) -> Result<u64, String> {
@@ -55,14 +55,14 @@ pub(super) fn exempt(text: &str) -> Result<Exempt, String> {
     }
     let unclear = || {
         format!(
-            "{text} is neither a prefix nor a port; give such as 192.0.2.0/24, :22, 192.0.2.7:22 or [2001:db8::]/32:22"
+            "{text} is neither a prefix nor a port; give a flow such as 192.0.2.0/24, :22, 192.0.2.7:22 or [2001:db8::]/32:22"
         )
     };
     let (prefix, port) = text.rsplit_once(':').filter(|(_, port)| !port.is_empty()).ok_or_else(unclear)?;
     if !port.bytes().all(|letter| letter.is_ascii_digit()) {
         return Err(unclear());
     }
-    let port = port.parse().map_err(|_| format!("{port} is no port; give a number from 0 to 65535"))?;
+    let port = port.parse().map_err(|_| format!("{port} is not a port; give a number from 0 to 65535"))?;
     let prefix = prefix.replace(['[', ']'], "");
     let prefix = if prefix.is_empty() { None } else { Some(prefix.parse()?) };
     Ok(Exempt { prefix, port: Some(port) })

@@ -2,6 +2,7 @@
 
 mod closed_output;
 mod command;
+mod golden;
 mod mutations;
 mod network;
 mod scratch;

@@ -291,7 +291,7 @@ impl Run {
         let header_len = self.packet.fragment_header_lens().into_iter().max().unwrap_or_default();
         let longest = (self.seen.longest as usize).max(header_len + UNIT) as u16;
         let mtu = if self.stays_fragmented() { mtu.min(longest) } else { mtu };
-        Fragmentation { mtu, id: self.packet.ip().id, fill: Split::Max, content }
+        Fragmentation { mtu, id: self.packet.ip().id, split: Split::Max, content }
     }
 
     /// The first fragment of the datagram, rebuilt for the ICMP error that quotes it.

@@ -137,7 +137,7 @@ fn settings(random: &mut Rng) -> GatewaySettings {
     let mut settings = GatewaySettings::usual(GatewayRole::Border, 9_000, 1_500);
     settings.flow_count = *random.choice(&[8, 1_000]).unwrap();
     for side in &mut settings.sides {
-        side.joins = Prefixes::new(
+        side.policies = Prefixes::new(
             *random
                 .choice(&[FragmentPolicy::Reassemble, FragmentPolicy::Reassemble, FragmentPolicy::Merge])
                 .unwrap(),

@@ -347,7 +347,7 @@ fn exempt_flows_are_never_held() {
 
 #[test]
 fn a_new_connection_whose_opening_was_not_seen_joins_at_once() {
-    for (back, joins) in [(1u32 << 24, true), (1 << 30, true), ((1 << 24) - 1, false), (5_000, false)] {
+    for (back, policies) in [(1u32 << 24, true), (1 << 30, true), ((1 << 24) - 1, false), (5_000, false)] {
         let mut rig = Rig::resizing(9_000);
         rig.push(&p(0, 100));
         rig.wait(Duration::from_millis(2));
@@ -355,8 +355,8 @@ fn a_new_connection_whose_opening_was_not_seen_joins_at_once() {
         let left =
             rig.push_all(&[Spec { seq: start, ..p(0, 100) }, Spec { seq: start.wrapping_add(100), ..p(0, 100) }]);
         // What could be a repeat passes at once.
-        assert_eq!(left.len(), if joins { 0 } else { 2 }, "{back} bytes back");
-        assert_eq!(rig.flush().len(), usize::from(joins));
+        assert_eq!(left.len(), if policies { 0 } else { 2 }, "{back} bytes back");
+        assert_eq!(rig.flush().len(), usize::from(policies));
     }
     // Far ahead: the same.
     let mut rig = Rig::resizing(9_000);
@@ -529,9 +529,9 @@ fn tcp_of_every_flag_byte_is_cut_as_its_flags_allow() {
     for version in VERSIONS {
         for mtu in [128, 576, 1_280, 1_500] {
             for flags in 0..=255u8 {
-                for fill in [Split::Max, Split::Balanced] {
+                for split in [Split::Max, Split::Balanced] {
                     let one = Spec { flags, id: 0xFFFE, ..tcp(version).carrying(0, 4_000).stamped(1, 2) };
-                    check_cut(&one, mtu, fill, flags & (SYN | RST | URG) == 0);
+                    check_cut(&one, mtu, split, flags & (SYN | RST | URG) == 0);
                 }
             }
         }
@@ -569,8 +569,8 @@ fn tcp_is_cut_for_every_mtu_and_length() {
         let headers = if version == 4 { 40 } else { 60 };
         for mtu in (68..1_600).step_by(7) {
             for len in [1, mtu - headers, mtu - headers + 1, 2 * (mtu - headers), 2 * (mtu - headers) + 1, 5_000] {
-                for fill in [Split::Max, Split::Balanced] {
-                    check_cut(&tcp(version).carrying(0, len), mtu, fill, true);
+                for split in [Split::Max, Split::Balanced] {
+                    check_cut(&tcp(version).carrying(0, len), mtu, split, true);
                 }
             }
         }
@@ -591,13 +591,13 @@ fn a_wrong_sum_is_wrong_in_every_segment() {
 }
 
 /// Cuts one packet and checks its segments: order, flags, identifications, sums and lengths.
-fn check_cut(one: &Spec, mtu: usize, fill: Split, is_cut: bool) {
+fn check_cut(one: &Spec, mtu: usize, split: Split, is_cut: bool) {
     let what =
-        format!("IPv{}, {} bytes at {mtu}, flags {:08b}, {fill:?}", one.version(), one.payload.len(), one.flags);
+        format!("IPv{}, {} bytes at {mtu}, flags {:08b}, {split:?}", one.version(), one.payload.len(), one.flags);
     for mode in [Mode::Reversible, Mode::Resize] {
         let mut rig = Rig::new(
             Rules { mode, ..resize(mtu as u16) },
-            Sizing { fill, ..Sizing::new(mtu as u16, Role::Transit) },
+            Sizing { split, ..Sizing::new(mtu as u16, Role::Transit) },
             1 << 20,
         );
         let mut left = rig.push(one);
@@ -617,7 +617,7 @@ fn check_cut(one: &Spec, mtu: usize, fill: Split, is_cut: bool) {
         let room = mtu - one.ip_header_len() - one.transport_len();
         let count = one.payload.len().div_ceil(room);
         assert_eq!(wire.len(), count, "{what}");
-        let segment_len = if fill == Split::Max { room } else { one.payload.len().div_ceil(count) };
+        let segment_len = if split == Split::Max { room } else { one.payload.len().div_ceil(count) };
         for (index, (frame, part)) in wire.iter().zip(one.payload.chunks(segment_len)).enumerate() {
             let seen = ReadPacket::of(frame);
             assert!(seen.payload() == part && seen.sum_is_right && frame.len() <= mtu, "{what}");

@@ -530,12 +530,12 @@ fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
 // Conformance 5.4: tun-rs refuses a segment length of 0; a train without payload is one packet.
 #[test]
 fn a_gso_without_payload_is_one_packet() {
-    for fill in [Split::Max, Split::Balanced] {
+    for split in [Split::Max, Split::Balanced] {
         for gso_packets in [SegmentSize::Preserve, SegmentSize::Maximise] {
-            let sizing = Sizing { fill, gso_packets, ..Sizing::new(1_500, Role::Transit) };
+            let sizing = Sizing { split, gso_packets, ..Sizing::new(1_500, Role::Transit) };
             let mut rig = Rig::new(reversible(), sizing, 1 << 20);
             let one = tcp(4);
-            assert_eq!(wire(push_gso(&mut rig, &one, Some(1_460))), [one.bytes()], "{fill:?}, {gso_packets:?}");
+            assert_eq!(wire(push_gso(&mut rig, &one, Some(1_460))), [one.bytes()], "{split:?}, {gso_packets:?}");
         }
     }
 }

@@ -97,9 +97,9 @@ fn resizing_leaves_every_stream_and_all_that_is_no_stream_as_they_came() {
         let segment_max = if seed % 16 < 4 { 64_000 } else { 1_460 };
         let wishes = Wishes { mtu: usize::from(mtu), segment_max, disorder: seed % 3 > 0, forgery: seed % 7 == 0 };
         let role = if seed % 5 < 3 { Role::Transit } else { source() };
-        let fill = if seed % 9 == 0 { Split::Balanced } else { Split::Max };
+        let split = if seed % 9 == 0 { Split::Balanced } else { Split::Max };
         let rules = Rules { udp: seed % 11 > 5, ..resize(mtu) };
-        let mut rig = Rig::new(rules, Sizing { fill, ..Sizing::new(mtu, role) }, 16 << 20).ethernet();
+        let mut rig = Rig::new(rules, Sizing { split, ..Sizing::new(mtu, role) }, 16 << 20).ethernet();
         let sent = draw(seed, wishes);
         let (came, gone) = (flights(&sent), run(&mut rig, &sent));
         for flow in flows_of(&sent) {
@@ -257,7 +257,7 @@ fn floods_of_connections_take_no_more_memory_than_they_are_charged() {
 #[test]
 fn segments_that_waited_for_their_turn_leave_no_memory_behind() {
     let mut rig = Rig::new(resize(9_000), Sizing::new(9_000, Role::Transit), 4 << 20);
-    let fill = |rig: &mut Rig| {
+    let split = |rig: &mut Rig| {
         for flow in 0..2_000u16 {
             for index in 0..70 {
                 let mut one = tcp(4).carrying(index * 2, 1);
@@ -267,7 +267,7 @@ fn segments_that_waited_for_their_turn_leave_no_memory_behind() {
             rig.wait(Duration::from_millis(2));
         }
     };
-    let info = allocation_counter::measure(|| fill(&mut rig));
+    let info = allocation_counter::measure(|| split(&mut rig));
     let charged = rig.coalescer().charged() as i64;
     println!("{} bytes taken, {charged} charged, {} flows", info.bytes_current, rig.coalescer().flow_count());
     assert_eq!(rig.side.aggregation.held().1, 0);

@@ -149,7 +149,8 @@ fn what_comes_with_its_cut_is_finished_too() {
         let mut side = narrow(Sizing { checksums, ..Sizing::new(1_500, source()) });
         let mut out = output();
         let mut packet = gso(&spec, None, &mut out);
-        packet.fragmentation = Some(Fragmentation { mtu: 1_000, id: 7, fill: Split::Max, content: Content::Whole });
+        packet.fragmentation =
+            Some(Fragmentation { mtu: 1_000, id: 7, split: Split::Max, content: Content::Whole });
         side.push(Time::ZERO, packet, &mut none(), &mut out);
         let packet = out.next().expect("it goes on");
         assert!(packet.fragmentation.is_some_and(|cut| cut.mtu == 1_000), "it fits already");

@@ -476,7 +476,7 @@ fn a_side_that_does_more_than_resize_says_no_length_to_whoever_else_cuts_its_gso
         change(&mut side.sizing);
         side.resizes_to(limit)
     };
-    assert_eq!(sizing(|sizing| sizing.fill = Split::Balanced), None);
+    assert_eq!(sizing(|sizing| sizing.split = Split::Balanced), None);
     assert_eq!(sizing(|sizing| sizing.segment = Toggle::Off), None);
     let kept = SegmentLimit { len_max: 1_500, may_grow: false };
     assert_eq!(sizing(|sizing| sizing.gso_packets = SegmentSize::Preserve), Some(kept), "they only become shorter");

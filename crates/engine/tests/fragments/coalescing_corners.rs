@@ -74,7 +74,7 @@ fn what_is_authenticated_as_a_whole_is_not_cut_into_segments() {
 fn tiny_fragments_of_tcp_are_joined_like_any_other() {
     let mut rig = Rig::router(1_500);
     let limits = MergeLimits { bytes: 1 << 20, timeout: seconds(1), full: Full::Pass, runs: RunsBy::Datagram };
-    rig.side.aggregation.joins = Prefixes::new(FragmentPolicy::Merge);
+    rig.side.aggregation.policies = Prefixes::new(FragmentPolicy::Merge);
     rig.side.aggregation.merger = Some(FragmentMerger::new(limits, 1_500, secret()));
     let segment = segment(4, 0, 100).ip_flags(0).raw();
     let places = [0..8, 8..16, 16..segment.payload.len()];

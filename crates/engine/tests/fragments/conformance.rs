@@ -962,7 +962,7 @@ fn the_fragmenter_of_click_and_ours_cut_a_packet_with_options_alike() {
         let bytes = Spec { ip_options: options, ip_flags: DF, ..ip(4).payload(pattern(20)) }.bytes();
         let mut pool = Pool::new(1 << 20);
         let mut packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut pool).unwrap();
-        packet.fragmentation = Some(Fragmentation { mtu: 40, id: 9, fill: Split::Max, content: Content::Whole });
+        packet.fragmentation = Some(Fragmentation { mtu: 40, id: 9, split: Split::Max, content: Content::Whole });
         let mut fragments = WirePackets::of(&packet);
         let mut lens = Vec::new();
         while let Some(fragment) = fragments.next() {

@@ -209,7 +209,7 @@ fn joining(bytes: usize) -> Rig {
 
 fn joining_within(limits: MergeLimits) -> Rig {
     let mut rig = Rig::router(1_500);
-    rig.side.aggregation.joins = Prefixes::new(FragmentPolicy::Merge);
+    rig.side.aggregation.policies = Prefixes::new(FragmentPolicy::Merge);
     rig.side.aggregation.merger = Some(FragmentMerger::new(limits, 1_500, secret()));
     rig
 }

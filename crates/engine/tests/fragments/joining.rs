@@ -109,10 +109,10 @@ fn datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_al
                 came.extend(cut(&udp(4).id(id).ip_flags(flags).payload(payload), room));
             }
         }
-        let [alone, joined] = [false, true].map(|joins| {
+        let [alone, joined] = [false, true].map(|policies| {
             let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
             rig.side.aggregation.coalescer =
-                joins.then(|| Coalescer::new(1 << 20, udp_gso_packets(), Vec::new(), secret()));
+                policies.then(|| Coalescer::new(1 << 20, udp_gso_packets(), Vec::new(), secret()));
             let mut left = rig.push_all(&came);
             left.extend(rig.flush());
             // Of a train that is refused its sender is told once.
@@ -594,12 +594,12 @@ fn datagrams_that_came_in_fragments_leave_in_fragments_out_of_a_gso_too() {
         rig
     };
     // Of a train of such datagrams, which fits nowhere, none is refused, and none is cut finer than it came.
-    let mut joins = rig();
-    assert_eq!(joins.push_all(&[fragments(1), fragments(2)].concat()), [[0; 0]; 0], "their flow holds them");
-    let left = joins.flush();
+    let mut policies = rig();
+    assert_eq!(policies.push_all(&[fragments(1), fragments(2)].concat()), [[0; 0]; 0], "their flow holds them");
+    let left = policies.flush();
     assert_eq!(places(&left), [(0, 808, true), (808, 800, false), (0, 808, true), (808, 800, false)]);
     assert!(ReadPacket::all(&left).iter().all(|wire| wire.dont_fragment));
-    assert_eq!((joins.event(Event::Coalesced), joins.retired(Reason::TooBig)), (2, 0));
+    assert_eq!((policies.event(Event::Coalesced), policies.retired(Reason::TooBig)), (2, 0));
     // One that came whole is no part of their train: it must not be cut, and its sender is told.
     let mut parts = rig();
     let left = parts.push_all([&fragments(1)[..], &[datagram(2).bytes()]].concat().iter());
@@ -698,7 +698,7 @@ fn the_one_buffer_is_pushed_out_by_any_other_datagram_and_a_flows_by_its_own() {
 #[test]
 fn each_destination_has_what_was_said_for_its_prefix() {
     let prefix = |text: &str| text.parse().unwrap();
-    let joins = Prefixes::new(FragmentPolicy::Off)
+    let policies = Prefixes::new(FragmentPolicy::Off)
         .with(prefix("198.51.100.0/24"), FragmentPolicy::Merge)
         .with(prefix("198.51.100.128/25"), FragmentPolicy::Reassemble)
         .with(prefix("203.0.113.7"), FragmentPolicy::ReassembleHop);
@@ -707,10 +707,13 @@ fn each_destination_has_what_was_said_for_its_prefix() {
     for (destination, left_count) in cases {
         let mut rig = joining(9_000);
         rig.side.aggregation.merger = Some(FragmentMerger::new(USUAL, 1_500, secret()));
-        rig.side.aggregation.joins = joins.clone();
+        rig.side.aggregation.policies = policies.clone();
         // Without the stage that is named, fragments pass.
         let mut without = Rig {
-            side: Side { aggregation: Aggregation { joins: joins.clone(), ..Aggregation::default() }, ..rig.side },
+            side: Side {
+                aggregation: Aggregation { policies: policies.clone(), ..Aggregation::default() },
+                ..rig.side
+            },
             ..rig
         };
         let sent = sent(destination);
@@ -1101,14 +1104,14 @@ fn joining_within(mtu: u16, limits: MergeLimits) -> Rig {
     let merger = Some(FragmentMerger::new(limits, mtu, secret()));
     let mut rig = Rig::router(mtu);
     rig.side.aggregation =
-        Aggregation { joins: Prefixes::new(FragmentPolicy::Merge), merger, ..Aggregation::default() };
+        Aggregation { policies: Prefixes::new(FragmentPolicy::Merge), merger, ..Aggregation::default() };
     rig
 }
 
 /// A side of a router that makes whole datagrams, and cuts what is too long.
 fn rejoining(join: FragmentPolicy, mtu: u16) -> Rig {
     let mut rig = Rig::new(mtu, Role::Transit, Some(RELEASE));
-    rig.side.aggregation.joins = Prefixes::new(join);
+    rig.side.aggregation.policies = Prefixes::new(join);
     rig
 }
 

@@ -256,7 +256,7 @@ fn side(join: FragmentPolicy) -> Side {
         runs: RunsBy::Datagram,
     };
     let aggregation = Aggregation {
-        joins: Prefixes::new(join),
+        policies: Prefixes::new(join),
         reassembler: Some(Reassembler::new(limits, Late::Release { mtu: 9_100 }, secret)),
         merger: Some(FragmentMerger::new(join_limits, 9_100, secret)),
         coalescer: Some(Coalescer::new(4 << 20, rules(false), Vec::new(), secret)),

@@ -53,9 +53,9 @@ fn a_frame_of_any_length_is_received_whole_wherever_its_payload_was_to_land() {
 #[test]
 fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_and_the_others_go_on() {
     let graceful = "10.2.0.0/16".parse().expect("it is a prefix");
-    let joins = Prefixes::new(FragmentPolicy::Reassemble).with(graceful, FragmentPolicy::Merge);
+    let policies = Prefixes::new(FragmentPolicy::Reassemble).with(graceful, FragmentPolicy::Merge);
     let side = SideSettings { memory: 1 << 20, ..SideSettings::new(9_000, Position::Transit) };
-    let mut gateway = gateway(SideSettings { joins, coalesce: Some(Mode::Resize), ..side });
+    let mut gateway = gateway(SideSettings { policies, coalesce: Some(Mode::Resize), ..side });
     let half = |to: [u8; 4]| udp(4).id(1).ip_flags(0).to(to).noise(4_000).ethernet().fragments(1_500).remove(0);
     let [for_host, on_the_direction] = [[10, 1, 0, 1], [10, 2, 0, 1]].map(half);
     assert!(push(&mut gateway, &[for_host, on_the_direction]).is_empty());
@@ -90,8 +90,8 @@ fn arp() -> Vec<u8> {
 }
 
 fn reassembling() -> SideSettings {
-    let joins = Prefixes::new(FragmentPolicy::Reassemble);
-    SideSettings { joins, memory: 1 << 20, ..SideSettings::new(u16::MAX, Position::Transit) }
+    let policies = Prefixes::new(FragmentPolicy::Reassemble);
+    SideSettings { policies, memory: 1 << 20, ..SideSettings::new(u16::MAX, Position::Transit) }
 }
 
 fn gateway(side: SideSettings) -> Gateway {

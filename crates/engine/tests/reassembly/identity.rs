@@ -41,13 +41,13 @@ fn a_cut_makes_the_fewest_fragments_and_even_ones_are_never_tiny() {
                 // The last piece takes any length, the others eights.
                 let fewest = 1 + (len - room).div_ceil(alike);
                 let datagram = ip(version).noise(len);
-                for fill in [Split::Max, Split::Balanced] {
-                    let mut station = Station::source(mtu as u16, fill);
+                for split in [Split::Max, Split::Balanced] {
+                    let mut station = Station::source(mtu as u16, split);
                     let left = station.push_ip(Time::ZERO, &datagram.bytes());
-                    assert_eq!(left.len(), fewest, "{len} bytes of version {version} at {mtu}, {fill:?}");
+                    assert_eq!(left.len(), fewest, "{len} bytes of version {version} at {mtu}, {split:?}");
                     let lens: Vec<_> = left.iter().map(|fragment| fragment.frame.len() - header_len).collect();
                     let shortest = lens.iter().min().unwrap();
-                    match fill {
+                    match split {
                         Split::Max => assert!(lens[..fewest - 1].iter().all(|len| *len == alike), "{lens:?}"),
                         Split::Balanced => assert!(*shortest >= room / 2 - 8 * fewest, "a tiny piece: {lens:?}"),
                     }
@@ -117,8 +117,8 @@ fn a_router_cuts_fragments_at_any_offset_and_keeps_their_identification_and_mf()
                 let datagram = ip(4).noise(end);
                 let place = Place { range: start..end, more };
                 for mtu in [68, 69, 75, 76, 576, 1_500] {
-                    for fill in [Split::Max, Split::Balanced] {
-                        let left = Station::router(mtu, fill).push_ip(Time::ZERO, &datagram.fragment(&place));
+                    for split in [Split::Max, Split::Balanced] {
+                        let left = Station::router(mtu, split).push_ip(Time::ZERO, &datagram.fragment(&place));
                         let fragments: Vec<_> = left.iter().map(|left| left.ip()).collect();
                         check_fragments(&fragments, &place, mtu, &mut start.clone());
                         let bytes: Vec<u8> =
@@ -169,9 +169,9 @@ fn a_router_never_cuts_what_says_no() {
 }
 
 /// Cuts datagrams of these payloads at `mtu` in the place of their source, joins the pieces, compares.
-fn cut_and_join(version: u8, mtu: u16, fill: Split, lens: impl Iterator<Item = usize>) {
+fn cut_and_join(version: u8, mtu: u16, split: Split, lens: impl Iterator<Item = usize>) {
     let payload = noise(65_536, u64::from(mtu));
-    let mut cutting = Station::source(mtu, fill);
+    let mut cutting = Station::source(mtu, split);
     let mut joining = Station::joining(Limits { bytes: 1 << 20, timeout: None }, Late::Retire);
     let mut header = ip(version);
     header.ip_flags = DF;

@@ -169,13 +169,13 @@ enum Came {
 impl Station {
     fn new(limits: Limits, late: Late, direction: Came, guessing: PlacementMode, is_uniform: bool) -> Station {
         let [v4, v6] = ["10.2.0.0/16", "300::/8"].map(|text| text.parse().expect("it is a prefix"));
-        let joins = Prefixes::new(FragmentPolicy::Reassemble);
+        let policies = Prefixes::new(FragmentPolicy::Reassemble);
         let side = SideSettings {
             memory: limits.bytes,
-            joins: if is_uniform {
-                joins
+            policies: if is_uniform {
+                policies
             } else {
-                joins.with(v4, FragmentPolicy::ReassembleHop).with(v6, FragmentPolicy::ReassembleHop)
+                policies.with(v4, FragmentPolicy::ReassembleHop).with(v6, FragmentPolicy::ReassembleHop)
             },
             fragment_timeout: limits.timeout,
             late,

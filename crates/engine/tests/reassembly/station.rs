@@ -45,14 +45,14 @@ impl Station {
     }
 
     /// One that cuts for `mtu` in the place of the source.
-    pub fn source(mtu: u16, fill: Split) -> Station {
+    pub fn source(mtu: u16, split: Split) -> Station {
         let identifiers = Identifiers::new(Secret::new(SECRET), LIFETIME);
-        Station::of(None, Sizing { fill, ..Sizing::new(mtu, Role::Source(identifiers)) }, ROOM)
+        Station::of(None, Sizing { split, ..Sizing::new(mtu, Role::Source(identifiers)) }, ROOM)
     }
 
     /// One that cuts for `mtu` on the way.
-    pub fn router(mtu: u16, fill: Split) -> Station {
-        Station::of(None, Sizing { fill, ..Sizing::new(mtu, Role::Transit) }, ROOM)
+    pub fn router(mtu: u16, split: Split) -> Station {
+        Station::of(None, Sizing { split, ..Sizing::new(mtu, Role::Transit) }, ROOM)
     }
 
     /// Any one.

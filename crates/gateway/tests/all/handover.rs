@@ -465,7 +465,7 @@ fn segment_of_worker(number: usize) -> Packet {
 fn gateway(side: SideSettings) -> Gateway {
     let side = SideSettings {
         memory: 4 << 20,
-        joins: Prefixes::new(FragmentPolicy::Reassemble),
+        policies: Prefixes::new(FragmentPolicy::Reassemble),
         fragment_timeout: Some(Duration::from_secs(30)),
         late: Late::Release { mtu: 9_000 },
         ..side

@@ -112,7 +112,7 @@ fn the_other_fragments_of_a_datagram_that_a_full_port_tore_are_dropped_and_count
     let cut = |out: &mut Output| {
         let mut packet = udp(7, 60_000, None).packet(&mut out.pool);
         packet.complete_checksum();
-        packet.fragmentation = Some(Fragmentation { mtu: 404, id: 7, fill: Split::Max, content: Content::Whole });
+        packet.fragmentation = Some(Fragmentation { mtu: 404, id: 7, split: Split::Max, content: Content::Whole });
         packet
     };
     let packet = cut(&mut out);

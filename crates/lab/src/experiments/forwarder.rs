@@ -41,9 +41,9 @@ impl Forwarder {
             let options = Options { mtu: Some(65_535), offloads, has_napi, ..Options::default() };
             host.space().enter(|| Tap::open(name, Kind::Tun, &options))
         };
-        let joins = treats == Treats::Joins;
-        let from = open(FROM, Offloads::default(), joins)?;
-        let out = if joins { Options::default().offloads } else { Offloads::default() };
+        let policies = treats == Treats::Joins;
+        let from = open(FROM, Offloads::default(), policies)?;
+        let out = if policies { Options::default().offloads } else { Offloads::default() };
         let to = open(TO, out, false)?;
         host.tell(|netlink| {
             for name in [FROM, TO] {
@@ -55,7 +55,7 @@ impl Forwarder {
             netlink.add_route(&Route::on(Prefix::new(Ipv4Addr::from(v4_destination(0)), 24), to))?;
             netlink.add_route(&Route::on(Prefix::new(Ipv6Addr::from(v6_destination(0)), 64), to))
         })?;
-        if joins {
+        if policies {
             host.space().enter(|| -> io::Result<()> {
                 napi::hold_joined(FROM, HOLD)?;
                 drop(features::set(FROM, &[("rx-udp-gro-forwarding", Switch::On)])?);

@@ -61,7 +61,7 @@ struct Rings {
     /// Parts of received frames.
     received: Ring<libc::xdp_desc>,
     /// Free chunks for the kernel to receive into.
-    fill: Ring<u64>,
+    split: Ring<u64>,
     /// Parts of frames to send.
     sending: Ring<libc::xdp_desc>,
     /// Chunks whose part was sent.
@@ -99,8 +99,8 @@ impl XdpSocket {
         socket::share(&socket, &chunks, CHUNK_LEN).map_err(failed)?;
         let mut rings = Rings::make(&socket).map_err(failed)?;
         let (theirs, ours) = (0..u64::from(SHARE_COUNT), u64::from(SHARE_COUNT)..2 * u64::from(SHARE_COUNT));
-        theirs.for_each(|chunk| rings.fill.put(chunk * CHUNK_LEN as u64));
-        rings.fill.publish();
+        theirs.for_each(|chunk| rings.split.put(chunk * CHUNK_LEN as u64));
+        rings.split.publish();
         socket::bind_patiently(&socket, index).map_err(failed)?;
         interface.make_promiscuous(index).map_err(failed)?;
         let interface_kind = Netlink::open()?.interface_at(index)?.kind;
@@ -197,7 +197,7 @@ impl XdpSocket {
                 _ => self.collect(ingress, pool).map_or(RxFrame::Nothing, RxFrame::Single),
             };
             for part in self.parts.drain(..) {
-                self.rings.fill.put(chunk_of(part.addr));
+                self.rings.split.put(chunk_of(part.addr));
             }
             match came {
                 RxFrame::Split(it) => split_frame.push(it),
@@ -213,7 +213,7 @@ impl XdpSocket {
             }
         }
         self.rings.received.release();
-        self.rings.fill.publish();
+        self.rings.split.publish();
         // Unsent frames wait for the next call; the state of the interface is checked below.
         let _ = self.is_through();
         if received.count == 0 {
@@ -423,7 +423,7 @@ impl Rings {
         let fd = socket.as_fd();
         Ok(Rings {
             received: Ring::new(fd, libc::XDP_PGOFF_RX_RING as u64, offsets.rx, SHARE_COUNT)?,
-            fill: Ring::new(fd, libc::XDP_UMEM_PGOFF_FILL_RING, offsets.fr, FILL_COUNT)?,
+            split: Ring::new(fd, libc::XDP_UMEM_PGOFF_FILL_RING, offsets.fr, FILL_COUNT)?,
             sending: Ring::new(fd, libc::XDP_PGOFF_TX_RING as u64, offsets.tx, SHARE_COUNT)?,
             completed: Ring::new(fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr, SHARE_COUNT)?,
         })

@@ -27,8 +27,8 @@ pub fn collisions(field: &mut Field) -> Verdict {
                 _ => ((number as u32 & 0xFF) << 8, 0x0B00_0000 | ((number >> 8) as u32 * 0x1_0001)),
             };
             let head = Head { id, ..head(false, 1, 2, UDP, 0) };
-            for fill in [1, 2] {
-                let frame = from_address(fragment(&head, 8, true, &[fill; 8]), source);
+            for split in [1, 2] {
+                let frame = from_address(fragment(&head, 8, true, &[split; 8]), source);
                 stand.push(Duration::ZERO, Toward::Wide, &frame)?;
             }
         }

@@ -183,7 +183,7 @@ impl Reassembly {
 fn gateway(guessing: PlacementMode, rng: &mut Rng) -> Gateway {
     let side = SideSettings {
         memory: 256 << 20,
-        joins: Prefixes::new(FragmentPolicy::Reassemble),
+        policies: Prefixes::new(FragmentPolicy::Reassemble),
         late: Late::Retire,
         placement: guessing,
         ..SideSettings::new(u16::MAX, Position::Transit)

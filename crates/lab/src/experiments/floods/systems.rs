@@ -141,7 +141,7 @@ impl Rejoining {
     pub(super) fn new() -> Rejoining {
         let side = SideSettings {
             memory: CAP,
-            joins: Prefixes::new(FragmentPolicy::Reassemble),
+            policies: Prefixes::new(FragmentPolicy::Reassemble),
             late: Late::Retire,
             ..SideSettings::new(u16::MAX, Position::Source)
         };

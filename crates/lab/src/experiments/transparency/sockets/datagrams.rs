@@ -21,9 +21,9 @@ pub(super) fn udp_lengths(talk: &Talk<'_>, notes: &mut Notes) -> io::Result<()> 
     Ok(())
 }
 
-pub(super) fn udp_segments(talk: &Talk<'_>, notes: &mut Notes, joins: bool) -> io::Result<()> {
+pub(super) fn udp_segments(talk: &Talk<'_>, notes: &mut Notes, policies: bool) -> io::Result<()> {
     let (sender, receiver) = talk.datagrams()?;
-    if joins {
+    if policies {
         set_number(&receiver, libc::SOL_UDP, libc::UDP_GRO, 1)?;
     }
     for (segment_len, count) in [(100, 40), (1_200, 20), (1_400, 40)] {
@@ -44,7 +44,7 @@ pub(super) fn udp_segments(talk: &Talk<'_>, notes: &mut Notes, joins: bool) -> i
         {
             let is_whole =
                 message.bytes.len() == segment_len || received.len() + message.bytes.len() == bytes.len();
-            if !joins && !is_whole {
+            if !policies && !is_whole {
                 notes.say(format!("{what}: one"), format!("{} bytes", message.bytes.len()));
             }
             received.extend(message.bytes);
