@@ -954,7 +954,7 @@ fn no_two_gateways_serve_one_interface() {
             let served = |name: &&str| {
                 let process = gateway.process.id();
                 format!(
-                    "{name}: another wideload gateway (process {process}) uses this interface; stop it, or name another interface"
+                    "{name}: another wideload gateway (process {process}) uses it; stop it, or name another interface"
                 )
             };
             // In the order of the interfaces' numbers.

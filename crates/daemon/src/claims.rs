@@ -56,12 +56,13 @@ impl Claims {
                 Ok(Claim::OtherGateway(who)) => failures.push(io::Error::new(
                     io::ErrorKind::AddrInUse,
                     format!(
-                        "{name}: another wideload gateway (process {}) uses this interface; stop it, or name another interface",
+                        "{name}: another wideload gateway (process {}) uses it; stop it, or name another interface",
                         who.pid.as_raw_nonzero()
                     ),
                 )),
                 Ok(Claim::Unseen(who)) => doubts.push(unseen(name, who)),
-                Err(error) => failures.push(io::Error::new(error.kind(), format!("{name}: cannot reserve this interface for one gateway: {error}"))),
+                Err(error) => failures
+                    .push(io::Error::new(error.kind(), format!("{name}: cannot reserve the interface: {error}"))),
             }
         }
         self.0.retain(|index, _| named.contains_key(index));
