@@ -49,7 +49,7 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_l
 
     let error = client.ask(&bypass(Direction::ToNarrow, Toggle::Off)).expect_err("there is none").to_string();
     assert!(
-        error.ends_with("coalesce: the configuration has no such stage there; give it one, and reload"),
+        error.ends_with("coalesce: the configuration has no such stage in this direction; add it, and reload"),
         "{error}"
     );
 }
