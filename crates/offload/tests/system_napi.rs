@@ -53,7 +53,7 @@ fn an_interface_that_can_have_none_says_what_to_do() {
     assert!(said(&pair.name).contains("gro on"), "{}", said(&pair.name));
     assert!(said("eth77").contains("No such file"), "{}", said("eth77"));
     assert_eq!(INTERFACE_LEN_MAX, 9);
-    assert!(said("ten-bytes1").contains("up to 9 letters"), "{}", said("ten-bytes1"));
+    assert!(said("ten-bytes1").contains("up to 9 characters"), "{}", said("ten-bytes1"));
 }
 
 #[test]
