@@ -226,7 +226,7 @@ fn unknown(start: &[u8]) -> String {
         return "the file is empty".into();
     }
     if start.len() < MAGIC_LEN {
-        return format!("the file has {}, too few for any capture", Counted(start.len() as u64, "byte"));
+        return format!("the file has {}, too few for a capture", Counted(start.len() as u64, "byte"));
     }
     match KNOWN.iter().find(|(magic, _)| start.starts_with(magic)) {
         Some((_, what)) => what.to_string(),
@@ -262,7 +262,7 @@ fn find_record<R: Read>(
     let data_len = believe(captured_len)?;
     let raw_len = header_len + data_len;
     if !window.reach(raw_len)? {
-        let claim = format!("record that says it holds {}", Counted(captured_len.into(), "byte"));
+        let claim = format!("record with a claimed length of {}", Counted(captured_len.into(), "byte"));
         return Err(cut_short(window, &claim));
     }
     window.pass(raw_len);
@@ -292,7 +292,7 @@ fn find_block<R: Read>(window: &mut Window<R>, section: &mut Section) -> Result<
     check_block_len(block_len, if opens_section { SECTION_HEADER_LEN_MIN } else { BLOCK_LEN_MIN })?;
     let raw_len = block_len as usize;
     if !window.reach(raw_len)? {
-        let claim = format!("block that says it is {} long", Counted(block_len.into(), "byte"));
+        let claim = format!("block with a claimed length of {}", Counted(block_len.into(), "byte"));
         return Err(cut_short(window, &claim));
     }
     let block = window.ahead().get(..raw_len).unwrap_or_default();
@@ -301,7 +301,7 @@ fn find_block<R: Read>(window: &mut Window<R>, section: &mut Section) -> Result<
         end => {
             let (start, end) = (Grouped(block_len.into()), Grouped(end.unwrap_or(0).into()));
             return Err(damaged(format!(
-                "a block that says it is {start} bytes long at its start, {end} at its end"
+                "a block whose length is {start} bytes at its start and {end} at its end"
             )));
         }
     }
@@ -371,7 +371,7 @@ impl Section {
     fn interface(&self, number: u32) -> Result<&Interface, Stop> {
         self.interfaces.get(number as usize).ok_or_else(|| {
             let described = Counted(self.interfaces.len() as u64, "interface");
-            damaged(format!("a packet of interface {number}, where its section has described {described}"))
+            damaged(format!("a packet of interface {number}, but the section describes only {described}"))
         })
     }
 }
@@ -379,7 +379,7 @@ impl Section {
 fn believe(captured_len: u32) -> Result<usize, Stop> {
     if captured_len > CAPTURED_LEN_MAX {
         let claim = Grouped(captured_len.into());
-        return Err(damaged(format!("a record that says it holds {claim} bytes, which is no packet")));
+        return Err(damaged(format!("a record with a claimed length of {claim} bytes, too long for a packet")));
     }
     Ok(captured_len as usize)
 }
@@ -395,16 +395,16 @@ fn fit(len: usize, data_at: usize, block: &[u8]) -> Result<usize, Stop> {
 
 fn check_block_len(block_len: u32, min: u32) -> Result<(), Stop> {
     let reason = if block_len < min {
-        format!("and {min} is the least")
+        format!("below the minimum of {min}")
     } else if !block_len.is_multiple_of(4) {
-        "which is no multiple of 4".into()
+        "not a multiple of 4".into()
     } else if block_len > BLOCK_LEN_MAX {
-        format!("and {} is the most that is read", Grouped(BLOCK_LEN_MAX.into()))
+        format!("above the limit of {}", Grouped(BLOCK_LEN_MAX.into()))
     } else {
         return Ok(());
     };
     let claim = Counted(block_len.into(), "byte");
-    Err(damaged(format!("a block that says it is {claim} long, {reason}")))
+    Err(damaged(format!("a block with a claimed length of {claim}, {reason}")))
 }
 
 fn damaged(why: impl Into<String>) -> Stop {

@@ -192,7 +192,10 @@ impl<R: BufRead> Read for Members<R> {
                 return Ok(0);
             }
             if self.is_padded {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "bytes follow the zeros behind its end"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "data follows the zero padding at the end of the file",
+                ));
             }
             self.decoder = self.decoder.take().map(|decoder| GzDecoder::new(decoder.into_inner()));
         }

@@ -71,7 +71,7 @@ pub fn check(args: &Check) -> Status {
             complain(&said);
             status
         }
-        None => show(&format!("{}: it is good\n", args.config.display()), status),
+        None => show(&format!("{}: the configuration is valid\n", args.config.display()), status),
     }
 }
 
@@ -85,18 +85,18 @@ pub fn undo() -> Status {
     let (rules, gro, sockets) = (wide_routes::undo(), gro::undo(), control::undo());
     let mut said = String::new();
     if let Ok(true) = rules {
-        said.push_str("the rule and the table of the wide interface are gone\n");
+        said.push_str("removed the routing rule and table of the wide interface\n");
     }
     for name in gro.iter().flatten() {
-        said.push_str(&format!("{name}: GRO is off again, as it was before a gateway that was killed\n"));
+        said.push_str(&format!("{name}: GRO is off again; a killed gateway had left it on\n"));
     }
     for path in sockets.iter().flatten() {
-        said.push_str(&format!("{}: removed; a gateway that was killed left it\n", path.display()));
+        said.push_str(&format!("{}: removed the control socket of a killed gateway\n", path.display()));
     }
     let errors = [rules.err(), gro.err(), sockets.err()];
     let mut status = Status::Done;
     if said.is_empty() && errors.iter().all(Option::is_none) {
-        said.push_str("nothing is left to put back\n");
+        said.push_str("nothing to undo\n");
     }
     if !said.is_empty() {
         status = show(&said, status);

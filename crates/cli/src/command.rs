@@ -66,7 +66,8 @@ fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
         Ok(()) => (Status::Done, Ended::Whole),
         Err(Stop::Sink(error)) => {
             let packets = grouped(outcome.output.frames.packets);
-            let message = format!("{out_name}: {error}; of the {packets} packets until then, the last are missing");
+            let message =
+                format!("{out_name}: {error}; the last of the {packets} packets written so far are missing");
             return Err((Status::Failed, message));
         }
         Err(Stop::Interrupted) => (Status::Interrupted, Ended::Interrupted),
@@ -74,8 +75,10 @@ fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
     };
     sink.writer.finish().map_err(writing)?;
     match &ended {
-        Ended::Damaged { why, .. } => complain(&format!("{name}: {why}; what could be read was written")),
-        Ended::Interrupted => complain("interrupted; what was read until then was written"),
+        Ended::Damaged { why, .. } => {
+            complain(&format!("{name}: {why}; the packets before the damage were written"))
+        }
+        Ended::Interrupted => complain("interrupted; the packets read so far were written"),
         Ended::Whole => {}
     }
     if let Some(spot) = outcome.snap_cut
@@ -84,14 +87,14 @@ fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
         let (packet, offset) = (grouped(spot.packet), grouped(spot.offset));
         let count = grouped(outcome.ledger.passed(Reason::SnapCut).packets);
         complain(&format!(
-            "{name}: packets cut by the snap length: {count}, the first is packet {packet} at byte {offset}; they passed unchanged"
+            "{name}: packets truncated by the snap length: {count}, the first is packet {packet} at byte {offset}; they were copied unchanged"
         ));
     }
     let too_long = outcome.ledger.event(Event::LeftOversize).packets;
     if too_long > 0 && !args.json {
         let (count, mtu) = (grouped(too_long), grouped(args.mtu.into()));
         complain(&format!(
-            "{out_name}: packets that stayed longer than {mtu} bytes: {count}; no stage that works may cut them; see --segment and --fragment"
+            "{out_name}: packets left longer than {mtu} bytes: {count}; no active stage may segment or fragment them; see --segment and --fragment"
         ));
     }
     let report = Report::new(name, out_name, args.mtu, &outcome, ended);
@@ -180,7 +183,7 @@ fn open(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), String> {
 fn create(path: &Path) -> Result<File, String> {
     if is_dash(path) {
         if io::stdout().is_terminal() {
-            return Err("standard output is a terminal; give a file, or a pipe behind it".to_owned());
+            return Err("standard output is a terminal; give a file, or use a pipe".to_owned());
         }
         // Bypasses the standard library's buffer, which searches for line ends.
         let output = io::stdout().as_fd().try_clone_to_owned();

@@ -32,9 +32,9 @@ pub fn demo(args: &Args) -> Status {
 
 fn verdict(demo: &Demo) -> Status {
     if !demo.intact {
-        complain("bytes were lost or changed on the way");
+        complain("bytes were lost or corrupted");
     } else if !demo.wide {
-        complain("the wide host saw no wide packets behind the gateway");
+        complain("the wide host received no wide packets from the gateway");
     }
     if demo.intact && demo.wide { Status::Done } else { Status::Failed }
 }
@@ -63,7 +63,7 @@ pub fn table(demo: &Demo) -> String {
     let Conditions { kernel, processors, load, rounds, build } = &demo.conditions;
     let load = load.first().map_or_else(String::new, |load| format!(", load {load:.1} at the start"));
     let links = match demo.links {
-        Links::Usual => "GRO on at every interface; cards compute checksums and receive into one buffer",
+        Links::Usual => "GRO on at every interface; NICs compute checksums and receive into one buffer",
         Links::Plain => "no offload and no GRO anywhere",
     };
     let mut text = format!(
@@ -71,7 +71,7 @@ pub fn table(demo: &Demo) -> String {
          Linux {kernel}, {processors} processors{load}\n\
          Wideload {build}\n\
          {links}\n\
-         medians of {rounds} rounds, each with the lowest-highest\n\n\
+         medians of {rounds} rounds, each with its range (lowest-highest)\n\n\
          {:<12} {:>15} {:>11} {:>36}\n\
          {:<12} {:>15} {:>11} {:>15} {:>6} {:>6} {:>6}\n",
         "",
@@ -128,7 +128,7 @@ fn with_spread(Spread { median, least, most }: Spread) -> String {
 
 /// Wideload compared with the bridge, and the verified properties.
 fn meaning(demo: &Demo) -> String {
-    let mut text = String::from("Wideload / bridge, lowest and highest of the rows (1.00 = the same)\n");
+    let mut text = String::from("Wideload / bridge, range over the rows (1.00 = the same)\n");
     let packets = demo.beside_bridge(|sample| Some(sample.packets_per_gigabyte()));
     ratio(&mut text, "packets at the wide host", &range(&packets));
     if let Some(why) = &demo.untold {
@@ -140,7 +140,7 @@ fn meaning(demo: &Demo) -> String {
             ratio(&mut text, &format!("CPU time {name}"), &range(&ratios));
         }
         let all = demo.beside_bridge(|sample| Some(sample.seconds_per_gigabyte()?.iter().sum()));
-        ratio(&mut text, "CPU time of all together", &range(&all));
+        ratio(&mut text, "CPU time in total", &range(&all));
     }
     for (to_wide, name) in [(true, "to the wide host"), (false, "to the narrow host")] {
         let is_meant = |row: &Row| row.load.pace.is_none() && row.load.to_wide == to_wide;
@@ -152,10 +152,10 @@ fn meaning(demo: &Demo) -> String {
     let (offloaded, all) = ours
         .fold((0, 0), |(offloaded, all), sample| (offloaded + sample.offloaded_bytes, all + sample.transfer.bytes));
     if offloaded == 0 {
-        text.push_str("The gateway's workers carried every byte; flow offload needs root.\n");
+        text.push_str("The gateway's workers forwarded every byte; flow offload needs root.\n");
     } else {
         let share = offloaded as f64 / all as f64 * 100.0;
-        let _ = writeln!(text, "Of Wideload's bytes the kernel carried {share:.0} % (flow offload).");
+        let _ = writeln!(text, "Flow offload: the kernel forwarded {share:.0} % of Wideload's bytes.");
     }
     let _ = writeln!(
         text,
@@ -199,25 +199,26 @@ const LINE_LEN: usize = 78;
 const TICK: Duration = Duration::from_millis(100);
 const INTRODUCTION: &str = "\
 A host with 9,000-byte packets (wide) and a host with 1,500-byte packets
-(narrow) send each other TCP. Three things take turns between them:
+(narrow) send each other TCP, through three middles in turn:
   bridge     The kernel bridges the two links. No packet exceeds 1,500 bytes.
-  Wideload   A border gateway joins segments toward the wide host and cuts
-             them toward the narrow one.
-  all 9,000  The kernel bridges, and both hosts and links take 9,000 bytes:
-             the most that a gateway could save the wide host.
+  Wideload   A border gateway coalesces segments toward the wide host and
+             splits packets into segments toward the narrow host.
+  all 9,000  The kernel bridges, and both hosts and links use 9,000 bytes:
+             the upper limit of the wide host's savings.
 ";
 const NOTES: &str = "
-What it means
-  A host pays for packets, not only for bytes. With Wideload the wide host
-  handles fewer and longer packets. What that saves it, and what the middle
-  pays for it, the CPU columns say. It is worth it where wide hosts are short
-  of CPU time and the middle is not: many hosts behind one gateway.
-  CPU time of a host is that of its sending or receiving thread and of the
-  kernel thread that receives for its interface. CPU time of the middle is
-  that of both its interfaces' kernel threads and of Wideload's workers.
+How to read the figures
+  Every packet costs a host CPU time, whatever its length. With Wideload the
+  wide host handles fewer and longer packets. The CPU columns show the savings
+  of the wide host and the cost in the middle. A gateway pays off if the wide
+  hosts are short of CPU time and the middle is not.
+  CPU time of a host: its sending or receiving thread, and the kernel thread
+  that receives for its interface.
+  CPU time of the middle: the kernel threads of both its interfaces, and
+  Wideload's workers.
 Where to expect no gain
-  - short flows: they end before there is much to join
-  - requests and answers of one segment: there is nothing to join
+  - short flows: they end before many segments can be coalesced
+  - requests and answers of one segment: there is nothing to coalesce
   - flows that the narrow host or its link limits: they get no faster, though
     the wide host still saves CPU time
   - UDP: datagrams keep their size
@@ -257,7 +258,7 @@ mod tests {
             links: Links::Usual,
             mtus: [9_000, 1_500],
             rows: [MiddleKind::Bridge, MiddleKind::Wideload, MiddleKind::AllWide].map(row).into(),
-            untold: (!large).then(|| ["the kernel's threads cannot be seen"; 4].join("; ")),
+            untold: (!large).then(|| ["the kernel threads are not visible"; 4].join("; ")),
             intact: true,
             wide: true,
         }

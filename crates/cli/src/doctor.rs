@@ -68,7 +68,7 @@ fn describe(interface: &Interface) -> String {
 fn look() -> Vec<Finding> {
     let rights = become_own_root().and_then(|()| Namespace::new());
     let mut findings =
-        vec![finding("rights", true, rights.as_ref().map(|_| "namespaces can be made and set up".to_owned()))];
+        vec![finding("rights", true, rights.as_ref().map(|_| "can create and configure namespaces".to_owned()))];
     if let Ok(space) = &rights {
         findings.extend(space.enter(tried));
     }
@@ -93,7 +93,8 @@ fn tried() -> Vec<Finding> {
     }
     let packet = port::open("packet:doctor1", &Options::default()).map(|port| carries(port.offloads()));
     findings.push(finding("packet socket", true, packet));
-    let express = port::open("xdp:doctor1", &Options::default()).map(|_| "opens on a veth, copied".to_owned());
+    let express =
+        port::open("xdp:doctor1", &Options::default()).map(|_| "opens on a veth, in copy mode".to_owned());
     findings.push(finding("AF_XDP socket", false, express));
     let index = Netlink::open().and_then(|mut netlink| Ok(netlink.interface("doctor1")?.index));
     let intercept = index.and_then(Intercept::all).map(|_| "the kernel leaves packets to the gateway".to_owned());
@@ -109,9 +110,9 @@ fn cable() -> io::Result<()> {
 }
 
 fn carries(offloads: Offloads) -> String {
-    let named = [(offloads.checksum, "checksums"), (offloads.tcp, "TCP trains"), (offloads.udp, "UDP trains")];
+    let named = [(offloads.checksum, "checksums"), (offloads.tcp, "TCP GSO"), (offloads.udp, "UDP GSO")];
     let left: Vec<_> = named.iter().filter(|(is_on, _)| *is_on).map(|(_, name)| *name).collect();
-    if left.is_empty() { "carries single packets".to_owned() } else { format!("carries {}", left.join(", ")) }
+    if left.is_empty() { "supports no offloads".to_owned() } else { format!("supports {}", left.join(", ")) }
 }
 
 fn realtime() -> Finding {
@@ -123,7 +124,7 @@ fn realtime() -> Finding {
         works: refused.is_empty(),
         is_needed: false,
         said: if refused.is_empty() {
-            "granted: the link emulator can be on time".to_owned()
+            "granted, for precise timing of the link emulator".to_owned()
         } else {
             refused.join("; ")
         },
@@ -142,7 +143,7 @@ fn buffers() -> Finding {
         format!("{smallest} bytes")
     } else {
         format!(
-            "net.core.rmem_max or wmem_max is {smallest} bytes; who is not root drops bursts: sysctl -w net.core.rmem_max={BUFFER_LEN} net.core.wmem_max={BUFFER_LEN}"
+            "net.core.rmem_max or wmem_max is {smallest} bytes; without root, bursts are dropped; run sysctl -w net.core.rmem_max={BUFFER_LEN} net.core.wmem_max={BUFFER_LEN}"
         )
     };
     Finding { what: "socket buffers", works, is_needed: false, said }

@@ -228,7 +228,7 @@ impl fmt::Display for Report {
         row(f, "bytes", self.read.bytes, self.written.bytes)?;
         row(f, "  payload", self.read.payload, self.written.payload)?;
         row(f, "  headers, padding", self.read.headers, self.written.headers)?;
-        row(f, "  frames untouched", self.read.untouched, self.written.untouched)?;
+        row(f, "  unchanged frames", self.read.untouched, self.written.untouched)?;
         let Balance { read, written, retired, headers_saved } = &self.payload;
         write!(f, "payload: {} in = {} out + {} retired", grouped(*read), grouped(*written), grouped(*retired))?;
         match headers_saved {
@@ -267,7 +267,7 @@ impl Report {
 
     fn table_of_fates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (kind, title) in
-            [(Kind::Passed, "passed as they came"), (Kind::Done, "done on the way"), (Kind::Retired, "retired")]
+            [(Kind::Passed, "forwarded unchanged"), (Kind::Done, "events"), (Kind::Retired, "retired")]
         {
             let mut fates = self.fates.iter().filter(|fate| fate.kind == kind).peekable();
             if fates.peek().is_some() {

@@ -29,7 +29,7 @@ fn check(args: &Run) -> Status {
         && version != supervisor::VERSION
     {
         return failed(&format!(
-            "takes over from version {}, not {version}; stop the one that runs first",
+            "can take over from restart-state version {}, not {version}; stop the running gateway first",
             supervisor::VERSION
         ));
     }

@@ -112,7 +112,7 @@ fn run(args: &Top) -> io::Result<()> {
         return unless_closed(io::stdout().write_all(text.as_bytes()));
     }
     if !io::stdout().is_terminal() {
-        return Err(io::Error::other("this is no terminal; give --once or --json"));
+        return Err(io::Error::other("standard output is not a terminal; give --once or --json"));
     }
     let before = client.status()?;
     let mut terminal = ratatui::try_init()?;
@@ -260,7 +260,7 @@ impl View {
         let room = usize::from(area.width).saturating_sub(Line::from(name.as_str()).width());
         let told = told.into_iter().find(|told| told.len() <= room).unwrap_or_default();
         let line = Line::from(vec![Span::styled(name.clone(), BOLD), Span::raw(told)]);
-        let busy = Line::from(format!("processor {:.0} %", self.processors * 100.0));
+        let busy = Line::from(format!("CPU {:.0} %", self.processors * 100.0));
         let room = area.width.saturating_sub(line.width() as u16);
         frame.render_widget(Paragraph::new(line), area);
         // One over the other would be neither.
@@ -296,7 +296,7 @@ impl View {
         });
         let widths = columns.iter().map(|(_, width, _)| Constraint::Length(*width));
         let table = Table::new(rows, widths).header(head).column_spacing(1);
-        frame.render_widget(table.block(Block::bordered().title(" What passes ")), area);
+        frame.render_widget(table.block(Block::bordered().title(" Traffic ")), area);
     }
 
     fn draw_stages(&self, frame: &mut Frame<'_>, area: Rect) {
@@ -342,13 +342,13 @@ impl View {
         for (direction, area) in self.directions.iter().zip(halves(area)) {
             let rows = direction.events.iter().map(|(name, rate)| Row::new([name.clone(), short(*rate)]));
             let table = Table::new(rows, [Constraint::Length(18), Constraint::Min(8)]).column_spacing(1);
-            let title = format!(" {}: done each second ", direction.direction);
+            let title = format!(" {}: events per second ", direction.direction);
             frame.render_widget(table.block(Block::bordered().title(title)), area);
         }
     }
 
     fn draw_losses(&self, frame: &mut Frame<'_>, area: Rect) {
-        let block = Block::bordered().title(" Lost ");
+        let block = Block::bordered().title(" Dropped ");
         if self.losses.is_empty() {
             return frame.render_widget(Paragraph::new("nothing").block(block), area);
         }

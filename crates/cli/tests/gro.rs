@@ -23,7 +23,7 @@ fn gro_is_on_while_a_border_runs_and_as_it_was_after_a_final_stop() {
     let check = net.command(&["check", net.config.to_str().expect("it is a name")]);
     let said = String::from_utf8_lossy(&check.stderr);
     assert!(
-        check.status.success() && said.matches("GRO is off; it is on while the gateway runs").count() == 2,
+        check.status.success() && said.matches("GRO is off; the gateway switches it on while it runs").count() == 2,
         "{said}"
     );
     for signal in [Signal::TERM, Signal::INT] {

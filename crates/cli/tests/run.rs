@@ -139,7 +139,7 @@ fn what_the_kernel_offers_is_tried_before_it_is_trusted_and_nothing_of_that_stay
     }
     assert_eq!(daemon::offload_probe::doubts(&proofs), None);
     let gateway = net.run();
-    assert!(!gateway.said("done here"), "{:?}", gateway.words());
+    assert!(!gateway.said("done in software"), "{:?}", gateway.words());
     assert_eq!(here(), before, "no device stays");
     assert!(gateway.end().success());
 }
@@ -244,10 +244,10 @@ fn what_a_dead_successor_does_not_take_is_counted_and_told_by_the_next_worker_pr
     thread::sleep(Duration::from_millis(300));
     gateway.kill_worker(Signal::KILL);
     gateway
-        .wait_for(|words| words.iter().any(|word| word.ends_with("the new worker process was ended by signal 9")));
+        .wait_for(|words| words.iter().any(|word| word.ends_with("the new worker process was killed by signal 9")));
     kill_process(Pid::from_raw(first).expect("it is a process"), Signal::CONT).expect("it lives");
     gateway.wait_for(|words| {
-        words.iter().any(|word| word.ends_with("that a worker was to hand over, and its successor did not take: 2"))
+        words.iter().any(|word| word.ends_with("that a worker handed over and its successor did not receive: 2"))
     });
     until(|| status().is_ok_and(|figures| figures.losses.not_received == 2));
     assert!(gateway.end().success());
@@ -322,7 +322,7 @@ fn the_command_restarts_a_running_gateway() {
     assert!(gateway.end().success());
     let told = net.restart();
     assert_eq!(told.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&told.stderr).contains("no gateway runs under that name"), "{told:?}");
+    assert!(String::from_utf8_lossy(&told.stderr).contains("no gateway has this name"), "{told:?}");
 }
 
 #[test]
@@ -339,7 +339,10 @@ fn the_command_says_why_a_gateway_was_not_restarted_and_the_gateway_goes_on() {
         let told = net.restart();
         let said = String::from_utf8_lossy(&told.stderr);
         assert_eq!(told.status.code(), Some(1), "{told:?}");
-        assert!(said.contains(": not restarted, all goes on as it was: ") && said.contains(why), "{told:?}");
+        assert!(
+            said.contains(": not restarted, the gateway continues unchanged: ") && said.contains(why),
+            "{told:?}"
+        );
         assert_eq!(gateway.worker(), worker, "it goes on");
     };
     refused("metrics 0.0.0.0:9911: cannot listen: Address already in use (os error 98); give another address");
@@ -347,7 +350,7 @@ fn the_command_says_why_a_gateway_was_not_restarted_and_the_gateway_goes_on() {
     fs::remove_file(&program).expect("it is there");
     fs::write(&program, "#!/bin/sh\nexit 3\n").expect("there is room");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it is ours");
-    refused("does not take over: exit status: 3");
+    refused("cannot take over: exit status: 3");
     fs::remove_file(&program).expect("it is there");
     fs::copy(PROGRAM, &program).expect("there is room");
     drop(taken);
@@ -373,7 +376,10 @@ fn what_is_no_gateway_is_not_restarted() {
     });
     let told = net.restart();
     assert_eq!(told.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&told.stderr).contains("what answers there is no gateway"), "{told:?}");
+    assert!(
+        String::from_utf8_lossy(&told.stderr).contains("the process that answers is not a gateway"),
+        "{told:?}"
+    );
     assert_eq!(answers.join().expect("it lives"), "{\"do\":\"version\"}\n");
 }
 
@@ -448,7 +454,7 @@ fn a_reload_by_another_file_is_refused() {
     let mut reload = |config: &Path| client.ask(&daemon::control::Request::Reload { config: config.to_owned() });
     let error = reload(&other).expect_err("it runs by another").to_string();
     let said = format!(
-        "{}: not reloaded: this gateway runs by {}; change that, and reload it",
+        "{}: not reloaded: the configuration file of this gateway is {}; change that file, and reload it",
         other.display(),
         net.config.display()
     );
@@ -520,7 +526,7 @@ fn after_three_deaths_the_next_one_joins_nothing_until_it_is_reloaded() {
         gateway.kill_worker(Signal::KILL);
         gateway.new_worker();
     }
-    assert!(gateway.said("joins nothing until it is reloaded"), "{:?}", gateway.words());
+    assert!(gateway.said("bypasses reassembly, merging and coalescing until a reload"), "{:?}", gateway.words());
     let wide_packets = |net: &Net| {
         let before = net.three_hosts.counters().expect("the kernel counts")[0].received;
         let transfer =
@@ -925,7 +931,7 @@ fn only_one_runs_by_a_configuration() {
         net.three_hosts.middle.space().enter(|| Command::new(PROGRAM).arg("run").arg(&net.config).output());
     let second = second.expect("it runs");
     assert_eq!(second.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&second.stderr).contains("answers there; stop it"), "{second:?}");
+    assert!(String::from_utf8_lossy(&second.stderr).contains("already listens there; stop it"), "{second:?}");
     assert!(gateway.end().success());
 }
 
@@ -948,7 +954,7 @@ fn no_two_gateways_serve_one_interface() {
             let served = |name: &&str| {
                 let process = gateway.process.id();
                 format!(
-                    "{name}: another wideload gateway (process {process}) serves it; stop it, or name another interface"
+                    "{name}: another wideload gateway (process {process}) uses it; stop it, or name another interface"
                 )
             };
             // In the order of the interfaces' numbers.
@@ -995,7 +1001,7 @@ fn a_file_where_the_control_socket_is_to_be_stays() {
     let net = Net::new("");
     fs::write(&net.control, "dear").expect("there is room");
     let said = format!(
-        "wideload: control {}: cannot listen: an ordinary file is there; give a path of its own\n",
+        "wideload: control {}: cannot listen: a regular file is there; give another path\n",
         net.control.display()
     );
     for arguments in [&["run"][..], &["run", "--check"], &["check"]] {
@@ -1025,13 +1031,13 @@ fn an_interface_whose_mtu_is_another_is_named_with_the_command_that_mends_it() {
     let net = Net::new("");
     let [_, _, to_narrow, _] = net.three_hosts.names();
     let mut gateway = net.run();
-    assert!(!gateway.words().iter().any(|word| word.contains("its MTU is")), "{:?}", gateway.words());
+    assert!(!gateway.words().iter().any(|word| word.contains("the MTU is")), "{:?}", gateway.words());
     let set_mtu =
         |mtu| net.three_hosts.middle.tell(|netlink| netlink.set_mtu(to_narrow, mtu)).expect("it is there");
     set_mtu(1_400);
     let mend = format!("run `ip link set dev {to_narrow} mtu 1500`");
     gateway
-        .wait_for(|words| words.iter().any(|word| word.contains("its MTU is 1400 bytes") && word.contains(&mend)));
+        .wait_for(|words| words.iter().any(|word| word.contains("the MTU is 1400 bytes") && word.contains(&mend)));
     let mut command = Command::new(PROGRAM);
     command.arg("check").arg(&net.config);
     let told = net.three_hosts.middle.space().enter(|| command.output()).expect("it runs");

@@ -56,12 +56,13 @@ impl Claims {
                 Ok(Claim::OtherGateway(who)) => failures.push(io::Error::new(
                     io::ErrorKind::AddrInUse,
                     format!(
-                        "{name}: another wideload gateway (process {}) serves it; stop it, or name another interface",
+                        "{name}: another wideload gateway (process {}) uses it; stop it, or name another interface",
                         who.pid.as_raw_nonzero()
                     ),
                 )),
                 Ok(Claim::Unseen(who)) => doubts.push(unseen(name, who)),
-                Err(error) => failures.push(io::Error::new(error.kind(), format!("{name}: cannot claim it: {error}"))),
+                Err(error) => failures
+                    .push(io::Error::new(error.kind(), format!("{name}: cannot reserve the interface: {error}"))),
             }
         }
         self.0.retain(|index, _| named.contains_key(index));
@@ -131,7 +132,9 @@ fn unseen(name: &str, who: Option<UCred>) -> String {
         Some(who) => format!("process {} of user {}", who.pid.as_raw_nonzero(), who.uid.as_raw()),
         None => "a process that does not answer".to_owned(),
     };
-    format!("{name}: {who} has taken the name that tells whether another gateway serves it; see that none does")
+    format!(
+        "{name}: {who} holds the abstract socket that reserves this interface; make sure that no other gateway uses it"
+    )
 }
 
 /// The process that listens under this name.
@@ -178,7 +181,10 @@ mod tests {
             let (doubts, claimed) = claims.renew_all(BTreeMap::from([(index, "wan0".to_owned())]));
             assert!(claimed.is_ok(), "{claimed:?}");
             assert_eq!(doubts.len(), 1);
-            assert!(doubts[0].starts_with("wan0: a process that does not answer has taken the name"), "{doubts:?}");
+            assert!(
+                doubts[0].starts_with("wan0: a process that does not answer holds the abstract socket"),
+                "{doubts:?}"
+            );
             assert_eq!(claims.numbers(), []);
             drop(asked);
         }

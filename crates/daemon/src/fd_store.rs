@@ -302,7 +302,8 @@ impl InheritedFds {
     /// # Errors
     /// There is none.
     pub fn take(&mut self, number: RawFd) -> io::Result<OwnedFd> {
-        let missing = || io::Error::new(io::ErrorKind::NotFound, format!("descriptor {number} was not handed on"));
+        let missing =
+            || io::Error::new(io::ErrorKind::NotFound, format!("descriptor {number} was not handed over"));
         self.0.remove(&number).ok_or_else(missing)
     }
 

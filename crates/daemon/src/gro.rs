@@ -57,7 +57,7 @@ impl Gro {
     pub fn suit(&mut self, config: &Config) -> Vec<String> {
         let mut doubts = Vec::new();
         if let Err(error) = self.try_suit(config, &mut doubts) {
-            doubts.push(format!("GRO stays as it is: {error}"));
+            doubts.push(format!("GRO was not changed: {error}"));
         }
         doubts
     }
@@ -90,12 +90,12 @@ impl Gro {
                 wanted.push(interface.index);
                 if self.changed.iter().all(|changed| changed.index != interface.index) {
                     let outcome = self.begin(&name, interface.index, cookie);
-                    doubts.extend(outcome.err().map(|error| format!("{name}: GRO stays as it is: {error}")));
+                    doubts.extend(outcome.err().map(|error| format!("{name}: GRO was not changed: {error}")));
                 }
             } else if self.keeps_records && self.changed.iter().all(|changed| changed.index != interface.index) {
                 // An earlier process was killed.
                 let outcome = put_back_recorded(netlink, cookie, interface.index);
-                doubts.extend(outcome.err().map(|error| format!("{name}: GRO stays on: {error}")));
+                doubts.extend(outcome.err().map(|error| format!("{name}: cannot switch GRO off again: {error}")));
             }
         }
         let (stay, go) = self.changed.drain(..).partition(|changed| wanted.contains(&changed.index));
@@ -212,9 +212,11 @@ pub fn preview(config: &Config) -> Vec<String> {
         let name = packet_interface(side).filter(|_| side.gro == Toggle::On)?;
         let features = Features::of(&name).ok().filter(|features| !features.is_on(GRO))?;
         Some(if features.can_change(GRO) {
-            format!("{name}: GRO is off; it is on while the gateway runs, unless offloads = \"as-is\"")
+            format!("{name}: GRO is off; the gateway switches it on while it runs, unless offloads = \"as-is\"")
         } else {
-            format!("{name}: GRO is off, and its driver cannot switch it on; packets come one by one")
+            format!(
+                "{name}: GRO is off, and the driver cannot switch it on; the kernel does not coalesce received packets"
+            )
         })
     };
     [&config.wide, &config.narrow].into_iter().filter_map(of).collect()
@@ -250,7 +252,8 @@ impl Records {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = open(DIRECTORY, flags, Mode::empty()).map_err(said)?;
         if fstat(&directory)?.st_mode & 0o022 != 0 {
-            let what = format!("{DIRECTORY}: others than its owner may write there; run `chmod go-w {DIRECTORY}`");
+            let what =
+                format!("{DIRECTORY}: users other than its owner can write there; run `chmod go-w {DIRECTORY}`");
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
         }
         Ok(Records(directory))
@@ -327,7 +330,9 @@ fn name_of(cookie: u64, index: u32) -> String {
 }
 
 fn no_record(name: &str) -> io::Error {
-    let what = format!("{DIRECTORY}/{name}: it is in the way of a record of ours; remove it");
+    let what = format!(
+        "{DIRECTORY}/{name}: cannot write the record of the GRO change: another file has this name; remove it"
+    );
     io::Error::new(io::ErrorKind::AlreadyExists, what)
 }
 

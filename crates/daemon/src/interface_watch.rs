@@ -46,15 +46,20 @@ pub fn disagreements(config: &Config) -> Vec<String> {
 fn disagreement(table: &str, mtu: u16, interface: &Interface) -> Option<String> {
     let Interface { name, mtu: theirs, .. } = interface;
     if !interface.is_up {
-        return Some(format!("{name}: it is down, so nothing passes; run `ip link set dev {name} up`"));
+        return Some(format!(
+            "{name}: the interface is down and forwards no packets; run `ip link set dev {name} up`"
+        ));
     }
     if *theirs == u32::from(mtu) {
         return None;
     }
-    let outcome =
-        if *theirs < u32::from(mtu) { "longer packets are lost" } else { "packets leave shorter than it takes" };
+    let outcome = if *theirs < u32::from(mtu) {
+        "longer packets are dropped"
+    } else {
+        "packets are shorter than they could be"
+    };
     Some(format!(
-        "{name}: its MTU is {theirs} bytes and [{table}] says {mtu}, so {outcome}; run `ip link set dev {name} mtu {mtu}`, or write mtu = {theirs}"
+        "{name}: the MTU is {theirs} bytes and [{table}] says {mtu}, so {outcome}; run `ip link set dev {name} mtu {mtu}`, or write mtu = {theirs}"
     ))
 }
 
@@ -84,10 +89,10 @@ mod tests {
         assert_eq!(
             said(1_400, true).as_deref(),
             Some(
-                "wan0: its MTU is 1400 bytes and [narrow] says 1500, so longer packets are lost; run `ip link set dev wan0 mtu 1500`, or write mtu = 1400"
+                "wan0: the MTU is 1400 bytes and [narrow] says 1500, so longer packets are dropped; run `ip link set dev wan0 mtu 1500`, or write mtu = 1400"
             )
         );
-        assert!(said(9_000, true).is_some_and(|said| said.contains("packets leave shorter than it takes")));
+        assert!(said(9_000, true).is_some_and(|said| said.contains("packets are shorter than they could be")));
         assert!(said(1_500, false).is_some_and(|said| said.ends_with("run `ip link set dev wan0 up`")));
     }
 }

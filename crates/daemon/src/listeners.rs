@@ -109,7 +109,7 @@ impl<S: Read + Write + AsFd> Connection<'_, S> {
     /// Reads available bytes, and waits for them until `deadline`.
     ///
     /// # Errors
-    /// No bytes arrived in time, the service ends, or the connection is closed.
+    /// No bytes arrived in time, the service is stopping, or the connection is closed.
     pub fn read(&mut self, bytes: &mut [u8], deadline: Instant) -> io::Result<usize> {
         loop {
             match self.stream.read(bytes) {
@@ -124,7 +124,7 @@ impl<S: Read + Write + AsFd> Connection<'_, S> {
     /// Writes all bytes, and waits for space until `deadline`.
     ///
     /// # Errors
-    /// No space was free in time, the service ends, or the connection is closed.
+    /// No space was free in time, the service is stopping, or the connection is closed.
     pub fn write_all(&mut self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
@@ -145,7 +145,7 @@ fn wait(end: &EventFd, fd: BorrowedFd<'_>, flags: PollFlags, deadline: Option<In
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing came in time"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no data arrived in time"));
         }
         let left =
             left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
@@ -154,7 +154,7 @@ fn wait(end: &EventFd, fd: BorrowedFd<'_>, flags: PollFlags, deadline: Option<In
         let _ = poll(&mut fds, left.as_ref());
         let [ready, ended] = fds.map(|fd| !fd.revents().is_empty());
         if ended {
-            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the service ends"));
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the service is stopping"));
         }
         if ready {
             return Ok(());

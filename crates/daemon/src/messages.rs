@@ -165,7 +165,7 @@ pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Heard<T>> {
     match descriptors::receive(socket, MESSAGE_LEN_MAX) {
         Ok(Some((message, descriptors))) => {
             let said = serde_json::from_slice(&message).map_err(|error| {
-                io::Error::new(io::ErrorKind::InvalidData, format!("a message is not understood: {error}"))
+                io::Error::new(io::ErrorKind::InvalidData, format!("cannot parse a message: {error}"))
             })?;
             Ok(Heard::Said(said, descriptors))
         }

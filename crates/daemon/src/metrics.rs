@@ -70,7 +70,7 @@ impl Serve for Fetched {
             Ok(Some(head)) => self.answer(&head),
             Ok(None) => Answer::new(
                 "431 Request Header Fields Too Large",
-                "the request is longer than 8 KiB; ask for less\n",
+                "the request is longer than 8 KiB; send a shorter one\n",
             ),
             // Whoever is so slow, or gone, hears nothing.
             Err(_) => return,
@@ -81,7 +81,8 @@ impl Serve for Fetched {
     }
 
     fn turn_away(&self, mut stream: TcpStream) {
-        let busy = Answer::new("503 Service Unavailable", "sixteen others are fetching; come again later\n");
+        let busy =
+            Answer::new("503 Service Unavailable", "16 connections are open, the maximum; try again later\n");
         // One write, and whoever does not hear it finds the connection closed.
         let _ = stream.write(busy.spelled().as_bytes());
     }
@@ -92,15 +93,15 @@ impl Fetched {
     fn answer(&self, head: &str) -> Answer {
         let mut words = head.lines().next().unwrap_or_default().split(' ');
         let (Some(method), Some(target), Some(version)) = (words.next(), words.next(), words.next()) else {
-            return Answer::new("400 Bad Request", "the first line is no request of HTTP/1.1\n");
+            return Answer::new("400 Bad Request", "the first line is not an HTTP/1.1 request\n");
         };
         if !version.starts_with("HTTP/1.") {
-            return Answer::new("505 HTTP Version Not Supported", "ask by HTTP/1.1\n");
+            return Answer::new("505 HTTP Version Not Supported", "use HTTP/1.1\n");
         }
         let is_head = method == "HEAD";
         let path = target.split('?').next().unwrap_or_default();
         let answer = match (method, path) {
-            (_, path) if path != PATH => Answer::new("404 Not Found", "there is only /metrics here\n"),
+            (_, path) if path != PATH => Answer::new("404 Not Found", "not found; the only path is /metrics\n"),
             ("GET" | "HEAD", _) => match self.watch.reading() {
                 Ok(figures) => Answer { kind: KIND, ..Answer::new("200 OK", text(&figures)) },
                 Err(error) => Answer::new("503 Service Unavailable", format!("{error}\n")),
@@ -207,10 +208,10 @@ impl MetricsText<'_, '_> {
     fn about(&mut self, figures: &Stats) -> fmt::Result {
         let Stats { name, version, role, .. } = figures;
         let labels = vec![("name", &name[..]), ("version", &version[..]), ("role", &role[..])];
-        self.write("build", "Which gateway it is.", None, [(labels, Value::Info)])?;
+        self.write("build", "Name, version and role of the gateway.", None, [(labels, Value::Info)])?;
         self.write(
             "start_time",
-            "When it began, since 1970.",
+            "Start time, in seconds since 1970.",
             Some(Unit::Seconds),
             [(vec![], Value::LevelOf(figures.began))],
         )?;
@@ -218,10 +219,10 @@ impl MetricsText<'_, '_> {
         let rows = figures.workers.iter().zip(&numbers);
         let rows =
             rows.map(|(worker, number)| (vec![("worker", &number[..])], Value::TotalOf(worker.processor_seconds)));
-        self.write("processor", "Processor time of each worker.", Some(Unit::Seconds), rows)?;
+        self.write("processor", "CPU time of each worker.", Some(Unit::Seconds), rows)?;
         let rows = figures.workers.iter().zip(&numbers);
         let rows = rows.map(|(worker, number)| (vec![("worker", &number[..])], Value::Total(worker.wakes)));
-        self.write("wakes", "Times that each worker slept and was woken.", None, rows)?;
+        self.write("wakes", "Times that each worker was woken from sleep.", None, rows)?;
         for counter in PeerCounter::ALL {
             let rows = figures.workers.iter().zip(&numbers);
             let rows = rows
@@ -237,33 +238,40 @@ impl MetricsText<'_, '_> {
             self.write_named(names, counter.what(), [(vec![], Value::Total(counter.of(&figures.losses)))])?;
         }
         let rows = Reason::ALL.iter().map(|it| (vec![("reason", it.name()), ("meaning", it.what())], Value::Info));
-        self.write("reason", "What the reasons mean.", None, rows)
+        self.write("reason", "Meanings of the reasons.", None, rows)
     }
 
     fn directions(&mut self, figures: &Stats) -> fmt::Result {
-        self.direction_counts(figures, "received", "IP packets that came", |direction| direction.received)?;
-        self.direction_counts(
-            figures,
-            "forwarded",
-            "Packets that went on, as they stand on the wire",
-            |direction| direction.forwarded,
-        )?;
-        self.totals(figures, "all_received", "All IP packets that came, those of offloaded flows too", 0)?;
-        self.totals(figures, "all_forwarded", "All packets that went on, those of offloaded flows too", 1)?;
+        self.direction_counts(figures, "received", "Received IP packets", |direction| direction.received)?;
+        self.direction_counts(figures, "forwarded", "Forwarded packets, counted as on the wire", |direction| {
+            direction.forwarded
+        })?;
+        self.totals(figures, "all_received", "Received IP packets, including those of offloaded flows", 0)?;
+        self.totals(figures, "all_forwarded", "Forwarded packets, including those of offloaded flows", 1)?;
         self.reasons(
             figures,
             "passed",
             ["frames", ""],
-            "Frames that passed as they came",
+            "Frames that were forwarded unchanged",
             DirectionFigures::passed,
         )?;
-        self.reasons(figures, "retired", ["packets", "payload"], "Packets that ended", DirectionFigures::retired)?;
-        let held = "Packets that are held";
+        self.reasons(
+            figures,
+            "retired",
+            ["packets", "payload"],
+            "Packets that were dropped or consumed",
+            DirectionFigures::retired,
+        )?;
+        let held = "Packets that the gateway holds";
         self.levels(figures, "held", packets(), held, |direction| direction.held.packets)?;
-        self.levels(figures, "held_payload", Unit::Bytes, "Payload that is held", |direction| {
-            direction.held.bytes
-        })?;
-        let pool = "Heap memory of the pool of buffers, lent and free";
+        self.levels(
+            figures,
+            "held_payload",
+            Unit::Bytes,
+            "Payload of the packets that the gateway holds",
+            |direction| direction.held.bytes,
+        )?;
+        let pool = "Heap memory of the buffer pool, in use and free";
         self.levels(figures, "pool", Unit::Bytes, pool, |direction| direction.pool_bytes)?;
         let names = Names::new("pool_in_use", Some(buffers())).with_former("lent", Some(buffers()));
         let rows = figures.all.directions();
@@ -295,7 +303,7 @@ impl MetricsText<'_, '_> {
                 .collect::<Vec<_>>()
         };
         self.write(name, &format!("{what}."), Some(packets()), rows(|count| count.packets))?;
-        let help = format!("{what}: bytes of payload behind the IP headers.");
+        let help = format!("{what}: payload bytes after the IP headers.");
         self.write(&format!("{name}_payload"), &help, Some(Unit::Bytes), rows(|count| count.bytes))
     }
 
@@ -309,7 +317,8 @@ impl MetricsText<'_, '_> {
             totals.iter().map(row).collect::<Vec<_>>()
         };
         self.write(name, &format!("{what}."), Some(packets()), rows(|count| count.packets))?;
-        let help = format!("{what}: bytes of payload behind the IP headers, of offloaded flows behind TCP's.");
+        let help =
+            format!("{what}: payload bytes after the IP headers, or after the TCP header for offloaded flows.");
         self.write(&format!("{name}_payload"), &help, Some(Unit::Bytes), rows(|count| count.bytes))
     }
 
@@ -332,10 +341,10 @@ impl MetricsText<'_, '_> {
             rows.map(row).collect::<Vec<_>>()
         };
         let unit = Unit::Other(unit.to_owned());
-        self.write(name, &format!("{what}, by their reason."), Some(unit), rows(|count| count.packets))?;
+        self.write(name, &format!("{what}, by reason."), Some(unit), rows(|count| count.packets))?;
         let (name, help) = match bytes_of {
-            "" => (name.to_owned(), format!("{what}, by their reason: all of their bytes.")),
-            bytes_of => (format!("{name}_{bytes_of}"), format!("{what}, by their reason: bytes of payload.")),
+            "" => (name.to_owned(), format!("{what}, by reason: bytes of the whole frames.")),
+            bytes_of => (format!("{name}_{bytes_of}"), format!("{what}, by reason: payload bytes.")),
         };
         self.write(&name, &help, Some(Unit::Bytes), rows(|count| count.bytes))
     }
@@ -363,7 +372,7 @@ impl MetricsText<'_, '_> {
         };
         let labels = |label, stage| with(direction_labels(label), "stage", stage);
         let on = rows().map(|(label, it)| (labels(label, &it.stage[..]), Value::Gauge(it.is_on.into())));
-        self.write("stage_on", "Does the stage work?", None, on)?;
+        self.write("stage_on", "1 if the stage is on, 0 if it is bypassed.", None, on)?;
         let held = rows().map(|(label, it)| (labels(label, &it.stage[..]), Value::Gauge(it.held.bytes)));
         self.write("stage_held_payload", "Payload that the stage holds.", Some(Unit::Bytes), held)
     }
@@ -386,7 +395,7 @@ impl MetricsText<'_, '_> {
                 bytes = bytes.with_former(payload(former), Some(Unit::Bytes));
             }
             self.write_named(packets, event.what(), rows(|count| count.packets))?;
-            let help = format!("{} Bytes of their payload.", event.what());
+            let help = format!("{} Payload bytes.", event.what());
             self.write_named(bytes, &help, rows(|count| count.bytes))?;
         }
         Ok(())
@@ -394,7 +403,7 @@ impl MetricsText<'_, '_> {
 
     fn ends(&mut self, figures: &Stats) -> fmt::Result {
         let up = figures.all.ends().map(|(label, end)| (label, end, Value::Gauge(end.is_up.into())));
-        self.write_ends("port_up", "Does the port work?", None, up)?;
+        self.write_ends("port_up", "1 if the port works, 0 if it is down.", None, up)?;
         for counter in PortIn::ALL {
             let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Total(end.came(*counter))));
             let names = Names::of(["port_in"; 2], counter.name(), counter.former_name(), counter.unit());
@@ -410,18 +419,18 @@ impl MetricsText<'_, '_> {
 
     fn laws(&mut self, figures: &Stats) -> fmt::Result {
         let directions = figures.all.directions();
-        let what = "Packets that came or were made, less those that left, were used or are held: not 0 is a mistake in the program.";
+        let what = "Packets received or created, minus those forwarded, dropped, consumed or held. A value other than 0 is a bug.";
         let rows = directions
             .map(|(label, direction)| (direction_labels(label), Value::Gap(direction.unexplained.packets)));
         self.write("unexplained", what, Some(packets()), rows)?;
-        let what = "Payload that came or was made, less what left, was used or is held: not 0 is a mistake in the program.";
+        let what = "Payload received or created, minus payload forwarded, dropped, consumed or held. A value other than 0 is a bug.";
         let rows =
             directions.map(|(label, direction)| (direction_labels(label), Value::Gap(direction.unexplained.bytes)));
         self.write("unexplained_payload", what, Some(Unit::Bytes), rows)?;
-        let what = "Packets that were to leave by the port, less those that left, were dropped or wait: not 0 is a mistake in the program.";
+        let what = "Packets queued for the port, minus those sent, dropped or still queued. A value other than 0 is a bug.";
         let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Gap(end.unexplained)));
         self.write_ends("port_unexplained", what, Some(packets()), rows)?;
-        let what = "Laws that a worker breaks: not 0 is a mistake in the program.";
+        let what = "Accounting invariants that a worker violates. A value other than 0 is a bug.";
         let rows = directions
             .map(|(label, direction)| (direction_labels(label), Value::Gauge(direction.broken.len() as u64)));
         self.write("broken_laws", what, None, rows)

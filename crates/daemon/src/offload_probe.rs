@@ -30,7 +30,8 @@ pub fn try_offloads(config: &Config) -> io::Result<[Proof; 2]> {
 pub fn doubts(proofs: &[Proof; 2]) -> Option<String> {
     let mut doubts: Vec<&str> = proofs.iter().flat_map(|proof| &proof.doubts).map(String::as_str).collect();
     doubts.dedup();
-    let said = format!("the kernel does not do what it says, so it is done here: {}", doubts.join("; "));
+    let said =
+        format!("some kernel offloads failed their self-test and are done in software: {}", doubts.join("; "));
     (!doubts.is_empty()).then_some(said)
 }
 

@@ -29,14 +29,14 @@ pub fn doubts(config: &Config) -> Vec<String> {
     let mut doubts = Vec::new();
     if lacks(0) {
         doubts.push(format!(
-            "answer-from: neither interface has a global IPv4 address, so ICMP errors come from {four}, which a host or filter that \
-             checks sources may drop; name one, such as answer-from = [\"192.0.2.1\"]"
+            "icmp-source: neither interface has a global IPv4 address, so ICMP errors come from {four}; hosts and filters that \
+             check source addresses may drop them; set one, such as icmp-source = [\"192.0.2.1\"]"
         ));
     }
     if lacks(1) {
         doubts.push(format!(
-            "answer-from: neither interface has a global IPv6 address, so ICMP errors come from {six}, which reach no host behind another \
-             router; name one, such as answer-from = [\"2001:db8::1\"]"
+            "icmp-source: neither interface has a global IPv6 address, so ICMP errors come from {six}; they reach no host behind another \
+             router; set one, such as icmp-source = [\"2001:db8::1\"]"
         ));
     }
     doubts
@@ -85,9 +85,9 @@ mod tests {
         let has = config("", own);
         assert_eq!(said(&has), [["192.0.2.1", "2001:db8::2"], ["192.0.2.65", "2001:db8::2"]]);
         assert_eq!(doubts(&has), Vec::<String>::new());
-        let named = config("answer-from = [\"198.51.100.1\"]", own);
+        let named = config("icmp-source = [\"198.51.100.1\"]", own);
         assert_eq!(said(&named), [["198.51.100.1", "2001:db8::2"], ["198.51.100.1", "2001:db8::2"]]);
-        let doubts = doubts(&config("answer-from = [\"198.51.100.1\"]", OwnAddresses::default()));
+        let doubts = doubts(&config("icmp-source = [\"198.51.100.1\"]", OwnAddresses::default()));
         assert!(matches!(&doubts[..], [one] if one.contains("fe80::1")), "{doubts:?}");
     }
 }

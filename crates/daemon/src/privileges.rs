@@ -34,20 +34,20 @@ pub fn drop_privileges(user: Option<&str>) -> io::Result<()> {
         match remove_capability_from_bounding_set(capability) {
             // This kernel does not know the capability, or the process does not have it.
             Ok(()) | Err(Errno::INVAL | Errno::PERM) => {}
-            Err(why) => return Err(refused("cannot give up what programs may gain")(why)),
+            Err(why) => return Err(refused("cannot set no_new_privs")(why)),
         }
     }
     if let Some((user, group)) = ids {
         let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
-        set_thread_groups(&[group]).map_err(refused("cannot leave groups"))?;
+        set_thread_groups(&[group]).map_err(refused("cannot drop supplementary groups"))?;
         set_thread_res_gid(group, group, group).map_err(refused("cannot change the group"))?;
         set_thread_res_uid(user, user, user).map_err(refused("cannot change the user"))?;
     }
-    clear_ambient_capability_set().map_err(refused("cannot give up capabilities"))?;
+    clear_ambient_capability_set().map_err(refused("cannot drop capabilities"))?;
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
-        .map_err(refused("cannot give up capabilities"))?;
-    set_no_new_privs(true).map_err(refused("cannot give up what programs may gain"))
+        .map_err(refused("cannot drop capabilities"))?;
+    set_no_new_privs(true).map_err(refused("cannot set no_new_privs"))
 }
 
 /// A higher priority of this thread and the threads that it starts, until this is dropped.
@@ -77,7 +77,7 @@ impl Drop for PriorityGuard {
 /// The kernel has no seccomp filter.
 pub fn confine() -> io::Result<()> {
     let said = |error: &dyn std::fmt::Display| {
-        io::Error::other(format!("cannot confine the system calls: {error}; use a kernel with seccomp"))
+        io::Error::other(format!("cannot install the seccomp filter: {error}; use a kernel with seccomp"))
     };
     let programs = [
         refused(libc::SYS_openat, libc::EACCES),

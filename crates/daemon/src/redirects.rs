@@ -133,7 +133,7 @@ impl Drop for Redirects {
 }
 
 fn ended() -> io::Error {
-    io::Error::other("the thread that follows the kernel's interfaces has ended")
+    io::Error::other("the thread that monitors network interfaces has ended")
 }
 
 /// State of the thread.
@@ -373,8 +373,8 @@ fn rule_in_doubt(netlink: &mut Netlink, config: &Config) -> Option<String> {
     let rules = netlink.rules().unwrap_or_default();
     rules.iter().find(|rule| rule.selects_by_mark_or_ports).map(|rule| {
         format!(
-            "rule {} goes by a mark or by ports: a joined datagram may take another route than its fragments would; see \
-             that it takes packets of {mtu} bytes",
+            "routing rule {} matches a mark or ports, so a reassembled datagram may take another route than its fragments; \
+             make sure that this route accepts packets of {mtu} bytes",
             rule.priority
         )
     })

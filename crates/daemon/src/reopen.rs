@@ -193,7 +193,9 @@ pub fn open(config: &Config, end: usize, number: usize) -> io::Result<Box<dyn Po
 /// A warning about the distribution of packets over workers; `None` if it works as expected.
 pub fn note(config: &Config) -> Option<String> {
     let refused = if config.workers > 1 { steer::allowed().err() } else { None };
-    refused.map(|error| format!("workers: {error}; meanwhile the kernel's own hash shares frames out, by flow"))
+    refused.map(|error| {
+        format!("workers: {error}; the kernel's flow hash distributes frames over the workers instead")
+    })
 }
 
 /// The configuration of the endpoint's side.

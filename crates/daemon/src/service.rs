@@ -349,7 +349,7 @@ pub(crate) fn may_reload(before: &Config, after: &Config) -> io::Result<()> {
     match is_same.iter().find(|(_, is_same)| !is_same) {
         None => Ok(()),
         Some((key, _)) => {
-            let said = format!("{key} cannot change by a reload; restart it");
+            let said = format!("{key} cannot change by a reload; restart the gateway");
             Err(io::Error::new(io::ErrorKind::InvalidInput, said))
         }
     }
@@ -372,7 +372,7 @@ pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
     match is_same.iter().find(|(_, is_same)| !is_same) {
         None => Ok(()),
         Some((key, _)) => {
-            let said = format!("{key} cannot change while it runs; stop it and start it anew");
+            let said = format!("{key} cannot change while the gateway runs; stop it and start it again");
             Err(io::Error::new(io::ErrorKind::InvalidInput, said))
         }
     }

@@ -54,7 +54,7 @@ impl StderrLog {
         let torn = if self.is_torn.get() { "\n" } else { "" };
         let dropped = match self.dropped_count.get() {
             0 => String::new(),
-            count => format!("wideload: {count} lines are missing here: nobody read them in time\n"),
+            count => format!("wideload: {count} lines were dropped here: they were not read in time\n"),
         };
         let text = format!("{torn}{dropped}{line}\n");
         let mut left = text.as_bytes();
@@ -164,7 +164,7 @@ mod tests {
             voice.say("here again");
             let len = reader.read(&mut room).expect("there is something");
             let text = String::from_utf8_lossy(&room[..len]).into_owned();
-            let said = format!("wideload: {dropped_count} lines are missing here: nobody read them in time\n");
+            let said = format!("wideload: {dropped_count} lines were dropped here: they were not read in time\n");
             assert!(text.ends_with(&format!("{said}here again\n")), "{what}: {text}");
             voice.say("and again");
             let len = reader.read(&mut room).expect("there is something");

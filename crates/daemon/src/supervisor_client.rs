@@ -52,7 +52,7 @@ impl SupervisorClient {
         self.waiting().answers.remove(&number);
         match heard {
             Ok(said) => said.map_err(io::Error::other),
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the keeper does not answer")),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the supervisor does not answer")),
         }
     }
 

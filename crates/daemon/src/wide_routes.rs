@@ -110,7 +110,9 @@ impl WideRoutes {
             if let Err(error) = outcome {
                 let back = back(self.table, route.destination, route.metric);
                 self.netlink.replace_route(&back)?;
-                refused.get_or_insert_with(|| format!("{}: not made wide: {error}", route.destination));
+                refused.get_or_insert_with(|| {
+                    format!("{}: cannot change the route to the wide interface: {error}", route.destination)
+                });
             }
         }
         self.have_it_asked()?;

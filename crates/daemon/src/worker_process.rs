@@ -92,7 +92,7 @@ fn told(socket: &OwnedFd) -> io::Result<Option<(Begin, Vec<OwnedFd>)>> {
             Heard::Said(ToWorker::Begin(begin), descriptors) => return Ok(Some((begin, descriptors))),
             Heard::Said(..) => {}
             Heard::Nothing => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "no keeper speaks to this process"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "no message from the supervisor"));
             }
             Heard::Gone => return Ok(None),
         }
@@ -117,7 +117,12 @@ struct Handed(VecDeque<OwnedFd>);
 
 impl Handed {
     fn next(&mut self, is_there: bool) -> io::Result<Option<OwnedFd>> {
-        let missing = || io::Error::new(io::ErrorKind::InvalidData, "the keeper handed over fewer than it said");
+        let missing = || {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the supervisor handed over fewer descriptors than it announced",
+            )
+        };
         if is_there { self.0.pop_front().ok_or_else(missing).map(Some) } else { Ok(None) }
     }
 

@@ -38,7 +38,7 @@ pub fn switch(
     let chosen = directions(config, stage, wanted);
     let (Some(of_side), false) = (build::side_stage(stage), chosen.is_empty()) else {
         let stage = stage.name();
-        let said = format!("{stage}: the configuration has no such stage there; give it one, and reload");
+        let said = format!("{stage}: the configuration has no such stage in this direction; add it, and reload");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, said));
     };
     let (to, done) = mpsc::channel();

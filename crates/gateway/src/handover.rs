@@ -106,7 +106,10 @@ fn next(pipe: &mut impl BufRead, handoff: &mut Handoff) -> io::Result<bool> {
         let mut behind = Vec::new();
         pipe.read_to_end(&mut behind)?;
         handoff.untaken_count += count_behind(&behind, handoff.handed_frames.len());
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "what another process held is no frame"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "invalid frame in the hand-over from another process",
+        ));
     }
     let mut frame = vec![0; front.len];
     pipe.read_exact(&mut frame)?;

@@ -172,7 +172,7 @@ impl DirectionSnapshot {
         let in_use_count = out.pool.in_use_count();
         let accounted = buffers + out.queued_count() + kept_count;
         let broken = if in_use_count != accounted {
-            Some(format!("{in_use_count} buffers are lent, {accounted} are held, kept or waiting"))
+            Some(format!("{in_use_count} buffers are in use, but {accounted} are accounted for"))
         } else {
             out.ledger.check(held).err()
         };

@@ -18,7 +18,7 @@ impl EventFd {
     pub fn new() -> io::Result<EventFd> {
         eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map(EventFd)
-            .map_err(|error| io::Error::new(error.kind(), format!("eventfd: cannot make one: {error}")))
+            .map_err(|error| io::Error::new(error.kind(), format!("eventfd: cannot create one: {error}")))
     }
 
     /// Readable while the event is set.

@@ -15,7 +15,7 @@ impl Netlink {
     pub fn make_bridge(&mut self, name: &str) -> io::Result<()> {
         let mut bridge = named(name);
         bridge.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]));
-        let what = format!("{name}: cannot make a bridge");
+        let what = format!("{name}: cannot create a bridge");
         self.order(RouteNetlinkMessage::NewLink(bridge), NLM_F_CREATE | NLM_F_EXCL, what)
     }
 
@@ -26,8 +26,8 @@ impl Netlink {
     pub fn set_bridge(&mut self, name: &str, bridge: Option<&str>) -> io::Result<()> {
         let index = bridge.map(|bridge| self.index(bridge)).transpose()?.unwrap_or(0);
         let what = match bridge {
-            Some(bridge) => format!("{name}: cannot make it a port of {bridge}"),
-            None => format!("{name}: cannot take it out of its bridge"),
+            Some(bridge) => format!("{name}: cannot add it to bridge {bridge}"),
+            None => format!("{name}: cannot remove it from its bridge"),
         };
         self.set(name, LinkAttribute::Controller(index), what)
     }

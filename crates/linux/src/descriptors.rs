@@ -25,7 +25,7 @@ use std::ptr;
 pub fn pair() -> io::Result<[OwnedFd; 2]> {
     let flags = SocketFlags::CLOEXEC;
     let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        .map_err(|why| failed("socketpair: cannot make one", &why.into()))?;
+        .map_err(|why| failed("socketpair: cannot create one", &why.into()))?;
     Ok([one, other])
 }
 
@@ -37,7 +37,7 @@ pub fn send(socket: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut room);
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
-        let said = format!("{} descriptors are more than the {DESCRIPTORS_MAX} of one message", descriptors.len());
+        let said = format!("{} descriptors exceed the limit of {DESCRIPTORS_MAX} per message", descriptors.len());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, said));
     }
     sendmsg(socket, &[IoSlice::new(message)], &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
@@ -66,7 +66,7 @@ pub fn receive(socket: impl AsFd, len_max: usize) -> io::Result<Option<(Vec<u8>,
         }
     }
     if came.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is longer than it may be"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message exceeds the maximum length"));
     }
     if came.bytes == 0 && descriptors.is_empty() {
         return Ok(None);
@@ -157,12 +157,12 @@ impl Signals {
         }
         // SAFETY: the kernel reads the set, which lives until the call is over.
         if unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) } < 0 {
-            return Err(last("cannot hold signals back"));
+            return Err(last("cannot block signals"));
         }
         // SAFETY: the kernel reads the set, which lives until the call is over.
         let number = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if number < 0 {
-            return Err(last("signalfd: cannot make one"));
+            return Err(last("signalfd: cannot create one"));
         }
         // SAFETY: the descriptor is new and nobody else's.
         Ok(Signals(unsafe { OwnedFd::from_raw_fd(number) }))
@@ -192,7 +192,7 @@ pub fn become_program(path: &OsStr, arguments: &[&OsStr], variables: &[(&OsStr, 
     let (Ok(path), Ok(own), Ok(named)) =
         (CString::new(path.as_bytes()), strings(own.collect()), strings(named.collect()))
     else {
-        return io::Error::new(io::ErrorKind::InvalidInput, "an argument has a zero in it");
+        return io::Error::new(io::ErrorKind::InvalidInput, "an argument contains a NUL byte");
     };
     let ends = |texts: &[CString]| {
         texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect::<Vec<*const libc::c_char>>()
@@ -210,7 +210,7 @@ pub fn become_program(path: &OsStr, arguments: &[&OsStr], variables: &[(&OsStr, 
 /// There is none.
 pub fn user(name: &str) -> io::Result<(u32, u32)> {
     let unknown = || {
-        let said = format!("user {name:?}: there is none; `getent passwd` lists those there are");
+        let said = format!("user {name:?}: no such user; `getent passwd` lists the users");
         io::Error::new(io::ErrorKind::NotFound, said)
     };
     let c_name = CString::new(name).map_err(|_| unknown())?;

@@ -43,8 +43,8 @@ fn kind(why: &io::Error) -> io::ErrorKind {
 fn advice(errno: i32) -> Option<&'static str> {
     match errno {
         libc::EPERM => Some("run as root or give CAP_NET_ADMIN"),
-        libc::EEXIST => Some("remove the one that is there first"),
-        libc::ENODEV => Some("`ip link` lists the interfaces that are there"),
+        libc::EEXIST => Some("remove the existing one first"),
+        libc::ENODEV => Some("`ip link` lists the interfaces"),
         _ => None,
     }
 }

@@ -86,7 +86,7 @@ pub fn set(name: &str, switches: &[(&str, Switch)]) -> io::Result<Previous> {
             continue;
         }
         if !features.can_change(feature) {
-            return Err(unsupported(format!("{name}: cannot set {feature} {switch}: it is fixed")));
+            return Err(unsupported(format!("{name}: cannot set {feature} {switch}: the driver fixes it")));
         }
         wishes[block].valid |= bit;
         wishes[block].requested |= if *switch == Switch::On { bit } else { 0 };
@@ -168,7 +168,7 @@ fn alters_packets(feature: &str) -> bool {
 }
 
 fn no_feature(name: &str, feature: &str) -> io::Error {
-    let text = format!("{name}: no feature {feature}; `ethtool -k {name}` lists those that there are");
+    let text = format!("{name}: no feature {feature}; `ethtool -k {name}` lists the features");
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
@@ -201,7 +201,7 @@ struct Card {
 impl Card {
     fn open(name: &str) -> io::Result<Card> {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
-            let text = format!("{name}: not the name of an interface; it has 1 to 15 bytes");
+            let text = format!("{name}: not an interface name; use 1 to 15 bytes");
             return Err(io::Error::new(io::ErrorKind::NotFound, text));
         }
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)

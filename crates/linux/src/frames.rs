@@ -33,7 +33,7 @@ impl FrameSocket {
     /// # Errors
     /// The interface does not exist, or privileges are missing.
     pub fn open(name: &str) -> io::Result<FrameSocket> {
-        let tried = |why: io::Error| failed(format!("{name}: cannot open a socket for its frames"), &why);
+        let tried = |why: io::Error| failed(format!("{name}: cannot open a packet socket"), &why);
         let index = Device::new(name).and_then(|device| device.index()).map_err(tried)?;
         let socket = device::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK).map_err(tried)?;
         let made = FrameSocket { socket, room: vec![0; ROOM_LEN].into_boxed_slice() };

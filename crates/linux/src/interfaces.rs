@@ -104,7 +104,7 @@ impl Netlink {
             LinkInfo::Kind(InfoKind::Veth),
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(far))),
         ]));
-        let what = format!("{name}: cannot make a veth pair with {peer}");
+        let what = format!("{name}: cannot create a veth pair with {peer}");
         self.order(RouteNetlinkMessage::NewLink(near), NLM_F_CREATE | NLM_F_EXCL, what)
     }
 
@@ -121,7 +121,7 @@ impl Netlink {
     /// # Errors
     /// `NotFound`, or missing privileges.
     pub fn set_up(&mut self, name: &str) -> io::Result<()> {
-        self.set_flag(name, LinkFlags::Up, Switch::On, "cannot set it up")
+        self.set_flag(name, LinkFlags::Up, Switch::On, "cannot set the interface up")
     }
 
     /// Sets an interface down, which removes its IPv6 addresses and its routes.
@@ -129,7 +129,7 @@ impl Netlink {
     /// # Errors
     /// As [`Netlink::set_up`].
     pub fn set_down(&mut self, name: &str) -> io::Result<()> {
-        self.set_flag(name, LinkFlags::Up, Switch::Off, "cannot set it down")
+        self.set_flag(name, LinkFlags::Up, Switch::Off, "cannot set the interface down")
     }
 
     /// Makes an interface promiscuous, or ends that.
@@ -166,7 +166,7 @@ impl Netlink {
     /// # Errors
     /// The kernel is older than 5.19, and as [`Netlink::set_up`].
     pub fn set_joined_len_max(&mut self, name: &str, len: u32) -> io::Result<()> {
-        let what = format!("{name}: cannot join packets up to {len} bytes only");
+        let what = format!("{name}: cannot limit GRO to packets of {len} bytes");
         self.set(name, LinkAttribute::GroMaxSize(len), what)
     }
 
@@ -199,7 +199,7 @@ impl Netlink {
             [&8_u16.to_ne_bytes()[..], &IGNORE_WITHOUT_CARRIER.to_ne_bytes(), &1_u32.to_ne_bytes()].concat();
         let settings = AfSpecInet::Other(DefaultNla::new(INET_CONF | NESTED, setting));
         let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet(vec![settings])]);
-        self.set(name, attribute, format!("{name}: cannot have its routes ignored without carrier"))
+        self.set(name, attribute, format!("{name}: cannot set ignore_routes_with_linkdown"))
     }
 
     /// Disables automatic IPv6 addresses on an interface.
@@ -209,7 +209,7 @@ impl Netlink {
     pub fn make_no_address(&mut self, name: &str) -> io::Result<()> {
         let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
         let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
-        self.set(name, attribute, format!("{name}: cannot keep it from making IPv6 addresses"))
+        self.set(name, attribute, format!("{name}: cannot disable automatic IPv6 addresses"))
     }
 
     pub(crate) fn set(&mut self, name: &str, attribute: LinkAttribute, what: String) -> io::Result<()> {

@@ -51,7 +51,7 @@ impl Namespace {
             })?;
             maker.join().unwrap_or_else(|panic| resume_unwind(panic))
         });
-        made.map_err(|why: io::Error| advised("cannot make a network namespace", &why, RIGHTS))
+        made.map_err(|why: io::Error| advised("cannot create a network namespace", &why, RIGHTS))
     }
 
     /// Cookie of the calling thread's namespace. The kernel never reuses it until the next boot.
@@ -65,7 +65,7 @@ impl Namespace {
         // SAFETY: the kernel writes one number and its length, which outlive the call.
         let outcome =
             unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut cookie).cast(), &raw mut len) };
-        if outcome < 0 { Err(last("cannot ask for the number of the network namespace")) } else { Ok(cookie) }
+        if outcome < 0 { Err(last("cannot read the cookie of the network namespace")) } else { Ok(cookie) }
     }
 
     /// The namespace of the calling thread.
@@ -84,8 +84,7 @@ impl Namespace {
     pub fn open(name: &str) -> io::Result<Namespace> {
         let path = if name.contains('/') { PathBuf::from(name) } else { Path::new(NAMED).join(name) };
         let what = format!("namespace {name}");
-        let file =
-            File::open(path).map_err(|why| advised(&what, &why, "`ip netns` lists those that have a name"))?;
+        let file = File::open(path).map_err(|why| advised(&what, &why, "`ip netns` lists the named ones"))?;
         let namespace = Namespace { fd: file.into() };
         namespace.inside(|| ()).map_err(|why| advised(format!("{what}: cannot enter it"), &why, ENTRY))?;
         Ok(namespace)
@@ -221,7 +220,7 @@ pub fn become_own_root() -> io::Result<()> {
     }
     outcome.map_err(|why| {
         let advice = if why == rustix::io::Errno::INVAL { SINGLE } else { USER_NAMESPACES };
-        advised("cannot make a user namespace", &why.into(), advice)
+        advised("cannot create a user namespace", &why.into(), advice)
     })?;
     let write = |file: &str, text: String| {
         fs::write(file, text).map_err(|why| advised(format!("{file}: cannot become root"), &why, USER_NAMESPACES))
@@ -250,6 +249,6 @@ const SYSCTLS: &str = "/proc/sys/net";
 const RIGHTS: &str = "run as root, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)";
 const ENTRY: &str = "it must be a network namespace; run as root or give CAP_SYS_ADMIN";
 const SETTINGS: &str = "run as root, or mount /proc/sys writable";
-const SINGLE: &str = "call it before there is a second thread";
+const SINGLE: &str = "call it before a second thread starts";
 const USER_NAMESPACES: &str = "run as root, or allow user namespaces (sysctl user.max_user_namespaces above 0, \
                                kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)";

@@ -33,14 +33,17 @@ impl ReceiveThread {
     /// - The kernel's threads are not visible from here.
     /// - Several threads have this name.
     pub fn of(interface: &str) -> io::Result<ReceiveThread> {
-        let failed =
-            |why: String| io::Error::other(format!("{interface}: cannot give it a thread of its own: {why}"));
+        let failed = |why: String| io::Error::other(format!("{interface}: cannot enable threaded NAPI: {why}"));
         if interface.len() > INTERFACE_LEN_MAX {
-            return Err(failed(format!("its name is too long; use up to {INTERFACE_LEN_MAX} letters")));
+            return Err(failed(format!(
+                "the interface name is too long; use up to {INTERFACE_LEN_MAX} characters"
+            )));
         }
         set(interface, &[("threaded", 1)]).map_err(|error| {
             let advice = match error.raw_os_error() {
-                Some(libc::EOPNOTSUPP) => "; it has no NAPI, which GRO gives a veth: `ethtool -K NAME gro on`",
+                Some(libc::EOPNOTSUPP) => {
+                    "; the interface has no NAPI; for a veth, switch GRO on: `ethtool -K NAME gro on`"
+                }
                 Some(libc::EPERM | libc::EACCES) => "; run as root",
                 _ => "",
             };
@@ -49,10 +52,11 @@ impl ReceiveThread {
         let threads = threads_of(interface)?;
         match threads[..] {
             [pid] => Ok(ReceiveThread { pid }),
-            [] => {
-                Err(failed("the kernel's threads cannot be seen; run in the host's process namespace".to_owned()))
-            }
-            _ => Err(failed(format!("{} threads bear its name; give it another, and one queue", threads.len()))),
+            [] => Err(failed("the kernel threads are not visible; run in the host's PID namespace".to_owned())),
+            _ => Err(failed(format!(
+                "{} threads have its name; rename the interface, and give it one queue",
+                threads.len()
+            ))),
         }
     }
 
@@ -63,7 +67,9 @@ impl ReceiveThread {
     pub fn time(self) -> io::Result<Duration> {
         let line = fs::read_to_string(format!("/proc/{}/schedstat", self.pid))?;
         let nanos = line.split(' ').next().and_then(|nanos| nanos.parse().ok());
-        nanos.map(Duration::from_nanos).ok_or_else(|| io::Error::other("schedstat: its first word is no number"))
+        nanos
+            .map(Duration::from_nanos)
+            .ok_or_else(|| io::Error::other("schedstat: the first field is not a number"))
     }
 
     /// Pins the thread to one CPU.
@@ -85,9 +91,9 @@ impl ReceiveThread {
 pub fn hold_joined(interface: &str, stretch: Duration) -> io::Result<()> {
     let nanos = u64::try_from(stretch.as_nanos()).unwrap_or(u64::MAX);
     set(interface, &[("gro_flush_timeout", nanos), ("napi_defer_hard_irqs", POLLS)]).map_err(|error| {
-        let what = format!("{interface}: cannot have GRO hold what it received");
+        let what = format!("{interface}: cannot set the GRO flush time-out");
         match error.raw_os_error() {
-            Some(libc::ENOENT) => advised(what, &error, "`ip link` lists the interfaces that are there"),
+            Some(libc::ENOENT) => advised(what, &error, "`ip link` lists the interfaces"),
             Some(libc::EPERM | libc::EACCES) => advised(what, &error, "run as root"),
             _ => failed(what, &error),
         }

@@ -68,7 +68,7 @@ impl Netlink {
                 answers => return answers.map_err(|refusal| refusal.about(what)),
             }
         }
-        let text = format!("{what}: it changes faster than it can be read; try again when the network is calmer");
+        let text = format!("{what}: the list changes faster than it can be read; try again later");
         Err(io::Error::new(io::ErrorKind::Interrupted, text))
     }
 
@@ -144,7 +144,7 @@ pub(crate) fn until_done<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Resu
 
 /// Error for an answer of the kernel that cannot be parsed.
 pub(crate) fn malformed(what: impl Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{what}: the kernel's answer is not understood"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("{what}: cannot parse the kernel's answer"))
 }
 
 struct NetlinkError {

@@ -52,11 +52,11 @@ impl RawSocket {
         // Without the privilege to exceed the host's limit, the granted size is enough.
         raw.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_LEN)
             .or_else(|_| raw.set(libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER_LEN))
-            .map_err(|why| refused("cannot give a raw socket room for what waits", &why))?;
+            .map_err(|why| refused("cannot set a raw socket's receive buffer", &why))?;
         if version == Version::V6 {
             for option in [libc::IPV6_RECVTCLASS, libc::IPV6_RECVHOPLIMIT, libc::IPV6_RECVPKTINFO] {
                 raw.set(libc::IPPROTO_IPV6, option, 1)
-                    .map_err(|why| refused("cannot have a raw socket say what stood in the header", &why))?;
+                    .map_err(|why| refused("cannot request header fields from a raw socket", &why))?;
             }
         }
         Ok(raw)

@@ -61,7 +61,7 @@ pub fn option(socket: impl AsFd, level: i32, name: i32, len: usize) -> io::Resul
 pub fn retransmitted_count(socket: impl AsFd) -> io::Result<u32> {
     let at = mem::offset_of!(libc::tcp_info, tcpi_total_retrans);
     let info = option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, mem::size_of::<libc::tcp_info>())?;
-    let missing = || io::Error::new(io::ErrorKind::Unsupported, "the kernel does not say what was sent again");
+    let missing = || io::Error::new(io::ErrorKind::Unsupported, "the kernel does not report retransmissions");
     info.get(at..).and_then(<[u8]>::first_chunk).map(|word| u32::from_ne_bytes(*word)).ok_or_else(missing)
 }
 
@@ -85,7 +85,10 @@ pub fn send(socket: impl AsFd, bytes: &[u8], flags: i32, controls: &[Control]) -
         // SAFETY: the macro only counts.
         let space = unsafe { libc::CMSG_SPACE(len) } as usize;
         if at.is_null() || used + space > ROOM_LEN {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "more is said beside a message than has room"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the control messages exceed the maximum length",
+            ));
         }
         // SAFETY: header and value end within the room, as was just seen.
         unsafe {

@@ -81,9 +81,9 @@ fn unknown_and_fixed_features_and_interfaces_are_refused() {
     near.namespace.enter(|| {
         let why = features::set("wire", &[("tx-nonsense", Switch::On)]).expect_err("there is none");
         assert_eq!(why.kind(), ErrorKind::InvalidInput);
-        assert_eq!(why.to_string(), "wire: no feature tx-nonsense; `ethtool -k wire` lists those that there are");
+        assert_eq!(why.to_string(), "wire: no feature tx-nonsense; `ethtool -k wire` lists the features");
         let why = features::set("wire", &[("rx-lro", Switch::On)]).expect_err("veth has none");
-        assert_eq!(why.to_string(), "wire: cannot set rx-lro on: it is fixed");
+        assert_eq!(why.to_string(), "wire: cannot set rx-lro on: the driver fixes it");
         assert_eq!(Features::of("none").expect_err("there is none").kind(), ErrorKind::NotFound);
         assert_eq!(Features::of("a name that is too long").expect_err("none").kind(), ErrorKind::NotFound);
     });

@@ -89,7 +89,7 @@ fn a_removed_interface_is_gone_at_both_ends() {
     for netlink in [&mut near.netlink, &mut far.netlink] {
         let why = netlink.interface("wire").expect_err("it went");
         assert_eq!(why.kind(), ErrorKind::NotFound);
-        assert_eq!(why.to_string(), "wire: No such device; `ip link` lists the interfaces that are there");
+        assert_eq!(why.to_string(), "wire: No such device; `ip link` lists the interfaces");
     }
     let index = near.index;
     assert_eq!(near.netlink.interface_at(index).expect_err("it went").kind(), ErrorKind::NotFound);
@@ -102,7 +102,7 @@ fn a_name_that_is_taken_is_said_to_be() {
     let [mut near, far] = pair();
     let why = near.netlink.make_veth("wire", "other", &far.namespace).expect_err("it is taken here");
     assert_eq!(why.kind(), ErrorKind::AlreadyExists);
-    let text = "wire: cannot make a veth pair with other: File exists; remove the one that is there first";
+    let text = "wire: cannot create a veth pair with other: File exists; remove the existing one first";
     assert_eq!(why.to_string(), text);
     let why = near.netlink.make_veth("other", "wire", &far.namespace).expect_err("it is taken there");
     assert_eq!(why.kind(), ErrorKind::AlreadyExists);

@@ -94,7 +94,7 @@ fn a_name_that_no_namespace_has_is_not_found() {
     assert_eq!(why.kind(), ErrorKind::NotFound);
     assert_eq!(
         why.to_string(),
-        "namespace wideload-nowhere: No such file or directory; `ip netns` lists those that have a name"
+        "namespace wideload-nowhere: No such file or directory; `ip netns` lists the named ones"
     );
 }
 

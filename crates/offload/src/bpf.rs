@@ -229,7 +229,7 @@ pub fn attached(interface: u32, hook: Hook) -> io::Result<Vec<u32>> {
     attributes.put(4, hook as u32);
     attributes.put_address(16, numbers.as_mut_ptr().cast());
     attributes.put(24, PROGRAMS_MAX as u32);
-    let what = format!("interface {interface}: cannot ask for its programs");
+    let what = format!("interface {interface}: cannot list the attached programs");
     attributes.call_only(PROG_QUERY).map_err(|why| advised(what, &why, RIGHTS))?;
     let count = attributes.word(24) as usize;
     Ok(numbers.into_iter().take(count).collect())
@@ -632,7 +632,7 @@ const ARRAY_FOR_EACH: u32 = 6;
 const MAPPABLE: u32 = 1 << 10;
 /// BPF_F_RDONLY_PROG.
 const READ_ONLY: u32 = 1 << 7;
-const REPORT: &str = "report it, with the version of the kernel";
+const REPORT: &str = "report this error with the kernel version";
 
 #[cfg(test)]
 mod tests {
@@ -657,7 +657,7 @@ mod tests {
         for kind in [Kind::Classifier, Kind::Xdp] {
             let refusal = load(names::STEER, kind, 0, &assemble(&[EXIT])).expect_err("it leaves without an answer");
             let text = refusal.about("interface 1").to_string();
-            assert!(text.contains("R0 !read_ok") && text.contains("; report it"), "{text}");
+            assert!(text.contains("R0 !read_ok") && text.contains("; report this error"), "{text}");
         }
     }
 }

@@ -48,7 +48,7 @@ impl Heartbeat {
     /// Privileges or memory are missing.
     pub fn new(count: usize) -> io::Result<Heartbeat> {
         let map = bpf::shared_block(names::HEARTBEAT, len(count) as u32)
-            .map_err(|why| advised("cannot share memory with programs in the kernel", &why, RIGHTS))?;
+            .map_err(|why| advised("cannot create the heartbeat map", &why, RIGHTS))?;
         Heartbeat::adopt(map, count)
     }
 
@@ -85,7 +85,7 @@ impl Heartbeat {
     /// # Errors
     /// Privileges are missing, or the kernel is too old.
     pub fn watch(&self, index: u32, to: u32) -> io::Result<FailOpen> {
-        let what = format!("interface {index}: cannot let its packets pass where no worker works");
+        let what = format!("interface {index}: cannot attach the fail-open program");
         // Offloaded packets keep their own egress interface.
         let mut steps = flow_offload::unless_noted().to_vec();
         steps.extend(self.silent("silent"));

@@ -33,7 +33,7 @@ impl Intercept {
 }
 
 fn attach(index: u32, steps: &[Step]) -> io::Result<Intercept> {
-    let what = format!("interface {index}: cannot keep its packets from the kernel");
+    let what = format!("interface {index}: cannot attach the program that keeps packets from the kernel");
     let program = bpf::load(names::INTERCEPT, Kind::Classifier, 0, &assemble(steps))
         .map_err(|refusal| refusal.about(&what))?;
     let link =

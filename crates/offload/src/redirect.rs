@@ -131,7 +131,7 @@ impl Redirect {
         take: impl FnOnce(&RecentFragments) -> Vec<Step>,
     ) -> io::Result<Redirect> {
         let Pair { interface, helper, .. } = pair;
-        let what = format!("interface {interface}: cannot take the packets that are to be joined or cut");
+        let what = format!("interface {interface}: cannot attach the redirect of packets to the gateway");
         let lately = RecentFragments::new().map_err(|why| advised(&what, &why, RIGHTS))?;
         let stand = |name, steps: &[Step], (index, hook): (u32, Hook), before: Option<OwnedFd>| {
             let program = bpf::load(name, Kind::Classifier, 0, &assemble(steps)).map_err(|why| why.about(&what))?;

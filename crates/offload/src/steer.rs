@@ -142,7 +142,7 @@ pub enum Start {
 /// The kernel rejects it.
 pub fn program(start: Start, count: u16) -> io::Result<OwnedFd> {
     bpf::load(names::STEER, Kind::Filter, 0, &assemble(&steps(start, count)))
-        .map_err(|refusal| refusal.about("cannot share frames out by a program of ours"))
+        .map_err(|refusal| refusal.about("cannot load the program that distributes frames over workers"))
 }
 
 /// The whole program: find the packet, build its key, hash the key.

@@ -19,7 +19,7 @@ impl Redirect {
     /// # Errors
     /// Privileges are missing, another program is attached, or the driver supports none.
     pub fn attach(name: &str, index: u32, socket: BorrowedFd<'_>) -> io::Result<Redirect> {
-        let what = format!("xdp:{name}: cannot take frames over");
+        let what = format!("xdp:{name}: cannot attach the XDP program");
         let refused = |why: io::Error| advised(&what, &why, remedy(&why));
         let map = bpf::map(names::XDP_SOCKET, XSK_MAP, 1).map_err(refused)?;
         bpf::put(map.as_fd(), 0, socket.as_raw_fd().cast_unsigned()).map_err(refused)?;
@@ -43,7 +43,7 @@ impl Passing {
     /// # Errors
     /// Privileges are missing, another program is attached, or the driver supports none.
     pub fn attach(index: u32) -> io::Result<Passing> {
-        let what = format!("interface {index}: cannot let its frames pass by a program");
+        let what = format!("interface {index}: cannot attach the XDP pass program");
         let program = load(names::XDP_PASS, &[set(R0, PASS), EXIT], &what)?;
         let link = bpf::attach(program.as_fd(), index, Hook::Xdp, IN_DRIVER)
             .map_err(|why| advised(&what, &why, remedy(&why)))?;
@@ -65,11 +65,9 @@ fn taking(map: BorrowedFd<'_>) -> Vec<Step> {
 
 fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
-        Some(libc::EBUSY | libc::EEXIST) => {
-            "another XDP program is there: `ip link` shows it; end who put it there"
-        }
+        Some(libc::EBUSY | libc::EEXIST) => "another XDP program is attached; `ip link` shows it; detach it first",
         Some(libc::ERANGE | libc::EINVAL | libc::EOPNOTSUPP) => {
-            "its driver takes no such program at this MTU; use packet:"
+            "the driver supports no XDP program at this MTU; use packet:"
         }
         _ => bpf::RIGHTS,
     }

@@ -66,8 +66,10 @@ fn without_the_right_the_error_says_which_is_missing() {
         rustix::thread::set_capabilities(None, sets).expect("less is allowed");
         Intercept::all(near.index).expect_err("the right is gone")
     });
-    let text =
-        format!("interface {}: cannot keep its packets from the kernel: Operation not permitted; ", near.index);
+    let text = format!(
+        "interface {}: cannot attach the program that keeps packets from the kernel: Operation not permitted; ",
+        near.index
+    );
     assert_eq!(why.to_string(), format!("{text}run as root or give CAP_BPF and CAP_NET_ADMIN of the host"));
 }
 

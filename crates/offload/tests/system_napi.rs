@@ -47,13 +47,13 @@ fn an_interface_that_can_have_none_says_what_to_do() {
     let pair = Pair::new();
     let said = |name: &str| {
         let error = pair.far.enter(|| ReceiveThread::of(name)).expect_err("it can have none").to_string();
-        assert!(error.starts_with(&format!("{name}: cannot give it a thread of its own: ")), "{error}");
+        assert!(error.starts_with(&format!("{name}: cannot enable threaded NAPI: ")), "{error}");
         error
     };
     assert!(said(&pair.name).contains("gro on"), "{}", said(&pair.name));
     assert!(said("eth77").contains("No such file"), "{}", said("eth77"));
     assert_eq!(INTERFACE_LEN_MAX, 9);
-    assert!(said("ten-bytes1").contains("up to 9 letters"), "{}", said("ten-bytes1"));
+    assert!(said("ten-bytes1").contains("up to 9 characters"), "{}", said("ten-bytes1"));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn two_threads_of_one_name_are_not_taken_for_each_other() {
     }
     pair.far.enter(|| ReceiveThread::of(&pair.name)).expect("it is the only one");
     let error = twin.far.enter(|| ReceiveThread::of(&twin.name)).expect_err("there are two").to_string();
-    assert!(error.contains("2 threads bear its name"), "{error}");
+    assert!(error.contains("2 threads have its name"), "{error}");
 }
 
 /// Two hosts on one cable, whose far end has a name that no other test's has.

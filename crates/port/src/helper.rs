@@ -123,7 +123,7 @@ pub fn kind(interface: &str) -> io::Result<Kind> {
         Some(LinkType::Ethernet) => Ok(Kind::Tap),
         Some(LinkType::Ip) => Ok(Kind::Tun),
         _ => {
-            let text = format!("{interface}: not an Ethernet or plain IP interface; name another");
+            let text = format!("{interface}: neither an Ethernet nor a plain IP interface; choose another");
             Err(io::Error::new(io::ErrorKind::Unsupported, text))
         }
     }

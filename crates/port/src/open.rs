@@ -55,7 +55,7 @@ pub fn open(address: &str, options: &Options) -> io::Result<Box<dyn Port>> {
 pub fn adopt(address: &str, descriptors: Vec<OwnedFd>, offloads: Offloads) -> io::Result<Box<dyn Port>> {
     let address: Address = address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     let mut descriptors = descriptors.into_iter();
-    let none = || io::Error::new(io::ErrorKind::InvalidInput, format!("{address}: no descriptor came with it"));
+    let none = || io::Error::new(io::ErrorKind::InvalidInput, format!("{address}: its descriptor is missing"));
     let descriptor = descriptors.next().ok_or_else(none)?;
     let mut of_tap = |descriptor| TapDescriptors { queue: descriptor, counters: descriptors.next() };
     Ok(match &address {
@@ -68,7 +68,7 @@ pub fn adopt(address: &str, descriptors: Vec<OwnedFd>, offloads: Offloads) -> io
         Address::Ingress(name) => Box::new(helper::adopt(of_tap(descriptor), Direction::Ingress, name, offloads)?),
         Address::Egress(name) => Box::new(helper::adopt(of_tap(descriptor), Direction::Egress, name, offloads)?),
         Address::Xdp(_) => {
-            let sentence = format!("{address}: the memory of an AF_XDP port is one process's own; open it anew");
+            let sentence = format!("{address}: an AF_XDP port cannot be handed over; open it again");
             return Err(io::Error::new(io::ErrorKind::Unsupported, sentence));
         }
     })
@@ -105,7 +105,7 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Address, String> {
         let Some((scheme, name)) = text.split_once(':') else {
-            return Err(format!("{text:?} does not say what kind of port it is; write {KNOWN}"));
+            return Err(format!("{text:?} has no port type; write {KNOWN}"));
         };
         let address = match scheme {
             "tun" => Address::Tun,
@@ -114,7 +114,7 @@ impl FromStr for Address {
             "xdp" => Address::Xdp,
             "ingress" => Address::Ingress,
             "egress" => Address::Egress,
-            _ => return Err(format!("{text:?}: there is no kind of port called {scheme:?}; write {KNOWN}")),
+            _ => return Err(format!("{text:?}: unknown port type {scheme:?}; write {KNOWN}")),
         };
         let may_be_open = matches!(scheme, "tun" | "tap");
         if name.is_empty() && !may_be_open {
@@ -122,13 +122,13 @@ impl FromStr for Address {
         }
         if name.contains('%') && !(may_be_open && name.matches('%').count() == 1 && name.contains("%d")) {
             return Err(format!(
-                "{text:?}: only tun and tap take one %d in a name, for a number that the kernel chooses"
+                "{text:?}: only tun and tap accept %d in a name, once; the kernel replaces it with a number"
             ));
         }
         let is_name = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '/' | ':');
         if name.len() > NAME_LEN_MAX || !name.chars().all(is_name) || matches!(name, "." | "..") {
             return Err(format!(
-                "{text:?}: {name:?} is no name of an interface; it has up to {NAME_LEN_MAX} letters, without spaces, : and /"
+                "{text:?}: {name:?} is not an interface name; use up to {NAME_LEN_MAX} characters, without spaces, : and /"
             ));
         }
         Ok(address(name.to_owned()))
@@ -149,8 +149,7 @@ impl fmt::Display for Address {
 }
 
 /// The forms of an address.
-const KNOWN: &str =
-    "tun:NAME or tap:NAME for a device of its own, packet:NAME or xdp:NAME for an interface that exists";
+const KNOWN: &str = "tun:NAME or tap:NAME for a new device, packet:NAME or xdp:NAME for an existing interface";
 
 #[cfg(test)]
 mod tests {
@@ -174,7 +173,7 @@ mod tests {
             ("packet:eth%d", "%d"),
             ("tun:a%db%d", "%d"),
             ("tun:%s", "%d"),
-            ("tun:a-name-of-16-byt", "up to 15 letters"),
+            ("tun:a-name-of-16-byt", "up to 15 characters"),
             ("tun:a b", "without spaces"),
             ("packet:../eth0", "without spaces"),
         ];

@@ -99,7 +99,7 @@ impl OffloadProbe {
         let sent = one.transmit(&[TxFrame { header, payload, to_do }]);
         pool.give(packet.into_buffer());
         match sent {
-            Ok(0) => Ok(Err("it takes nothing".to_owned())),
+            Ok(0) => Ok(Err("the port accepts no packet".to_owned())),
             Ok(_) => self.collect(other, pool),
             Err(error) if SendError::of(&error) == Some(SendError::Down) => Err(error),
             Err(error) => Ok(Err(error.to_string())),
@@ -158,7 +158,7 @@ impl OffloadProbe {
             return Err(format!("a segment at byte {offset} has {segment_len} bytes, not {SEGMENT_LEN}"));
         }
         if offset != came.len || offset + len > self.len {
-            return Err(format!("{len} bytes came for byte {offset} after {} bytes", came.len));
+            return Err(format!("{len} bytes arrived at offset {offset} after {} bytes", came.len));
         }
         if packet.checksum != Checksum::Partial {
             packet.checksum = Checksum::Unverified;
@@ -189,7 +189,7 @@ impl OffloadProbe {
 
     fn judge(self, came: &ProbeResult) -> Result<(), String> {
         if came.len < self.len {
-            return Err(format!("of {} bytes {} came in time", self.len, came.len));
+            return Err(format!("of {} bytes, only {} arrived in time", self.len, came.len));
         }
         match came.bytes.iter().zip(self.payload()).position(|(came, sent)| *came != sent) {
             Some(at) => Err(format!("byte {at} differs")),
@@ -281,28 +281,28 @@ fn wait(port: &dyn Port, left: Duration) -> io::Result<()> {
 const TRIALS: [OffloadProbe; 5] = [
     OffloadProbe { name: "checksum", version: Version::V4, upper: ProbeTransport::Udp, len: 501, number: 1 },
     OffloadProbe {
-        name: "train of TCP over IPv4",
+        name: "GSO packet of TCP over IPv4",
         version: Version::V4,
         upper: ProbeTransport::Tcp,
         len: 3_501,
         number: 2,
     },
     OffloadProbe {
-        name: "train of TCP over IPv6",
+        name: "GSO packet of TCP over IPv6",
         version: Version::V6,
         upper: ProbeTransport::Tcp,
         len: 3_501,
         number: 3,
     },
     OffloadProbe {
-        name: "train of UDP over IPv4",
+        name: "GSO packet of UDP over IPv4",
         version: Version::V4,
         upper: ProbeTransport::Udp,
         len: 3_501,
         number: 4,
     },
     OffloadProbe {
-        name: "train of UDP over IPv6",
+        name: "GSO packet of UDP over IPv6",
         version: Version::V6,
         upper: ProbeTransport::Udp,
         len: 3_501,
@@ -358,9 +358,13 @@ mod tests {
             (Fault::ByteDiffers, only_checksum, "differs"),
             (Fault::SumIsWrong, Offloads::default(), "wrong checksum"),
             (Fault::CutsElsewhere, only_checksum, "has 900 bytes, not 1000"),
-            (Fault::LosesTheLast, only_checksum, "came in time"),
-            (Fault::NumbersStandStill, Offloads { udp: true, ..only_checksum }, "came for byte 0 after 1000 bytes"),
-            (Fault::Refuses, Offloads::default(), "does not cut this train"),
+            (Fault::LosesTheLast, only_checksum, "arrived in time"),
+            (
+                Fault::NumbersStandStill,
+                Offloads { udp: true, ..only_checksum },
+                "arrived at offset 0 after 1000 bytes",
+            ),
+            (Fault::Refuses, Offloads::default(), "does not segment this GSO packet"),
         ];
         for (fault, left, doubt) in cases {
             let proof = test(LinkType::Ip, fault, ALL);

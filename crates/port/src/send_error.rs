@@ -36,7 +36,7 @@ impl SendError {
                 "the frame is longer than the interface's MTU; send shorter frames or raise the MTU"
             }
             SendError::ToDo => {
-                "the kernel does not cut this train or finish this checksum; spell it out before it is sent"
+                "the kernel does not segment this GSO packet or complete its checksum; do so before sending it"
             }
             SendError::Down => "the interface is down or gone; set it up with `ip link set NAME up`",
         };

@@ -58,19 +58,23 @@ impl Tap {
             sentence(&format!("{asked}: cannot open {DEVICE}"), &error, "load it with `modprobe tun`")
         })?;
         let name = attach(&file, name, kind, options).map_err(|error| {
-            let advice = "another program holds it, or it was made otherwise; take another name, or open all its queues \
-                          with several queues";
-            sentence(&format!("{asked}: cannot make or take the device"), &error, advice)
+            let advice = "another program uses it, or it has other settings; choose another name, or open all its queues \
+                          as a multi-queue device";
+            sentence(&format!("{asked}: cannot create or open the device"), &error, advice)
         })?;
         let address = format!("{}:{name}", kind.scheme());
         let offloads = speak_vnet(&file, options.offloads).map_err(|error| {
-            sentence(&format!("{address}: cannot agree on offloads"), &error, "use Linux 4.18 or newer")
+            sentence(&format!("{address}: cannot enable offloads"), &error, "use Linux 4.18 or newer")
         })?;
         if let (true, Some(Fanout { spread: FanoutMode::Steered(count), .. })) =
             (options.has_queues, options.fanout)
         {
             steer(&file, kind, count).map_err(|error| {
-                sentence(&format!("{address}: cannot share its frames out"), &error, "use Linux 4.16 or newer")
+                sentence(
+                    &format!("{address}: cannot distribute frames over its queues"),
+                    &error,
+                    "use Linux 4.16 or newer",
+                )
             })?;
         }
         let mtu = settle_mtu(&name, options.mtu)?;
@@ -108,9 +112,9 @@ impl Tap {
     pub(crate) fn own(&self) -> io::Result<()> {
         let user = libc::c_ulong::from(rustix::process::geteuid().as_raw());
         // SAFETY: this request takes a number.
-        device::checked(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETOWNER, user) })
-            .map(drop)
-            .map_err(|error| sentence(&format!("{}: cannot own it", self.address), &error, "it may be gone"))
+        device::checked(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETOWNER, user) }).map(drop).map_err(
+            |error| sentence(&format!("{}: cannot set its owner", self.address), &error, "the device may be gone"),
+        )
     }
 
     /// Turns the carrier off.
@@ -123,7 +127,11 @@ impl Tap {
         device::checked(unsafe { libc::ioctl(self.file.as_raw_fd(), SET_CARRIER, &raw const carrier) })
             .map(drop)
             .map_err(|error| {
-                sentence(&format!("{}: cannot unplug it", self.address), &error, "use Linux 5.0 or newer")
+                sentence(
+                    &format!("{}: cannot turn the carrier off", self.address),
+                    &error,
+                    "use Linux 5.0 or newer",
+                )
             })
     }
 
@@ -441,12 +449,12 @@ fn steer(file: &OwnedFd, kind: Kind, count: u16) -> io::Result<()> {
 /// drops packets, and no sender waits for a device.
 fn settle_mtu(name: &str, wanted: Option<u32>) -> io::Result<usize> {
     let device = Device::new(name)?;
-    let full = "it keeps the room that it has";
-    device
-        .set_queue_count(QUEUE_COUNT)
-        .map_err(|error| sentence(&format!("{name}: cannot make room for {QUEUE_COUNT} packets"), &error, full))?;
+    let full = "the queue length stays as it is";
+    device.set_queue_count(QUEUE_COUNT).map_err(|error| {
+        sentence(&format!("{name}: cannot set the queue length to {QUEUE_COUNT} packets"), &error, full)
+    })?;
     if let Some(mtu) = wanted {
-        let advice = "a TUN device takes 68 to 65535, a TAP device up to 65521";
+        let advice = "a TUN device accepts 68 to 65535, a TAP device up to 65521";
         device.set_mtu(mtu).map_err(|error| sentence(&format!("{name}: cannot set MTU {mtu}"), &error, advice))?;
     }
     mtu(name)
@@ -454,7 +462,7 @@ fn settle_mtu(name: &str, wanted: Option<u32>) -> io::Result<usize> {
 
 /// Reads the MTU, which needs no privileges.
 fn mtu(name: &str) -> io::Result<usize> {
-    let said = |error| sentence(&format!("{name}: cannot read its MTU"), &error, "it may be gone");
+    let said = |error| sentence(&format!("{name}: cannot read its MTU"), &error, "the device may be gone");
     Device::new(name)?.mtu().map_err(said)
 }
 

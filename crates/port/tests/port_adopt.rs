@@ -63,7 +63,7 @@ fn what_cannot_be_handed_over_says_so() {
     descriptors::send(&one, b"seventeen letters", &[]).expect("there is room");
     assert!(descriptors::receive(&other, 16).is_err(), "a message that is cut is none");
     let why = adopt("xdp:lo", vec![one], Offloads::default()).err().expect("its memory is one process's own");
-    assert!(why.to_string().contains("open it anew"), "{why}");
+    assert!(why.to_string().contains("open it again"), "{why}");
     // A program that another test starts has it too, until it runs.
     let until = Instant::now() + TIMEOUT;
     while let Err(why) = descriptors::receive(&other, 16).map(|came| assert!(came.is_none())) {

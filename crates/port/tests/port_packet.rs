@@ -47,7 +47,7 @@ fn where_flows_cannot_be_offloaded_the_port_works_and_says_why() {
         set_capabilities(None, few).expect("a thread may give up rights");
         let port = open(true);
         let why = port.why_no_offload().expect("it says why");
-        assert!(why.contains("cannot have the kernel pass packets on: Operation not permitted"), "{why}");
+        assert!(why.contains("cannot offload flows to the kernel: Operation not permitted"), "{why}");
         assert_eq!(open(false).why_no_offload(), None, "it was not to");
     });
 }

@@ -78,7 +78,7 @@ fn several_queues_share_one_name() {
         let second = open(&name, &queues).expect("it has several queues");
         assert_eq!(second.address(), name);
         let error = open(&name, &Options::default()).err().expect("it was made with queues");
-        assert!(error.to_string().contains("tun:wide0: cannot make or take the device"), "{error}");
+        assert!(error.to_string().contains("tun:wide0: cannot create or open the device"), "{error}");
     });
 }
 

@@ -325,9 +325,9 @@ fn what_cannot_be_opened_says_what_to_do() {
             error
         };
         assert!(why("xdp:eth7").contains("No such device"), "{}", why("xdp:eth7"));
-        assert!(why("xdp:lo").contains("not Ethernet; use packet:lo"), "{}", why("xdp:lo"));
+        assert!(why("xdp:lo").contains("not an Ethernet interface; use packet:lo"), "{}", why("xdp:lo"));
         let _tun = Tap::open("wide0", Kind::Tun, &Options::default()).expect("it can be made");
-        assert!(why("xdp:wide0").contains("not Ethernet"), "{}", why("xdp:wide0"));
+        assert!(why("xdp:wide0").contains("not an Ethernet interface"), "{}", why("xdp:wide0"));
         port_support::ip("link add pa numrxqueues 2 numtxqueues 2 type veth peer name pb");
         assert!(why("xdp:pa").contains("2 queues"), "{}", why("xdp:pa"));
         run("ethtool", "-L pa rx 1 tx 1");

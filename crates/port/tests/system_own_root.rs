@@ -35,7 +35,7 @@ fn a_person_without_rights_makes_namespaces_and_cables_after_becoming_their_root
     });
     assert_eq!(
         said,
-        "cannot make a network namespace: Operation not permitted; run as root, or allow user namespaces (sysctl \
+        "cannot create a network namespace: Operation not permitted; run as root, or allow user namespaces (sysctl \
          kernel.unprivileged_userns_clone=1) | 6 bytes from 192.0.2.1:7000"
     );
 }
@@ -56,7 +56,7 @@ fn who_may_not_load_programs_is_told_so_and_may_share_frames_out_by_the_kernels_
     });
     assert_eq!(
         said,
-        "cannot share frames out by a program of ours: Operation not permitted; run as root or give CAP_BPF and \
+        "cannot load the program that distributes frames over workers: Operation not permitted; run as root or give CAP_BPF and \
          CAP_NET_ADMIN of the host"
     );
 }
@@ -71,7 +71,7 @@ fn a_process_of_several_threads_is_told_to_call_it_earlier() {
         second.join().expect("it does not panic").ok();
         Ok(why.to_string())
     });
-    assert_eq!(said, "cannot make a user namespace: Invalid argument; call it before there is a second thread");
+    assert_eq!(said, "cannot create a user namespace: Invalid argument; call it before a second thread starts");
 }
 
 /// What `f` says in a child that is nobody, or why it failed.

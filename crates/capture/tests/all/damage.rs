@@ -118,7 +118,7 @@ fn what_is_wrong_is_said_in_a_sentence() {
     };
     let told = [
         (vec![], "the file is empty"),
-        (vec![7; 3], "the file has 3 bytes, too few for any capture"),
+        (vec![7; 3], "the file has 3 bytes, too few for a capture"),
         (b"snoop\0\0\0\0\0\0\x02".to_vec(), "a snoop capture; convert it with editcap -F pcapng IN OUT"),
         (b"BZh9".to_vec(), "a bzip2 file; unpack it with bunzip2"),
         (b"#!/bin/sh".to_vec(), "neither pcap nor pcapng, plain or in gzip or zstd"),
@@ -129,28 +129,28 @@ fn what_is_wrong_is_said_in_a_sentence() {
         (
             [&pcap[..], &record, &record, &record[..37]].concat(),
             "damaged at byte 3,084, after 2 packets: \
-             the file ends 37 bytes into a record that says it holds 1,514 bytes",
+             the file ends 37 bytes into a record with a claimed length of 1,514 bytes",
         ),
         (
             [&pcap[..], &with(&record, 8, u32::MAX)].concat(),
             "damaged at byte 24, after 0 packets: \
-             a record that says it holds 4,294,967,295 bytes, which is no packet",
+             a record with a claimed length of 4,294,967,295 bytes, too long for a packet",
         ),
         (
             [&section[..], &packet, &with(&packet, 8, 3)].concat(),
-            "damaged at byte 140, after 1 packet: a packet of interface 3, where its section has described 1 interface",
+            "damaged at byte 140, after 1 packet: a packet of interface 3, but the section describes only 1 interface",
         ),
         (
             [&section[..], &packet, &with(&packet, 4, 90)].concat(),
-            "damaged at byte 140, after 1 packet: a block that says it is 90 bytes long, which is no multiple of 4",
+            "damaged at byte 140, after 1 packet: a block with a claimed length of 90 bytes, not a multiple of 4",
         ),
         (
             [&section[..], &packet, &[0; 16]].concat(),
-            "damaged at byte 140, after 1 packet: a block that says it is 0 bytes long, and 12 is the least",
+            "damaged at byte 140, after 1 packet: a block with a claimed length of 0 bytes, below the minimum of 12",
         ),
         (
             [&section[..], &with(&packet, 88, 96)].concat(),
-            "damaged at byte 48, after 0 packets: a block that says it is 92 bytes long at its start, 96 at its end",
+            "damaged at byte 48, after 0 packets: a block whose length is 92 bytes at its start and 96 at its end",
         ),
         (
             [&section[..], &with(&packet, 20, 61)].concat(),

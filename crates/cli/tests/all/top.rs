@@ -136,8 +136,8 @@ fn a_gateway_that_is_not_there_is_told_in_one_sentence() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(
         said,
-        "wideload: /nowhere/x.sock: cannot speak with it: No such file or directory (os error 2); no gateway runs under \
-         that name; `wideload run` starts one\n"
+        "wideload: /nowhere/x.sock: cannot connect: No such file or directory (os error 2); no gateway has \
+         this name; `wideload run` starts one\n"
     );
 }
 

@@ -23,12 +23,12 @@ impl Client {
     pub fn connect(path: &Path) -> io::Result<Client> {
         let stream = UnixStream::connect(path).map_err(|error| {
             let advice = match error.kind() {
-                io::ErrorKind::NotFound => "no gateway runs under that name; `wideload run` starts one",
-                io::ErrorKind::ConnectionRefused => "the gateway is gone; `wideload run` starts one",
+                io::ErrorKind::NotFound => "no gateway has this name; `wideload run` starts one",
+                io::ErrorKind::ConnectionRefused => "the gateway has ended; `wideload run` starts one",
                 io::ErrorKind::PermissionDenied => "run as root, or as a member of the socket's group",
-                _ => "is it the control socket of a gateway?",
+                _ => "check that it is the control socket of a gateway",
             };
-            io::Error::new(error.kind(), format!("{}: cannot speak with it: {error}; {advice}", path.display()))
+            io::Error::new(error.kind(), format!("{}: cannot connect: {error}; {advice}", path.display()))
         })?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
@@ -42,7 +42,7 @@ impl Client {
     pub fn ask(&mut self, request: &Request) -> io::Result<Map<String, Value>> {
         let said = |error: io::Error| {
             let what = match error.kind() {
-                io::ErrorKind::WouldBlock => "it does not answer".to_owned(),
+                io::ErrorKind::WouldBlock => "the gateway does not answer".to_owned(),
                 _ => error.to_string(),
             };
             io::Error::new(error.kind(), format!("{}: {what}", self.path.display()))
@@ -58,7 +58,7 @@ impl Client {
             return told(&answer).map_err(said);
         }
         sent.and(read).map_err(said)?;
-        Err(said(io::Error::new(io::ErrorKind::UnexpectedEof, "it has ended")))
+        Err(said(io::Error::new(io::ErrorKind::UnexpectedEof, "the gateway has ended")))
     }
 
     /// Restarts the gateway, and waits for the end of the restart.
@@ -69,7 +69,7 @@ impl Client {
         let path = self.path.clone();
         let no_gateway = || {
             let path = path.display();
-            io::Error::other(format!("{path}: what answers there is no gateway; nothing was restarted"))
+            io::Error::other(format!("{path}: the process that answers is not a gateway; nothing was restarted"))
         };
         // A process that is no gateway gets no further request.
         let who = self.ask(&Request::Version {}).map_err(|error| match error.kind() {
@@ -89,7 +89,7 @@ impl Client {
                 return Ok(());
             }
             if Instant::now() > until {
-                let what = "it was told to restart, and the next process does not answer; see what it says";
+                let what = "the gateway began to restart, but its new process does not answer; see its log";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{}: {what}", path.display())));
             }
             std::thread::sleep(RESTART_LOOK);
@@ -112,7 +112,10 @@ fn told(answer: &str) -> io::Result<Map<String, Value>> {
     match fields.remove("ok") {
         Some(Value::Bool(true)) => Ok(fields),
         _ => {
-            let error = fields.get("error").and_then(Value::as_str).unwrap_or("it refuses, and does not say why");
+            let error = fields
+                .get("error")
+                .and_then(Value::as_str)
+                .unwrap_or("the gateway rejected the request and gave no reason");
             Err(io::Error::other(error.to_owned()))
         }
     }

@@ -77,7 +77,8 @@ fn only_one(directory: &Path) -> io::Result<PathBuf> {
     match &paths_in(directory)[..] {
         [path] => Ok(path.clone()),
         [] => {
-            let said = format!("{}: no gateway runs here; give the path of its socket", directory.display());
+            let said =
+                format!("{}: no gateway runs here; give the path of its control socket", directory.display());
             Err(io::Error::new(io::ErrorKind::NotFound, said))
         }
         several => {

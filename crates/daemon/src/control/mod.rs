@@ -123,7 +123,9 @@ impl Serve for Handler {
         while let Ok(Some(line)) = line(&mut connection, &mut bytes) {
             let (answer, stops) = match line {
                 RequestLine::Whole(line) => self.answer(&line),
-                RequestLine::TooLong => (spell(Err("a request is at most 64 KiB long".into())), false),
+                RequestLine::TooLong => {
+                    (spell(Err("the request is longer than 64 KiB; send a shorter one".into())), false)
+                }
             };
             let deadline = Instant::now() + WRITE_TIMEOUT;
             if connection.write_all(answer.as_bytes(), deadline).is_err() {
@@ -136,7 +138,7 @@ impl Serve for Handler {
     }
 
     fn turn_away(&self, mut stream: UnixStream) {
-        let busy = spell(Err("sixteen others are asking; come again later".into()));
+        let busy = spell(Err("16 connections are open, the maximum; try again later".into()));
         // One write: a client that misses it finds the connection closed.
         let _ = stream.write(busy.as_bytes());
     }
@@ -190,13 +192,13 @@ impl Handler {
 
     fn reload(&self, path: &Path) -> Result<Value, RequestError> {
         if !path.is_absolute() {
-            return Err(format!("{}: give the whole path of the file, from /", path.display()).into());
+            return Err(format!("{}: not an absolute path; give the path from /", path.display()).into());
         }
         if let Some((supervisor, file)) = &self.supervisor {
             if path != file {
                 let (path, file) = (path.display(), file.display());
                 return Err(format!(
-                    "{path}: not reloaded: this gateway runs by {file}; change that, and reload it"
+                    "{path}: not reloaded: the configuration file of this gateway is {file}; change that file, and reload it"
                 )
                 .into());
             }
@@ -211,7 +213,7 @@ impl Handler {
 
     fn restart(&self) -> Result<Value, RequestError> {
         let Some((supervisor, _)) = &self.supervisor else {
-            return Err("only a gateway that `wideload run` runs can be restarted".into());
+            return Err("only a gateway that `wideload run` started can be restarted".into());
         };
         let Done { said, control } = supervisor.ask(SupervisorRequest::Restart)?;
         Ok(json!({ "said": said, "control": control, "process": std::process::id() }))

@@ -62,16 +62,17 @@ impl Request {
     /// # Errors
     /// The mistake, and the remedy.
     pub fn parse(line: &[u8]) -> Result<Request, String> {
-        let value: Value = serde_json::from_slice(line)
-            .map_err(|error| format!("this is no JSON: {error}; give one object a line, such as {EXAMPLE}"))?;
+        let value: Value = serde_json::from_slice(line).map_err(|error| {
+            format!("the request is not JSON: {error}; send one object per line, such as {EXAMPLE}")
+        })?;
         let Value::Object(fields) = &value else {
-            return Err(format!("this is no object; give one, such as {EXAMPLE}"));
+            return Err(format!("the request is not a JSON object; send one, such as {EXAMPLE}"));
         };
         let Some(what) = fields.get("do").and_then(Value::as_str) else {
-            return Err(format!("there is no \"do\" that says what to do; {KNOWN}"));
+            return Err(format!("the request lacks the field \"do\"; {KNOWN}"));
         };
         if !REQUESTS.contains(&what) {
-            return Err(format!("{what}: there is no such request; {KNOWN}"));
+            return Err(format!("{what}: unknown request; {KNOWN}"));
         }
         let what = what.to_owned();
         serde_json::from_value(value).map_err(|error| format!("{what}: {error}"))
@@ -80,5 +81,5 @@ impl Request {
 
 /// The requests by their names.
 const REQUESTS: [&str; 6] = ["status", "bypass", "reload", "restart", "stop", "version"];
-const KNOWN: &str = "ask for status, bypass, reload, restart, stop or version";
+const KNOWN: &str = "use status, bypass, reload, restart, stop or version";
 const EXAMPLE: &str = r#"{"do":"status"}"#;

@@ -42,12 +42,13 @@ impl Socket {
         };
         let address = SocketAddrUnix::new(path).map_err(|error| refused(error.into(), "give a shorter path"))?;
         bind(&socket, &address).map_err(|error| {
-            refused(error.into(), "does its directory exist, and may we write there? or give another path")
+            refused(error.into(), "check that its directory exists and is writable, or give another path")
         })?;
-        let it = fs::symlink_metadata(path).map_err(|error| refused(error, "somebody removed it; try again"))?;
+        let it = fs::symlink_metadata(path)
+            .map_err(|error| refused(error, "the socket was removed meanwhile; try again"))?;
         let file = OwnFile { path: path.to_owned(), identity: (it.dev(), it.ino()) };
         fs::set_permissions(path, Permissions::from_mode(FILE_MODE))
-            .map_err(|error| refused(error, "its group cannot be let in"))?;
+            .map_err(|error| refused(error, "cannot give its group access"))?;
         listen(&socket, BACKLOG)?;
         Ok(Socket { listener: socket.into(), file })
     }
@@ -91,10 +92,10 @@ pub fn may_lie_at(path: &Path) -> io::Result<()> {
         _ if kind.is_dir() => "a directory is there",
         _ if kind.is_symlink() => "a symbolic link is there",
         _ if kind.is_fifo() => "a FIFO is there",
-        _ if kind.is_file() => "an ordinary file is there",
+        _ if kind.is_file() => "a regular file is there",
         _ => "a device is there",
     };
-    let said = cannot_listen(path, &format!("{what}; give a path of its own"));
+    let said = cannot_listen(path, &format!("{what}; give another path"));
     Err(io::Error::new(io::ErrorKind::AlreadyExists, said))
 }
 
@@ -106,11 +107,11 @@ fn clear(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(io::Error::new(
             error.kind(),
-            cannot_listen(path, &format!("it cannot be seen who listens there: {error}; give another path")),
+            cannot_listen(path, &format!("cannot check for another listener: {error}; give another path")),
         )),
         Ok(stream) => Err(io::Error::new(
             io::ErrorKind::AddrInUse,
-            cannot_listen(path, &format!("{} answers there; stop it, or give another path", who(&stream))),
+            cannot_listen(path, &format!("{} already listens there; stop it, or give another path", who(&stream))),
         )),
     }
 }

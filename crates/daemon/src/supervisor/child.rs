@@ -98,7 +98,7 @@ fn manner(status: &WaitIdStatus) -> String {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(0), _) => ENDED.to_owned(),
         (Some(code), _) => format!("ended with status {code}"),
-        (_, Some(signal)) => format!("was ended by signal {signal}"),
+        (_, Some(signal)) => format!("was killed by signal {signal}"),
         _ => "is gone".to_owned(),
     }
 }

@@ -34,7 +34,8 @@ impl Supervisor {
         while let State::Lives = self.attend(&mut child) {
             if Instant::now() > until {
                 child.kill();
-                return self.say("the worker process did not end by itself; what it held is lost");
+                return self
+                    .say("the worker process did not exit and was killed; the packets that it held are dropped");
             }
             let mut fds = [PollFd::from_borrowed_fd(child.process.as_fd(), PollFlags::IN)];
             let _ = poll(&mut fds, Some(&LOOK));
@@ -46,15 +47,12 @@ impl Supervisor {
         let mtu = self.config.narrow.mtu;
         let of = |count: u64| format!("{count} connection{}", if count == 1 { "" } else { "s" });
         if told > 0 {
-            self.say(&format!(
-                "told the wide hosts of {} that packets of at most {mtu} bytes pass from here on",
-                of(told)
-            ));
+            self.say(&format!("told the wide hosts of {} to send packets of at most {mtu} bytes", of(told)));
         }
         if untold + forgotten > 0 {
             let all = of(untold + forgotten);
             self.say(&format!(
-                "{all} may hang, as their wide hosts could not be told: {untold} not reached, {forgotten} forgotten"
+                "{all} may stall, as their wide hosts do not know the smaller MTU: {untold} not reached, {forgotten} evicted"
             ));
         }
     }

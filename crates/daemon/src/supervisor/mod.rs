@@ -178,7 +178,7 @@ impl Supervisor {
             Some((SupervisorRequest::Reload, waiter)) => self.reload(waiter),
             Some((SupervisorRequest::Restart, waiter)) => self.restart(waiter),
             Some((SupervisorRequest::Stop, waiter)) => {
-                self.answer(waiter, Ok("it ends".to_owned()));
+                self.answer(waiter, Ok("the gateway is stopping".to_owned()));
                 return Go::End;
             }
         }
@@ -206,7 +206,7 @@ impl Supervisor {
             State::Lives if child.heard_at.elapsed() > timeout => {
                 child.kill();
                 let ms = child.heard_at.elapsed().as_millis();
-                self.on_worker_death(&format!("hung, {ms} ms without a word, and was ended"), child.beats);
+                self.on_worker_death(&format!("hung, sent no message for {ms} ms, and was killed"), child.beats);
             }
             State::Lives => self.worker = Some(child),
             State::Died(how) => self.on_worker_death(&how, child.beats),
@@ -224,7 +224,7 @@ impl Supervisor {
                 Ok(Heard::Gone) => break,
                 Err(error) => {
                     child.kill();
-                    return State::Died(format!("spoke nonsense and was ended: {error}"));
+                    return State::Died(format!("sent an invalid message and was killed: {error}"));
                 }
             }
         }
@@ -244,7 +244,7 @@ impl Supervisor {
                 self.wanted.push_back((wish, Some(number)));
             }
             ToSupervisor::SupervisorRequest { number, .. } => {
-                self.answer_by(child, Some(number), Err("too much is asked for at once; try again".to_owned()));
+                self.answer_by(child, Some(number), Err("too many requests are pending; try again".to_owned()));
             }
             ToSupervisor::Farewell(farewell) => self.say_farewell(farewell),
             ToSupervisor::Lost(losses) => self.lose(losses),
@@ -257,12 +257,12 @@ impl Supervisor {
         self.losses += losses;
         let Losses { not_received: untaken, truncated: cut, panicked } = losses;
         for (count, how) in [
-            (untaken, "that a worker was to hand over, and its successor did not take"),
-            (cut, "that a worker handed over and that came cut"),
-            (panicked, "that a worker had in hand when it panicked"),
+            (untaken, "that a worker handed over and its successor did not receive"),
+            (cut, "that were truncated in the hand-over"),
+            (panicked, "that a worker processed when it panicked"),
         ] {
             if count > 0 {
-                self.say(&format!("lost packets {how}: {count}"));
+                self.say(&format!("dropped packets {how}: {count}"));
             }
         }
     }
@@ -275,14 +275,16 @@ impl Supervisor {
             self.wanted.iter_mut().for_each(|(_, waiter)| *waiter = None);
         }
         if self.reload.take().is_some() {
-            self.say("not reloaded, all goes on as it was: the worker process died over it");
+            self.say("not reloaded, the gateway continues unchanged: the worker process died during the reload");
             self.notify.ready();
         }
         if let Some(successor) = &mut self.successor {
             // Before the hand-over, the successor starts without packets.
             let had_left = successor.pipe.take().is_none();
             if !had_left || how != ENDED {
-                self.say(&format!("the worker process {how}; its successor goes on without what it held"));
+                self.say(&format!(
+                    "the worker process {how}; its successor continues without the packets that it held"
+                ));
             }
             return;
         }
@@ -294,11 +296,11 @@ impl Supervisor {
         let was_careful = self.is_careful;
         self.is_careful |= self.deaths.len() >= DEATHS_MAX;
         let after = if self.is_careful && !was_careful {
-            ", the third time: the next one joins nothing until it is reloaded"
+            ", the third time: the next one bypasses reassembly, merging and coalescing until a reload"
         } else {
             ""
         };
-        self.say(&format!("the worker process {how}{after}; another goes on"));
+        self.say(&format!("the worker process {how}{after}; a new one starts"));
         self.pauses_until = if had_begun { now } else { now + PAUSE };
         self.replace();
     }

@@ -52,7 +52,9 @@ impl Supervisor {
         }
         self.set_targets();
         if let Err(error) = self.watch() {
-            self.say(&format!("packets do not pass without workers: {error}"));
+            self.say(&format!(
+                "fail-open is not set up, so no packets are forwarded while no worker runs: {error}"
+            ));
         }
         Ok(())
     }
@@ -64,7 +66,7 @@ impl Supervisor {
             return;
         }
         if let Err(error) = fd_store::set_targets(&self.ports) {
-            self.say(&format!("flows are not offloaded to an interface that is new: {error}"));
+            self.say(&format!("flows are not offloaded to the new interface: {error}"));
         }
     }
 

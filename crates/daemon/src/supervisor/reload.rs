@@ -11,7 +11,7 @@ impl Supervisor {
     pub(super) fn reload(&mut self, waiter: Waiter) {
         self.notify.reloading();
         if let Err(error) = self.begin_reload(waiter) {
-            self.say(&format!("not reloaded, all goes on as it was: {error}"));
+            self.say(&format!("not reloaded, the gateway continues unchanged: {error}"));
             self.notify.ready();
             self.answer(waiter, Err(error));
         }
@@ -21,7 +21,7 @@ impl Supervisor {
         let (text, mut config) = read(&self.path).map_err(|problems| problems.to_string())?;
         own_addresses::find(&mut config);
         may_reload(&self.config, &config).map_err(|error| error.to_string())?;
-        let worker = self.worker.as_ref().ok_or("no worker process is there; try again")?;
+        let worker = self.worker.as_ref().ok_or("no worker process runs at the moment; try again")?;
         say(&worker.socket, &ToWorker::Reload(text.clone(), config.own_addresses), &[])
             .map_err(|error| error.to_string())?;
         self.reload = Some((text, config, waiter));
@@ -36,12 +36,12 @@ impl Supervisor {
                 self.deaths.clear();
                 self.warn();
                 if let Some(Err(error)) = self.seized.as_mut().map(|seized| seized.suit(&self.config)) {
-                    self.say(&format!("the kernel still goes by the configuration before: {error}"));
+                    self.say(&format!("the kernel's settings still follow the previous configuration: {error}"));
                 }
                 self.suit_gro();
                 self.say("reloaded");
             }
-            Err(error) => self.say(&format!("not reloaded, all goes on as it was: {error}")),
+            Err(error) => self.say(&format!("not reloaded, the gateway continues unchanged: {error}")),
         }
         self.notify.ready();
         self.answer_by(child, waiter, outcome.map(|()| "reloaded".to_owned()));

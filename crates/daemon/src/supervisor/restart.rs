@@ -22,8 +22,8 @@ impl Supervisor {
     pub(super) fn restart(&mut self, waiter: Waiter) {
         self.awaited = waiter;
         if let Err(error) = self.check_restart().and_then(|()| self.become_successor()) {
-            self.say(&format!("not restarted, all goes on as it was: {error}"));
-            self.answer_restart(Err(format!("not restarted, all goes on as it was: {error}")));
+            self.say(&format!("not restarted, the gateway continues unchanged: {error}"));
+            self.answer_restart(Err(format!("not restarted, the gateway continues unchanged: {error}")));
         }
     }
 
@@ -51,12 +51,12 @@ impl Supervisor {
         loop {
             match trial.try_wait() {
                 Ok(Some(status)) if status.success() => return Ok(()),
-                Ok(Some(status)) => return Err(format!("{program} does not take over: {status}")),
+                Ok(Some(status)) => return Err(format!("{program} cannot take over: {status}")),
                 Ok(None) if Instant::now() < until => std::thread::sleep(TRIAL_LOOK),
                 Ok(None) | Err(_) => {
                     let _ = trial.kill();
                     let _ = trial.wait();
-                    return Err(format!("{program} does not say within {START_TIMEOUT:?} that it takes over"));
+                    return Err(format!("{program} did not report within {START_TIMEOUT:?} that it can take over"));
                 }
             }
         }
@@ -108,7 +108,7 @@ impl Supervisor {
         match successor {
             Ok(successor) => self.successor = Some(successor),
             Err(error) => {
-                let said = format!("the restart is given up, all goes on as it was: {error}");
+                let said = format!("restart cancelled, the gateway continues unchanged: {error}");
                 self.say(&said);
                 self.answer_restart(Err(said));
             }
@@ -134,7 +134,7 @@ impl Supervisor {
             && let Some(pipe) = successor.pipe.take()
         {
             // The answer comes before the hand-over: the old worker process answers no more after it.
-            self.answer_restart(Ok("it hands over to the next".to_owned()));
+            self.answer_restart(Ok("the worker process hands over to its successor".to_owned()));
             self.wanted.iter_mut().for_each(|(_, waiter)| *waiter = None);
             if let Some(heartbeat) = &self.heartbeat {
                 // New packets wait meanwhile, so that the fragments of a datagram meet in one worker.
@@ -147,14 +147,15 @@ impl Supervisor {
             }
         } else if successor.child.heard_at.elapsed() > START_TIMEOUT {
             successor.child.kill();
-            return self.give_up_heir("did not come up in time, and was ended");
+            return self.give_up_heir("did not start in time, and was killed");
         }
         self.successor = Some(successor);
     }
 
     pub(super) fn give_up_heir(&mut self, how: &str) {
-        let then = if self.worker.is_some() { "all goes on as it was" } else { "another goes on" };
-        let said = format!("the restart is given up, {then}: the new worker process {how}");
+        let then =
+            if self.worker.is_some() { "the gateway continues unchanged" } else { "a new worker process starts" };
+        let said = format!("restart cancelled, {then}: the new worker process {how}");
         self.say(&said);
         self.answer_restart(Err(said));
         self.notify.ready();

@@ -35,7 +35,7 @@ impl Supervisor {
         let (trusted, doubts) = match offload_probe::try_offloads(&config) {
             Ok(proofs) => (proofs.each_ref().map(|proof| proof.offloads), offload_probe::doubts(&proofs)),
             Err(error) => {
-                let said = format!("what the kernel could do is done here, for it cannot be tried: {error}");
+                let said = format!("kernel offloads cannot be tested and are done in software: {error}");
                 ([Offloads::default(); 2], Some(said))
             }
         };
@@ -110,7 +110,9 @@ impl Supervisor {
         }
         supervisor.set_targets();
         if let Err(error) = supervisor.watch() {
-            supervisor.say(&format!("while no worker works, nothing passes: {error}"));
+            supervisor.say(&format!(
+                "fail-open is not set up, so no packets are forwarded while no worker runs: {error}"
+            ));
         }
         supervisor.bring_up_heir();
         Ok(supervisor)
@@ -121,11 +123,11 @@ impl Supervisor {
         let Err(error) = self.sockets.suit(&self.config) else { return };
         match Config::parse(text_before, &self.path.to_string_lossy()) {
             Ok(before) => {
-                self.say(&format!("goes on by the configuration before: {error}"));
+                self.say(&format!("continues with the previous configuration: {error}"));
                 let own_addresses = self.config.own_addresses;
                 (self.text, self.config) = (text_before.to_owned(), Config { own_addresses, ..before });
             }
-            Err(_) => self.say(&format!("goes on without it: {error}")),
+            Err(_) => self.say(&format!("continues without this listener: {error}")),
         }
     }
 
@@ -198,11 +200,14 @@ impl Supervisor {
             match state {
                 State::Died(how) => {
                     self.worker = None;
-                    return Err(io::Error::other(format!("the worker process did not begin: {how}")));
+                    return Err(io::Error::other(format!("the worker process did not start: {how}")));
                 }
                 State::Lives if beats => break,
                 State::Lives if Instant::now() > until => {
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, "the worker process does not begin"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        "the worker process did not start in time",
+                    ));
                 }
                 State::Lives => {}
             }

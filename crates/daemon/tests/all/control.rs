@@ -49,7 +49,7 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_l
 
     let error = client.ask(&bypass(Direction::ToNarrow, Toggle::Off)).expect_err("there is none").to_string();
     assert!(
-        error.ends_with("coalesce: the configuration has no such stage there; give it one, and reload"),
+        error.ends_with("coalesce: the configuration has no such stage in this direction; add it, and reload"),
         "{error}"
     );
 }
@@ -125,7 +125,7 @@ fn a_wrong_configuration_changes_nothing_and_comes_back_with_line_and_key() {
 
     fs::write(&path, config(live.folder.path(), 9_000).replace("tap:wide0", "tap:other0")).expect("there is room");
     let answer = say(control.path().unwrap(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()));
-    assert_eq!(answer["error"], "wide.port cannot change while it runs; stop it and start it anew");
+    assert_eq!(answer["error"], "wide.port cannot change while the gateway runs; stop it and start it again");
     assert_eq!(live.until(|_| true).all.to_wide.held.packets, 1, "what is held stays held");
 
     fs::write(&path, config(live.folder.path(), 9_000).replace("192.0.2.1", "192.0.2.2")).expect("there is room");
@@ -212,24 +212,18 @@ fn what_is_no_request_is_refused_with_a_sentence() {
     for (line, expected) in [
         (
             "hello",
-            r#"this is no JSON: expected value at line 1 column 1; give one object a line, such as {"do":"status"}"#,
+            r#"the request is not JSON: expected value at line 1 column 1; send one object per line, such as {"do":"status"}"#,
         ),
-        ("[1]", r#"this is no object; give one, such as {"do":"status"}"#),
-        (
-            "{}",
-            r#"there is no "do" that says what to do; ask for status, bypass, reload, restart, stop or version"#,
-        ),
-        (
-            r#"{"do":"dance"}"#,
-            "dance: there is no such request; ask for status, bypass, reload, restart, stop or version",
-        ),
+        ("[1]", r#"the request is not a JSON object; send one, such as {"do":"status"}"#),
+        ("{}", r#"the request lacks the field "do"; use status, bypass, reload, restart, stop or version"#),
+        (r#"{"do":"dance"}"#, "dance: unknown request; use status, bypass, reload, restart, stop or version"),
         (r#"{"do":"bypass","stage":"join"}"#, "bypass: missing field `switch`"),
         (r#"{"do":"status","how":1}"#, "status: unknown field `how`, there are no fields"),
         (
             r#"{"do":"bypass","stage":"sing","switch":"on"}"#,
-            "sing: there is no such stage; name one of reassemble, join, coalesce, segment, fragment, mss, lease",
+            "sing: unknown stage; name one of reassemble, merge, coalesce, segment, fragment, mss, flow-offload",
         ),
-        (r#"{"do":"reload","config":"a.toml"}"#, "a.toml: give the whole path of the file, from /"),
+        (r#"{"do":"reload","config":"a.toml"}"#, "a.toml: not an absolute path; give the path from /"),
     ] {
         let answer = say(control.path().unwrap(), line);
         assert_eq!((answer["ok"].as_bool(), answer["error"].as_str()), (Some(false), Some(expected)), "{line}");
@@ -239,7 +233,7 @@ fn what_is_no_request_is_refused_with_a_sentence() {
     stream.write_all(b"\n{\"do\":\"version\"}\n").expect("it is read");
     let mut lines = BufReader::new(stream).lines().map(|line| line.expect("it is told"));
     let (long, version) = (lines.next().expect("it is told"), lines.next().expect("it is told"));
-    assert_eq!(long, r#"{"error":"a request is at most 64 KiB long","ok":false}"#);
+    assert_eq!(long, r#"{"error":"the request is longer than 64 KiB; send a shorter one","ok":false}"#);
     let version: Value = serde_json::from_str(&version).expect("it is JSON");
     assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!((&version["name"], &version["process"]), (&"border".into(), &std::process::id().into()));
@@ -281,7 +275,7 @@ fn a_socket_that_somebody_answers_at_is_left_and_one_that_nobody_answers_at_is_r
     let error = Socket::bind(&path).expect_err("the first one answers").to_string();
     let own = std::process::id();
     assert!(error.starts_with(&format!("control {}: cannot listen: process {own} (", path.display())), "{error}");
-    assert!(error.ends_with("answers there; stop it, or give another path"), "{error}");
+    assert!(error.ends_with("already listens there; stop it, or give another path"), "{error}");
     drop(first);
     assert!(!path.exists());
 
@@ -305,14 +299,14 @@ fn nothing_but_a_socket_is_replaced_by_a_socket() {
     drop(UnixListener::bind(at("stale")).expect("the path is free"));
     std::os::unix::fs::symlink(at("stale"), at("link")).expect("there is room");
     let there = [
-        ("letter", "an ordinary file is there"),
+        ("letter", "a regular file is there"),
         ("drawer", "a directory is there"),
         ("link", "a symbolic link is there"),
     ];
     for (name, what) in there {
         let error = Socket::bind(&at(name)).expect_err("something is there").to_string();
         let path = at(name);
-        assert_eq!(error, format!("control {}: cannot listen: {what}; give a path of its own", path.display()));
+        assert_eq!(error, format!("control {}: cannot listen: {what}; give another path", path.display()));
         assert!(fs::symlink_metadata(&path).is_ok(), "it stays");
     }
     assert_eq!(fs::read_to_string(at("letter")).expect("it stays"), "dear");
@@ -330,7 +324,7 @@ fn a_seventeenth_guest_is_told_to_come_again() {
     }
     let mut late = Client::connect(control.path().unwrap()).expect("it is heard");
     let error = late.ask(&Request::Version {}).expect_err("there is no room").to_string();
-    assert!(error.contains("sixteen others are asking; come again later"), "{error}");
+    assert!(error.contains("16 connections are open, the maximum; try again later"), "{error}");
     connections.pop();
     let deadline = Instant::now() + Duration::from_secs(10);
     while Client::connect(control.path().unwrap()).and_then(|mut client| client.ask(&Request::Version {})).is_err()
@@ -388,7 +382,10 @@ fn a_restart_by_which_the_socket_moves_is_over_when_it_is_answered_there() {
         })
     };
     let version = |process: u32| format!(r#"{{"ok":true,"version":"1","name":"gw","process":{process}}}"#);
-    let moved = format!(r#"{{"ok":true,"said":"it hands over to the next","control":"{}"}}"#, new.display());
+    let moved = format!(
+        r#"{{"ok":true,"said":"the worker process hands over to its successor","control":"{}"}}"#,
+        new.display()
+    );
     let before = answer(UnixListener::bind(&old).expect("it is free"), vec![version(1), moved]);
     let after = answer(UnixListener::bind(&new).expect("it is free"), vec![version(2)]);
     let mut client = Client::connect(&old).expect("it answers");

@@ -189,7 +189,7 @@ impl FlowOffload {
     /// # Errors
     /// Privileges are missing, or the kernel is older than Linux 6.6.
     pub fn open(index: u32, to: Option<u32>) -> io::Result<(FlowOffload, OwnedFd)> {
-        let what = format!("interface {index}: cannot have the kernel pass packets on");
+        let what = format!("interface {index}: cannot offload flows to the kernel");
         let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
         let at = |name, hook, room| {
             let program = program::load(

@@ -156,7 +156,7 @@ const LOAD_ADDRESS: u8 = 0x18;
 const OF_A_VALUE: u8 = 2;
 const READ_LONG: u8 = 0x79;
 /// The failed action in errors about a socket's program.
-pub(crate) const AT_A_SOCKET: &str = "cannot keep from a socket what passes without it";
+pub(crate) const AT_A_SOCKET: &str = "cannot filter offloaded flows out of a socket's packets";
 /// The note on a packet: "wide" in ASCII, the segment size, the egress interface, and the length of the headers
 /// where it is to be segmented.
 pub(super) const NOTED: i32 = 0x7769_6465;

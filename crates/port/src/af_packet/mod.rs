@@ -49,14 +49,14 @@ impl PacketSocket {
     pub fn open(name: &str, options: &Options) -> io::Result<PacketSocket> {
         let address = format!("packet:{name}");
         let failed = |error: io::Error| {
-            sentence(&format!("{address}: cannot open it"), &error, "`ip link` lists those there are")
+            sentence(&format!("{address}: cannot open it"), &error, "`ip link` lists the interfaces")
         };
         let device = Device::new(name).map_err(failed)?;
         let index = device.index().map_err(failed)?;
         let hardware = device.hardware().map_err(failed)?;
         let medium = medium(hardware).ok_or_else(|| {
             let why = format!(
-                "{address}: its frames are neither Ethernet nor bare IP (hardware type {hardware}); choose another"
+                "{address}: neither an Ethernet nor a plain IP interface (hardware type {hardware}); choose another"
             );
             io::Error::new(io::ErrorKind::Unsupported, why)
         })?;
@@ -68,20 +68,20 @@ impl PacketSocket {
                 .map_err(|error| sentence(&format!("{address}: cannot {what}"), &error, "use Linux 4.20 or newer"))
         };
         let vnet_len = speak_vnet(&socket).map_err(|error| {
-            sentence(&format!("{address}: cannot agree on offloads"), &error, "use Linux 4.20 or newer")
+            sentence(&format!("{address}: cannot enable offloads"), &error, "use Linux 4.20 or newer")
         })?;
-        tried("ignore what it sends", set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1))?;
+        tried("ignore outgoing frames", set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1))?;
         tried("ask for VLAN tags", set(&socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, 1))?;
         if options.bypasses_queue {
-            tried("send past the queue", set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1))?;
+            tried("bypass the queueing discipline", set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1))?;
         }
-        tried("get memory", size_buffers(&socket, options.socket_buffer_len))?;
+        tried("set the buffer sizes", size_buffers(&socket, options.socket_buffer_len))?;
         // No frame arrives before the socket joins its group, so all frames are numbered.
         let may_offload = options.may_offload && medium == LinkType::Ethernet && hardware != libc::ARPHRD_LOOPBACK;
         let opened = may_offload.then(|| FlowOffload::open(index.cast_unsigned(), options.lends_to)).transpose();
         let why_no_offload = opened.as_ref().err().map(ToString::to_string);
         let (flow_offload, filter) = opened.ok().flatten().unzip();
-        tried("join it", join(&socket, index, hardware, options.fanout, filter.as_ref()))?;
+        tried("bind the socket", join(&socket, index, hardware, options.fanout, filter.as_ref()))?;
         let fresh = PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, options.offloads);
         Ok(PacketSocket { flow_offload, why_no_offload, ..fresh })
     }
@@ -147,12 +147,14 @@ impl PacketSocket {
     ) -> io::Result<PacketSocket> {
         let address = format!("packet:{name}");
         let gone = |error: io::Error| {
-            sentence(&format!("{address}: cannot take it over"), &error, "`ip link` lists those there are")
+            sentence(&format!("{address}: cannot take it over"), &error, "`ip link` lists the interfaces")
         };
         let device = Device::new(name).map_err(gone)?;
         let index = device.index().map_err(gone)?;
         let hardware = device.hardware().map_err(gone)?;
-        let medium = medium(hardware).ok_or_else(|| io::Error::other(format!("{address}: it has changed")))?;
+        let medium = medium(hardware).ok_or_else(|| {
+            io::Error::other(format!("{address}: the interface has changed; restart the gateway"))
+        })?;
         let mtu = device.mtu().map_err(gone)?;
         let vnet_len = spoken_vnet(&socket);
         let adopt =

@@ -41,19 +41,20 @@ impl Interface {
         let hardware = self.ask(libc::SIOCGIFHWADDR, request(name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
         if unsafe { hardware.ifr_ifru.ifru_hwaddr.sa_family } != libc::ARPHRD_ETHER {
-            return Ok(Some(format!("its frames are not Ethernet; use packet:{name}")));
+            return Ok(Some(format!("not an Ethernet interface; use packet:{name}")));
         }
         let count = self.queue_count();
         if count > 1 {
-            let words =
-                format!("it receives by {count} queues and a port takes one; `ethtool -L {name} combined 1`");
-            return Ok(Some(format!("{words} (or `rx 1`) leaves it one, or use packet:{name}")));
+            let words = format!(
+                "the interface receives on {count} queues, and a port supports one; `ethtool -L {name} combined 1`"
+            );
+            return Ok(Some(format!("{words} (or `rx 1`) sets one queue, or use packet:{name}")));
         }
         // A veth has no card: its tags arrive as the other end sends them.
         let is_card = Netlink::open()?.interface(name)?.kind.as_deref() != Some("veth");
         if is_card && Features::of(name)?.is_on(SETS_TAGS_APART) {
             return Ok(Some(format!(
-                "its card takes VLAN tags out of frames, and they would be lost; `ethtool -K {name} rxvlan off`"
+                "the NIC strips VLAN tags from frames, and they would be lost; run `ethtool -K {name} rxvlan off`"
             )));
         }
         Ok(None)

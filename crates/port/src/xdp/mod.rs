@@ -475,10 +475,10 @@ fn fill_chunk(mut room: &mut [u8], rest: &mut [&[u8]; 2]) {
 
 fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
-        Some(libc::EBUSY) => "another socket has its queue; end that, or use packet:",
-        Some(libc::ENOBUFS) => "raise the limit of locked memory (`ulimit -l`), or run as root",
-        Some(libc::ENODEV) => "`ip link` lists those there are",
-        Some(libc::EAFNOSUPPORT | libc::EINVAL) => "it needs Linux 6.6 with AF_XDP; packet: works without",
+        Some(libc::EBUSY) => "another socket uses its queue; close that one, or use packet:",
+        Some(libc::ENOBUFS) => "raise the limit on locked memory (`ulimit -l`), or run as root",
+        Some(libc::ENODEV) => "`ip link` lists the interfaces",
+        Some(libc::EAFNOSUPPORT | libc::EINVAL) => "it needs Linux 6.6 with AF_XDP; or use packet:",
         _ => "packet: works on every interface",
     }
 }

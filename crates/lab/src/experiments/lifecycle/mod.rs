@@ -419,7 +419,7 @@ impl Round {
             LifecycleEvent::BadConfiguration => {
                 fs::write(self.config(), "role = \"none\"\n")?;
                 let asked = self.restart(&self.program())?;
-                gateway.tell_and_hear(Signal::USR2, ": not restarted, all goes on as it was")?;
+                gateway.tell_and_hear(Signal::USR2, ": not restarted, the gateway continues unchanged")?;
                 self.configure(false)?;
                 Ok(Some(spelled(asked.status)))
             }
