@@ -70,7 +70,7 @@ fn a_file_that_is_wrong_or_missing_is_named_with_its_line() {
     assert!(said(&ran).contains(&what), "{}", said(&ran));
     let ran = lab(&scratch, &[]);
     assert_eq!(ran.status.code(), Some(1));
-    assert!(said(&ran).contains(&format!("{}: cannot read it: ", scratch.display())), "{}", said(&ran));
+    assert!(said(&ran).contains(&format!("{}: cannot read: ", scratch.display())), "{}", said(&ran));
 }
 
 fn lab(file: &Path, more: &[&str]) -> Output {
