@@ -14,8 +14,8 @@ use std::process::ExitCode;
 /// # Errors
 /// A workload that cannot be counted, or a baseline that cannot be read.
 pub fn check() -> Result<ExitCode, String> {
-    let table =
-        std::fs::read_to_string(PATH).map_err(|error| format!("{PATH}: {error}; create it with --write-baseline"))?;
+    let table = std::fs::read_to_string(PATH)
+        .map_err(|error| format!("{PATH}: {error}; create it with --write-baseline"))?;
     let baseline = Baseline::parse(&table).map_err(|error| format!("{PATH}: {error}"))?;
     if let Some(stranger) = baseline.strangers().first() {
         return Err(format!("{PATH}: {stranger}: no such workload; update the file with --write-baseline"));

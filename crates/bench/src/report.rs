@@ -115,7 +115,8 @@ fn peers(args: &Args, bar: &ProgressBar) -> Result<Peers, String> {
     if args.alone {
         return Ok(Peers::default());
     }
-    let target = std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
+    let target =
+        std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
     let target = target.ancestors().nth(2).unwrap_or(Path::new("target")).join("peers");
     let dpdk = match &args.dpdk {
         Some(path) => Some(path.canonicalize().map_err(|error| named(path, error))?),

@@ -45,7 +45,10 @@ impl Section {
     pub fn read(path: &Path) -> io::Result<Section> {
         let file = std::fs::read(path)?;
         Section::parse(&file).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("{}: not a packet file of this benchmark", path.display()))
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{}: not a packet file of this benchmark", path.display()),
+            )
         })
     }
 

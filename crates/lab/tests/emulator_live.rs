@@ -138,7 +138,8 @@ fn a_frame_that_the_far_port_refuses_is_counted_and_makes_the_run_worthless() {
     outer_b.take(&mut came);
     assert_eq!(came.iter().map(Vec::len).collect::<Vec<_>>(), [100, 200]);
     assert_eq!(outcome.directions[0].refused_count, 1);
-    let fault = "b: the interface refused 1 frames, the first: a frame of 1200 bytes: Message too long (os error 90)";
+    let fault =
+        "b: the interface refused 1 frames, the first: a frame of 1200 bytes: Message too long (os error 90)";
     assert!(outcome.faults.iter().any(|said| said == fault), "{:?}", outcome.faults);
     assert!(!outcome.is_valid);
 }

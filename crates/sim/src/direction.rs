@@ -466,7 +466,9 @@ impl Direction {
         let EcnCounts { came, went, in_fragments } = self.watch.marks;
         if went > came && !in_fragments && !net.is_spoilt() {
             let role = self.role.name();
-            net.breaks(Law::Integrity, || format!("{went} marked bytes left a {role}, but only {came} arrived marked"));
+            net.breaks(Law::Integrity, || {
+                format!("{went} marked bytes left a {role}, but only {came} arrived marked")
+            });
         }
     }
 
@@ -490,7 +492,8 @@ impl Direction {
         let out = engine.output(*at);
         let (came, received) = (watch.came, out.ledger.received);
         if came != received {
-            return net.breaks(Law::Conservation, || format!("{came:?} arrived, but the ledger counts {received:?}"));
+            return net
+                .breaks(Law::Conservation, || format!("{came:?} arrived, but the ledger counts {received:?}"));
         }
         let (put, forwarded) = (watch.put_count, out.ledger.forwarded.packets);
         if put != forwarded {

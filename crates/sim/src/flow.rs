@@ -311,7 +311,10 @@ impl Flow {
             return Err(format!("a segment ends at byte {end}, but only {} bytes were sent", self.sent));
         }
         if let Some(at) = self.pattern.first_wrong(offset, bytes) {
-            return Err(format!("a segment of {} bytes at offset {offset} differs, starting at byte {at}", bytes.len()));
+            return Err(format!(
+                "a segment of {} bytes at offset {offset} differs, starting at byte {at}",
+                bytes.len()
+            ));
         }
         self.segment_count += 1;
         self.note(offset, end);

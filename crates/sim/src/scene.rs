@@ -409,7 +409,8 @@ impl Reader<'_> {
             "tcp" => FlowKind::Tcp,
             "udp" => FlowKind::Datagrams,
             word => {
-                return self.bad(&table.kind.span(), format!("unknown kind of flow `{word}`; the kinds are tcp and udp"));
+                return self
+                    .bad(&table.kind.span(), format!("unknown kind of flow `{word}`; the kinds are tcp and udp"));
             }
         };
         let (is_tcp, spans) =
@@ -427,8 +428,11 @@ impl Reader<'_> {
             .cloned(),
         };
         if let Some(span) = strange {
-            let what =
-                if is_tcp { "tcp takes only bytes, congestion and probing" } else { "udp takes only messages, len and gap" };
+            let what = if is_tcp {
+                "tcp takes only bytes, congestion and probing"
+            } else {
+                "udp takes only messages, len and gap"
+            };
             return self.bad(&span, format!("{what}; remove this key"));
         }
         let (count, len) = match is_tcp {
@@ -525,10 +529,9 @@ impl Reader<'_> {
     fn mtu(&self, mtu: &Spanned<i64>) -> Result<u16, BadScene> {
         match u16::try_from(*mtu.get_ref()) {
             Ok(mtu) if mtu >= MTU_MIN => Ok(mtu),
-            _ => self.bad(
-                &mtu.span(),
-                format!("the MTU must be between {MTU_MIN} and 65535, not {}", mtu.get_ref()),
-            ),
+            _ => {
+                self.bad(&mtu.span(), format!("the MTU must be between {MTU_MIN} and 65535, not {}", mtu.get_ref()))
+            }
         }
     }
 

@@ -261,7 +261,9 @@ impl Simulation {
         let streams = net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Stream);
         let short: u64 = streams.map(|flow| flow.sent.saturating_sub(flow.arrived)).sum();
         if short > 0 && ended == 0 {
-            net.breaks(Law::Integrity, || format!("{short} bytes of streams did not arrive, although no frame was lost"));
+            net.breaks(Law::Integrity, || {
+                format!("{short} bytes of streams did not arrive, although no frame was lost")
+            });
         }
     }
 

@@ -260,7 +260,10 @@ fn quantile(values: &[f64], share: f64) -> f64 {
 
 impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "TCP segments, sent one by one to the wide host, through a bridge and through a border gateway.\n")?;
+        writeln!(
+            f,
+            "TCP segments, sent one by one to the wide host, through a bridge and through a border gateway.\n"
+        )?;
         write!(f, "{:<31}", "mean length, bytes")?;
         self.middles.iter().try_for_each(|name| write!(f, "{name:>15}"))?;
         for row in &self.lens {

@@ -193,7 +193,11 @@ impl fmt::Display for Network {
         )?;
         if self.gateway_packets > 0 {
             let rate = self.gateway_packets as f64 / self.seconds / 1e6;
-            writeln!(f, "{} packets entered gateways, {rate:.2} million a second of real time", self.gateway_packets)?;
+            writeln!(
+                f,
+                "{} packets entered gateways, {rate:.2} million a second of real time",
+                self.gateway_packets
+            )?;
         }
         self.broken.iter().try_for_each(|broken| writeln!(f, "law broken: {broken}"))?;
         writeln!(

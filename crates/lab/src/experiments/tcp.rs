@@ -270,10 +270,8 @@ fn kernel_time(three_hosts: &ThreeHosts, len: usize, algorithm: Algorithm) -> io
 }
 
 fn halted(what: &str, error: &io::Error) -> io::Error {
-    let said = format!(
-        "the kernel's TCP over the emulated link could not {what} within {} s: {error}",
-        TIMEOUT.as_secs()
-    );
+    let said =
+        format!("the kernel's TCP over the emulated link could not {what} within {} s: {error}", TIMEOUT.as_secs());
     io::Error::new(error.kind(), said)
 }
 

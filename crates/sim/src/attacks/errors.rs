@@ -58,9 +58,7 @@ pub fn foreseen_ids(field: &mut Field) -> Verdict {
                 holds(given.insert(id), || format!("IP ID {id:#x} is issued twice within a lifetime"))?;
             }
         }
-        holds(given.len() as u64 >= per_version.min(57_000), || {
-            format!("{} IP IDs are issued", given.len())
-        })?;
+        holds(given.len() as u64 >= per_version.min(57_000), || format!("{} IP IDs are issued", given.len()))?;
         field.end(&mut stand)?;
         let mut firsts = BTreeSet::new();
         for other in 0..200 {
@@ -72,7 +70,9 @@ pub fn foreseen_ids(field: &mut Field) -> Verdict {
             }
             field.end(&mut stand)?;
         }
-        holds(firsts.len() > 300, || format!("the IP IDs of 400 NICs and pairs start at only {} values", firsts.len()))?;
+        holds(firsts.len() > 300, || {
+            format!("the IP IDs of 400 NICs and pairs start at only {} values", firsts.len())
+        })?;
     }
     Ok(())
 }
@@ -139,7 +139,10 @@ pub fn rate_oracle(field: &mut Field) -> Verdict {
     let advantage = differ as f64 / (2 * rounds) as f64;
     let chance = 3.0 / (rounds as f64).sqrt();
     holds(advantage <= 0.01 + chance, || {
-        format!("an attacker who counts ICMP errors detects those of another with an advantage of {:.0} %", 100.0 * advantage)
+        format!(
+            "an attacker who counts ICMP errors detects those of another with an advantage of {:.0} %",
+            100.0 * advantage
+        )
     })
 }
 

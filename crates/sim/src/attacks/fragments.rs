@@ -164,7 +164,9 @@ pub fn tiny_first(field: &mut Field) -> Verdict {
             let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
             let is_whole = first_len > 0 && first_len.is_multiple_of(8);
             let expected = if is_whole { vec![craft::packet(&head, &upper)] } else { Vec::new() };
-            holds(left == expected, || format!("a first fragment of {first_len} bytes makes {} packets", left.len()))?;
+            holds(left == expected, || {
+                format!("a first fragment of {first_len} bytes makes {} packets", left.len())
+            })?;
         }
     }
     field.end(&mut stand)
@@ -257,7 +259,9 @@ pub fn reused_ids(field: &mut Field) -> Verdict {
         let kept = 1 + (turn % 2) as usize;
         now.0 += Duration::from_secs(1);
         let mixed = stand.push_all(now.tick(), TICK, Toward::Wide, old_frames[..kept].iter().chain(&new_frames))?;
-        holds(mixed.is_empty(), || format!("{kept} fragments of an old datagram and all of a new one make a packet"))?;
+        holds(mixed.is_empty(), || {
+            format!("{kept} fragments of an old datagram and all of a new one make a packet")
+        })?;
         stand.wait_until(now.0 + Duration::from_secs(60))?;
         now.0 += Duration::from_secs(60);
         let after = stand.push_all(now.tick(), TICK, Toward::Wide, &new_frames)?;
@@ -321,7 +325,9 @@ pub fn empty_fragments(field: &mut Field) -> Verdict {
                     holds(whole == [craft::packet(&head, &upper)], || {
                         format!("a fragment of {len} bytes at {offset} corrupts a datagram")
                     })?;
-                    holds(ended(&stand) == before + 1, || format!("a fragment of {len} bytes at {offset} is accepted"))?;
+                    holds(ended(&stand) == before + 1, || {
+                        format!("a fragment of {len} bytes at {offset} is accepted")
+                    })?;
                 }
             }
         }
@@ -455,9 +461,7 @@ pub fn poisoned_cache(field: &mut Field) -> Verdict {
                 let is_same = craft::upper(frame, &seen) == upper;
                 good += u64::from(is_same);
                 forged_seen += u64::from(!is_same);
-                holds(is_same || !is_right, || {
-                    format!("IP ID {id}: forged bytes with a right checksum")
-                })?;
+                holds(is_same || !is_right, || format!("IP ID {id}: forged bytes with a right checksum"))?;
             }
         }
     }

@@ -41,7 +41,7 @@ pub const ATTACKS: [Attack; 54] = [
         ],
     ),
     judged("A28", "lengths at a fragmentation boundary", headers::every_cut),
-    waiting("A29", "blind forged ICMP reports of a smaller MTU", PATH_MTU),
+    waiting("A29", "blind ICMP reports of a smaller MTU", PATH_MTU),
     judged("A30", "MSS of zero", errors::least_mss),
     judged("A31", "ICMP rate limit as an oracle", errors::rate_oracle),
     waiting("A32", "path MTU table as an oracle", PATH_MTU),
@@ -71,11 +71,7 @@ pub const ATTACKS: [Attack; 54] = [
             ("gateway/tests/all/send.rs", "a_port_that_refuses_a_train_is_given_its_segments_finished"),
         ],
     ),
-    waiting(
-        "A51",
-        "frames changed while they are read",
-        "a test that writes into a port's ring during reads",
-    ),
+    waiting("A51", "frames changed while they are read", "a test that writes into a port's ring during reads"),
     judged("A52", "short frames", platform::short_frames),
     judged("A53", "random packets with flipped bits", platform::panics),
     live(

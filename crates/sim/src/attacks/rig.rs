@@ -236,7 +236,9 @@ impl Rig {
             let (held, buffers) = self.engine.held(direction);
             let lent = self.engine.output(direction).pool.in_use_count();
             if held != Tally::NONE || buffers + lent > 0 {
-                return Err(format!("{held:?} in {buffers} buffers are never released; {lent} buffers remain in use"));
+                return Err(format!(
+                    "{held:?} in {buffers} buffers are never released; {lent} buffers remain in use"
+                ));
             }
             self.engine.check(direction)?;
         }
@@ -332,10 +334,17 @@ impl Rig {
             let frame = &bytes[start..];
             direction.put_count += u64::from(!is_answer);
             if frame.len() > direction.mtu && !is_answer {
-                return Err(format!("a packet of {} bytes leaves for a link with MTU {}", frame.len(), direction.mtu));
+                return Err(format!(
+                    "a packet of {} bytes leaves for a link with MTU {}",
+                    frame.len(),
+                    direction.mtu
+                ));
             }
             let Some(seen) = wire::read(frame) else {
-                return Err(format!("a packet that leaves cannot be parsed: {:02x?}", &frame[..frame.len().min(60)]));
+                return Err(format!(
+                    "a packet that leaves cannot be parsed: {:02x?}",
+                    &frame[..frame.len().min(60)]
+                ));
             };
             if *has_right_sums && !craft::is_sum_right(frame, &seen) {
                 return Err(format!("a wrong checksum leaves: {:02x?}", &frame[..frame.len().min(80)]));

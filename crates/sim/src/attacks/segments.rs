@@ -64,7 +64,9 @@ pub fn many_segments(field: &mut Field) -> Verdict {
                     stand.push(now.0, Toward::Wide, &frame)?;
                     stream.take_all(&stand)?;
                     let held = stand.held().0;
-                    holds(mode == Mode::Resize || held <= 128, || format!("{held} segments are in one GSO packet"))?;
+                    holds(mode == Mode::Resize || held <= 128, || {
+                        format!("{held} segments are in one GSO packet")
+                    })?;
                 }
                 now.tick();
                 stand.rest()?;
@@ -99,7 +101,9 @@ pub fn strange_acks(field: &mut Field) -> Verdict {
             went.extend(stand.left().map(|out| out.frame.to_vec()));
             came.push(frame);
         }
-        holds(came == went, || format!("{} acknowledgements arrived, {} left; counts or contents differ", came.len(), went.len()))?;
+        holds(came == went, || {
+            format!("{} acknowledgements arrived, {} left; counts or contents differ", came.len(), went.len())
+        })?;
         field.end(&mut stand)?;
     }
     Ok(())
@@ -250,10 +254,7 @@ pub fn metadata(field: &mut Field) -> Verdict {
                 // A frame that is no packet any more does not pass through the rig's output.
                 let is_same = left == readable && left.len() >= 2 && left.len() as u64 == due;
                 holds(is_same, || {
-                    format!(
-                        "header byte {at}, changed by {change:#04x}: {} of {due} packets leave",
-                        left.len()
-                    )
+                    format!("header byte {at}, changed by {change:#04x}: {} of {due} packets leave", left.len())
                 })?;
             }
         }
@@ -357,7 +358,10 @@ fn shifted(field: &mut Field) -> Verdict {
             outcomes.push(left);
         }
         holds(outcomes[0] == outcomes[1], || {
-            format!("sequence numbers that wrap after {come_round}: {:?} leave, expected {:?}", outcomes[1], outcomes[0])
+            format!(
+                "sequence numbers that wrap after {come_round}: {:?} leave, expected {:?}",
+                outcomes[1], outcomes[0]
+            )
         })?;
     }
     Ok(())
@@ -537,7 +541,9 @@ impl Stream {
         let start =
             self.sent.wrapping_add_signed(i64::from(wire::long(upper, 4).wrapping_sub(self.sent as u32) as i32));
         if let Some(at) = self.pattern.first_wrong(start, payload) {
-            return Err(format!("byte {at} of a segment at {start} differs from the stream, although its checksum is right"));
+            return Err(format!(
+                "byte {at} of a segment at {start} differs from the stream, although its checksum is right"
+            ));
         }
         self.arrive(start, payload.len() as u64)
     }
@@ -593,7 +599,9 @@ fn run_stream(field: &mut Field, stand: &mut Rig, mode: Mode, is_v6: bool) -> Ve
     if mode == Mode::Reversible {
         came.sort();
         went.sort();
-        holds(came == went, || format!("{} segments arrived, {} left; counts or contents differ", came.len(), went.len()))?;
+        holds(came == went, || {
+            format!("{} segments arrived, {} left; counts or contents differ", came.len(), went.len())
+        })?;
     }
     let gathered = stand.event(Event::Coalesced);
     holds(gathered > 0, || "no segment was coalesced".to_owned())?;

@@ -316,8 +316,7 @@ fn queue(value: &str) -> Result<Queue, BadShape> {
 }
 
 fn red(value: &str) -> Result<Red, BadShape> {
-    const EXAMPLE: &str =
-        "50p:150p:10% or 75kB:225kB:10% (queue length where drops begin, where all is dropped, drop probability just below)";
+    const EXAMPLE: &str = "50p:150p:10% or 75kB:225kB:10% (queue length where drops begin, where all is dropped, drop probability just below)";
     let (min, rest) = pair("red", value, EXAMPLE)?;
     let (max, dropped) = pair("red", rest, EXAMPLE)?;
     let (mode, min, max) = match (queue(min)?, queue(max)?) {
@@ -527,7 +526,10 @@ mod tests {
             ("rate=0", "rate=0: no frame would arrive; omit rate for an unlimited rate"),
             ("rate=5x", "rate=5x: not a valid value; write, for example, 500M, 2.5G, 64k (bits per second)"),
             ("queue=5", "queue=5: not a valid value; write, for example, 200p (packets) or 64kB (bytes)"),
-            ("reorder=2%", "reorder=2%: two numbers are required; write, for example, 2%:3 (probability, number of packets that overtake)"),
+            (
+                "reorder=2%",
+                "reorder=2%: two numbers are required; write, for example, 2%:3 (probability, number of packets that overtake)",
+            ),
             ("reorder=2%:0", "reorder: a displacement of 0 reorders nothing; use at least 1"),
             ("red=5p:3p:10%", "red: 5 is not below 3; write the lower bound first"),
             (

@@ -95,11 +95,9 @@ impl Known {
                 "the kernel takes a repeat of bytes that did not arrive in order as an overlap; we take it as a repeat",
                 "R092; R008 in DEVIATIONS.md",
             ],
-            Known::EndFirst => [
-                "end-first",
-                "the kernel takes the datagram's end from a repeat; we ignore it",
-                "R092",
-            ],
+            Known::EndFirst => {
+                ["end-first", "the kernel takes the datagram's end from a repeat; we ignore it", "R092"]
+            }
             Known::NoPoison => [
                 "no-poison",
                 "after an overlap the kernel restarts the datagram; we drop its later fragments",

@@ -495,7 +495,10 @@ impl fmt::Display for Differential {
         for Met { id, sentence, source, count } in &self.known {
             writeln!(f, "{count:>9}  {id}: {sentence} ({source})")?;
         }
-        writeln!(f, "\nThe kernel forwards GSO packets and bursts, so it decrements the TTL (RFC 791); the comparison accounts for that.")?;
+        writeln!(
+            f,
+            "\nThe kernel forwards GSO packets and bursts, so it decrements the TTL (RFC 791); the comparison accounts for that."
+        )?;
         for Failure { command, what, case } in self.parts.iter().flat_map(|part| &part.failures) {
             writeln!(f, "\nfailed: {what}\n{case}  repeat with: {command}")?;
         }

@@ -350,7 +350,16 @@ impl fmt::Display for Floods {
         writeln!(
             f,
             "{:<30}{:<4}{:<23}{:>12}{:>8}{:>8}{:>11}{:>9}{:>11}{:>12}",
-            "flood", "IP", "reassembled by", "fragments/s", "good", "whole", "share", "minimum", "excluded", "max. bytes"
+            "flood",
+            "IP",
+            "reassembled by",
+            "fragments/s",
+            "good",
+            "whole",
+            "share",
+            "minimum",
+            "excluded",
+            "max. bytes"
         )?;
         for row in &self.rows {
             let FloodRow { flood, version, system, rate, sent, whole, set_aside, held_max, wanted } = row;

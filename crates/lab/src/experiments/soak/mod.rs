@@ -465,7 +465,10 @@ impl fmt::Display for Soak {
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Usage { seconds, fetched, unexplained, mixed, most_held, .. } = self;
-        writeln!(f, "{seconds:.0} s of mixed traffic: {fetched} counter checks, {unexplained} packets unaccounted for")?;
+        writeln!(
+            f,
+            "{seconds:.0} s of mixed traffic: {fetched} counter checks, {unexplained} packets unaccounted for"
+        )?;
         writeln!(f, "  {:<10} {:>11} {:>11} {:>6} {:>7}", "direction", "received", "forwarded", "held", "ended")?;
         for (direction, [came, went, held, ended]) in &self.fates {
             writeln!(f, "  {direction:<10} {came:>11} {went:>11} {held:>6} {ended:>7}")?;
