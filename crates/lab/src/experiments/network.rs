@@ -199,7 +199,7 @@ impl fmt::Display for Network {
                 self.gateway_packets
             )?;
         }
-        self.broken.iter().try_for_each(|broken| writeln!(f, "law broken: {broken}"))?;
+        self.broken.iter().try_for_each(|broken| writeln!(f, "broken: {broken}"))?;
         writeln!(
             f,
             "Sent and arrived: bytes of TCP, messages of UDP. Seconds: until the last arrival. Links also carry the TCP acknowledgements."
