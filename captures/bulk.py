@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""A kind and a size in, a large capture out.
+"""Generate a large capture of a given kind and size.
 
     captures/bulk.py fragments 100000 /dev/shm/narrow.pcap     about 0.9 GB: datagrams of 9,000 bytes of UDP
     captures/bulk.py tcp 1G /dev/shm/tcp.pcap                  1 GiB (or K, M, bytes), and up to 0.3 MB more: bulk TCP
 
-Both are over a link of 1,500, IPv4, one frame every 12 microseconds. TCP has four connections, whose bursts of up to 16
-segments take turns; each write of 64 KiB ends in a PSH, and behind each burst come acknowledgements, one for two
-segments. Nothing is lost and all checksums are right (UDP has none).
+Both are IPv4 over a link with MTU 1,500, one frame every 12 microseconds. TCP has four connections, which send bursts of
+up to 16 segments in turn. Each write of 64 KiB ends in a PSH. After each burst come acknowledgements, one for two
+segments. Nothing is lost, and all checksums are right (UDP has none).
 
-It is made, not recorded: for measuring, where what is in it does not matter and how much of it does. It is the same
-each time.
+The capture is generated, not recorded: measurements need its size, not its contents. It is the same each time.
 """
 
 import random
@@ -17,7 +16,7 @@ import re
 import struct
 import sys
 
-# Who sends, and who receives.
+# Sender and receiver.
 STATIONS = bytes.fromhex("020000000002"), bytes.fromhex("020000000001")
 ADDRESSES = bytes([192, 0, 2, 1]), bytes([192, 0, 2, 2])
 IPV4 = bytes.fromhex("0800")
@@ -32,9 +31,9 @@ PORTS = [(40000 + flow, 5001) for flow in range(4)]
 SEGMENT_LEN = 1448
 BURST_COUNT = 16
 WRITE_LEN = 64 << 10
-# Writes that differ; then they come again.
+# Number of different writes; then they repeat.
 WRITE_COUNT = 16
-# Room for the one burst that is unacknowledged; no scale.
+# Room for the one unacknowledged burst; no window scale.
 WINDOW = 64240
 FIN, SYN, PSH, ACK = 1, 2, 8, 16
 # Link header and start of IPv4; length, identification, DF and hops and protocol, checksum; addresses and ports;
@@ -43,24 +42,24 @@ HEADERS = struct.Struct("!16sHHIH12sIIHHHHIII")
 DF_HOPS_TCP = 0x40004006
 TCP_LEN = 32
 TIMESTAMP = 0x0101080A
-# What a SYN has behind that: longest segment 1460, selective acknowledgements.
+# Further options of a SYN: MSS 1460, selective acknowledgements.
 SYN_OPTIONS = bytes.fromhex("020405b4" "0402" "0101")
 RECORD = struct.Struct("<IIII")
 FILE_HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1)
 
 
 def checksum(total):
-    """Of 16-bit words that add up to this, or of longer ones that do: 65,536 counts as 1."""
+    """The checksum for this sum of 16-bit or longer words: 65,536 counts as 1."""
     return 0xFFFF - ((total - 1) % 0xFFFF + 1)
 
 
 def words(bytes_):
-    """What adds up like the 16-bit words of an even number of bytes."""
+    """A number with the same checksum as the 16-bit words of an even number of bytes."""
     return int.from_bytes(bytes_, "big") % 0xFFFF
 
 
 class Wire:
-    """Frames in, a capture out."""
+    """Frames -> a capture."""
 
     def __init__(self, out):
         self.out = out
@@ -81,7 +80,7 @@ class Wire:
 
 
 class End:
-    """One end of a TCP connection, which sends to the other."""
+    """One end of a TCP connection, sending to the other."""
 
     def __init__(self, here, ports, seed):
         there = 1 - here
@@ -91,11 +90,11 @@ class End:
         self.tcp_words = words(self.ends) + 6 + WINDOW + TIMESTAMP
         noise = random.Random(seed)
         self.id, self.seq, self.clock = noise.getrandbits(16), noise.getrandbits(32), noise.getrandbits(32)
-        # What to acknowledge: sequence number and timestamp of the other end.
+        # To acknowledge: sequence number and timestamp of the other end.
         self.ack = self.heard = 0
 
     def stamp(self, wire):
-        """Its clock has milliseconds."""
+        """Its timestamp, in milliseconds."""
         return self.clock + wire.time // 1000 & 0xFFFFFFFF
 
     def headers(self, flags, stamp, len_behind=0, words_behind=0, options_len=0):
@@ -135,7 +134,7 @@ class Flow:
 
     def burst(self, wire, segments):
         client, server = self.client, self.server
-        # All have one time, as they do where a card cuts them.
+        # All have one timestamp, as with TSO.
         stamp = server.heard = client.stamp(wire)
         acks = []
         for flags, payload, payload_words in segments:
@@ -165,7 +164,7 @@ def tcp(size, out):
 
 
 def segments(write):
-    """The segments of a write: flags, payload and what that adds to the checksum."""
+    """The segments of a write: flags, payload and its part of the checksum."""
     payloads = [write[at : at + SEGMENT_LEN] for at in range(0, len(write), SEGMENT_LEN)]
     flags = [ACK] * (len(payloads) - 1) + [PSH | ACK]
     return [(flags, payload, words(payload)) for flags, payload in zip(flags, payloads)]

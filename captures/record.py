@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Kernel traffic in, small capture files out.
+"""Record small capture files of kernel traffic.
 
-Every file next to this script was recorded from the Linux kernel's own stack: it cut the datagrams, chose the
-identifiers and summed the checksums. The traffic runs over a veth pair between two network namespaces that belong
+Every file next to this script was recorded from the Linux kernel's own stack: it fragmented the datagrams, chose the
+identifiers and computed the checksums. The traffic runs over a veth pair between two network namespaces that belong
 to this process alone. They have no name and no way out, so they cannot meet anything else, and the kernel removes
 them when the process ends, however it ends.
 
@@ -35,7 +35,7 @@ import time
 
 
 class Refused(Exception):
-    """The surroundings do not allow the recording; the text says what to do."""
+    """The environment does not allow the recording; the text names the remedy."""
 
 
 # --- The files, each with the traffic that fills it --------------------------------------------------------------
@@ -86,7 +86,7 @@ def jumbo_udp():
 
 
 def tcp_offload():
-    """Recorded at the sender, where the card's work is still undone: long packets, half-filled checksums."""
+    """Recorded at the sender, before offloads: GSO packets, incomplete checksums."""
     with Link(offload="on") as link, link.tap(link.a) as tap:
         for version in (4, 6):
             converse(link, version, request_len=18000, answer_len=3000)
@@ -96,7 +96,7 @@ def tcp_offload():
 
 
 def tcp_bulk():
-    """Segments as long as the link takes, as a stream of some length makes them."""
+    """Full-sized segments of a longer stream."""
     with Link() as link, link.tap(link.b) as tap:
         for version in (4, 6):
             converse(link, version, request_len=90000, answer_len=20000)
@@ -106,7 +106,7 @@ def tcp_bulk():
 def vlan_fragments():
     """The same identifiers on two VLANs at once, then two tags, then IPv6.
 
-    Only the VLAN tells the first two datagrams apart: who leaves it out of the key mixes them.
+    Only the VLAN tells the first two datagrams apart: a key without the VLAN mixes them.
     """
     first, second, third = (cut_by_kernel(4, [n], seed=n) for n in (3000, 3001, 3002))
     identification = first[0].data[18:20]
@@ -227,7 +227,7 @@ def main():
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     for name in asked.file:
         if name not in known:
-            parser.error(f"{name}: no such recording; there are {', '.join(known)}")
+            parser.error(f"{name}: no such recording; the recordings are {', '.join(known)}")
     name = "start"
     try:
         check_surroundings()
@@ -249,9 +249,9 @@ def main():
 
 def check_surroundings():
     if sys.platform != "linux":
-        raise Refused("network namespaces are Linux's; run this on Linux")
+        raise Refused("network namespaces need Linux")
     if os.geteuid() != 0:
-        raise Refused("making network namespaces and packet sockets needs root; run: sudo python3 captures/record.py")
+        raise Refused("network namespaces and packet sockets need root; run sudo python3 captures/record.py")
     for command in ("ip", "ethtool"):
         if shutil.which(command) is None:
             raise Refused(f"{command}: not found; install iproute2 and ethtool")
@@ -283,7 +283,7 @@ def cut_by_kernel(version, sizes, mtu=1500, seed=0):
 
 
 def disordered(version, sizes):
-    """The same fragments up to 48 places away from their turn, every ninth a second time."""
+    """The same fragments, displaced by up to 48 places, and every ninth repeated."""
     frames = [r.data for r in cut_by_kernel(version, sizes)]
     dice = random.Random(f"disorder:{version}")
     turns = [(place + dice.uniform(0, 48), frame) for place, frame in enumerate(frames)]
@@ -307,12 +307,12 @@ def ping(link, version, payload):
             answer = sock.recv(65535)
             answer = answer[20:] if version == 4 else answer
             if answer[0] == reply:
-                assert answer[8:] == payload, "the echo differs from what was sent"
+                assert answer[8:] == payload, "the echo differs from the request"
                 return
 
 
 def converse(link, version, request_len, answer_len):
-    """A short TCP connection from a to b: a request, an answer, an orderly end."""
+    """A short TCP connection from a to b: a request, a reply, an orderly end."""
     with link.b.socket(FAMILY[version], socket.SOCK_STREAM) as listener:
         listener.bind((ADDRESS["b"][version], PORT))
         listener.listen()
@@ -349,7 +349,7 @@ def tagged(frame, *tags):
 
 
 def renamed(frame, identification):
-    """The IPv4 frame with another identification."""
+    """The IPv4 frame with another IP ID."""
     return summed4(frame[:18] + identification + frame[20:])
 
 
@@ -365,7 +365,7 @@ def moved6(frame, distance):
 
 
 def summed4(frame):
-    """The frame with its IPv4 header checksum made right; the header has no options."""
+    """The frame with its IPv4 header checksum corrected; the header has no options."""
     header = frame[14:24] + b"\0\0" + frame[26:34]
     return frame[:24] + struct.pack("!H", checksum(header)) + frame[26:]
 
@@ -380,11 +380,11 @@ def checksum(data):
 
 
 def check_wire(records, mtu, header_len=14):
-    """A wire's packets are no longer than its MTU and have their checksums."""
+    """Checks that packets on the wire fit its MTU and have complete checksums."""
     assert records, "nothing was recorded"
     for record in records:
         assert len(record.data) <= mtu + header_len, f"{len(record.data)} bytes on a link of {mtu}"
-        assert not record.checksum_pending, "a checksum was left to the card"
+        assert not record.checksum_pending, "a checksum is incomplete (offloaded)"
     return records
 
 
@@ -397,7 +397,7 @@ OFFLOADS = ("rx", "tx", "sg", "tso", "gso", "gro")
 
 
 class Namespace:
-    """A network namespace held by one descriptor and gone with it."""
+    """A network namespace that exists as long as its one descriptor."""
 
     def __init__(self):
         with self._returning():
@@ -457,10 +457,10 @@ class Link:
         hosts = (("a", self.a), ("b", self.b))
         for name, ns in hosts:
             other = "b" if name == "a" else "a"
-            # Only what is asked for is sent: no router solicitation, no duplicate address detection, no ARP.
+            # No unrequested traffic: no router solicitation, no duplicate address detection, no ARP.
             ns.set(f"ipv6/conf/{INTERFACE}/router_solicitations", 0)
             ns.set(f"ipv6/conf/{INTERFACE}/accept_ra", 0)
-            # Disorder is the point of some recordings; the default forgets a datagram after 64 fragments of others.
+            # Some recordings are reordered; the default drops a datagram after 64 fragments of others.
             ns.set("ipv4/ipfrag_max_dist", 0)
             ns.run("ip", "link", "set", INTERFACE, "address", MAC[name], "addrgenmode", "none")
             # Under 1,280 bytes the kernel has no IPv6 on a link (RFC 8200 section 5).
@@ -490,13 +490,13 @@ class Link:
         return UdpPair(self, version)
 
     def replay(self, frames):
-        """Put these frames on the wire at a, as they are; what b sees."""
+        """Send these frames unchanged from a. Returns the frames seen by b."""
         with self.tap(self.b) as tap, self.a.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sender:
             sender.bind((INTERFACE, 0))
             for frame in frames:
                 sender.send(frame)
             records = tap.recorded()
-        assert [r.data for r in records] == frames, "the link did not carry the frames as they were"
+        assert [r.data for r in records] == frames, "the link changed the frames"
         return records
 
     def __enter__(self):
@@ -522,7 +522,7 @@ class UdpPair:
         self.receiver.settimeout(PATIENCE)
 
     def carry(self, sizes, seed=0):
-        """Send one datagram of each size; b's kernel must hand each up whole and unchanged."""
+        """Send one datagram of each size; b's kernel must deliver each complete and unchanged."""
         for size in sizes:
             payload = payload_of(seed, size)
             self.sender.sendto(payload, self.to)
@@ -540,7 +540,7 @@ class UdpPair:
         with contextlib.suppress(TimeoutError):
             while True:
                 received.add(self.receiver.recv(65535))
-        assert received == payloads, f"{len(received)} of {len(payloads)} datagrams arrived whole"
+        assert received == payloads, f"{len(received)} of {len(payloads)} datagrams arrived complete"
 
     def expect_too_long(self, size):
         try:
@@ -548,7 +548,7 @@ class UdpPair:
         except OSError as error:
             assert error.errno == errno.EMSGSIZE, error
         else:
-            raise AssertionError(f"{size} bytes were sent although they may not be fragmented")
+            raise AssertionError(f"{size} bytes were sent although DF forbids fragmentation")
 
     def __enter__(self):
         return self
@@ -614,7 +614,7 @@ class Tap:
         self._read(0)
 
     def recorded(self):
-        """Everything until the wire falls silent."""
+        """All packets until the wire is silent."""
         records = [r for r in self._read(QUIET) if not self._is_chatter(r)]
         _, dropped = struct.unpack("II", self.sock.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         assert dropped == 0, f"the tap lost {dropped} packets"
@@ -642,11 +642,11 @@ class Tap:
                 if status & TP_STATUS_VLAN_VALID and not self.cooked:
                     # The kernel takes the outermost tag off a frame and delivers it beside it.
                     data = tagged(data, (tag_type if status & TP_STATUS_VLAN_TPID_VALID else 0x8100, control))
-        assert moment is not None, "the kernel gave no time"
+        assert moment is not None, "the kernel gave no timestamp"
         return Record(moment, data, protocol, arrival, hardware, source, pending)
 
     def _is_chatter(self, record):
-        """Multicast group reports, the one thing that an IPv6 interface says unasked here."""
+        """Whether it is a multicast group report, the only unrequested IPv6 traffic here."""
         packet = record.data if self.cooked or record.hardware != ARPHRD_ETHER else record.data[14:]
         return record.protocol == ETH_P_IPV6 and packet[6] == 0
 

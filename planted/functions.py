@@ -1,13 +1,13 @@
-"""Functions of Rust sources by their names, and edits inside of them.
+"""Names of functions in Rust sources -> their places, and edits inside them.
 
-A function has a path: its crate, the modules and the type or trait around it, its name, such as `engine::holes::Holes::is_whole`. It is
-found by any end of that which no other function has, wherever its file went: `Holes::is_whole`. Tests are left out.
+A function has a path: its crate, the modules and the type or trait around it, and its name, such as `engine::holes::Holes::is_whole`.
+It is found by any unique end of that path, such as `Holes::is_whole`, in whichever file it is. Tests are left out.
 """
 
 import functools
 import re
 
-# Comments, strings and characters, in which a brace is none; what begins like a character and has no second quote is a lifetime.
+# Comments, strings and characters, whose braces do not count; a quote without a second one begins a lifetime.
 HIDDEN = re.compile(
     r"""//[^\n]*|/\*.*?\*/|\bb?r(#*)".*?"\1|\bb?"(?:\\.|[^"\\])*"|"(?:\\.|[^"\\])*"|\bb?'(?:\\[^\n]+?|[^\\'\n])'|'(?:\\[^\n]+?|[^\\'\n])'""",
     re.DOTALL,
@@ -20,7 +20,7 @@ GENERICS = re.compile(r"<[^<>]*>")
 
 
 class NotThere(Exception):
-    """What an edit changes does not stand in the source, or more than once."""
+    """The code to edit is missing from the source, or occurs more than once."""
 
 
 def place_of(house, wanted):
@@ -30,7 +30,7 @@ def place_of(house, wanted):
     found = [file for file, text in has_name.items() for _ in spans(file, text, wanted)]
     if len(found) != 1:
         where = ", ".join(map(str, found))
-        raise NotThere(f"more than one function is called {wanted} ({where})" if found else f"no function is called {wanted}")
+        raise NotThere(f"several functions are called {wanted} ({where})" if found else f"no function is called {wanted}")
     return found[0]
 
 
@@ -40,13 +40,13 @@ def sources(house):
 
 
 def spans(file, text, wanted):
-    """Where the bodies of the functions with this path begin and end, in the text of a file."""
+    """Start and end of the bodies of the functions with this path, in the text of a file."""
     parts = wanted.split("::")
     return [(start, end) for path, start, end in functions(text) if (modules_of(file) + path)[-len(parts) :] == parts]
 
 
 def modules_of(file):
-    """What stands in front of the path of a file's functions: the crate, and the modules that the file is."""
+    """The first part of the paths of a file's functions: the crate and the file's modules."""
     _, crate, _, *folders = file.parent.parts
     return [crate, *folders] + ([] if file.stem in ("lib", "main", "mod") else [file.stem])
 
@@ -56,7 +56,7 @@ def with_edit(file, text, edit):
     wanted = edit["function"]
     found = spans(file, text, wanted)
     if len(found) != 1:
-        raise NotThere(f"{file} has {len(found)} functions that are called {wanted}")
+        raise NotThere(f"{file} has {len(found)} functions called {wanted}")
     start, end = found[0]
     body = text[start:end]
     if "body" in edit:
@@ -64,11 +64,11 @@ def with_edit(file, text, edit):
     elif "first" in edit:
         body = f"\n{edit['first']}{body}"
     else:
-        # However lines are broken.
+        # Line breaks do not matter.
         pattern = r"\s*".join(re.escape(word) for word in edit["find"].split())
         places = list(re.finditer(pattern, body))
         if len(places) != 1:
-            raise NotThere(f"{wanted} holds `{edit['find']}` {len(places)} times")
+            raise NotThere(f"{wanted} contains `{edit['find']}` {len(places)} times")
         at = places[0]
         put = edit["replace"] if "replace" in edit else at[0] + edit["after"]
         body = body[: at.start()] + put + body[at.end() :]
@@ -77,9 +77,9 @@ def with_edit(file, text, edit):
 
 @functools.lru_cache(maxsize=256)
 def functions(text):
-    """Of each function its path inside of the file and where its body begins and ends, without the braces."""
+    """For each function, its path inside the file, and the start and end of its body, without the braces."""
     code = HIDDEN.sub(lambda hidden: re.sub(r"[^\n]", " ", hidden[0]), text)
-    # What is open: its name, if it has one, whether it is a function, where its body starts, and the parentheses around it.
+    # Open scopes: name, if any, whether it is a function, start of its body, and the number of parentheses around it.
     scopes, found = [], []
     begins, parentheses = 0, 0
     for mark in MARKS.finditer(code):
@@ -104,7 +104,7 @@ def functions(text):
 
 
 def named(header):
-    """The name of what begins behind this, if it has one, and whether it is a function."""
+    """The name of the scope after this header, if any, and whether it is a function."""
     if found := FUNCTION.search(header):
         return found[1], True
     if found := IMPL.search(header):

@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Changes the engine in one small way at a time and sees whether a test of the engine notices.
+"""Apply one small change (mutant) at a time to the engine and check if one of its tests fails.
 
     planted/mutants.py [--seed SEED] [--count COUNT] [--within SECONDS] [--json]
     planted/mutants.py --changed COMMITS [--count COUNT] [--within SECONDS] [--json]
     planted/mutants.py id ...
     planted/mutants.py --show
 
-cargo-mutants says what changes there are (`cargo install cargo-mutants --locked`). The seed draws a sample of them, which stays nearly
-the same while the code does. What was tried is kept in target/mutants/: who begins again goes on. What was noticed is not tried again
-while neither the code nor the suite that noticed it has changed; otherwise it meets that suite first. What survived is tried again
-after any change. Writes target/mutants/MUTANTS.md when the whole sample was tried; --show prints it. Exits with 1 where fewer than nine
-in ten are noticed, or planted/survivors.toml has no reason for one that is not; of what commits changed, where it has none for more
-than one in ten.
+cargo-mutants lists the possible mutants (`cargo install cargo-mutants --locked`). The seed draws a sample, which stays nearly the same
+while the code does. Results are kept in target/mutants/, so an interrupted run continues. A noticed mutant is tried again only if the
+code or the suite that noticed it has changed; that suite then runs first. A surviving mutant is tried again after any change. After a
+full sample, the results are written to target/mutants/MUTANTS.md; --show prints them.
+
+The exit status is 1 in these cases:
+
+- fewer than 90 % of the mutants are noticed
+- planted/survivors.toml has no reason for a surviving mutant
+- with --changed: it has no reason for more than 10 % of the mutants
 """
 
 import argparse
@@ -35,23 +39,23 @@ import run
 from run import HOUSE
 
 REASONS = HOUSE / "planted" / "survivors.toml"
-# Of the least score, in hundredths.
+# Minimum share of noticed mutants, in percent.
 SCORE = 90
 COUNT = 300
 SEED = 1
-# Copies in which mutants are tried at once.
+# Copies in which mutants are tried in parallel.
 JOBS = 2
-# What a suite has beyond five times what it takes without a mutant: no mutant is endless only because the machine is busy.
+# Added to five times the duration of a suite without a mutant, so that a busy machine causes no time-out.
 GRACE_SECONDS = 30
-# What each suite has where nobody has measured it.
+# Time limit of a suite whose duration was not measured.
 SHORT_SECONDS = 60
-# A mutant is one line: what did not change is not built again.
+# A mutant is one line: unchanged code is not built again.
 QUICK_BUILDS = {"CARGO_INCREMENTAL": "1", "CARGO_PROFILE_DEV_DEBUG": "0", "CARGO_PROFILE_TEST_DEBUG": "0"}
 NOTICED, SURVIVED, UNCOMPILED = "noticed", "survived", "no program"
 
 
 def end(*_):
-    """Ends at once, with all that was started: what was tried is kept."""
+    """Ends at once and kills all child processes; results are kept."""
     for child in list(run.CHILDREN):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
@@ -60,13 +64,13 @@ def end(*_):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("ids", nargs="*", metavar="id", help="mutants to try, by the id that a run says; each is shown")
-    arguments.add_argument("--seed", type=int, default=SEED, help=f"draws the sample; {SEED}")
-    arguments.add_argument("--count", type=int, default=COUNT, help=f"how many that compile are tried; {COUNT}")
-    arguments.add_argument("--changed", type=int, metavar="COMMITS", help="only what so many last commits changed")
-    arguments.add_argument("--within", type=int, metavar="SECONDS", help="begin none after so long")
+    arguments.add_argument("ids", nargs="*", metavar="id", help="ids of mutants to show and try, as printed by a run")
+    arguments.add_argument("--seed", type=int, default=SEED, help=f"seed of the sample (default: {SEED})")
+    arguments.add_argument("--count", type=int, default=COUNT, help=f"number of compiling mutants to try (default: {COUNT})")
+    arguments.add_argument("--changed", type=int, metavar="COMMITS", help="only mutants of code changed by this many last commits")
+    arguments.add_argument("--within", type=int, metavar="SECONDS", help="start no new mutant after this time")
     arguments.add_argument("--json", action="store_true", help="print JSON")
-    arguments.add_argument("--show", action="store_true", help="print what was written last of a whole sample")
+    arguments.add_argument("--show", action="store_true", help="print the results of the last full sample")
     arguments = arguments.parse_args()
     if arguments.show:
         return show()
@@ -78,7 +82,7 @@ def main():
     if arguments.ids:
         mutants = chosen(mutants, arguments.ids)
     elif not mutants:
-        print("nothing has changed in the engine of which there are mutants")
+        print("these commits changed no engine code that has mutants")
         return
     count = len(mutants) if arguments.ids else arguments.count
     is_short = arguments.changed is not None
@@ -100,7 +104,7 @@ def main():
 
 
 def listed(commits):
-    """All mutants of the engine, or of what the last commits changed in it."""
+    """All mutants of the engine, or of the code changed by the last commits."""
     command = ["cargo", "mutants", "--list", "--json", "--package", "wideload-engine"]
     if commits is not None:
         there = int(output(["git", "rev-list", "--count", "HEAD"]))
@@ -112,8 +116,8 @@ def listed(commits):
         kept.write_text(diff)
         command += ["--in-diff", str(kept)]
     if shutil.which("cargo-mutants") is None:
-        sys.exit("cargo-mutants is missing; install it (26.2 or later): cargo install cargo-mutants --locked")
-    # Where there are none, nothing is said.
+        sys.exit("cargo-mutants is missing; run cargo install cargo-mutants --locked (26.2 or later)")
+    # Without mutants, the output is empty.
     return json.loads(output(command) or "[]")
 
 
@@ -141,7 +145,7 @@ def digest(text):
 
 
 def name_of(mutant):
-    """What the mutant is, without where."""
+    """The name of the mutant without its position."""
     return re.sub(r"^\S+:\d+:\d+: ", "", mutant["name"])
 
 
@@ -157,14 +161,14 @@ def chosen(mutants, ids):
 
 
 class Lane:
-    """Mutants in, what became of each out, kept in a file."""
+    """Mutants -> their results, kept in a file."""
 
     def __init__(self, mutants, name):
         self.mutants = mutants
         self.uncompiled = 0
         self.folder = folder()
         self.folder.mkdir(parents=True, exist_ok=True)
-        # What became of each mutant that was tried, and by what.
+        # The result of each tried mutant.
         self.path = self.folder / f"{name}.jsonl"
         self.trees = Trees()
         usual = self.folder / f"{SEED}.jsonl"
@@ -172,14 +176,14 @@ class Lane:
         # One row for each: the last one.
         rows = {row["id"]: row for row in rows_of(self.path)}.values()
         self.path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        # Taken once: who adds a suite meanwhile tries it the next time.
+        # Read once: a suite added meanwhile is used in the next run.
         self.suites = run.engine_suites()
         self.limits = {}
         self.lock = threading.Lock()
 
     def go(self, count, ended, is_again, is_short):
-        """What became of the first so many that compile, and were tried before `ended`. Where it is to be short, in one copy, and no
-        suite is run without a mutant: they have just passed."""
+        """The results of the first `count` mutants that compile, tried before `ended`. A short run uses one copy, and no suite runs
+        without a mutant: all have just passed."""
         rows, untried, self.uncompiled = [], iter(self.mutants), 0
         copies = None
         while len(rows) < count:
@@ -200,7 +204,7 @@ class Lane:
         return rows
 
     def limits_of(self, copy):
-        """How many seconds each suite has; all pass without a mutant. Measured once for a tree."""
+        """The time limit of each suite in seconds; all pass without a mutant. Measured once for a tree."""
         path = self.folder / "limits.json"
         known = json.loads(path.read_text()) if path.exists() else {}
         for suite in self.suites:
@@ -212,7 +216,7 @@ class Lane:
             began = time.monotonic()
             failed = failed or next(run.run_suites(copy, [suite]))
             if failed:
-                sys.exit(f"without any mutant, {failed} fails")
+                sys.exit(f"{failed} fails without any mutant")
             known[name] = [tree, GRACE_SECONDS + 5 * (time.monotonic() - began)]
             path.write_text(json.dumps(known))
         return {suite: known[label(suite)][1] for suite in self.suites}
@@ -227,14 +231,14 @@ class Lane:
             print(json.dumps(row), file=file)
 
     def one(self, copy, mutant, ended):
-        """Tries a mutant, and keeps what became of it, unless the time ended meanwhile."""
+        """Tries a mutant and stores its result, unless the time ended meanwhile."""
         began = time.monotonic()
         if began > ended:
             return
         row = {"id": mutant["id"], "file": mutant["file"], "name": name_of(mutant), "by": None}
         near = run.NEAR.get(Path(mutant["file"]).stem, ())
         before = suite_of(self.kept.get(mutant["id"], {}))
-        # Who noticed it last, then whose subject it is; of both, the quickest.
+        # First the suite that noticed it last, then suites about its file; the quickest first.
         order = lambda suite: (label(suite) != before, suite[1] not in near, self.limits[suite])
         suites = sorted(self.suites, key=order)
         path = copy / mutant["file"]
@@ -245,7 +249,7 @@ class Lane:
             row["by"] = next((found for found in run.run_suites(copy, suites, left) if found), None)
             row["outcome"] = NOTICED if row["by"] else SURVIVED
             if time.monotonic() > ended:
-                # Perhaps it was only not awaited.
+                # A later suite might have noticed it.
                 return
         except run.Unasked as why:
             if "could not compile" not in str(why):
@@ -256,11 +260,11 @@ class Lane:
         row["seconds"] = round(time.monotonic() - began)
         row["tree"] = self.trees.of_outcome(row)
         self.keep(row)
-        print(f"{row['id']} {mutant['name']}: {row['outcome']}, {row['by'] or 'by none'}, {row['seconds']} s", file=sys.stderr, flush=True)
+        print(f"{row['id']} {mutant['name']}: {row['outcome']}, {row['by'] or 'by no test'}, {row['seconds']} s", file=sys.stderr, flush=True)
 
 
 def rows_of(path):
-    """The rows of a file, if there is one; who was killed may have left half a line."""
+    """The rows of a file, if it exists; a killed run may have left half a line."""
     rows = []
     for line in path.read_text().splitlines() if path.exists() else ():
         with contextlib.suppress(json.JSONDecodeError):
@@ -273,7 +277,7 @@ def label(suite):
 
 
 def suite_of(row):
-    """Label of the suite that noticed a mutant; of one that none did, nothing."""
+    """Label of the suite that noticed a mutant; empty for a survivor."""
     return (row.get("by") or "").split(" :: ")[0]
 
 
@@ -285,7 +289,7 @@ class Trees:
         self.code = {HOUSE / "Cargo.lock": (HOUSE / "Cargo.lock").read_bytes()}
         self.code |= {path: without_tests(text) for path, text in sources.items()}
         tests = {path: path.read_bytes() for path in rust_in("engine", "tests")}
-        # What suites share has no tests, or is a crate of its own.
+        # Code shared by suites has no tests, or is a separate crate.
         self.shared = {path: text for path, text in tests.items() if not run.HAS_TESTS.search(path.read_text())}
         self.shared |= {path: path.read_bytes() for path in rust_in("testkit", "src")}
         table = HOUSE / "docs" / "STANDARDS.tsv"
@@ -298,7 +302,7 @@ class Trees:
         return digest_of(self.code if row["outcome"] == UNCOMPILED else self.all)
 
     def of_suite(self, name):
-        """Of the code and a suite of the engine, by its label. One that reads the sources depends on all there is."""
+        """Digest of the code and a suite of the engine, by its label. A suite that reads the sources depends on everything."""
         return digest_of(self.code | self.shared | self.suites.get(name.removeprefix("engine "), self.all))
 
 
@@ -307,7 +311,7 @@ def rust_in(crate, folder):
 
 
 def without_tests(text):
-    """A source without its tests, which stand behind all else."""
+    """A source without its tests, which are at its end."""
     return text.partition(b"\n#[cfg(test)]\nmod tests {\n")[0]
 
 
@@ -319,7 +323,7 @@ def digest_of(files):
 
 
 def changed(text, mutant):
-    """The text with what stands in the mutant's span replaced; columns count characters from one."""
+    """The text with the mutant's span replaced; columns count characters from one."""
     lines = text.splitlines(keepends=True)
     start, end = ([mutant["span"][edge][what] - 1 for what in ("line", "column")] for edge in ("start", "end"))
     before = "".join(lines[: start[0]]) + lines[start[0]][: start[1]]
@@ -339,29 +343,29 @@ def say(rows, lost, uncompiled, is_whole, reasons, arguments):
         print(json.dumps({"seed": arguments.seed, "whole": is_whole, "no_program": uncompiled, "noticed": noticed, "mutants": rows}))
         return
     for row in lost:
-        print(f"{row['id']} {row['file']}: {row['name']}: {reasons.get(row['id'], 'no test notices, and no reason is given')}")
+        print(f"{row['id']} {row['file']}: {row['name']}: {reasons.get(row['id'], 'survives, and planted/survivors.toml gives no reason')}")
     share = f", {noticed * 100 / len(rows):.1f} %" if rows else ""
-    print(f"{noticed} of {len(rows)} mutants are noticed{share}; {uncompiled} more are no programs")
+    print(f"{noticed} of {len(rows)} mutants are noticed{share}; {uncompiled} more do not compile")
     if not is_whole:
-        print(f"the others were not tried: {arguments.within} s had passed; the same command goes on")
+        print(f"the others were not tried: the time limit of {arguments.within} s is over; run the same command to continue")
 
 
 def write_table(rows, lost, uncompiled, reasons, seed):
     noticed = len(rows) - len(lost)
     lines = ["# Mutants of the engine, and which survive its tests", ""]
-    lines += [f"Written by `planted/mutants.py --seed {seed}`: of {len(rows)} that were drawn, {noticed} are noticed by a test of the engine"]
-    lines += [f"({noticed * 100 / len(rows):.1f} %); {uncompiled} more that were drawn do not compile. `planted/mutants.py ID` shows one and tries it again."]
+    lines += [f"Written by `planted/mutants.py --seed {seed}`: of {len(rows)} mutants drawn, {noticed} are noticed by a test of the engine"]
+    lines += [f"({noticed * 100 / len(rows):.1f} %); {uncompiled} more do not compile. `planted/mutants.py ID` shows a mutant and tries it again."]
     lines += ["", "| id | file | mutant | why no test notices |", "|---|---|---|---|"]
     for row in sorted(lost, key=lambda row: (row["file"], row["name"], row["id"])):
         name = row["name"].replace("|", "\\|")
-        lines += [f"| {row['id']} | {Path(row['file']).name} | {name} | {reasons.get(row['id'], '**not known**')} |"]
+        lines += [f"| {row['id']} | {Path(row['file']).name} | {name} | {reasons.get(row['id'], '**unknown**')} |"]
     table().write_text("\n".join(lines) + "\n")
-    print(f"written: {table()}", file=sys.stderr)
+    print(f"results: {table()}", file=sys.stderr)
 
 
 def show():
     if not table().exists():
-        sys.exit("nothing was written yet: run planted/mutants.py")
+        sys.exit("no results yet: run planted/mutants.py")
     print(table().read_text())
 
 

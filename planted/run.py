@@ -5,10 +5,12 @@
     planted/run.py --by-laws [--all] [--within SECONDS] [number ...]
     planted/run.py --show
 
-Writes CAUGHT.md into target/planted/ when all bugs were tried. With --by-laws, nothing but the simulator's attacks, its swarm and laws
-are asked, and LAWS.md says there of each bug what saw it. --show prints both. Exits with 1 where a bug is not caught, where its
-function is no longer in the source or no longer compiles with it, which is looked at before any is tried, compiling as far as there is
-time, or where something fails without any bug.
+After a full run, it writes target/planted/CAUGHT.md. With --by-laws, only the simulator's attacks, its swarm and the law tests run;
+LAWS.md in the same folder names the one that caught each bug. --show prints both files. The exit status is 1 in these cases:
+
+- a bug is not caught
+- the function of a bug is gone, or does not compile with the bug; this is checked first, as far as the time allows
+- a test fails without any bug
 """
 
 import argparse
@@ -32,10 +34,10 @@ from functions import NotThere, place_of, with_edit
 
 HOUSE = Path(__file__).resolve().parent.parent
 LIST = HOUSE / "planted" / "bugs.toml"
-# Quick suites first; whatever else a crate has comes after them.
+# Quick suites run first, then all others of the crate.
 ENGINE_FIRST = ["--lib", "laws", "patience", "overlaps", "swarm", "memory", "identity"]
 PACKET_FIRST = ["--lib"]
-# Suites that speak of a file come before all others.
+# Suites about a file run before all others.
 COALESCING = ["coalescing", "coalescing_laws", "coalescing_corners"]
 REASSEMBLY = ["laws", "landing", "conformance", "memory", "patience"]
 NEAR = {
@@ -51,21 +53,21 @@ NEAR = {
     **{name: REASSEMBLY for name in ("reassembly", "datagrams", "ecn", "holes", "may_join", "pairs")},
     **{name: COALESCING for name in ("coalesce", "flow", "run", "part", "glance", "segments", "tcp")},
 }
-# What a file with tests has.
+# Matches a file with tests.
 HAS_TESTS = re.compile(r"#\[test\]|\bproptest! ?\{")
-# Of one suite, once it is built: longer than any takes on a busy machine, so that only what a bug has made endless ends so.
+# Limit for one suite, once built: longer than any takes on a busy machine, so only a suite made endless by a bug reaches it.
 TIME_LIMIT_SECONDS = 240
-# What the attacks and the swarm have for one bug, once they are built, and how long one of them may be silent meanwhile.
+# Limit for the attacks and the swarm, once built, for one bug; and the longest time without output.
 LAWS_SECONDS = 60
 SILENT_SECONDS = 30
-# Seeds of the swarm: as many as its tour has, which meets everything.
+# Seeds of the swarm: as many as its tour has, which covers everything.
 SEEDS = 64
-# Letters of a finding that a table has room for.
+# Longest finding in a table, in characters.
 LINE_MAX = 160
-# Copies in which bugs are planted at once where laws are to see them.
+# Copies in which bugs are planted in parallel, with --by-laws.
 JOBS = 2
-# Law suites of the engine, asked where neither attacks nor swarm see a bug; and of others, what compares with a model or with
-# another way to the same.
+# Law suites of the engine, run if neither attacks nor swarm catch a bug. Of other suites, the tests that compare with a model or
+# another implementation.
 ENGINE_LAWS = {
     "laws": [],
     "coalescing_laws": [],
@@ -92,46 +94,46 @@ ENGINE_LAWS = {
         "coalesce::tests::a_glance_and_what_is_fresh_change_nothing_that_can_be_seen",
     ],
 }
-# Bugs that engines of this kind are known for; those behind them were met here.
+# Numbers up to this are bugs known from other engines; the bugs after them occurred in this project.
 KNOWN_MAX = 40
-OUT_OF_REACH = "Out of reach of this lane, which plants in packet and engine only:"
-# Bugs from the first one of a commit to that of the next: prime, so that all come first in turn.
+OUT_OF_REACH = "Not tried with --by-laws, which plants only in the crates packet and engine:"
+# Distance between the first bugs of two consecutive commits: a prime, so that every bug comes first at some commit.
 TURN = 23
 
 
-# What was started and has not ended, each with a session of its own.
+# Running child processes, each in its own session.
 CHILDREN = set()
-# Is all to end? Then what a child came to says nothing of a bug.
+# Set at shutdown: the result of a child then says nothing about a bug.
 IS_ENDING = threading.Event()
 
 
 class Unasked(Exception):
-    """What was planted is no program, or a test that it was to be tried with is not there: nothing is known of the bug."""
+    """The bug does not compile, or a test for it is missing: there is no result."""
 
 
 def main():
-    arguments = argparse.ArgumentParser(description="Plants each bug in a copy of the code and says which test catches it.")
-    arguments.add_argument("numbers", nargs="*", type=int, help="bugs to plant; none: all, and write target/planted/CAUGHT.md")
+    arguments = argparse.ArgumentParser(description="Plant each bug in a copy of the code and print the test that catches it.")
+    arguments.add_argument("numbers", nargs="*", type=int, help="numbers of the bugs to plant (default: all, and write target/planted/CAUGHT.md)")
     arguments.add_argument(
-        "--tests-have-passed", action="store_true", help="do not first run all tests without a bug: they have just passed"
+        "--tests-have-passed", action="store_true", help="skip the first run of all tests without a bug"
     )
     arguments.add_argument(
         "--within",
         type=int,
         metavar="SECONDS",
-        help="begin no bug after so long; each commit begins with another one, so that all have their turn",
+        help="start no new bug after this time; the first bug differs for each commit, so that all get their turn",
     )
     arguments.add_argument(
         "--by-laws",
         action="store_true",
-        help="let attacks, swarm and laws see the bugs, which know none of them; without numbers or --within, the 40 known ones",
+        help="catch bugs with attacks, swarm and law tests only; without numbers or --within, the 40 known bugs",
     )
-    arguments.add_argument("--all", action="store_true", help="with --by-laws: those too that were met here")
-    arguments.add_argument("--show", action="store_true", help="print what was written last of bugs and what caught them")
+    arguments.add_argument("--all", action="store_true", help="with --by-laws: include the bugs that occurred in this project")
+    arguments.add_argument("--show", action="store_true", help="print the results of the last runs")
     arguments = arguments.parse_args()
     if arguments.show:
         return show()
-    # Who ends this ends what it has started, too.
+    # A signal also ends all child processes.
     for wanted in (signal.SIGTERM, signal.SIGINT):
         signal.signal(wanted, end)
     have_passed, wanted = arguments.tests_have_passed, set(arguments.numbers)
@@ -165,13 +167,13 @@ def main():
     lost = [row for row in rows if not row["caught_by"]]
     print(f"{len(rows) - len(lost)} of {len(rows)} bugs are caught")
     if len(rows) < len(bugs):
-        print(f"{len(bugs) - len(rows)} more were not tried: {arguments.within} s had passed")
+        print(f"{len(bugs) - len(rows)} more were not tried: the time limit of {arguments.within} s is over")
     sys.exit(1 if lost else 0)
 
 
 @functools.cache
 def listed():
-    """The bugs of the list, each with its edits and the files that they change, or with what is stale of it."""
+    """The bugs of the list, each with its edits and the files they change, or with the reason why it is stale."""
     bugs = tomllib.loads(LIST.read_text())["bug"]
     for bug in bugs:
         bug["edit"] = bug.get("edit") or [bug]
@@ -179,7 +181,7 @@ def listed():
             for edit in bug["edit"]:
                 edit["file"] = place_of(HOUSE, edit["function"])
         except NotThere as why:
-            bug["stale"] = f"bug {bug['number']}: {why}; plant it again where the code went"
+            bug["stale"] = f"bug {bug['number']}: {why}; update its entry in planted/bugs.toml to the moved code"
     return bugs
 
 
@@ -188,7 +190,7 @@ def show():
     for page in pages:
         print(page.read_text())
     if not pages:
-        sys.exit("nothing was written yet: run planted/run.py, or planted/run.py --by-laws")
+        sys.exit("no results yet: run planted/run.py or planted/run.py --by-laws")
 
 
 def end(*_):
@@ -197,11 +199,11 @@ def end(*_):
     for child in list(CHILDREN):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-    sys.exit("ended before all were tried")
+    sys.exit("interrupted before all bugs were tried")
 
 
 def in_turn(bugs):
-    """The bugs, beginning with another one at each commit."""
+    """The bugs, starting with another one at each commit."""
     count = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=HOUSE, capture_output=True, text=True)
     start = int(count.stdout.strip() or 0) * TURN % max(len(bugs), 1)
     return bugs[start:] + bugs[:start]
@@ -216,12 +218,12 @@ def copied(copy):
 
 
 def copies_of(lane, count):
-    """Copies to work in at once; they stay for the next time, with what was built in them."""
+    """Copies for parallel work; they are kept for the next run, with their build results."""
     return [copied(target() / f"{lane}-{job}" / "house") for job in range(count)]
 
 
 def in_copies(copies, one, items):
-    """What `one` makes of each item, in one of the copies that no other item has meanwhile."""
+    """The results of `one` for each item, each in a copy that no other item uses meanwhile."""
     own, free = threading.local(), list(copies)
 
     def take_copy():
@@ -240,7 +242,7 @@ def try_bug(copy, bug):
 
 @contextlib.contextmanager
 def planted(copy, bug):
-    """The bug stands in the copy; false where what it changes is not there."""
+    """The bug is planted in the copy; false if the code to change is missing."""
     try:
         texts = edited(copy, bug, {})
     except NotThere as why:
@@ -251,20 +253,20 @@ def planted(copy, bug):
 
 
 def edited(copy, bug, texts):
-    """The files of a copy, by path, with the bug in them, on top of what `texts` has of them."""
+    """The files of a copy, by path, with the bug in them, on top of their texts in `texts`."""
     texts = dict(texts)
     for edit in bug["edit"]:
         path = copy / edit["file"]
         try:
             texts[path] = with_edit(edit["file"], texts.get(path) or path.read_text(), edit)
         except NotThere as why:
-            raise NotThere(f"bug {bug['number']}: {why}; plant it again where the code went") from why
+            raise NotThere(f"bug {bug['number']}: {why}; update its entry in planted/bugs.toml to the moved code") from why
     return texts
 
 
 @contextlib.contextmanager
 def written(texts):
-    """Files with these texts, by path, which are afterwards as they were."""
+    """Writes these texts to the files, by path, and restores the files at the end."""
     before = {path: path.read_text() for path in texts}
     try:
         for path, text in texts.items():
@@ -276,18 +278,18 @@ def written(texts):
 
 
 def stop_if_stale(copy, bugs, ended):
-    """Ends where the source does not compile, or a bug has to be planted again."""
+    """Raises an error if the source does not compile, or if a bug must be updated."""
     said = compiled(copy, bugs, max(ended - time.monotonic(), 0))
     if said:
-        raise Unasked(f"{said}\nwithout any bug, this does not compile")
+        raise Unasked(f"{said}\nthe code does not compile without any bug")
     stale = list(no_programs(copy, bugs, ended))
     if stale:
         raise Unasked("\n".join(stale))
 
 
 def no_programs(copy, bugs, ended):
-    """Of each bug whose code is not there, or that does not compile, what is wrong; of compiling as much as there is time for. As
-    many as leave each other's text are compiled at once."""
+    """For each bug whose code is missing or does not compile, the error; compiles as many as the time allows. Bugs that change
+    different text are compiled together."""
     for bug in bugs:
         try:
             edited(copy, bug, {})
@@ -297,7 +299,7 @@ def no_programs(copy, bugs, ended):
     while bugs:
         left = ended - time.monotonic()
         if left <= 0:
-            print(f"{len(bugs)} bugs were not compiled: no time is left")
+            print(f"{len(bugs)} bugs were not compiled: the time is over")
             return
         texts, together = {}, []
         for bug in bugs:
@@ -309,7 +311,7 @@ def no_programs(copy, bugs, ended):
         if said is None:
             continue
         if said and len(together) == 1:
-            yield f"{said}\nbug {together[0]['number']} does not compile; plant it again"
+            yield f"{said}\nbug {together[0]['number']} does not compile; update its entry in planted/bugs.toml"
         elif said:
             half = len(together) // 2
             yield from no_programs(copy, together[:half], ended)
@@ -318,9 +320,9 @@ def no_programs(copy, bugs, ended):
 
 
 def compiled(copy, bugs, seconds):
-    """What the compiler says in so many seconds against the bugs that are planted in a copy; none where that was too short."""
+    """The compiler's errors with the bugs planted in a copy, within this many seconds; none if the time was too short."""
     crates = {crate_of(edit) for bug in bugs for edit in bug["edit"]}
-    # What stands on these, and is run too.
+    # Crates that depend on these, and run too.
     crates |= {"engine", "sim"} if crates & {"packet", "engine"} else set()
     packages = [argument for crate in sorted(crates) for argument in ("-p", f"wideload-{crate}")]
     _, said, status = run(copy, ["cargo", "check", "--quiet", "--lib", *packages], None if seconds == float("inf") else seconds)
@@ -328,16 +330,16 @@ def compiled(copy, bugs, seconds):
 
 
 def by_laws(bugs, within):
-    """Plants bugs and lets attacks, swarm and laws see them; the status of the lane."""
+    """Plants bugs and runs attacks, swarm and law tests against them. Returns the exit status."""
     here = [bug for bug in bugs if is_in_reach(bug)]
     if not here:
-        sys.exit("none of these stands in packet or engine; run planted/run.py NUMBER, without --by-laws")
+        sys.exit("none of these bugs is in packet or engine; run planted/run.py NUMBER without --by-laws")
     copies = copies_of("laws", min(JOBS, len(here)))
     stop_if_stale(copies[0], here, float("inf"))
     programs = [build(copy) for copy in copies]
     found = seen_by_laws(copies[0], programs[0]) or seen_by_engine(copies[0], ())
     if found:
-        return fail(f"without any bug, this is broken: {found}")
+        return fail(f"a test fails without any bug: {found}")
     start, table = time.monotonic(), threading.Lock()
 
     def one(copy, bug):
@@ -358,9 +360,9 @@ def by_laws(bugs, within):
 
     rows = [tried for tried in in_copies(copies, one, here if within is None else in_turn(here)) if tried]
     if len(rows) < len(here):
-        print(f"{len(here) - len(rows)} more were not tried: {within} s had passed")
+        print(f"{len(here) - len(rows)} more were not tried: the time limit of {within} s is over")
     lost = [row for row in rows if not row["caught_by"]]
-    print(f"{len(rows) - len(lost)} of {len(rows)} bugs are caught by laws; written: {laws_page()}")
+    print(f"{len(rows) - len(lost)} of {len(rows)} bugs are caught by laws; results: {laws_page()}")
     return 1 if lost else 0
 
 
@@ -382,7 +384,7 @@ def build(copy):
 
 
 def seen_by_laws(copy, program):
-    """What attacks and swarm see within their time: what was run, and what broke."""
+    """The finding of attacks and swarm within the time limit: the test and the broken law."""
     began = time.monotonic()
     lines = [(began, "nothing")]
     is_over = threading.Event()
@@ -404,21 +406,21 @@ def seen_by_laws(copy, program):
     (_, run_last), (_, last) = lines[-2] if len(lines) > 1 else lines[-1], lines[-1]
     if last.startswith("broken: "):
         return f"{run_last} after {seconds:.0f} s: {last.removeprefix('broken: ')[:LINE_MAX]}"
-    # A signal that is not ours, such as of an abort, is negative here.
+    # A signal not sent by this script, such as at an abort, is negative here.
     if child.returncode != 0 and not is_over.is_set():
         return f"{last} after {seconds:.0f} s: a crash"
     is_silent = time.monotonic() - lines[-1][0] > SILENT_SECONDS
-    return f"{last}: it does not end" if is_silent else None
+    return f"{last}: it does not finish" if is_silent else None
 
 
 def seen_by_engine(copy, near):
-    """The first law test of the engine that fails; suites that are near to the bug come first."""
+    """The first law test of the engine that fails; suites about the changed file run first."""
     suites = sorted(ENGINE_LAWS, key=lambda suite: suite not in near)
     return next((found for found in run_suites(copy, [("engine", suite) for suite in suites], only=ENGINE_LAWS) if found), None)
 
 
 def write_laws(tried):
-    """Puts what was seen into the table, in which all others stay as they were seen last."""
+    """Writes the findings into the table; all other rows keep their last result."""
     page, bugs = laws_page(), [bug for bug in listed() if "stale" not in bug]
     cells = [re.fullmatch(r"\| (\d+) \| .* \| (.*) \|", line) for line in page.read_text().splitlines()] if page.exists() else []
     seen = {int(found[1]): found[2] for found in cells if found} | {row["number"]: cell(row["caught_by"]) for row in tried}
@@ -426,17 +428,17 @@ def write_laws(tried):
     rows = sorted((bug["number"], bug["sentence"]) for bug in here if bug["number"] in seen)
     untried = [str(bug["number"]) for bug in here if bug["number"] not in seen]
     others = [bug for bug in bugs if bug not in here]
-    lines = ["# Planted bugs, and the laws that see them", ""]
-    lines += ["Written by `planted/run.py --by-laws`. Nothing that is named here knows of any bug: attacks that have names, seeds of"]
-    lines += ["the swarm, law tests of the engine. `planted/run.py --by-laws NUMBER` plants one again and repeats what saw it."]
-    lines += ["", "| number | bug | seen by |", "|---|---|---|"]
+    lines = ["# Planted bugs, and the laws that catch them", ""]
+    lines += ["Written by `planted/run.py --by-laws`. The checks named here were not written for these bugs: named attacks, seeds of"]
+    lines += ["the swarm, and law tests of the engine. `planted/run.py --by-laws NUMBER` plants one bug again and repeats its check."]
+    lines += ["", "| number | bug | caught by |", "|---|---|---|"]
     lines += [f"| {number} | {sentence} | {seen[number]} |" for number, sentence in rows]
     lines += ["", f"Not tried yet: {', '.join(untried)}"] if untried else []
     lines += ["", OUT_OF_REACH, ""]
     lines += [f"- {bug['number']}: {bug['sentence']}{its_suites(bug)}" for bug in others]
     lines += ["", "Waiting:", ""]
     lines += left_out()
-    # Whoever ends this meanwhile leaves the table whole.
+    # An interruption leaves the old table intact.
     page.parent.mkdir(parents=True, exist_ok=True)
     fresh = page.with_suffix(".new")
     fresh.write_text("\n".join(lines) + "\n")
@@ -461,8 +463,8 @@ def fail(what):
 
 
 def suites_for(bug):
-    """Those that the bug names; of a bug in the engine or below it, all, those near to it first; of others, what stands in the files
-    of their crates."""
+    """The suites named by the bug. Else, for a bug in packet or engine, all suites, those about the changed files first; for others,
+    the unit tests of their crates."""
     if "suites" in bug:
         return [tuple(suite.split(" ")) for suite in bug["suites"]]
     crates = {crate_of(edit) for edit in bug["edit"]}
@@ -486,9 +488,8 @@ def row(bug, caught_by, began):
 
 
 def run_suites(copy, suites, seconds=lambda suite: TIME_LIMIT_SECONDS, only={}):
-    """Yields, for each suite, the first of its tests that fails, or None; each suite has so many seconds, once it is built, and
-    one that has none is not run, nor those after it. `only`: of a suite, these tests alone, which have to be there; none named:
-    all."""
+    """Yields, for each suite, its first failing test, or None. `seconds` is the time limit of a suite, once built; at 0, it and
+    those after it do not run. `only` limits a suite to these tests, which must exist."""
     for crate, suite in suites:
         if seconds((crate, suite)) <= 0:
             return
@@ -505,13 +506,13 @@ def run_suites(copy, suites, seconds=lambda suite: TIME_LIMIT_SECONDS, only={}):
             yield f"{name} :: the time limit"
             return
         if names and status == 0 and f" {len(names)} passed" not in shown:
-            raise Unasked(f"{name} has not all of {', '.join(names)}")
+            raise Unasked(f"{name} lacks some of these tests: {', '.join(names)}")
         failed = sorted(set(re.findall(r"^    ([\w:]+)$", shown, re.MULTILINE)))
         yield f"{name} :: {failed[0].removeprefix(within)}" if failed else (f"{name} :: a crash" if status else None)
 
 
 def run(copy, command, seconds=None):
-    """What a command shows and says, and its status; none where it had to be ended, and all that it started with it."""
+    """Standard output, standard error and status of a command; no status if it was killed, with all its children, at the time limit."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         command, cwd=copy, env=environment(copy), stdout=pipe, stderr=pipe, text=True, start_new_session=True
@@ -549,16 +550,16 @@ def suites(crate, first):
 
 
 def target_with(crate, suite):
-    """What asks cargo for a suite, and what stands in front of the names of its tests there."""
+    """The arguments that select a suite in cargo, and the prefix of its test names."""
     found = suites_in(crate).get(suite)
     if found is None:
-        raise Unasked(f"crates/{crate} has no suite {suite}")
+        raise Unasked(f"crates/{crate} has no test suite {suite}")
     return ["--test", found[0]], found[1]
 
 
 @functools.cache
 def suites_in(crate):
-    """The suites of a crate by their names: files with tests that are programs of their own, or modules of one that is."""
+    """The suites of a crate by name: test programs, or modules of a test program."""
     tests = HOUSE / "crates" / crate / "tests"
     found = {}
     for program in sorted([*tests.glob("*.rs"), *tests.glob("*/main.rs")]):
@@ -574,15 +575,15 @@ def suites_in(crate):
 
 
 def environment(copy):
-    # Compiling is most of the work for one bug where laws are to see it.
+    # With --by-laws, compiling is most of the work for a bug.
     quick = {"CARGO_PROFILE_DEV_OPT_LEVEL": "1", "CARGO_PROFILE_DEV_DEBUG": "0"} if copy.parent.name.startswith("laws-") else {}
-    # What a suite found with one bug would fail with the next one.
+    # A failure stored by a suite for one bug would also fail for the next one.
     own = {"PROPTEST_DISABLE_FAILURE_PERSISTENCE": "1", "RUST_BACKTRACE": "0"}
     return {**os.environ, **quick, **own, "CARGO_TARGET_DIR": str(target_of(copy))}
 
 
 def target_of(copy):
-    """Copies that are built at once have targets of their own."""
+    """Copies that are built in parallel have their own target folders."""
     return copy.parent if has_own_target(copy) else target() / "planted"
 
 
@@ -610,7 +611,7 @@ def write_table(rows):
     lines += left_out()
     caught_page().parent.mkdir(parents=True, exist_ok=True)
     caught_page().write_text("\n".join(lines) + "\n")
-    print(f"written: {caught_page()}")
+    print(f"results: {caught_page()}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""Prints the rows of STANDARDS.tsv with the code that keeps each and the test that shows it.
+"""Print the rows of STANDARDS.tsv, each with the code that implements it and its test.
 
     planted/standards.py [--state covered|absent|waiting|open]
 
-A row is covered where a test or a departure (the first table of DEVIATIONS.md) names its id; absent where what it speaks of is no part of this
-program; waiting where it will be, and is not yet. A row that is none of these is open, and the status is 1. What each row
-is, `crates/engine/tests/standards.rs` holds too.
+The states of a row:
+
+- covered: a test or a departure (the first table of DEVIATIONS.md) names its id
+- absent: its subject is no part of this program
+- waiting: its subject is planned
+- open: none of these; then the exit status is 1
+
+`crates/engine/tests/standards.rs` checks the states, too.
 """
 
 import argparse
@@ -14,25 +19,25 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
-# Where DEVIATIONS.md begins to tell what waits.
+# Heading of the planned parts in DEVIATIONS.md.
 NOT_YET = "\n## What is not there yet\n"
 HOUSE = Path(__file__).resolve().parent.parent
-# Kept in step with ABSENT and WAITING of crates/engine/tests/standards.rs, which fails where a row is in none.
+# Same as ABSENT and WAITING of crates/engine/tests/standards.rs, which fails if a row is in neither.
 ABSENT = {
-    "tunnel-mode": "no tunnel is ended here",
-    "optional": "a choice that was not taken",
-    "endpoint": "this program is no end of a connection",
+    "tunnel-mode": "this program is no tunnel endpoint",
+    "optional": "an option that is not implemented",
+    "endpoint": "this program is no endpoint of a connection",
 }
 WAITING = {
-    "PMTUD": "path MTU discovery of our own",
-    "sizing": "path MTU discovery of our own",
-    "ack-gen": "acknowledgements of our own",
+    "PMTUD": "our own path MTU discovery",
+    "sizing": "our own path MTU discovery",
+    "ack-gen": "our own acknowledgements",
 }
 
 
 def main():
-    arguments = argparse.ArgumentParser(description="Prints each row of STANDARDS.tsv with its code and its test.")
-    arguments.add_argument("--state", choices=["covered", "absent", "waiting", "open"], help="rows in this state only")
+    arguments = argparse.ArgumentParser(description="Print each row of STANDARDS.tsv with its code and its test.")
+    arguments.add_argument("--state", choices=["covered", "absent", "waiting", "open"], help="print only rows in this state")
     wanted = arguments.parse_args().state
     code, tests = citations()
     departures = set(re.findall(r"\bR\d{3}\b", "\n".join(first_cells("DEVIATIONS.md", until=NOT_YET))))
@@ -56,11 +61,11 @@ def state_of(id, component, applies, tests, departures):
             return "waiting", WAITING[name]
         if name in ABSENT:
             return "absent", ABSENT[name]
-    return "open", "nothing names it"
+    return "open", "no test or departure names it"
 
 
 def citations():
-    """Where comments of the code, and of the tests, name each row."""
+    """The places in comments of the code, and of the tests, that name each row."""
     code, tests = defaultdict(list), defaultdict(list)
     for path in sorted((HOUSE / "crates").glob("*/*/**/*.rs")):
         place = path.relative_to(HOUSE)

@@ -30,9 +30,9 @@ impl Baseline {
         for line in table.lines().skip(1).filter(|line| !line.is_empty()) {
             let words: Vec<&str> = line.split('\t').collect();
             let [function, workload, count] = words[..] else {
-                return Err(format!("no line of a baseline: {line}"));
+                return Err(format!("expected three columns separated by tabs: {line}"));
             };
-            let count = count.parse().map_err(|_| format!("no count of instructions: {line}"))?;
+            let count = count.parse().map_err(|_| format!("not an instruction count: {line}"))?;
             baseline.0.insert((function.to_string(), workload.to_string()), count);
         }
         Ok(baseline)

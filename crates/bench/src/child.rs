@@ -61,7 +61,7 @@ impl Harness {
                 Ok(harness)
             }
             ["cannot", ref why @ ..] => Err(format!("cannot: {}", why.join(" "))),
-            _ => Err(format!("is not ready, but says: {line}")),
+            _ => Err(format!("expected 'ready', got: {line}")),
         }
     }
 
@@ -71,7 +71,7 @@ impl Harness {
     /// An unexpected answer, or none.
     pub fn run(&mut self, ms: u64) -> Result<Run, String> {
         let line = self.ask(&format!("run {ms}"), Duration::from_millis(ms * 50) + ANSWERING)?;
-        parse_run(&line).ok_or(format!("answers run with: {line}"))
+        parse_run(&line).ok_or(format!("unexpected answer to run: {line}"))
     }
 
     /// Makes it write the output of one section.
@@ -80,7 +80,7 @@ impl Harness {
     /// An unexpected answer, or none.
     pub fn verify(&mut self) -> Result<(), String> {
         let line = self.ask("verify", ANSWERING)?;
-        if line.starts_with("done") { Ok(()) } else { Err(format!("answers verify with: {line}")) }
+        if line.starts_with("done") { Ok(()) } else { Err(format!("unexpected answer to verify: {line}")) }
     }
 
     fn ask(&mut self, command: &str, timeout: Duration) -> Result<String, String> {
@@ -188,6 +188,6 @@ mod tests {
         );
         let later = start("printf 'ready\\t1\\twhole\\n'; read line; echo tripped >&2; exit 4");
         assert_eq!(later, Err("died (exit status: 4): tripped".to_string()));
-        assert_eq!(start("echo hello"), Err("is not ready, but says: hello".to_string()));
+        assert_eq!(start("echo hello"), Err("expected 'ready', got: hello".to_string()));
     }
 }

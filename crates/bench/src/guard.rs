@@ -14,18 +14,18 @@ use std::process::ExitCode;
 /// # Errors
 /// A workload that cannot be counted, or a baseline that cannot be read.
 pub fn check() -> Result<ExitCode, String> {
-    let table =
-        std::fs::read_to_string(PATH).map_err(|error| format!("{PATH}: {error}; --write-baseline makes it"))?;
+    let table = std::fs::read_to_string(PATH)
+        .map_err(|error| format!("{PATH}: {error}; create it with --write-baseline"))?;
     let baseline = Baseline::parse(&table).map_err(|error| format!("{PATH}: {error}"))?;
     if let Some(stranger) = baseline.strangers().first() {
-        return Err(format!("{PATH}: {stranger}: no such workload; --write-baseline makes it anew"));
+        return Err(format!("{PATH}: {stranger}: no such workload; update the file with --write-baseline"));
     }
     let mut failed = 0;
     count(baseline.workloads(), |workload, now| {
         let Some(change) = baseline.change(workload, now?) else { return Ok(()) };
         let verdict = match (change.is_too_much(), change.is_much_less()) {
             (true, _) => "TOO MUCH",
-            (_, true) => "much less: --write-baseline keeps it so",
+            (_, true) => "much less: record it with --write-baseline",
             _ => "",
         };
         failed += usize::from(change.is_too_much());
@@ -41,7 +41,7 @@ pub fn check() -> Result<ExitCode, String> {
     if failed == 0 {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("bench: {failed} workloads take over 3 % more instructions than {PATH} says");
+    eprintln!("bench: {failed} workloads take over 3 % more instructions than the baseline in {PATH}");
     Ok(ExitCode::FAILURE)
 }
 
@@ -86,7 +86,7 @@ pub fn show(extent: Extent, words: &[String]) -> Result<ExitCode, String> {
 /// Why tracing is impossible.
 pub fn show_ways(words: &[String], all: bool) -> Result<ExitCode, String> {
     let words = if words.is_empty() { &WAYS.map(str::to_string)[..] } else { words };
-    println!("calls of a packet, by callgrind: functions, changes of crate, TCP headers read");
+    println!("calls a packet, by callgrind: functions, calls into another crate, TCP headers parsed");
     let folder = folder()?;
     for name in words {
         let workloads = workloads(Extent::Usual, std::slice::from_ref(name));
@@ -97,7 +97,7 @@ pub fn show_ways(words: &[String], all: bool) -> Result<ExitCode, String> {
             if functions < FEWEST_FUNCTIONS {
                 let build = "RUSTFLAGS=\"-C no-prepopulate-passes\" cargo run --profile ways -p bench -- ways";
                 return Err(format!(
-                    "{workload}: {functions} functions seen, as this build inlines calls; use {build}"
+                    "{workload}: only {functions} functions seen, because this build inlines calls; use {build}"
                 ));
             }
             println!("{functions:>5} {:>7.1} {parses:>6.2}  {}: {workload}", way.crossings, workload.function);
@@ -128,9 +128,9 @@ fn guarded() -> Vec<Workload> {
 
 fn folder() -> Result<tempfile::TempDir, String> {
     if !instructions::is_possible() {
-        return Err("valgrind is not installed, and counts instructions; apt-get install valgrind".to_string());
+        return Err("valgrind is not installed; run apt-get install valgrind".to_string());
     }
-    tempfile::tempdir().map_err(|error| format!("no folder for files: {error}"))
+    tempfile::tempdir().map_err(|error| format!("cannot create a temporary folder: {error}"))
 }
 
 fn count(

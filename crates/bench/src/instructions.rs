@@ -27,7 +27,7 @@ pub fn is_possible() -> bool {
 
 fn count(harness: &Command, sections: usize, folder: &Path, timeout: Duration) -> Result<u64, String> {
     let (text, _) = collect(harness, sections, folder, timeout)?;
-    collected(&text).ok_or_else(|| "callgrind says no count".to_string())
+    collected(&text).ok_or_else(|| "callgrind reported no instruction count".to_string())
 }
 
 /// Callgrind's profile of this many sections.
@@ -69,7 +69,7 @@ fn collect(
             None if Instant::now() > end => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("not counted in {} s", timeout.as_secs()));
+                return Err(format!("no instruction count within {} s", timeout.as_secs()));
             }
             None => std::thread::sleep(Duration::from_millis(20)),
         }
@@ -77,7 +77,7 @@ fn collect(
     let written = std::fs::read(&profile).unwrap_or_default();
     let _ = std::fs::remove_file(&profile);
     if !status.success() {
-        return Err(last_line(&said).unwrap_or_else(|| format!("valgrind ended with {status}")));
+        return Err(last_line(&said).unwrap_or_else(|| format!("valgrind failed with {status}")));
     }
     let text = std::fs::read(&said).map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&text);

@@ -333,7 +333,7 @@ impl Contender {
         let spread = self.figures.spread();
         let bits = self.input.bytes as f64 * 8.0 / self.input.units(workload.function) as f64;
         let verdict = match &self.verdict {
-            Some(Verdict::Left(what)) => Some(format!("{what} left to others")),
+            Some(Verdict::Left(what)) => Some(format!("{what} left to a later stage")),
             _ => None,
         };
         Row {

@@ -41,23 +41,34 @@ pub fn page(rows: &[Row], conditions: &Conditions) -> String {
 
 fn head(page: &mut String, conditions: &Conditions) {
     page.push_str(
-        "# What a packet costs\n\nWideload beside its peers: the same packets in the same order, the same ",
+        "# What a packet costs\n\n\
+         How to read the tables: each block is one workload, each row one system on the same packets in the same \
+         order. Look at *ratio*: above 1, Wideload is faster than the system in that row; below 1, it is\n\
+         slower. The columns:\n\n\
+         | column | meaning |\n\
+         |---|---|\n\
+         | ns | nanoseconds a packet: the median of all rounds, where a round counts its median section |\n\
+         | spread | the fastest and the slowest round |\n\
+         | ratio | the median of each round's ratio to Wideload |\n\
+         | instr. | instructions a packet, by callgrind, which has no AVX-512 |\n\
+         | Gbit/s | bits of the packets received, IP header counted |\n\
+         | out | packets that leave one section |\n\n",
     );
-    page.push_str("processor, one round of each in turn. Written by\n\n");
+    page.push_str(
+        "*Header work only* measures the path from a parsed packet to decision and place, without touching the \
+         payload. *Contiguous* measures the path from bytes to a contiguous result. *Checksummed* adds\n\
+         transport checksums. *Plain copy* copies the same bytes and does nothing else, as a lower bound. \
+         `wideload` with a commit is an earlier build of Wideload.\n\n\
+         Every system's output was compared with a reference in the same run, byte for byte. A row marked (!) \
+         failed; the reason stands below its table. Filling the buffers is not timed; freeing them is. All\n\
+         systems ran on one processor, one round of each in turn. The command was:\n\n",
+    );
     let _ = writeln!(page, "    {}\n", conditions.command);
     for line in conditions.machine.lines() {
         let _ = writeln!(page, "- {line}");
     }
     let Conditions { rounds, ms, processor, .. } = conditions;
-    let _ = writeln!(page, "- rounds: {rounds}, each system for {ms} ms in each, all on processor {processor}\n");
-    page.push_str(
-        "*ns*: nanoseconds a packet, the median of all rounds; of a round, the median section. *spread*: the fastest and \
-         the slowest\nround. *ratio*: the median of each round's ratio to Wideload; above 1, Wideload is faster. \
-         *instr.*: instructions a packet,\nby callgrind, which knows no AVX-512. *Gbit/s*: bits of the packets that come \
-         in, IP header counted. *out*: packets that come\nout of one section. What comes out of every system was \
-         compared with a reference in the same run, byte for byte; a row with\n(!) says what was wrong. Putting packets \
-         into buffers is not timed, giving buffers back is.\n",
-    );
+    let _ = writeln!(page, "- rounds: {rounds}, each system for {ms} ms in each, all on processor {processor}");
 }
 
 fn behind(page: &mut String, rows: &[Row]) {

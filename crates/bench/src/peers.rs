@@ -87,9 +87,9 @@ impl Peers {
                 Some(_) if is_explained => continue,
                 Some(offer) => {
                     let program = offer.program.file_name().unwrap_or_default().to_string_lossy();
-                    format!("{family}: no program {program} was built")
+                    format!("{family}: program {program} was not built")
                 }
-                None => format!("{family}: systems.tsv: not understood: {line}"),
+                None => format!("{family}: systems.tsv: cannot parse: {line}"),
             };
             if !self.missing.contains(&lacks) {
                 self.missing.push(lacks);
@@ -162,7 +162,7 @@ fn build(family: &Path, target: &Path, install: bool, dpdk: Option<&Path>) -> Ve
             let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
             let last = &lines[lines.len().saturating_sub(LINES_SHOWN)..];
             match last {
-                [] => vec![format!("{name}: build ended with {}", output.status)],
+                [] => vec![format!("{name}: build failed with {}", output.status)],
                 _ => last.iter().map(|line| format!("{name}: {line}")).collect(),
             }
         }
@@ -206,7 +206,7 @@ mod tests {
         let mut peers = Peers::default();
         let table = "system\tfunction\twork\tcondition\tcommand\na\tb\tc\n";
         peers.offer("some", table, Path::new("/nowhere"), false);
-        assert_eq!(peers.missing, ["some: systems.tsv: not understood: a\tb\tc"]);
+        assert_eq!(peers.missing, ["some: systems.tsv: cannot parse: a\tb\tc"]);
     }
 
     #[test]
@@ -214,7 +214,7 @@ mod tests {
         let table = "x\treassemble\theader\t-\tprogram\ny\treassemble\theader\t-\tprogram more\n";
         let mut peers = Peers::default();
         peers.offer("some", table, Path::new("/nowhere"), false);
-        assert_eq!(peers.missing, ["some: no program program was built"]);
+        assert_eq!(peers.missing, ["some: program program was not built"]);
         let mut explained = Peers::default();
         explained.offer("some", table, Path::new("/nowhere"), true);
         assert!(explained.missing.is_empty() && explained.offers.is_empty());

@@ -84,14 +84,14 @@ impl Reference {
 
 fn each_once(payloads: &[Vec<u8>], output: &Section) -> Result<(), String> {
     if payloads.len() != output.len() {
-        return Err(format!("{} came out, not {}", output.len(), payloads.len()));
+        return Err(format!("{} packets left, expected {}", output.len(), payloads.len()));
     }
     let mut expected: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
     let mut came: Vec<&[u8]> = output.packets().collect();
     expected.sort_unstable();
     came.sort_unstable();
     let wrong = expected.iter().zip(&came).filter(|(expected, came)| expected != came).count();
-    if wrong == 0 { Ok(()) } else { Err(format!("{wrong} of {} differ", payloads.len())) }
+    if wrong == 0 { Ok(()) } else { Err(format!("{wrong} of {} packets differ", payloads.len())) }
 }
 
 fn runs(datagrams: &[Vec<u8>], fragment_len: usize, fragments: usize, output: &Section) -> Result<(), String> {
@@ -106,11 +106,11 @@ fn runs(datagrams: &[Vec<u8>], fragment_len: usize, fragments: usize, output: &S
     for (at, run) in output.packets().enumerate() {
         let first = &run[..fragment_len.min(run.len())];
         let (number, index) =
-            *places.get(first).ok_or(format!("packet {at} starts with no piece that was sent"))?;
+            *places.get(first).ok_or(format!("packet {at} starts with no fragment that was sent"))?;
         let start = index * fragment_len;
         let expected = datagrams[number].get(start..start + run.len());
         if expected != Some(run) {
-            return Err(format!("packet {at} differs from what was sent"));
+            return Err(format!("packet {at} differs from the input"));
         }
         for fragment in 0..run.len().div_ceil(fragment_len) {
             came[number * FRAGMENTS_MAX + index + fragment] += 1;
@@ -121,14 +121,14 @@ fn runs(datagrams: &[Vec<u8>], fragment_len: usize, fragments: usize, output: &S
     let missing = sent - came.iter().filter(|count| **count > 0).count();
     match (missing, count) {
         (0, count) if count == fragments => Ok(()),
-        (0, count) => Err(format!("{count} pieces came out, not {fragments}")),
-        _ => Err(format!("{missing} of {sent} pieces did not come out")),
+        (0, count) => Err(format!("{count} fragments left, expected {fragments}")),
+        _ => Err(format!("{missing} of {sent} fragments did not leave")),
     }
 }
 
 fn in_this_order(packets: &[Vec<u8>], output: &Section, delivers: &str) -> Result<Verdict, String> {
     if packets.len() != output.len() {
-        return Err(format!("{} came out, not {}", output.len(), packets.len()));
+        return Err(format!("{} packets left, expected {}", output.len(), packets.len()));
     }
     let mut left = [false; 2];
     for (index, (expected, came)) in packets.iter().zip(output.packets()).enumerate() {
@@ -141,7 +141,7 @@ fn in_this_order(packets: &[Vec<u8>], output: &Section, delivers: &str) -> Resul
             let at = expected.iter().zip(&masked).position(|(expected, came)| expected != came);
             let at = at.unwrap_or(expected.len().min(came.len()));
             let lens = (came.len(), expected.len());
-            return Err(format!("packet {index} differs at byte {at}: {} B long, not {} B", lens.0, lens.1));
+            return Err(format!("packet {index} differs at byte {at}: length {} B, expected {} B", lens.0, lens.1));
         }
         left = [left[0] || ip, left[1] || tcp];
     }
@@ -183,12 +183,12 @@ fn carried(streams: &HashMap<FlowName, Stream>, output: &Section) -> Result<(), 
     let mut had: HashMap<FlowName, Vec<(usize, usize)>> = HashMap::new();
     for (index, packet) in output.packets().enumerate() {
         let (name, seq, payload) =
-            segment(packet).ok_or(format!("packet {index} is no TCP packet of its length"))?;
-        let stream = streams.get(&name).ok_or(format!("packet {index} is of no flow that was sent"))?;
+            segment(packet).ok_or(format!("packet {index} is not a valid TCP packet of that length"))?;
+        let stream = streams.get(&name).ok_or(format!("packet {index} belongs to no flow that was sent"))?;
         let start = seq.wrapping_sub(stream.first_seq) as usize;
         let expected = stream.bytes.get(start..start.saturating_add(payload.len()));
         if expected != Some(payload) {
-            return Err(format!("packet {index} differs from its flow's bytes from {start} on"));
+            return Err(format!("packet {index} differs from its flow's bytes, starting at byte {start}"));
         }
         had.entry(name).or_default().push((start, start + payload.len()));
     }
@@ -197,7 +197,7 @@ fn carried(streams: &HashMap<FlowName, Stream>, output: &Section) -> Result<(), 
         ranges.sort_unstable();
         let end = ranges.iter().try_fold(0, |end, (start, stop)| (*start == end).then_some(*stop));
         if end != Some(stream.bytes.len()) {
-            return Err(format!("the bytes of port {} came not once each: {ranges:?}", name.ports[1]));
+            return Err(format!("bytes of port {} are missing or repeated: {ranges:?}", name.ports[1]));
         }
     }
     Ok(())

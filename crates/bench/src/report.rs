@@ -50,7 +50,7 @@ pub fn measure(args: &Args) -> Result<(), String> {
     let counts = !args.quick && instructions::is_possible();
     let mut missing = peers.missing.clone();
     if !args.quick && !counts {
-        missing.push("instructions: valgrind is not installed; apt-get install valgrind".to_string());
+        missing.push("instructions: valgrind is not installed; run apt-get install valgrind".to_string());
     }
     let before = args.before.as_ref().map(|path| path.canonicalize().map_err(|error| named(path, error)));
     let measurement = Measurement {
@@ -58,7 +58,7 @@ pub fn measure(args: &Args) -> Result<(), String> {
         before: before.transpose()?,
         rounds: args.rounds.unwrap_or(pace.rounds).max(1),
         ms: pace.ms,
-        processor: last_processor().map_err(|error| format!("no processor to measure on: {error}"))?,
+        processor: last_processor().map_err(|error| format!("cannot find a processor to measure on: {error}"))?,
         largest_cache: machine.largest_cache,
         counts,
         folder: folder.path().to_path_buf(),
@@ -115,14 +115,15 @@ fn peers(args: &Args, bar: &ProgressBar) -> Result<Peers, String> {
     if args.alone {
         return Ok(Peers::default());
     }
-    let target = std::env::current_exe().map_err(|error| format!("where is this program: {error}"))?;
+    let target =
+        std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
     let target = target.ancestors().nth(2).unwrap_or(Path::new("target")).join("peers");
     let dpdk = match &args.dpdk {
         Some(path) => Some(path.canonicalize().map_err(|error| named(path, error))?),
         None => None,
     };
     Peers::build(&target, args.install, dpdk.as_deref(), |family| bar.set_message(format!("building {family}")))
-        .map_err(|error| format!("building peers into {}: {error}", target.display()))
+        .map_err(|error| format!("cannot build peers into {}: {error}", target.display()))
 }
 
 /// A folder for files: in memory where that has room, so that reading them costs no disk.
@@ -132,14 +133,14 @@ fn folder() -> Result<TempDir, String> {
     let has_room = room > ROOM && free_memory() as u64 > 2 * ROOM;
     let builder = || tempfile::Builder::new().prefix("wideload-bench-").to_owned();
     let folder = if has_room { builder().tempdir_in(memory) } else { builder().tempdir() };
-    let folder = folder.map_err(|error| format!("no folder for files: {error}"))?;
+    let folder = folder.map_err(|error| format!("cannot create a temporary folder: {error}"))?;
     let path = folder.path().to_path_buf();
     let stopped = move || {
         // Files left there would stay in memory.
         let _ = std::fs::remove_dir_all(&path);
         std::process::exit(INTERRUPTED);
     };
-    ctrlc::set_handler(stopped).map_err(|error| format!("no handler for an interrupt: {error}"))?;
+    ctrlc::set_handler(stopped).map_err(|error| format!("cannot set a signal handler: {error}"))?;
     Ok(folder)
 }
 
@@ -147,7 +148,7 @@ fn announce(conditions: &Conditions, count: usize) {
     conditions.machine.lines().iter().for_each(|line| println!("{line}"));
     let Conditions { rounds, ms, processor, .. } = conditions;
     println!("{count} workloads, {rounds} rounds, {ms} ms each, on processor {processor}");
-    println!("ratio: to wideload, above x 1 is slower than wideload\n\n{}\n", table::head());
+    println!("ratio: to Wideload; above x 1, the system is slower than Wideload\n\n{}\n", table::head());
 }
 
 fn write(args: &Args, rows: &[Row], conditions: &Conditions) -> Result<(), String> {

@@ -45,7 +45,10 @@ impl Section {
     pub fn read(path: &Path) -> io::Result<Section> {
         let file = std::fs::read(path)?;
         Section::parse(&file).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("{}: no file of packets", path.display()))
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{}: not a packet file of this benchmark", path.display()),
+            )
         })
     }
 
@@ -107,6 +110,6 @@ mod tests {
         assert_eq!(&file[..16], b"WLBENCH1\x03\0\0\0\x03\0\0\0");
         file.pop();
         std::fs::write(&path, &file).unwrap();
-        assert!(Section::read(&path).unwrap_err().to_string().contains("no file of packets"));
+        assert!(Section::read(&path).unwrap_err().to_string().contains("not a packet file"));
     }
 }

@@ -87,7 +87,7 @@ mod tests {
             completed: Some(10_000_000),
             delivers: String::new(),
             version: String::new(),
-            remark: Some("checksums left to others".to_string()),
+            remark: Some("checksums left to a later stage".to_string()),
             fault: Some("because ".repeat(40)),
         };
         let peer = Row { system: "a peer whose name is long".to_string(), fault: None, ..row.clone() };

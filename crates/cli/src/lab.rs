@@ -255,7 +255,7 @@ fn told(progress: &ProgressBar, step: &str) {
 fn link(args: &LinkArgs, json: bool) -> io::Result<Status> {
     let stop = watch_for_interrupt();
     let shapes = [args.shape.clone(), args.back.clone().unwrap_or_else(|| args.shape.clone())];
-    crate::command::tell(&format!("joining {} and {}; interrupt to end", args.a, args.b));
+    crate::command::tell(&format!("connecting {} and {}; press Ctrl-C to stop", args.a, args.b));
     let outcome = experiments::link([&args.a, &args.b], shapes, args.stretch, &stop, Scheduling::Realtime)?;
     let text = if json { serde_json::to_string_pretty(&outcome)? + "\n" } else { directions(&outcome) };
     unless_closed(io::stdout().write_all(text.as_bytes()))?;
@@ -272,7 +272,7 @@ fn directions(outcome: &Outcome) -> String {
             if direction.shape.to_string().is_empty() { "plain".to_owned() } else { direction.shape.to_string() };
         let _ = writeln!(
             text,
-            "{} to {} ({shape}): {} frames came, {} left, {lost} lost on the wire, {} inside; {}",
+            "{} to {} ({shape}): {} frames received, {} sent, {lost} lost on the link, {} still inside; {}",
             direction.from,
             direction.to,
             counters.offered.frames,
@@ -285,7 +285,7 @@ fn directions(outcome: &Outcome) -> String {
         let _ = writeln!(text, "not valid: {fault}");
     });
     if outcome.is_valid {
-        text.push_str("valid: these were the wires that were asked for\n");
+        text.push_str("valid: the links had the requested shape\n");
     }
     text
 }
@@ -294,7 +294,7 @@ fn directions(outcome: &Outcome) -> String {
 fn network(args: &NetworkArgs, json: bool) -> io::Result<Status> {
     let file = args.file.display();
     let text = std::fs::read_to_string(&args.file)
-        .map_err(|error| io::Error::new(error.kind(), format!("{file}: cannot read it: {error}")))?;
+        .map_err(|error| io::Error::new(error.kind(), format!("{file}: cannot read: {error}")))?;
     let progress = progress(json);
     told(&progress, "simulating");
     match experiments::network(&text, args.seed) {

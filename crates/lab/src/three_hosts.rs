@@ -141,7 +141,7 @@ impl ThreeHosts {
                         _ => return Ok(()),
                     }
                 }
-                Err(io::Error::new(io::ErrorKind::TimedOut, format!("{address}: no packet comes through")))
+                Err(io::Error::new(io::ErrorKind::TimedOut, format!("{address}: no packet passes the gateway")))
             })?;
         }
         Ok(())

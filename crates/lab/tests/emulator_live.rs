@@ -138,7 +138,8 @@ fn a_frame_that_the_far_port_refuses_is_counted_and_makes_the_run_worthless() {
     outer_b.take(&mut came);
     assert_eq!(came.iter().map(Vec::len).collect::<Vec<_>>(), [100, 200]);
     assert_eq!(outcome.directions[0].refused_count, 1);
-    let fault = "b: it refused 1 frames, first a frame of 1200 bytes: Message too long (os error 90)";
+    let fault =
+        "b: the interface refused 1 frames, the first: a frame of 1200 bytes: Message too long (os error 90)";
     assert!(outcome.faults.iter().any(|said| said == fault), "{:?}", outcome.faults);
     assert!(!outcome.is_valid);
 }
@@ -161,7 +162,7 @@ fn the_first_frame_whose_checksum_a_card_was_to_finish_ends_the_run() {
     .unwrap_err();
     let said = error.to_string();
     assert!(
-        said.starts_with("a: a train of segments or a half-filled checksum came") && said.contains("ethtool -K"),
+        said.starts_with("a: received a GSO packet or an incomplete checksum") && said.contains("ethtool -K"),
         "{said}"
     );
 }

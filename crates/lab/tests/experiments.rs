@@ -98,8 +98,8 @@ fn a_link_of_one_interface_or_of_one_that_is_down_is_refused() {
         let refused = host.space().enter(|| link(ends, shapes, None, &stop, Scheduling::Ordinary));
         refused.unwrap_err().to_string()
     };
-    assert_eq!(try_link(["a", "a"]), "a: a wire has two ends; name two interfaces");
-    assert_eq!(try_link(["a", "b"]), "a: it is down; set it up first: `ip link set a up`");
+    assert_eq!(try_link(["a", "a"]), "a: both ends are the same; name two different interfaces");
+    assert_eq!(try_link(["a", "b"]), "a: the interface is down; run `ip link set a up`");
     assert!(try_link(["none", "b"]).contains("none"));
 }
 
@@ -154,7 +154,7 @@ fn a_border_is_wide_where_the_kernel_is_not_and_everything_arrives() {
         }
     }
     let text = border.to_string();
-    assert!(text.contains("links without offloads, hosts that receive by a thread and join nothing"), "{text}");
+    assert!(text.contains("links without offloads, hosts with a receive thread, without coalescing"), "{text}");
 }
 
 #[test]

@@ -373,7 +373,7 @@ impl Direction {
         let age = Duration::from_nanos((net.now.nanos() + 1).saturating_sub(packet.tag));
         if packet.tag > 0 && age > self.timeout {
             let (role, timeout) = (self.role.name(), self.timeout);
-            net.breaks(Law::Holding, || format!("a {role} held a packet for {age:?}, not {timeout:?} at most"));
+            net.breaks(Law::Holding, || format!("a {role} held a packet for {age:?}; the limit is {timeout:?}"));
         }
         if packet.max_fragment_len().is_some() || !is_whole(packet) {
             self.check_joined(engine.side(self.at), net, packet);
@@ -406,7 +406,7 @@ impl Direction {
         let fitted = packet.max_fragment_len().is_some_and(|len| len <= mtu);
         if is_of_joiner && fitted && packet.fragmentation.is_some() {
             let (role, len) = (self.role.name(), packet.len());
-            net.breaks(Law::Mtu, || format!("a {role} joined {len} bytes, and its link takes {mtu}"));
+            net.breaks(Law::Mtu, || format!("a {role} merged fragments to {len} bytes, for a link with MTU {mtu}"));
         }
     }
 
@@ -425,7 +425,7 @@ impl Direction {
         if let Some((flow, OrderCheck { late_in, late_out, .. })) = broken {
             let role = self.role.name();
             net.breaks(Law::Order, || {
-                format!("of flow {flow}, {late_out} went out behind what follows it at a {role}; {late_in} came so")
+                format!("flow {flow}: {late_out} bytes left out of order at a {role}, but only {late_in} arrived out of order")
             });
         }
     }
@@ -435,7 +435,7 @@ impl Direction {
     fn put(&mut self, net: &mut Net, header: &[u8], payload: &[u8], bend: Option<InjectedBug>) {
         if wire::has_odd_sum(header) && !net.is_spoilt() {
             let role = self.role.name();
-            net.breaks(Law::Integrity, || format!("a header leaves a {role} with 0xFFFF for its sum"));
+            net.breaks(Law::Integrity, || format!("a header leaves a {role} with the checksum 0xFFFF"));
         }
         let len = header.len() + payload.len();
         let extra = if bend == Some(InjectedBug::ExceedsMtu) { net.wires[self.wire].mtu } else { 0 };
@@ -466,7 +466,9 @@ impl Direction {
         let EcnCounts { came, went, in_fragments } = self.watch.marks;
         if went > came && !in_fragments && !net.is_spoilt() {
             let role = self.role.name();
-            net.breaks(Law::Integrity, || format!("{went} bytes left a {role} marked, {came} came so"));
+            net.breaks(Law::Integrity, || {
+                format!("{went} marked bytes left a {role}, but only {came} arrived marked")
+            });
         }
     }
 
@@ -478,7 +480,7 @@ impl Direction {
         if went + ended < came && !net.is_spoilt() {
             let role = self.role.name();
             net.breaks(Law::Integrity, || {
-                format!("{came} bytes came to a {role} marked, {went} left so, {ended} ended there")
+                format!("{came} marked bytes arrived at a {role}, but {went} left marked, and {ended} ended there")
             });
         }
     }
@@ -490,12 +492,13 @@ impl Direction {
         let out = engine.output(*at);
         let (came, received) = (watch.came, out.ledger.received);
         if came != received {
-            return net.breaks(Law::Conservation, || format!("{came:?} came, the ledger says {received:?}"));
+            return net
+                .breaks(Law::Conservation, || format!("{came:?} arrived, but the ledger counts {received:?}"));
         }
         let (put, forwarded) = (watch.put_count, out.ledger.forwarded.packets);
         if put != forwarded {
             return net.breaks(Law::Conservation, || {
-                format!("{put} packets were put on the wire, the ledger says that {forwarded} went on")
+                format!("{put} packets were sent, but the ledger counts {forwarded} as forwarded")
             });
         }
         watch.since_walk += 1;
@@ -514,12 +517,12 @@ impl Direction {
         let charges = engine.side(self.at).aggregation.charges();
         let limit = self.limit;
         if charges.iter().any(|charged| *charged > limit) {
-            net.breaks(Law::Holding, || format!("stages hold {charges:?} bytes, {limit} each at most"));
+            net.breaks(Law::Holding, || format!("the stages hold {charges:?} bytes; the limit of each is {limit}"));
         }
         if let Some([charged, limit]) = engine.connections().map(|known| [known.charged(), known.limit()])
             && charged > limit
         {
-            net.breaks(Law::Holding, || format!("connections are charged {charged} bytes, {limit} at most"));
+            net.breaks(Law::Holding, || format!("connections are charged {charged} bytes; the limit is {limit}"));
         }
     }
 
@@ -527,7 +530,7 @@ impl Direction {
     fn check_end(&self, engine: &Engine, net: &mut Net) {
         let (held, buffers) = engine.held(self.at);
         if held != Tally::NONE || buffers > 0 {
-            net.breaks(Law::Holding, || format!("{held:?} in {buffers} buffers are held for ever"));
+            net.breaks(Law::Holding, || format!("{held:?} in {buffers} buffers are never released"));
         }
         if let Err(what) = engine.check(self.at) {
             net.breaks(Law::Conservation, || what);
@@ -581,8 +584,8 @@ impl Direction {
             let role = self.role.name();
             net.breaks(Law::Refusal, || {
                 format!(
-                    "a {role} must refuse a packet and tell its sender, {must_refuse} times in {count} packets: \
-                     refused {refused}, told {told}"
+                    "a {role} must refuse a packet and tell its sender by ICMP, {must_refuse} times in {count} packets: \
+                     refused {refused}, ICMP errors sent {told}"
                 )
             });
         }

@@ -278,16 +278,16 @@ impl Flow {
                     self.arrived += 1;
                     Ok(Arrival::Short)
                 }
-                Some(at) => Err(format!("a message of {len} bytes is wrong from byte {at} on")),
+                Some(at) => Err(format!("a message of {len} bytes differs, starting at byte {at}")),
             };
         };
         let mark = message.first_chunk::<MARK_LEN>().map_or(0, |mark| u64::from_be_bytes(*mark));
         let said_len = (mark ^ self.mark) & 0xFFFF;
         if number >= self.sent || said_len != len {
-            return Err(format!("a message of {len} bytes says that it is number {number} and has {said_len}"));
+            return Err(format!("a message of {len} bytes contains number {number} and length {said_len}"));
         }
         if let Some(at) = self.pattern.part(number).first_wrong(0, &message[MARK_LEN..]) {
-            return Err(format!("message {number}, of {len} bytes, is wrong from byte {} on", at + MARK_LEN));
+            return Err(format!("message {number}, of {len} bytes, differs, starting at byte {}", at + MARK_LEN));
         }
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if word >= self.seen.len() {
@@ -308,10 +308,13 @@ impl Flow {
     pub fn receive_bytes(&mut self, offset: u64, bytes: &[u8]) -> Result<(), String> {
         let end = offset + bytes.len() as u64;
         if end > self.sent {
-            return Err(format!("a segment ends at {end}, {} bytes were sent", self.sent));
+            return Err(format!("a segment ends at byte {end}, but only {} bytes were sent", self.sent));
         }
         if let Some(at) = self.pattern.first_wrong(offset, bytes) {
-            return Err(format!("a segment of {} bytes at {offset} is wrong from byte {at} on", bytes.len()));
+            return Err(format!(
+                "a segment of {} bytes at offset {offset} differs, starting at byte {at}",
+                bytes.len()
+            ));
         }
         self.segment_count += 1;
         self.note(offset, end);

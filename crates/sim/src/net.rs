@@ -109,7 +109,8 @@ impl Net {
         self.hits.laws[Law::Mtu as usize - 1] += 1;
         if len > wire.mtu {
             let mtu = wire.mtu;
-            return self.breaks(Law::Mtu, || format!("{len} bytes are put on wire {number}, which takes {mtu}"));
+            return self
+                .breaks(Law::Mtu, || format!("a frame of {len} bytes is sent on wire {number} with MTU {mtu}"));
         }
         if !wire.is_up {
             wire.down_count += 1;
@@ -192,9 +193,7 @@ impl Net {
         }
         let must_stay_whole = rules.dont_fragment || fragment.is_tcp || fragment.dont_fragment;
         if must_stay_whole {
-            self.breaks(Law::Refusal, || {
-                format!("a packet that must not be cut is in pieces on wire {number}: {fragment:?}")
-            });
+            self.breaks(Law::Refusal, || format!("a packet with DF is fragmented on wire {number}: {fragment:?}"));
         }
     }
 }

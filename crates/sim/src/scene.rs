@@ -220,7 +220,7 @@ impl Reader<'_> {
         }
         for chain in &file.chain {
             if chain.nodes.get_ref().len() < 2 {
-                return self.bad(&chain.nodes.span(), "a chain has two nodes at least".to_owned());
+                return self.bad(&chain.nodes.span(), "a chain has at least two nodes".to_owned());
             }
             for pair in chain.nodes.get_ref().windows(2) {
                 let [one, other] = [&pair[0], &pair[1]].map(|name| self.number(name, &chain.nodes.span()));
@@ -231,7 +231,7 @@ impl Reader<'_> {
             let [one, other] = link.ends.get_ref().each_ref().map(|name| self.number(name, &link.ends.span()));
             let ends = [one?, other?];
             if ends[0] == ends[1] {
-                return self.bad(&link.ends.span(), "a link joins two nodes, not one with itself".to_owned());
+                return self.bad(&link.ends.span(), "a link connects two different nodes".to_owned());
             }
             self.join(ends, &link.mtu, [&link.shape, &link.back])?;
         }
@@ -239,7 +239,7 @@ impl Reader<'_> {
         self.topology.links.iter().flat_map(|link| link.ends).for_each(|end| counts[end] += 1);
         for (node, count) in self.topology.nodes.iter().zip(counts).skip(file.node.len()) {
             if matches!(node.kind, Kind::Host { .. }) && count != 1 {
-                let what = format!("`{}` is a host, and has {count} links; a host has one", node.name);
+                let what = format!("the host `{}` has {count} links; a host has one link", node.name);
                 return self.bad(&(0..0), what);
             }
         }
@@ -247,7 +247,7 @@ impl Reader<'_> {
             self.topology.nodes[number].kind = self.kind(number, node)?;
         }
         if let Some(flow) = file.flow.get(FLOW_COUNT_MAX) {
-            return self.bad(&flow.span(), format!("there are more than {FLOW_COUNT_MAX} flows; leave some out"));
+            return self.bad(&flow.span(), format!("there are more than {FLOW_COUNT_MAX} flows; remove some"));
         }
         let flows = file.flow.iter().map(|flow| self.flow(flow)).collect::<Result<_, _>>()?;
         let changes = file.change.iter().map(|change| self.change(change)).collect::<Result<_, _>>()?;
@@ -256,19 +256,19 @@ impl Reader<'_> {
 
     fn add(&mut self, name: &str, span: &Range<usize>, kind: Kind) -> Result<usize, BadScene> {
         if self.topology.nodes.len() == NODE_COUNT_MAX {
-            return self.bad(span, format!("there are more than {NODE_COUNT_MAX} nodes; leave some out"));
+            return self.bad(span, format!("there are more than {NODE_COUNT_MAX} nodes; remove some"));
         }
         let number = self.topology.node(name, kind);
         match self.numbers.insert(name.to_owned(), number) {
             None => Ok(number),
-            Some(_) => self.bad(span, format!("there are two nodes `{name}`; give one another name")),
+            Some(_) => self.bad(span, format!("there are two nodes `{name}`; rename one")),
         }
     }
 
     fn number(&self, name: &str, span: &Range<usize>) -> Result<usize, BadScene> {
         match self.numbers.get(name) {
             Some(number) => Ok(*number),
-            None => self.bad(span, format!("there is no node `{name}`; add one, or name another")),
+            None => self.bad(span, format!("there is no node `{name}`; add it, or use the name of another node")),
         }
     }
 
@@ -278,16 +278,16 @@ impl Reader<'_> {
         let is_gateway = word != "host" && router(word).is_none();
         let has_choices = [table.reassemble, table.join, table.coalesce].iter().any(Option::is_some);
         if !is_gateway && (has_choices || table.wide.is_some() || table.hold.is_some()) {
-            let what = "only gateways have wide, hold, reassemble, join and coalesce; leave them out";
+            let what = "only gateways have wide, hold, reassemble, join and coalesce; remove them";
             return self.bad(&table.kind.span(), what.to_owned());
         }
         if word != "host" && table.dont_fragment && Role::ALL.iter().any(|role| role.name() == word) {
-            return self.bad(&table.kind.span(), "only hosts have dont-fragment; leave it out".to_owned());
+            return self.bad(&table.kind.span(), "only hosts have dont-fragment; remove it".to_owned());
         }
         if word == "host" {
             return match self.topology.links_of(number).count() {
                 1 => Ok(Kind::Host { dont_fragment: table.dont_fragment }),
-                count => self.bad(&table.name.span(), format!("a host has one link, this one {count}")),
+                count => self.bad(&table.name.span(), format!("a host has one link, this one has {count}")),
             };
         }
         if let Some(router) = router(word) {
@@ -301,17 +301,17 @@ impl Reader<'_> {
                 let names: Vec<&str> = Role::ALL.into_iter().map(Role::name).collect();
                 return self.bad(
                     &table.kind.span(),
-                    format!("`{word}` is no kind of node; there are host, {}", names.join(", ")),
+                    format!("unknown kind of node `{word}`; the kinds are host, {}", names.join(", ")),
                 );
             }
         };
         let Some(wide) = &table.wide else {
             return self
-                .bad(&table.kind.span(), "a gateway says which node is at its wide end: wide = \"…\"".to_owned());
+                .bad(&table.kind.span(), "a gateway needs the node at its wide end: wide = \"…\"".to_owned());
         };
         let wide_node = self.number(wide.get_ref(), &wide.span())?;
         if wide_node == number {
-            return self.bad(&wide.span(), "the node at a gateway's wide end is another".to_owned());
+            return self.bad(&wide.span(), "the node at a gateway's wide end must be another node".to_owned());
         }
         let neighbours: Vec<usize> = self.topology.links_of(number).collect();
         let is_linked = neighbours.iter().any(|link| self.topology.links[*link].ends.contains(&wide_node));
@@ -403,13 +403,14 @@ impl Reader<'_> {
         let table = flow.get_ref();
         let [from, to] = [self.host(&table.from)?, self.host(&table.to)?];
         if from == to {
-            return self.bad(&table.to.span(), "a flow goes to another host".to_owned());
+            return self.bad(&table.to.span(), "a flow needs two different hosts".to_owned());
         }
         let kind = match table.kind.get_ref().as_str() {
             "tcp" => FlowKind::Tcp,
             "udp" => FlowKind::Datagrams,
             word => {
-                return self.bad(&table.kind.span(), format!("`{word}` is no kind of flow; there are tcp and udp"));
+                return self
+                    .bad(&table.kind.span(), format!("unknown kind of flow `{word}`; the kinds are tcp and udp"));
             }
         };
         let (is_tcp, spans) =
@@ -427,9 +428,12 @@ impl Reader<'_> {
             .cloned(),
         };
         if let Some(span) = strange {
-            let what =
-                if is_tcp { "tcp has bytes, congestion and probing" } else { "udp has messages, len and gap" };
-            return self.bad(&span, format!("{what}; leave this out"));
+            let what = if is_tcp {
+                "tcp takes only bytes, congestion and probing"
+            } else {
+                "udp takes only messages, len and gap"
+            };
+            return self.bad(&span, format!("{what}; remove this key"));
         }
         let (count, len) = match is_tcp {
             true => (1, self.number_of(&table.bytes, 1..=BYTES_MAX, BYTES)?),
@@ -477,7 +481,7 @@ impl Reader<'_> {
                 "cubic" => (Algorithm::Cubic, SlowStartExit::HyStart),
                 "reno" => (Algorithm::Reno, SlowStartExit::Loss),
                 other => {
-                    return self.bad(&word.span(), format!("`{other}` is not simulated; there are cubic and reno"));
+                    return self.bad(&word.span(), format!("unknown algorithm `{other}`; use cubic or reno"));
                 }
             },
         };
@@ -507,7 +511,7 @@ impl Reader<'_> {
             _ => {
                 return self.bad(
                     &table.at.span(),
-                    "a change says carrier = true, carrier = false or mtu = 1400".to_owned(),
+                    "a change needs carrier = true, carrier = false or mtu, such as mtu = 1400".to_owned(),
                 );
             }
         };
@@ -518,17 +522,16 @@ impl Reader<'_> {
         let number = self.number(name.get_ref(), &name.span())?;
         match self.topology.nodes[number].kind {
             Kind::Host { .. } => Ok(number),
-            _ => self.bad(&name.span(), format!("`{}` is no host; only hosts send and receive", name.get_ref())),
+            _ => self.bad(&name.span(), format!("`{}` is not a host; only hosts send and receive", name.get_ref())),
         }
     }
 
     fn mtu(&self, mtu: &Spanned<i64>) -> Result<u16, BadScene> {
         match u16::try_from(*mtu.get_ref()) {
             Ok(mtu) if mtu >= MTU_MIN => Ok(mtu),
-            _ => self.bad(
-                &mtu.span(),
-                format!("an MTU lies between {MTU_MIN} and 65535, this one is {}", mtu.get_ref()),
-            ),
+            _ => {
+                self.bad(&mtu.span(), format!("the MTU must be between {MTU_MIN} and 65535, not {}", mtu.get_ref()))
+            }
         }
     }
 
@@ -548,7 +551,7 @@ impl Reader<'_> {
     fn stretch_of(&self, key: &str, text: &Spanned<String>, most: Duration) -> Result<Duration, BadScene> {
         match link::stretch(key, text.get_ref()) {
             Ok(stretch) if stretch <= most => Ok(stretch),
-            Ok(_) => self.bad(&text.span(), format!("it is above {} s", most.as_secs())),
+            Ok(_) => self.bad(&text.span(), format!("the value is above {} s", most.as_secs())),
             Err(bad) => self.bad(&text.span(), bad.to_string()),
         }
     }
@@ -564,7 +567,7 @@ impl Reader<'_> {
         let Some(word) = word else { return Ok(Router::Fragments) };
         match router(word.get_ref()) {
             Some(router) => Ok(router),
-            None => self.bad(&word.span(), format!("`{}` is no kind of router", word.get_ref())),
+            None => self.bad(&word.span(), format!("unknown kind of router `{}`", word.get_ref())),
         }
     }
 
@@ -577,7 +580,7 @@ impl Reader<'_> {
             return Ok(*number.get_ref());
         }
         let (least, most) = bounds.into_inner();
-        self.bad(&number.span(), format!("it lies between {least} and {most}, this one is {}", number.get_ref()))
+        self.bad(&number.span(), format!("the value must be between {least} and {most}, not {}", number.get_ref()))
     }
 
     fn bad<T>(&self, span: &Range<usize>, what: String) -> Result<T, BadScene> {

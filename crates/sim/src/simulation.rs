@@ -255,13 +255,15 @@ impl Simulation {
         let missing: u64 = messages(net).map(|flow| flow.sent.saturating_sub(flow.arrived)).sum();
         if missing > ended {
             net.breaks(Law::Integrity, || {
-                format!("{missing} messages did not arrive, {ended} frames were lost by something that says so")
+                format!("{missing} messages did not arrive, but only {ended} frames were counted as lost")
             });
         }
         let streams = net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Stream);
         let short: u64 = streams.map(|flow| flow.sent.saturating_sub(flow.arrived)).sum();
         if short > 0 && ended == 0 {
-            net.breaks(Law::Integrity, || format!("{short} bytes of streams did not arrive, and nothing was lost"));
+            net.breaks(Law::Integrity, || {
+                format!("{short} bytes of streams did not arrive, although no frame was lost")
+            });
         }
     }
 
@@ -276,7 +278,7 @@ impl Simulation {
         if let Some((number, flow)) = open {
             let Flow { sent, arrived, reply, endings, .. } = flow;
             let what = format!(
-                "connection {number} does not end as it should: {arrived} of {sent} bytes arrived, {} of {} back, its ends: \
+                "connection {number} does not end as it should: {arrived} of {sent} bytes arrived, {} of {} reply bytes; endings: \
                  {endings:?}",
                 reply[1], flow.plan.talk.reply_len
             );

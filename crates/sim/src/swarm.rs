@@ -593,11 +593,13 @@ impl FromStr for Case {
     fn from_str(text: &str) -> Result<Case, String> {
         let mut words = text.split(',');
         let seed = words.next().unwrap_or_default();
-        let seed =
-            seed.parse().map_err(|_| format!("`{seed}` is no seed; a case begins with one, such as 7,count=12"))?;
+        let seed = seed
+            .parse()
+            .map_err(|_| format!("`{seed}` is not a seed; a case begins with a number, such as 7,count=12"))?;
         let mut case = Case::of(seed);
         for word in words {
-            let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` has no value"))?;
+            let (key, value) =
+                word.split_once('=').ok_or_else(|| format!("`{word}` has no value; write KEY=VALUE"))?;
             let names = value.split('+');
             match key {
                 "without" => case.without = names.map(fault_named).collect::<Result<_, _>>()?,
@@ -605,9 +607,7 @@ impl FromStr for Case {
                 "count" => case.count_max = Some(number(value)?),
                 "bend" => case.bend = Some(bend_named(value)?),
                 _ => {
-                    return Err(format!(
-                        "`{key}` is nothing that a case says; it says without, flows, count, bend"
-                    ));
+                    return Err(format!("unknown key `{key}`; the keys are without, flows, count, bend"));
                 }
             }
         }
@@ -616,7 +616,7 @@ impl FromStr for Case {
 }
 
 fn number<T: FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("`{text}` is no whole number"))
+    text.parse().map_err(|_| format!("`{text}` is not a whole number"))
 }
 
 fn fault_named(name: &str) -> Result<Fault, String> {

@@ -85,7 +85,7 @@ impl Ask {
             limit: 4 << 30,
         };
         for argument in arguments {
-            ask.take(argument).ok_or_else(|| format!("{argument}: no argument of a harness"))?;
+            ask.take(argument).ok_or_else(|| format!("{argument}: unknown harness argument"))?;
         }
         if ask.file.as_os_str().is_empty() {
             return Err("file=PATH is missing".to_string());
@@ -154,8 +154,8 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_named() {
-        assert_eq!(asked("file=/a ring=many"), Err("ring=many: no argument of a harness".to_string()));
-        assert_eq!(asked("file=/a colour=red"), Err("colour=red: no argument of a harness".to_string()));
+        assert_eq!(asked("file=/a ring=many"), Err("ring=many: unknown harness argument".to_string()));
+        assert_eq!(asked("file=/a colour=red"), Err("colour=red: unknown harness argument".to_string()));
         assert_eq!(asked("function=parse"), Err("file=PATH is missing".to_string()));
     }
 }

@@ -54,7 +54,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
         Work::Checksummed => Checksum::Unverified,
     };
     let len_max =
-        u16::try_from(ask.len_max).map_err(|_| format!("len_max={}: no length of a packet", ask.len_max))?;
+        u16::try_from(ask.len_max).map_err(|_| format!("len_max={}: not a valid packet length", ask.len_max))?;
     let count = section.len();
     let (ring, pool) = Ring::new(ask, section, ask.flows + ask.burst, ask.len_max);
     let how = How { burst: ask.burst, empties_after_burst: ask.empties_after_burst, checksum };
@@ -111,9 +111,9 @@ impl Station for Coalescing {
     fn delivers(&self) -> String {
         match self.work {
             Work::Checksummed => {
-                "contiguous trains through engine::Gateway, sealed, checksums verified".to_string()
+                "contiguous GSO packets through engine::Gateway, sealed, checksums verified".to_string()
             }
-            _ => "contiguous trains through engine::Gateway, sealed, checksums taken as verified by the card"
+            _ => "contiguous GSO packets through engine::Gateway, sealed, checksums assumed verified by the NIC"
                 .to_string(),
         }
     }
@@ -141,7 +141,7 @@ impl Station for HeaderWork {
     }
 
     fn delivers(&self) -> String {
-        "trains by the stage alone, sealed; where each payload belongs is written down".to_string()
+        "GSO packets by the stage alone, sealed; each payload's place is recorded".to_string()
     }
 }
 

@@ -23,7 +23,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
         Work::Header => return Err("the engine copies each payload as it takes it in".to_string()),
         Work::Checksummed => return Err("joining never judges a transport checksum".to_string()),
     }
-    let mtu = u16::try_from(ask.mtu).map_err(|_| format!("mtu={}: no MTU", ask.mtu))?;
+    let mtu = u16::try_from(ask.mtu).map_err(|_| format!("mtu={}: not a valid MTU", ask.mtu))?;
     let (ring, pool) = Ring::new(ask, section, ask.datagrams, ask.mtu);
     Ok(Box::new(Joining { ring, live: Live::router(ask.limit, mtu, pool), now: Time::ZERO }))
 }
@@ -45,7 +45,7 @@ impl Station for Joining {
     }
 
     fn delivers(&self) -> String {
-        "contiguous fragments through engine::Gateway, sealed; all let go at the section's end".to_string()
+        "contiguous fragments through engine::Gateway, sealed; all released at the section's end".to_string()
     }
 }
 

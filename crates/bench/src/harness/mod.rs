@@ -127,7 +127,7 @@ fn verify(ask: &Ask, station: &mut dyn Station) -> io::Result<usize> {
 }
 
 fn invalid(line: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, format!("{line}: no command of a harness"))
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{line}: unknown harness command"))
 }
 
 /// Minimum of sections per run.
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn what_is_no_command_ends_the_harness() {
         let error = said("function=reassemble work=contiguous", "jump 1\n").unwrap_err();
-        assert_eq!(error.to_string(), "jump 1: no command of a harness");
+        assert_eq!(error.to_string(), "jump 1: unknown harness command");
         assert!(said("function=reassemble work=contiguous", "run soon\n").is_err());
     }
 

@@ -36,7 +36,7 @@ impl Station for PlacementHarness {
     }
 
     fn delivers(&self) -> String {
-        "contiguous datagrams through engine::Gateway, sealed, received in place; checksum not looked at"
+        "contiguous datagrams through engine::Gateway, sealed, received in place; checksum not inspected"
             .to_string()
     }
 }

@@ -90,7 +90,7 @@ impl Station for Reassembly {
             Work::Checksummed => {
                 "contiguous datagrams through engine::Gateway, sealed, checksum verified".to_string()
             }
-            _ => "contiguous datagrams through engine::Gateway, sealed, checksum not looked at".to_string(),
+            _ => "contiguous datagrams through engine::Gateway, sealed, checksum not inspected".to_string(),
         }
     }
 }
@@ -113,7 +113,7 @@ impl Station for HeaderWork {
     }
 
     fn delivers(&self) -> String {
-        "datagrams by the stage alone, sealed; where each payload belongs is written down".to_string()
+        "datagrams by the stage alone, sealed; each payload's place is recorded".to_string()
     }
 }
 

@@ -30,12 +30,12 @@ use std::time::Instant;
 /// # Errors
 /// Why measuring is impossible.
 pub fn show(rounds: usize) -> Result<ExitCode, String> {
-    stay_on_last_processor().map_err(|error| format!("no processor to measure on: {error}"))?;
+    stay_on_last_processor().map_err(|error| format!("cannot run on the last processor: {error}"))?;
     println!(
-        "Nanoseconds a fragment takes from a device's memory to its whole datagram: medians of {rounds} rounds."
+        "Nanoseconds per fragment, from the device's memory to the complete datagram: medians of {rounds} rounds."
     );
     println!(
-        "ceiling: what two copies take alone, by what one takes; B/B: bytes copied again for each delivered.\n"
+        "ceiling: time of two copies divided by the time of one; B/B: bytes copied again per byte delivered.\n"
     );
     head("ring of 512 frames or 1 MiB");
     for step in [STEP, LONG_STEP] {
@@ -49,7 +49,7 @@ pub fn show(rounds: usize) -> Result<ExitCode, String> {
             time(&PlacementCase { len, step: STEP, ring_len, hosts: 1 }, rounds);
         }
     }
-    head("two hosts in turns: every guess is wrong");
+    head("two alternating hosts: every prediction is wrong");
     for step in [STEP, LONG_STEP] {
         time(&PlacementCase { len: 32_000, step, ring_len: RING_LEN, hosts: 2 }, rounds);
     }

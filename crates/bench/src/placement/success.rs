@@ -10,10 +10,10 @@ use packet::LinkType;
 /// Prints the table.
 pub fn show() {
     println!(
-        "\nTurns of {HOSTS} hosts: what part of all datagrams of n pieces lands whole behind its first one, where another"
+        "\n{HOSTS} hosts in turn; after each frame, another host continues with probability q. Columns: the share of datagrams"
     );
     println!(
-        "host goes on after each frame with probability q; and what part of all pieces lands where headers are seen first"
+        "of n fragments placed completely after the first one; and the share of fragments placed if headers are read first."
     );
     println!("{:>4}{:>6}{:>12}{:>10}{:>16}", "n", "q", "(1-q)^(n-1)", "blind", "match-directed");
     for fragments in [3, 7, 44] {
@@ -95,7 +95,7 @@ mod tests {
             let device = Device::new(&frames, 1, LinkType::Ethernet, Pages::Small);
             let rate = blind(device.again(), &firsts, fragments);
             // Within 2 points (kB3), and the random error of some thousand datagrams.
-            assert!((rate - formula).abs() < 0.02, "{fragments} pieces, {q}: {rate}, not {formula}");
+            assert!((rate - formula).abs() < 0.02, "{fragments} fragments, {q}: {rate}, not {formula}");
             assert!(directed(device) > 0.99);
         }
     }

@@ -115,13 +115,13 @@ impl Attack {
 impl fmt::Display for Attack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Attack::RandomOffsets => "attack: 8-byte pieces, random offsets",
-            Attack::EveryOther => "attack: 8-byte pieces, every other first",
-            Attack::FirstFragments => "attack: first fragments from everywhere",
-            Attack::FarEnds => "attack: first and last piece 64 KB apart",
-            Attack::SameEnd => "attack: the same last piece for ever",
-            Attack::Overlaps => "attack: two pieces that overlap",
-            Attack::Collisions => "attack: 1,024 datagrams with alike names",
+            Attack::RandomOffsets => "attack: 8-byte fragments, random offsets",
+            Attack::EveryOther => "attack: 8-byte fragments, every other first",
+            Attack::FirstFragments => "attack: first fragments from many sources",
+            Attack::FarEnds => "attack: first and last fragment 64 KB apart",
+            Attack::SameEnd => "attack: endless repeats of a last fragment",
+            Attack::Overlaps => "attack: two overlapping fragments",
+            Attack::Collisions => "attack: 1,024 datagrams with similar keys",
             Attack::TinySegments => "attack: 64-byte segments, each pair swapped",
         })
     }

@@ -100,7 +100,7 @@ impl fmt::Display for Flows {
             Order::Forward | Order::Repeats => "in order",
         };
         let hold = match self.hold {
-            Hold::Burst => "out after each burst of 64".to_string(),
+            Hold::Burst => "released after each burst of 64".to_string(),
             Hold::Section => format!("held up to {} B", self.len_max),
         };
         write!(f, "{} {flows}, {order}, {hold}", self.flows)

@@ -66,11 +66,11 @@ fn a_file_that_is_wrong_or_missing_is_named_with_its_line() {
     let ran = lab(&scratch, &[]);
     std::fs::remove_file(&scratch).expect("it is there");
     assert_eq!((ran.status.code(), ran.stdout.len()), (Some(2), 0));
-    let what = format!("{}: line 3: kind: `hots` is no kind of node", scratch.display());
+    let what = format!("{}: line 3: kind: unknown kind of node `hots`", scratch.display());
     assert!(said(&ran).contains(&what), "{}", said(&ran));
     let ran = lab(&scratch, &[]);
     assert_eq!(ran.status.code(), Some(1));
-    assert!(said(&ran).contains(&format!("{}: cannot read it: ", scratch.display())), "{}", said(&ran));
+    assert!(said(&ran).contains(&format!("{}: cannot read: ", scratch.display())), "{}", said(&ran));
 }
 
 fn lab(file: &Path, more: &[&str]) -> Output {

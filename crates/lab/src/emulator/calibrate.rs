@@ -334,8 +334,8 @@ impl Seen {
         let offered = self.outcome.directions[0].counters.offered.frames;
         if offered != trial.load.count as u64 {
             faults.push(format!(
-                "{}: {} probes were sent and {offered} frames crossed the link, so numbers do not match; \
-                 keep everything else off the interfaces",
+                "{}: {} probes were sent, but {offered} frames crossed the link; \
+                 stop all other traffic on the interfaces",
                 trial.shape, trial.load.count
             ));
         }
@@ -393,7 +393,7 @@ impl Probes {
             LinkType::Ip => ip_header(len as u16),
             other => {
                 let what =
-                    format!("{}: its medium ({other:?}) carries no probes; use Ethernet or IP", port.address());
+                    format!("{}: its link type ({other:?}) carries no probes; use Ethernet or IP", port.address());
                 return Err(io::Error::new(io::ErrorKind::Unsupported, what));
             }
         };

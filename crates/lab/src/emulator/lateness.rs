@@ -66,7 +66,7 @@ impl fmt::Display for Lateness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = |nanos: u64| nanos as f64 / 1e3;
         let (median, p99) = (micros(self.quantile(0.5)), micros(self.quantile(0.99)));
-        write!(f, "late by {median:.1} us (median), {p99:.1} us (99 %), {:.1} us (most)", micros(self.max))
+        write!(f, "late by {median:.1} us (median), {p99:.1} us (99 %), {:.1} us (max)", micros(self.max))
     }
 }
 

@@ -277,7 +277,7 @@ impl Lane {
         let delivered = counters.delivered.frames;
         assert!(
             delivered == self.sent_count + self.refused_count + waiting_count,
-            "what comes off a link is sent, refused or waits: {delivered} frames",
+            "delivered frames are sent, refused or waiting: {delivered} frames",
         );
         EmulatedLink {
             from: from.address().to_owned(),
@@ -308,23 +308,23 @@ impl EmulatedLink {
         if p99 > allowed {
             let (p99, allowed) = (micros(p99), micros(allowed));
             faults.push(format!(
-                "{from} to {to}: 1 % of the frames left {p99:.1} us late or later, and {allowed:.1} us are allowed; \
-                 lower the rate, raise the delay, or leave the machine more time"
+                "{from} to {to}: 1 % of the frames left at least {p99:.1} us late, and the limit is {allowed:.1} us; \
+                 lower the rate, raise the delay, or reduce other load on the machine"
             ));
         }
         if without_room > 0 {
             faults.push(format!(
-                "{from} to {to}: {without_room} frames found no memory in the emulator; shorten the queue"
+                "{from} to {to}: {without_room} frames were dropped, because the emulator was out of memory; shorten the queue"
             ));
         }
         if self.lost_by_port_count > 0 {
             faults.push(format!(
-                "{from}: {} frames were lost before the emulator saw them; lower the rate",
+                "{from}: {} frames were lost before the emulator received them; lower the rate",
                 self.lost_by_port_count
             ));
         }
         if let Some(refusal) = &self.first_refusal {
-            faults.push(format!("{to}: it refused {} frames, first {refusal}", self.refused_count));
+            faults.push(format!("{to}: the interface refused {} frames, the first: {refusal}", self.refused_count));
         }
         faults
     }
@@ -419,8 +419,8 @@ fn scheduling(realtime: Option<&Realtime>) -> String {
 /// A bound for late departures that suits most runs.
 pub const LATE: Duration = Duration::from_millis(1);
 /// Why a run ends at a frame that no wire could carry.
-const NO_WIRE: &str = "a train of segments or a half-filled checksum came, and the emulator joins wires; \
-                       switch the sender's offloads off: `ethtool -K IF tso off gso off gro off tx off`";
+const NO_WIRE: &str = "received a GSO packet or an incomplete checksum, which a link cannot carry; \
+                       disable the sender's offloads: `ethtool -K IF tso off gso off gro off tx off`";
 /// How long before a departure the thread stops sleeping. A timer wake-up is later than this once in a hundred
 /// times (measured on a virtual machine of two cores).
 const SPIN: Duration = Duration::from_micros(80);
@@ -476,7 +476,7 @@ mod tests {
             (3, Some("a frame of 9014 bytes: Message too long".to_owned()));
         let faults = direction.faults();
         for (fault, start) in
-            faults.iter().zip(["a to b: 1 % of", "a to b: 1 frames", "a: 2 frames", "b: it refused 3"])
+            faults.iter().zip(["a to b: 1 % of", "a to b: 1 frames", "a: 2 frames", "b: the interface refused 3"])
         {
             assert!(fault.starts_with(start), "{fault}");
         }

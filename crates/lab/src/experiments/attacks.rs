@@ -62,7 +62,7 @@ pub struct AttackRow {
 /// No attack has this ID.
 pub fn attack_named(id: &str) -> Result<String, String> {
     let found = Attack::named(id).map(|attack| attack.id.to_owned());
-    found.ok_or_else(|| format!("`{id}` is no attack; they are numbered A01 to A{}", ATTACKS.len()))
+    found.ok_or_else(|| format!("there is no attack `{id}`; the identifiers are A01 to A{}", ATTACKS.len()))
 }
 
 /// Sends attacks through simulated gateways.
@@ -143,7 +143,7 @@ impl fmt::Display for Attacks {
         writeln!(f, "{}; {packets} packets in {:.0} s; seed {}", counts.join(", "), self.seconds, self.seed)?;
         writeln!(
             f,
-            "What packets of attacks cost: the rows `attack` of BENCHMARKS.md, cargo run --release -p bench"
+            "For the cost of attack packets, see the rows `attack` of BENCHMARKS.md, or run cargo run --release -p bench"
         )
     }
 }

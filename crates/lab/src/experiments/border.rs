@@ -470,7 +470,7 @@ fn settle(from: &Host, address: IpAddr) -> io::Result<()> {
                 _ => return Ok(()),
             }
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, format!("{address}: no packet comes through")))
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("{address}: no packet passes the gateway")))
     })
 }
 
@@ -495,10 +495,10 @@ impl fmt::Display for Border {
             self.writes,
             "",
             "Gbit/s",
-            "least to most",
+            "min to max",
             "wide",
             "narrow",
-            "between",
+            "gateway",
             "all",
             "mean",
             "above",
@@ -507,7 +507,7 @@ impl fmt::Display for Border {
             "",
             "",
             "",
-            "processor s / GB",
+            "CPU s / GB",
             "length",
             "8,000",
             "x kernel",
@@ -523,7 +523,7 @@ impl fmt::Display for Border {
             row.line(f)?;
         }
         writeln!(f, "\nevery byte arrived: {} (SHA-256)", if self.intact { "yes" } else { "NO" })?;
-        self.broken.iter().try_for_each(|broken| writeln!(f, "not conserved: {broken}"))?;
+        self.broken.iter().try_for_each(|broken| writeln!(f, "packet counts do not add up: {broken}"))?;
         f.write_str(NOTES)
     }
 }
@@ -536,12 +536,12 @@ impl BorderRow {
             (false, false) => "links without offloads",
         };
         let hosts = match self.receiving {
-            Receiving::Plain => "hosts as the kernel makes them",
-            Receiving::Thread => "hosts that receive by a thread behind XDP, GRO off",
-            Receiving::ThreadWithoutCopy => "hosts that receive by a thread and join nothing",
-            Receiving::ThreadWithGro => "hosts that receive by a thread, GRO on",
+            Receiving::Plain => "hosts with kernel defaults",
+            Receiving::Thread => "hosts with a receive thread behind XDP, GRO off",
+            Receiving::ThreadWithoutCopy => "hosts with a receive thread, without coalescing",
+            Receiving::ThreadWithGro => "hosts with a receive thread, GRO on",
         };
-        let between = if self.has_gro_between { "; GRO between" } else { "" };
+        let between = if self.has_gro_between { "; GRO in the middle" } else { "" };
         format!("{links}, {hosts}{between}")
     }
 
@@ -591,10 +591,9 @@ const CLOSED: u16 = 9;
 const SETTLE_TRIES: u32 = 40;
 const SETTLE_WAIT: Duration = Duration::from_millis(200);
 const NOTES: &str = "\
-Processor time: the host's sending or receiving thread and the kernel's thread that receives for its interface; between, the\n\
-gateway's workers and the kernel's threads of both interfaces. Without such threads the kernel's work is in the account of\n\
-whoever happens to run, and only all together says anything. Mean length is the wide host's kernel's count, in which a train is\n\
-one packet; above 8,000 is the share of the packets that a capture at its link saw in a run that was not timed, a train counted\n\
-as its segments. 9,000: the kernel's bridge between hosts that are both wide, the most that a middle could spare the wide host.\n\
-x kernel: in proportion to the bridge / to forwarding in the same round, medians: goodput, and bytes per processor second of the\n\
-wide host.\n";
+CPU time: for a host, its sending or receiving thread and the receive thread of its interface. For the gateway, its workers\n\
+and the receive threads of both interfaces. Without receive threads, the kernel charges its work to any running thread, so\n\
+only the sum (all) is meaningful. Mean length: counted by the wide host's kernel; a GSO packet counts as one packet. Above\n\
+8,000: the share of longer packets in a capture on the wide link, in a separate run without timing; a GSO packet counts as its\n\
+segments. 9,000: the kernel's bridge between two wide hosts, an upper bound for the wide host's savings. x kernel: the ratio\n\
+to the bridge / to kernel forwarding in the same round, medians, of goodput and of bytes per CPU second of the wide host.\n";

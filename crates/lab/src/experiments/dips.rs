@@ -143,7 +143,7 @@ pub fn dips(settings: &DipsSettings, mut tell: impl FnMut(&str)) -> io::Result<D
             let mut goodput = Vec::new();
             for round in 0..if dips.is_empty() { 0 } else { settings.sweeps } {
                 tell(&format!(
-                    "look {} at {} dips, sweep {} of {}, {stack}",
+                    "repetition {} for {} dips, sweep {} of {}, {stack}",
                     look + 1,
                     dips.len(),
                     round + 1,
@@ -282,16 +282,16 @@ pub fn find(lens: &[usize], goodput: &[Vec<f64>]) -> Vec<Dip> {
 impl fmt::Display for Dips {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.conditions)?;
-        writeln!(f, "UDP over IPv4 over a link of {}, bursts of messages, goodput by length\n", self.mtu)?;
+        writeln!(f, "UDP over IPv4, link MTU {}: goodput of message bursts, by message length\n", self.mtu)?;
         for system in &self.systems {
             system.part(f)?;
         }
-        writeln!(f, "no message came changed or twice: {}", if self.intact { "yes" } else { "NO" })?;
+        writeln!(f, "no message arrived changed or twice: {}", if self.intact { "yes" } else { "NO" })?;
         match self.lost() {
             0 => writeln!(f, "every message arrived: yes")?,
             lost => writeln!(f, "every message arrived: NO, {lost} were lost")?,
         }
-        self.broken.iter().try_for_each(|broken| writeln!(f, "not conserved: {broken}"))
+        self.broken.iter().try_for_each(|broken| writeln!(f, "packet counts do not add up: {broken}"))
     }
 }
 
@@ -300,7 +300,7 @@ impl Sweeps {
         let (count, suspects, dips) = (self.lens.len(), self.suspects.len(), self.dips.len());
         writeln!(
             f,
-            "{} at both ends: {count} lengths, {suspects} dipped, {dips} each time they were looked at again; {} messages lost",
+            "{} at both ends: {count} lengths, {suspects} with a dip, {dips} of them in every repetition; {} messages lost",
             self.stack, self.lost
         )?;
         let part_len = count.div_ceil(TABLE_ROWS).max(1);
@@ -314,7 +314,7 @@ impl Sweeps {
             }
         }
         for Dip { len, share } in &self.dips {
-            writeln!(f, "  dip at {len} bytes: {:.0} % of its neighbours", share * 100.0)?;
+            writeln!(f, "  dip at {len} bytes: {:.0} % of the neighbouring goodput", share * 100.0)?;
         }
         writeln!(f)
     }

@@ -90,7 +90,7 @@ pub enum HoldLoad {
 impl fmt::Display for HoldLoad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HoldLoad::PingPong => write!(f, "64 bytes, there and back"),
+            HoldLoad::PingPong => write!(f, "64 bytes, round trip"),
             HoldLoad::LastSegment { rate, pushes } => {
                 write!(f, "last of 20, {:>3.0} Mbit/s, {}", rate / 1e6, if *pushes { "PSH" } else { "no PSH" })
             }
@@ -260,7 +260,10 @@ fn quantile(values: &[f64], share: f64) -> f64 {
 
 impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "TCP segments, one by one, to the wide host through a bridge and a border gateway.\n")?;
+        writeln!(
+            f,
+            "TCP segments, sent one by one to the wide host, through a bridge and through a border gateway.\n"
+        )?;
         write!(f, "{:<31}", "mean length, bytes")?;
         self.middles.iter().try_for_each(|name| write!(f, "{name:>15}"))?;
         for row in &self.lens {
@@ -273,7 +276,7 @@ impl fmt::Display for Hold {
             write!(f, "\n{:<31}", row.what.to_string())?;
             row.micros.iter().try_for_each(|[median, most]| write!(f, "{median:>8.0}{most:>7.0}"))?;
         }
-        writeln!(f, "\n\nevery byte of the streams arrived: {}", if self.intact { "yes" } else { "no" })?;
+        writeln!(f, "\n\nall bytes of the streams arrived: {}", if self.intact { "yes" } else { "no" })?;
         writeln!(f, "{}", self.conditions)
     }
 }

@@ -27,7 +27,7 @@ pub fn link(
 ) -> io::Result<Outcome> {
     let [a, b] = interfaces;
     if a == b {
-        let said = format!("{a}: a wire has two ends; name two interfaces");
+        let said = format!("{a}: both ends are the same; name two different interfaces");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, said));
     }
     let _ends = [LinkEnd::seize(a)?, LinkEnd::seize(b)?];
@@ -48,7 +48,7 @@ impl LinkEnd {
     fn seize(name: &str) -> io::Result<LinkEnd> {
         let interface = Netlink::open()?.interface(name)?;
         if !interface.is_up {
-            let said = format!("{name}: it is down; set it up first: `ip link set {name} up`");
+            let said = format!("{name}: the interface is down; run `ip link set {name} up`");
             return Err(io::Error::new(io::ErrorKind::NetworkDown, said));
         }
         let _intercept = Intercept::all(interface.index)?;

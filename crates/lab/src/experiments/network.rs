@@ -170,7 +170,7 @@ impl fmt::Display for Network {
             )?;
         }
         if self.flows.is_empty() {
-            writeln!(f, "none: add a [[flow]] to the file")?;
+            writeln!(f, "no flows; add a [[flow]] to the file")?;
         }
         writeln!(
             f,
@@ -188,17 +188,21 @@ impl fmt::Display for Network {
         }
         writeln!(
             f,
-            "{:.3} s in the network, {:.1} s here; hosts were told of a smaller MTU {} times; seed {}, trace {}",
+            "{:.3} s simulated, {:.1} s real time; hosts received {} reports of a smaller MTU; seed {}, trace {}",
             self.simulated_seconds, self.seconds, self.told_count, self.seed, self.trace
         )?;
         if self.gateway_packets > 0 {
             let rate = self.gateway_packets as f64 / self.seconds / 1e6;
-            writeln!(f, "{} packets into gateways, {rate:.2} million a second here", self.gateway_packets)?;
+            writeln!(
+                f,
+                "{} packets entered gateways, {rate:.2} million a second of real time",
+                self.gateway_packets
+            )?;
         }
         self.broken.iter().try_for_each(|broken| writeln!(f, "broken: {broken}"))?;
         writeln!(
             f,
-            "Of TCP, bytes; of UDP, messages. Seconds: until the last that arrived. The sender is host `from`; answers of TCP cross the links, too."
+            "Sent and arrived: bytes of TCP, messages of UDP. Seconds: until the last arrival. Links also carry the TCP acknowledgements."
         )
     }
 }

@@ -65,7 +65,7 @@ impl Running {
         let until = Instant::now() + TIMEOUT;
         while !self.children().iter().any(|pid| *pid != before && is_confined(*pid)) {
             if Instant::now() > until {
-                return Err(self.failed("its worker process was killed, and no other began"));
+                return Err(self.failed("the worker process was killed, and no new one started"));
             }
             thread::sleep(LOOK);
         }
@@ -107,7 +107,7 @@ impl Running {
                 return Ok(status);
             }
             if Instant::now() > until {
-                return Err(self.failed("it does not end"));
+                return Err(self.failed("the gateway does not exit"));
             }
             thread::sleep(LOOK);
         }
@@ -118,7 +118,7 @@ impl Running {
         while !is_so(&self.words) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || !self.hear(left) {
-                return Err(self.failed(&format!("waited in vain for: {what}")));
+                return Err(self.failed(&format!("timed out waiting for: {what}")));
             }
         }
         Ok(())
@@ -150,7 +150,7 @@ impl Running {
     /// An error with its last log lines.
     pub(super) fn failed(&self, what: &str) -> io::Error {
         let last = self.words.iter().rev().take(3).rev().map(String::as_str).collect::<Vec<_>>().join(" | ");
-        io::Error::other(format!("the gateway: {what}; it said last: {last}"))
+        io::Error::other(format!("the gateway: {what}; its last output: {last}"))
     }
 }
 

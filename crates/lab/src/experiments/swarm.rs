@@ -249,11 +249,11 @@ impl fmt::Display for Swarm {
         let share = self.tcp_packets as f64 / (*packets).max(1) as f64;
         writeln!(
             f,
-            "{:.1} % of them belong to TCP: {} connections were whole, {} bytes arrived by them{}",
+            "{:.1} % of them belong to TCP: {} connections completed, {} bytes arrived over them{}",
             100.0 * share,
             self.connections,
             self.tcp_bytes,
-            if self.is_mostly_tcp() || !is_tour { "" } else { "; less than half is too little" }
+            if self.is_mostly_tcp() || !is_tour { "" } else { "; at least half is required" }
         )?;
         writeln!(
             f,
@@ -262,7 +262,7 @@ impl fmt::Display for Swarm {
         )?;
         writeln!(f, "{} events; seeds {seed} to {last}; trace {:016x}", self.events, self.trace)?;
         for hit in self.unmet().filter(|_| is_tour) {
-            writeln!(f, "never met: {} {}", hit.kind, hit.name)?;
+            writeln!(f, "not covered: {} {}", hit.kind, hit.name)?;
         }
         self.failures.iter().try_for_each(|failure| writeln!(f, "{failure}"))
     }

@@ -270,10 +270,8 @@ fn kernel_time(three_hosts: &ThreeHosts, len: usize, algorithm: Algorithm) -> io
 }
 
 fn halted(what: &str, error: &io::Error) -> io::Error {
-    let said = format!(
-        "the kernel's TCP over the emulated line could not {what}, for which it has {} s: {error}",
-        TIMEOUT.as_secs()
-    );
+    let said =
+        format!("the kernel's TCP over the emulated link could not {what} within {} s: {error}", TIMEOUT.as_secs());
     io::Error::new(error.kind(), said)
 }
 
@@ -338,8 +336,8 @@ impl fmt::Display for TcpRow {
             cell(self.deviation().map(|deviation| deviation * 100.0), 1),
             match (self.is_valid, self.late_count) {
                 (true, 0) => String::new(),
-                (true, late) => format!("  ({late} late, timed again)"),
-                (false, late) => format!("  ({late} late, {} in time: does not count)", self.in_time_count),
+                (true, late) => format!("  ({late} late, repeated)"),
+                (false, late) => format!("  ({late} late, {} in time: ignored)", self.in_time_count),
             },
         )
     }
@@ -351,7 +349,7 @@ impl fmt::Display for TcpComparison {
         let rate = self.rate_bits_per_second as f64 / 1e6;
         writeln!(
             f,
-            "A line of {rate} Mb/s that loses {} % each way; times in ms, medians (least to most)",
+            "A link of {rate} Mbit/s with {} % loss in each direction; times in ms, medians (min to max)",
             self.loss * 100.0
         )?;
         self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))?;
@@ -359,7 +357,7 @@ impl fmt::Display for TcpComparison {
         let bound = self.bound() * 100.0;
         writeln!(
             f,
-            "{apart} of {} medians are further apart than {bound:.0} %; {late} do not count, as the emulator was late",
+            "{apart} of {} medians differ by more than {bound:.0} %; {late} ignored because the emulator was late",
             self.rows.len()
         )
     }

@@ -370,7 +370,7 @@ pub(super) fn settle(pair: &TwoHosts) -> io::Result<()> {
             return Ok(());
         }
     }
-    Err(io::Error::new(io::ErrorKind::TimedOut, "no message comes through"))
+    Err(io::Error::new(io::ErrorKind::TimedOut, "no message passes the wide interface"))
 }
 
 /// Violated laws of the gateways' counters.
@@ -426,11 +426,11 @@ impl fmt::Display for WideInterface {
             "from to",
             "offered",
             "goodput",
-            "came",
+            "arrived",
             "worker",
             "thread",
             "kernel",
-            "together",
+            "all",
             "s / GB",
             "worker",
             "thread",
@@ -443,15 +443,15 @@ impl fmt::Display for WideInterface {
             "Mbit/s",
             "Mbit/s",
             "%",
-            "receiver's processor, us / message",
+            "receiver's CPU time, us / message",
             "",
             "wakes / message",
             "x stock",
         )?;
         self.rows.iter().try_for_each(|row| row.line(f))?;
-        writeln!(f, "\nmessages whose fragments came in disorder")?;
+        writeln!(f, "\nmessages with reordered fragments: share that arrived")?;
         for Delivery { mtu, receiver, version, order, len, sent, taken } in &self.deliveries {
-            let order = if *order == Order::Reverse { "last first" } else { "at random" };
+            let order = if *order == Order::Reverse { "reversed" } else { "random" };
             let share = taken.arrived as f64 * 100.0 / *sent as f64;
             writeln!(
                 f,
@@ -459,13 +459,13 @@ impl fmt::Display for WideInterface {
                 taken.arrived
             )?;
         }
-        writeln!(f, "\nmessages of {PING_LEN} bytes to and fro, microseconds")?;
+        writeln!(f, "\nround trip of messages of {PING_LEN} bytes, microseconds")?;
         for Latency { mtu, system, pings } in &self.latencies {
             let Pings { median, p99, count } = pings;
             writeln!(f, "{mtu:>5}         {system}  median {median:>7.1}  99 % {p99:>7.1}  of {count}")?;
         }
-        writeln!(f, "\nno message came changed or twice: {}", if self.intact { "yes" } else { "NO" })?;
-        self.broken.iter().try_for_each(|broken| writeln!(f, "not conserved: {broken}"))
+        writeln!(f, "\nno message arrived changed or twice: {}", if self.intact { "yes" } else { "NO" })?;
+        self.broken.iter().try_for_each(|broken| writeln!(f, "packet counts do not add up: {broken}"))
     }
 }
 

@@ -200,8 +200,8 @@ fn frame(number: u32) -> Vec<u8> {
 
 impl fmt::Display for Workers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "Datagrams of 256 bytes through a border gateway, by the processor time of its workers.\n")?;
-        writeln!(f, "workers  packets a processor second  from       to         packets a second  busiest share")?;
+        writeln!(f, "Datagrams of 256 bytes through a border gateway, per CPU second of its workers.\n")?;
+        writeln!(f, "workers        packets / CPU second  min        max        packets a second  busiest share")?;
         for WorkersRow { workers, per_processor_second, per_second, busiest_share } in &self.rows {
             let Spread { median, least, most } = per_processor_second;
             writeln!(
@@ -211,9 +211,9 @@ impl fmt::Display for Workers {
                 busiest_share * 100.0
             )?;
         }
-        writeln!(f, "\ntwo workers forward {:.2} times what one does for a processor second", self.versus_one)?;
+        writeln!(f, "\nper CPU second, two workers forward {:.2} times the packets of one", self.versus_one)?;
         writeln!(f, "every packet arrived: {}", if self.intact { "yes" } else { "no" })?;
-        self.broken.iter().try_for_each(|broken| writeln!(f, "broken: {broken}"))?;
+        self.broken.iter().try_for_each(|broken| writeln!(f, "law broken: {broken}"))?;
         writeln!(f, "{}", self.conditions)
     }
 }

@@ -72,11 +72,11 @@ impl BackgroundTraffic {
         // The second fragment of the last datagram may not have been sent yet.
         let waiting = u64::from(self.late.is_some());
         if self.open.len() as u64 > waiting {
-            return Err(format!("{} of {} datagrams of bystanders did not arrive", self.open.len(), self.sent));
+            return Err(format!("{} of {} background datagrams did not arrive", self.open.len(), self.sent));
         }
         let [sent, arrived] = self.stream;
         if sent != arrived {
-            return Err(format!("{arrived} of {sent} bytes of a bystander's stream arrived"));
+            return Err(format!("{arrived} of {sent} bytes of a background stream arrived"));
         }
         Ok(())
     }
@@ -102,7 +102,7 @@ impl BackgroundTraffic {
         match number {
             Some(number) if is_same && self.open.remove(&number) => Ok(()),
             _ => Err(format!(
-                "a bystander's datagram arrives changed or twice: number {number:?}, {} bytes",
+                "a background datagram arrives changed or twice: number {number:?}, {} bytes",
                 upper.len()
             )),
         }
@@ -126,7 +126,7 @@ impl BackgroundTraffic {
         let arrived = self.stream[1];
         let is_next = wire::long(upper, 4) == arrived as u32;
         if !is_next || Pattern::new(STREAM).first_wrong(arrived, payload).is_some() {
-            return Err(format!("a bystander's segment arrives changed or out of turn behind {arrived} bytes"));
+            return Err(format!("a background segment arrives changed or out of order after {arrived} bytes"));
         }
         self.stream[1] += payload.len() as u64;
         Ok(())

@@ -25,7 +25,7 @@ pub fn forced_fragments(field: &mut Field) -> Verdict {
         stand.push(now.tick(), Toward::Narrow, &long)?;
         for out in stand.left() {
             let is_segment = wire::tcp_ports(out.frame) == Some([80, 1]);
-            holds(is_segment, || "TCP is cut into IP fragments".to_owned())?;
+            holds(is_segment, || "TCP is sent in IP fragments".to_owned())?;
             lens.insert(out.frame.len());
         }
         let report = forged_report(field, &long);
@@ -33,11 +33,11 @@ pub fn forced_fragments(field: &mut Field) -> Verdict {
         for frame in [report, forged] {
             stand.push(now.tick(), Toward::Wide, &frame)?;
             let left: Vec<_> = stand.left().map(|out| out.frame.to_vec()).collect();
-            holds(left == [frame], || "what is not the stream's does not pass as it came".to_owned())?;
+            holds(left == [frame], || "a packet outside the stream does not pass unchanged".to_owned())?;
         }
     }
     // The full segments and the last of each packet.
-    holds(lens.len() == 2, || format!("forged reports change how long segments are: {lens:?}"))?;
+    holds(lens.len() == 2, || format!("forged reports change the segment lengths: {lens:?}"))?;
     field.end(&mut stand)
 }
 
@@ -55,12 +55,10 @@ pub fn foreseen_ids(field: &mut Field) -> Verdict {
             // All within one lifetime.
             stand.push(Duration::from_nanos(500 * number), Toward::Narrow, &packet)?;
             if let Some(id) = first_id(&stand) {
-                holds(given.insert(id), || format!("identification {id:#x} is given twice within a lifetime"))?;
+                holds(given.insert(id), || format!("IP ID {id:#x} is issued twice within a lifetime"))?;
             }
         }
-        holds(given.len() as u64 >= per_version.min(57_000), || {
-            format!("{} identifications are given", given.len())
-        })?;
+        holds(given.len() as u64 >= per_version.min(57_000), || format!("{} IP IDs are issued", given.len()))?;
         field.end(&mut stand)?;
         let mut firsts = BTreeSet::new();
         for other in 0..200 {
@@ -72,7 +70,9 @@ pub fn foreseen_ids(field: &mut Field) -> Verdict {
             }
             field.end(&mut stand)?;
         }
-        holds(firsts.len() > 300, || format!("400 cards and pairs begin in {} places", firsts.len()))?;
+        holds(firsts.len() > 300, || {
+            format!("the IP IDs of 400 NICs and pairs start at only {} values", firsts.len())
+        })?;
     }
     Ok(())
 }
@@ -101,7 +101,7 @@ pub fn least_mss(field: &mut Field) -> Verdict {
                         && (said <= announced || u32::from(said) + 40 <= u32::from(carried).max(576))
                 });
                 holds(is_kept, || {
-                    format!("toward {toward:?} between {mtus:?} an MSS of {announced} becomes {said:?}")
+                    format!("toward {toward:?}, between MTUs {mtus:?}, an MSS of {announced} becomes {said:?}")
                 })?;
             }
         }
@@ -139,7 +139,10 @@ pub fn rate_oracle(field: &mut Field) -> Verdict {
     let advantage = differ as f64 / (2 * rounds) as f64;
     let chance = 3.0 / (rounds as f64).sqrt();
     holds(advantage <= 0.01 + chance, || {
-        format!("who counts its errors knows by {:.0} % whether another drew one", 100.0 * advantage)
+        format!(
+            "an attacker who counts ICMP errors detects those of another with an advantage of {:.0} %",
+            100.0 * advantage
+        )
     })
 }
 
@@ -179,7 +182,7 @@ pub fn quotes(field: &mut Field) -> Verdict {
             check_answer(&answer, &trigger)?;
         }
     }
-    holds(answered > 0, || "no error was drawn".to_owned())?;
+    holds(answered > 0, || "no ICMP error was sent".to_owned())?;
     field.end(&mut stand)
 }
 
@@ -193,16 +196,16 @@ pub fn storm(field: &mut Field) -> Verdict {
         stand.push(Duration::from_micros(number), Toward::Narrow, &too_big((number % 50_000) as u16, 3, number))?;
         answers += stand.left().filter(|out| out.is_answer).count() as u64;
     }
-    holds(answers <= millis + 50 && answers >= millis / 2, || format!("{answers} errors in {millis} ms"))?;
+    holds(answers <= millis + 50 && answers >= millis / 2, || format!("{answers} ICMP errors in {millis} ms"))?;
     field.end(&mut stand)?;
     let mut quiet = field.border();
     for (number, frame) in unanswerable().iter().enumerate() {
         quiet.push(Duration::from_secs(number as u64), Toward::Narrow, frame)?;
         let count = quiet.left().filter(|out| out.is_answer).count();
-        holds(count == 0, || format!("packet {number} of those that may draw no error draws one"))?;
+        holds(count == 0, || format!("packet {number}, which must not cause an ICMP error, causes one"))?;
     }
     let forbidden = quiet.ledger(Toward::Narrow).event(Event::IcmpForbidden).packets;
-    holds(forbidden == unanswerable().len() as u64, || format!("{forbidden} errors were forbidden"))?;
+    holds(forbidden == unanswerable().len() as u64, || format!("{forbidden} ICMP errors were suppressed"))?;
     field.end(&mut quiet)
 }
 
@@ -258,20 +261,20 @@ fn forged_report(field: &mut Field, about: &[u8]) -> Vec<u8> {
 
 /// Checks an ICMP error: readable, short, with a right checksum, and quoting the start of the packet.
 fn check_answer(answer: &[u8], trigger: &[u8]) -> Verdict {
-    let seen = wire::read(answer).ok_or_else(|| "an error cannot be read".to_owned())?;
+    let seen = wire::read(answer).ok_or_else(|| "an ICMP error cannot be parsed".to_owned())?;
     let most = if seen.is_v6 { 1_280 } else { 576 };
-    holds(answer.len() <= most, || format!("an error is {} bytes long", answer.len()))?;
+    holds(answer.len() <= most, || format!("an ICMP error is {} bytes long", answer.len()))?;
     let upper = craft::upper(answer, &seen);
     let quote = upper.get(8..).unwrap_or_default();
     holds(trigger.starts_with(quote) && quote.len() >= 28, || {
-        format!("an error quotes {} bytes that are not the packet's", quote.len())
+        format!("an ICMP error quotes {} bytes that differ from the packet", quote.len())
     })?;
     let ends = if seen.is_v6 {
         Sum::of(&answer[8..40]) + Sum::word(58) + Sum::word(upper.len() as u16)
     } else {
         Sum::of(&[])
     };
-    holds((ends + Sum::of(upper)).is_right(), || "an error's checksum is wrong".to_owned())
+    holds((ends + Sum::of(upper)).is_right(), || "an ICMP error has a wrong checksum".to_owned())
 }
 
 /// A host's network card with a secret of its own.

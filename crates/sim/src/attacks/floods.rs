@@ -38,11 +38,11 @@ pub fn collisions(field: &mut Field) -> Verdict {
         // section 6.4, on linear probing).
         let most = 6 * count.ilog2() as usize;
         holds((1..=most).contains(&longest), || {
-            format!("row {row}: of {count} keys the longest search takes {longest} steps, {most} at most")
+            format!("row {row}: the longest search among {count} keys takes {longest} steps; the limit is {most}")
         })?;
         let charged = stand.charged();
         holds(charged >= POISON_CHARGE * count as usize, || {
-            format!("row {row}: {charged} bytes are charged: of {count} poisoned keys not all stay")
+            format!("row {row}: {charged} bytes are charged, so some of {count} poisoned keys are missing")
         })?;
         field.end(&mut stand)?;
     }
@@ -77,7 +77,7 @@ pub fn first_fragments(field: &mut Field) -> Verdict {
         }
         let due = sent - late.len() as u64;
         holds(1_000 * whole >= 999 * due, || {
-            format!("at {per_second} a second, {whole} of {due} good datagrams are whole")
+            format!("at {per_second} fragments a second, {whole} of {due} good datagrams complete")
         })?;
         field.end(&mut stand)?;
     }
@@ -104,10 +104,10 @@ fn joiner_full(field: &mut Field) -> Verdict {
             stand.push(start + Duration::from_micros(number as u64), Toward::Wide, frame)?;
             passed += stand.left().filter(|out| out.frame == frame).count();
         }
-        holds(passed > 0, || "the joiner was never full".to_owned())?;
+        holds(passed > 0, || "the fragment merger was never full".to_owned())?;
         stand.push(start + Duration::from_millis(1), Toward::Wide, &frames[3])?;
         let is_whole = stand.left().any(|out| out.frame.len() == 20 + upper.len());
-        holds(is_whole, || format!("datagram {round} does not leave whole, and {passed} newcomers passed"))?;
+        holds(is_whole, || format!("datagram {round} does not leave complete, and {passed} new fragments passed"))?;
     }
     field.end(&mut stand)
 }
@@ -161,9 +161,9 @@ pub fn holes(field: &mut Field) -> Verdict {
     went += stand.left().count();
     stand.end()?;
     went += stand.left().count();
-    holds(went == came, || format!("{came} segments came, {went} left"))?;
+    holds(went == came, || format!("{came} segments arrived, {went} left"))?;
     let waited = stand.event(Event::Reordered);
-    holds(waited > 0 && stand.event(Event::Coalesced) > 0, || format!("{waited} segments waited for their turn"))?;
+    holds(waited > 0 && stand.event(Event::Coalesced) > 0, || format!("{waited} segments were reordered"))?;
     field.end(&mut stand)?;
     paces(field)
 }
@@ -203,7 +203,7 @@ fn paces(field: &mut Field) -> Verdict {
             send(&mut stand, &said, now)?;
             holds(now <= due || ends(&stand) > before, || {
                 let waited = now - since;
-                format!("a hole is waited for after {waited:?}, of a flow with a segment every {pace:?}")
+                format!("a hole is still awaited after {waited:?}, in a flow with a segment every {pace:?}")
             })?;
         }
         field.end(&mut stand)?;

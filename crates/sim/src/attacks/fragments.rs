@@ -35,7 +35,7 @@ pub fn ping_of_death(field: &mut Field) -> Verdict {
                 // end.
                 let ended = stand.retired(Reason::FragOversize) - before;
                 holds(ended == if is_long { 2 } else { 0 }, || {
-                    format!("of two pieces that end at {}, {ended} are too long", offset + len)
+                    format!("of two fragments that end at byte {}, {ended} are refused as too long", offset + len)
                 })?;
             }
         }
@@ -55,7 +55,7 @@ pub fn ping_of_death(field: &mut Field) -> Verdict {
             let expected = usize::from(over < 2);
             holds(whole.count() == expected, || {
                 format!(
-                    "a datagram of {total} bytes behind {option_len} bytes of options is to be made {expected} times"
+                    "a datagram of {total} bytes after {option_len} bytes of options must be reassembled {expected} times"
                 )
             })?;
         }
@@ -87,7 +87,7 @@ pub fn teardrop(field: &mut Field) -> Verdict {
     }
     let killed = stand.retired(Reason::FragOverlap) + stand.retired(Reason::FragConflict);
     holds(killed > 0 && stand.retired(Reason::FragPoisoned) > 0, || {
-        format!("{killed} pieces ended for an overlap")
+        format!("{killed} fragments were dropped for an overlap")
     })?;
     field.end(&mut stand)
 }
@@ -104,14 +104,14 @@ pub fn jolt2(field: &mut Field) -> Verdict {
         let frame = if number & 1 == 0 { &illegal } else { &legal };
         // All within the time-out of the first.
         stand.push(Duration::from_micros(number), Toward::Wide, frame)?;
-        holds(stand.left().next().is_none(), || "a last piece alone leaves".to_owned())?;
+        holds(stand.left().next().is_none(), || "a last fragment leaves alone".to_owned())?;
         most = most.max(stand.held().1);
     }
     let [oversize, repeats] = [Reason::FragOversize, Reason::FragRepeat].map(|reason| stand.retired(reason));
     holds(oversize == count / 2 && repeats == count / 2 - 1, || {
-        format!("of {count} pieces {oversize} are too long and {repeats} are repeats")
+        format!("of {count} fragments, {oversize} are too long and {repeats} are repeats")
     })?;
-    holds(most <= 3, || format!("{most} buffers were held for one datagram and a bystander's"))?;
+    holds(most <= 3, || format!("{most} buffers were held for one datagram and a background datagram"))?;
     field.end(&mut stand)
 }
 
@@ -127,7 +127,7 @@ pub fn rose(field: &mut Field) -> Verdict {
         stand.push(at, Toward::Wide, &from_address(fragment(&head, 0, true, &[1; 32]), source))?;
         stand.push(at, Toward::Wide, &from_address(fragment(&head, 64_800, false, &[2; 32]), source))?;
     }
-    holds(stand.retired(Reason::FragEvicted) > 0, || "nothing had to make room".to_owned())?;
+    holds(stand.retired(Reason::FragEvicted) > 0, || "no entry was evicted".to_owned())?;
     // A last fragment alone holds a small buffer, not one for the datagram it claims.
     let mut alone = field.host();
     for number in 0..1_000 {
@@ -138,7 +138,7 @@ pub fn rose(field: &mut Field) -> Verdict {
         )?;
     }
     let each = alone.charged() / 1_000;
-    holds(each <= 8_192, || format!("a last piece of 32 bytes alone is charged {each} bytes"))?;
+    holds(each <= 8_192, || format!("a single last fragment of 32 bytes is charged {each} bytes"))?;
     field.end(&mut alone)?;
     field.end(&mut stand)
 }
@@ -164,7 +164,9 @@ pub fn tiny_first(field: &mut Field) -> Verdict {
             let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
             let is_whole = first_len > 0 && first_len.is_multiple_of(8);
             let expected = if is_whole { vec![craft::packet(&head, &upper)] } else { Vec::new() };
-            holds(left == expected, || format!("a first piece of {first_len} bytes makes {} packets", left.len()))?;
+            holds(left == expected, || {
+                format!("a first fragment of {first_len} bytes makes {} packets", left.len())
+            })?;
         }
     }
     field.end(&mut stand)
@@ -226,7 +228,7 @@ pub fn ambiguity(field: &mut Field) -> Verdict {
             let left: Vec<_> = stand.left().map(|out| out.frame.to_vec()).collect();
             let right: Vec<_> = whole.iter().map(|octets| craft::packet(&head, octets)).collect();
             holds(left == right, || {
-                format!("scene {scene}, piece {turn}: {} packets leave, {} are right", left.len(), right.len())
+                format!("scene {scene}, fragment {turn}: {} packets leave, {} are right", left.len(), right.len())
             })?;
             if whole.is_some() && !is_alone {
                 wholes += 1;
@@ -234,7 +236,7 @@ pub fn ambiguity(field: &mut Field) -> Verdict {
             }
         }
     }
-    holds(wholes > 0, || "no scene is whole".to_owned())?;
+    holds(wholes > 0, || "no scene is complete".to_owned())?;
     field.end(&mut stand)
 }
 
@@ -252,16 +254,18 @@ pub fn reused_ids(field: &mut Field) -> Verdict {
         // All fragments of the old datagram arrived: it is complete, and so is the new one.
         let both = stand.push_all(now.tick(), TICK, Toward::Wide, old_frames.iter().chain(&new_frames))?;
         let expected = [&old, &new].map(|upper| craft::packet(&head, upper));
-        holds(both == expected, || format!("of two datagrams under one identification {} leave", both.len()))?;
+        holds(both == expected, || format!("of two datagrams with one IP ID, {} leave", both.len()))?;
         // Some arrived: no mixture of the two leaves. After the deadline, the next datagram leaves.
         let kept = 1 + (turn % 2) as usize;
         now.0 += Duration::from_secs(1);
         let mixed = stand.push_all(now.tick(), TICK, Toward::Wide, old_frames[..kept].iter().chain(&new_frames))?;
-        holds(mixed.is_empty(), || format!("{kept} pieces of an old datagram and all of a new one make a packet"))?;
+        holds(mixed.is_empty(), || {
+            format!("{kept} fragments of an old datagram and all of a new one make a packet")
+        })?;
         stand.wait_until(now.0 + Duration::from_secs(60))?;
         now.0 += Duration::from_secs(60);
         let after = stand.push_all(now.tick(), TICK, Toward::Wide, &new_frames)?;
-        holds(after == expected[1..], || "a poisoned key is not free again after its deadline".to_owned())?;
+        holds(after == expected[1..], || "a poisoned key is not released after its deadline".to_owned())?;
     }
     field.end(&mut stand)
 }
@@ -293,7 +297,7 @@ pub fn fragment_smack(field: &mut Field) -> Verdict {
             })?;
         }
     }
-    holds(most <= 3, || format!("{most} buffers were held for one datagram and a bystander's"))?;
+    holds(most <= 3, || format!("{most} buffers were held for one datagram and a background datagram"))?;
     field.end(&mut stand)
 }
 
@@ -319,9 +323,11 @@ pub fn empty_fragments(field: &mut Field) -> Verdict {
                     let left = stand.push_all(now.tick(), TICK, Toward::Wide, &[first, bad, last])?;
                     let whole: Vec<_> = left.into_iter().filter(|frame| frame.len() > 1_400).collect();
                     holds(whole == [craft::packet(&head, &upper)], || {
-                        format!("a piece of {len} bytes at {offset} spoils a datagram")
+                        format!("a fragment of {len} bytes at {offset} corrupts a datagram")
                     })?;
-                    holds(ended(&stand) == before + 1, || format!("a piece of {len} bytes at {offset} is taken"))?;
+                    holds(ended(&stand) == before + 1, || {
+                        format!("a fragment of {len} bytes at {offset} is accepted")
+                    })?;
                 }
             }
         }
@@ -349,7 +355,7 @@ pub fn wrapping_lengths(field: &mut Field) -> Verdict {
             let whole = left.iter().find(|frame| wire::read(frame).is_some_and(|seen| seen.fragment.is_none()));
             let is_exact = whole.is_some_and(|whole| whole.ends_with(&upper) && whole.len() <= 65_575);
             holds(is_exact == (total <= most), || {
-                format!("of {total} bytes in pieces of {room}, {:?} leave", whole.map(Vec::len))
+                format!("of {total} bytes in fragments of {room}, {:?} leave", whole.map(Vec::len))
             })?;
         }
     }
@@ -391,7 +397,7 @@ pub fn short_keys(field: &mut Field) -> Verdict {
             }
             let expected = [0, 1].map(|who| craft::packet(&[one, other][who], &uppers[who]));
             holds(left == expected, || {
-                format!("part {part} of the key: {} of 2 datagrams leave as they were sent", left.len())
+                format!("part {part} of the key: {} of 2 datagrams leave unchanged", left.len())
             })?;
         }
     }
@@ -425,7 +431,7 @@ pub fn repeats(field: &mut Field) -> Verdict {
             })?;
         }
     }
-    holds(stand.retired(Reason::FragRepeat) > 0, || "no piece was a repeat".to_owned())?;
+    holds(stand.retired(Reason::FragRepeat) > 0, || "no fragment was a repeat".to_owned())?;
     field.end(&mut stand)
 }
 
@@ -455,14 +461,12 @@ pub fn poisoned_cache(field: &mut Field) -> Verdict {
                 let is_same = craft::upper(frame, &seen) == upper;
                 good += u64::from(is_same);
                 forged_seen += u64::from(!is_same);
-                holds(is_same || !is_right, || {
-                    format!("identification {id}: forged bytes under a right checksum")
-                })?;
+                holds(is_same || !is_right, || format!("IP ID {id}: forged bytes with a right checksum"))?;
             }
         }
     }
     holds(good >= u64::from(count) && forged_seen > 0, || {
-        format!("of {count} datagrams before any forgery {good} left; {forged_seen} forged ones")
+        format!("of {count} datagrams before any forgery, {good} left, and {forged_seen} forged ones")
     })?;
     field.end(&mut stand)
 }
@@ -475,12 +479,12 @@ pub fn wrapped_ids(field: &mut Field) -> Verdict {
     let count = field.times(2_000_000, 150_000);
     let whole_count = come_round(field, &mut stand, count, Duration::from_micros(10), 100)?;
     holds(whole_count > count * 97 / 100, || format!("{whole_count} of {count} datagrams leave"))?;
-    holds(stand.event(Event::Reassembled) == whole_count, || "the ledger counts otherwise".to_owned())?;
+    holds(stand.event(Event::Reassembled) == whole_count, || "the ledger has another count".to_owned())?;
     field.end(&mut stand)?;
     let mut stand = field.stand(&Gateway { pool: POOL_OF_FEW, ..host() }, [65_535, 1_500]);
     come_round(field, &mut stand, field.times(4_000_000, 400_000), Duration::ZERO, 2)?;
     let unheld = stand.retired(Reason::NoBuffer);
-    holds(unheld > 0, || "there was memory for all".to_owned())?;
+    holds(unheld > 0, || "no fragment was refused for lack of memory".to_owned())?;
     field.end(&mut stand)
 }
 
@@ -508,7 +512,7 @@ fn come_round(
             stand.push(gap * number as u32, Toward::Wide, &frame)?;
             for out in stand.left().filter(|out| !out.is_answer) {
                 let is_one = out.frame[20 + 8..20 + 16] == out.frame[out.frame.len() - 8..];
-                holds(is_one, || format!("datagram {number} is made of pieces of two"))?;
+                holds(is_one, || format!("datagram {number} is made of fragments of two datagrams"))?;
                 whole_count += 1;
             }
         }

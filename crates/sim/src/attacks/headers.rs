@@ -29,7 +29,7 @@ pub fn nested(field: &mut Field) -> Verdict {
         }
     }
     let passed = stand.passed(Reason::FragNested) + stand.passed(Reason::ChainTooLong);
-    holds(passed == rounds * 19, || format!("of {} nested fragments {passed} are known as such", rounds * 19))?;
+    holds(passed == rounds * 19, || format!("of {} nested fragments, {passed} are recognised", rounds * 19))?;
     field.end(&mut stand)
 }
 
@@ -46,7 +46,7 @@ pub fn atomic(field: &mut Field) -> Verdict {
         let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
         let mut expected = vec![craft::packet(&head, &upper)];
         expected.insert(usize::from(at == 2), craft::packet(&head, &alone));
-        holds(left == expected, || format!("an atomic fragment at turn {at}: {} packets leave", left.len()))?;
+        holds(left == expected, || format!("atomic fragment at step {at}: {} packets leave", left.len()))?;
     }
     field.end(&mut stand)
 }
@@ -79,7 +79,7 @@ pub fn chains(field: &mut Field) -> Verdict {
             super::fragments::shuffle(field, &mut frames);
             let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
             let expected = with_extensions(&craft::packet(&head, &upper), &chain);
-            holds(left == [expected], || format!("behind headers {chosen:?} {} packets leave", left.len()))?;
+            holds(left == [expected], || format!("after headers {chosen:?}, {} packets leave", left.len()))?;
         }
     }
     field.end(&mut stand)
@@ -108,7 +108,7 @@ pub fn endless_chain(field: &mut Field) -> Verdict {
                 let unread = stand.passed(Reason::ChainTooLong) - before;
                 let is_long = count > 8 || count * len > 256;
                 holds(unread == u64::from(is_long) && left + unread == 1, || {
-                    format!("{count} headers of {len} bytes: {left} leave, {unread} are not read")
+                    format!("{count} headers of {len} bytes: {left} packets leave, {unread} are not parsed")
                 })?;
                 let upper = udp(&head, 9, &craft::bytes(number, 2_000));
                 let frames: Vec<_> =
@@ -121,7 +121,7 @@ pub fn endless_chain(field: &mut Field) -> Verdict {
                 let is_kept = if is_long { unread == frames.len() as u64 } else { left == [joined] && unread == 0 };
                 holds(is_kept, || {
                     format!(
-                        "a datagram behind {count} headers of {len} bytes: {} packets leave, {unread} are not read",
+                        "a datagram after {count} headers of {len} bytes: {} packets leave, {unread} are not parsed",
                         left.len()
                     )
                 })?;
@@ -261,7 +261,7 @@ fn round_trip(near: &mut Rig, far: &mut Rig, now: &mut Clock, packet: &[u8]) -> 
     }
     holds(arrived == [packet], || {
         format!(
-            "a packet of {} bytes left in {} pieces and arrives as {}",
+            "a packet of {} bytes left in {} fragments and arrives as {} packets",
             packet.len(),
             wires.len(),
             arrived.len()

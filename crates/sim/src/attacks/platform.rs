@@ -33,7 +33,9 @@ pub fn short_frames(field: &mut Field) -> Verdict {
                 stand.push(now.tick(), Toward::Wide, &frame)?;
                 let [read, passed] = [fates(&stand)[0] - read, fates(&stand)[1] - passed];
                 holds(!(is_whole && read != 1 || is_cut && passed != 1) && read + passed == 1, || {
-                    format!("a frame of {len} bytes on {medium:?} is read {read} times, and passes {passed} times")
+                    format!(
+                        "a frame of {len} bytes on {medium:?} is parsed {read} times, and passes {passed} times"
+                    )
                 })?;
                 wholes += u64::from(is_whole);
             }

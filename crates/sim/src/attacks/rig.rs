@@ -236,7 +236,9 @@ impl Rig {
             let (held, buffers) = self.engine.held(direction);
             let lent = self.engine.output(direction).pool.in_use_count();
             if held != Tally::NONE || buffers + lent > 0 {
-                return Err(format!("{held:?} in {buffers} buffers are held for ever, {lent} buffers stay lent"));
+                return Err(format!(
+                    "{held:?} in {buffers} buffers are never released; {lent} buffers remain in use"
+                ));
             }
             self.engine.check(direction)?;
         }
@@ -258,7 +260,7 @@ impl Rig {
                 self.drain(toward)?;
             }
             if again.is_some_and(|again| again <= deadline) {
-                return Err(format!("what is late at {deadline} is still held after it was given up"));
+                return Err(format!("an entry with deadline {deadline} is still held after it expired"));
             }
         }
         self.now = self.now.max(at);
@@ -323,7 +325,7 @@ impl Rig {
         let direction = &mut directions[toward.direction()];
         let age = Duration::from_nanos((now.nanos() + 1).saturating_sub(packet.tag));
         if packet.tag > 0 && age > direction.timeout {
-            return Err(format!("a packet was held for {age:?}, not {:?} at most", direction.timeout));
+            return Err(format!("a packet was held for {age:?}; the limit is {:?}", direction.timeout));
         }
         let mut fragments = WirePackets::of(packet);
         while let Some(fragment) = fragments.next() {
@@ -332,16 +334,23 @@ impl Rig {
             let frame = &bytes[start..];
             direction.put_count += u64::from(!is_answer);
             if frame.len() > direction.mtu && !is_answer {
-                return Err(format!("{} bytes leave for a link that takes {}", frame.len(), direction.mtu));
+                return Err(format!(
+                    "a packet of {} bytes leaves for a link with MTU {}",
+                    frame.len(),
+                    direction.mtu
+                ));
             }
             let Some(seen) = wire::read(frame) else {
-                return Err(format!("what leaves cannot be read: {:02x?}", &frame[..frame.len().min(60)]));
+                return Err(format!(
+                    "a packet that leaves cannot be parsed: {:02x?}",
+                    &frame[..frame.len().min(60)]
+                ));
             };
             if *has_right_sums && !craft::is_sum_right(frame, &seen) {
                 return Err(format!("a wrong checksum leaves: {:02x?}", &frame[..frame.len().min(80)]));
             }
             if seen.end != frame.len() && !packet.is_as_received() {
-                return Err(format!("a header says {} bytes of {}", seen.end, frame.len()));
+                return Err(format!("a header has length {} in a packet of {} bytes", seen.end, frame.len()));
             }
             left.push(Left { is_answer, at: start..bytes.len() });
         }
@@ -356,7 +365,7 @@ impl Rig {
             let frame = &bytes[left.at.clone()];
             let is_theirs = BackgroundTraffic::is_of_them(frame);
             if is_theirs && outcome.is_ok() {
-                let seen = wire::read(frame).ok_or_else(|| "a bystander's packet cannot be read".to_owned());
+                let seen = wire::read(frame).ok_or_else(|| "a background packet cannot be parsed".to_owned());
                 outcome = seen.and_then(|seen| bystanders.take(*now, frame, &seen));
             }
             !is_theirs
@@ -377,20 +386,20 @@ impl Way {
     fn check(&mut self, engine: &Engine, direction: usize) -> Verdict {
         let ledger = engine.ledger(direction);
         if self.came != ledger.received {
-            return Err(format!("{:?} came, the ledger says {:?}", self.came, ledger.received));
+            return Err(format!("{:?} arrived, but the ledger counts {:?}", self.came, ledger.received));
         }
         let forwarded = ledger.forwarded.packets;
         if self.put_count != forwarded {
-            return Err(format!("{} packets left, the ledger says {forwarded}", self.put_count));
+            return Err(format!("{} packets left, but the ledger counts {forwarded}", self.put_count));
         }
         let charges = engine.side(direction).aggregation.charges();
         if charges.iter().any(|charged| *charged > self.limit) {
-            return Err(format!("stages hold {charges:?} bytes, {} each at most", self.limit));
+            return Err(format!("the stages hold {charges:?} bytes; the limit of each is {}", self.limit));
         }
         if let Some([charged, limit]) = engine.connections().map(|known| [known.charged(), known.limit()])
             && charged > limit
         {
-            return Err(format!("connections are charged {charged} bytes, {limit} at most"));
+            return Err(format!("connections are charged {charged} bytes; the limit is {limit}"));
         }
         self.since_walk += 1;
         if self.since_walk >= self.walk_len {

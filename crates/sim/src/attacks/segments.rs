@@ -31,7 +31,7 @@ pub fn segment_smack(field: &mut Field) -> Verdict {
                 stream.take_all(&stand)?;
                 let (held, buffers) = stand.held();
                 holds(held <= 64 + 128 && buffers <= 66, || {
-                    format!("{held} segments of a flow are held in {buffers} buffers")
+                    format!("{held} segments of one flow are held in {buffers} buffers")
                 })?;
             }
             stream.sent += 200 * len;
@@ -41,8 +41,8 @@ pub fn segment_smack(field: &mut Field) -> Verdict {
             stream.is_whole()?;
         }
         let waited = stand.event(Event::Reordered);
-        holds(waited > 0 || mode == Mode::Reversible, || "no segment waited for its turn".to_owned())?;
-        holds(stand.event(Event::Coalesced) > 0, || "nothing was gathered".to_owned())?;
+        holds(waited > 0 || mode == Mode::Reversible, || "no segment was reordered".to_owned())?;
+        holds(stand.event(Event::Coalesced) > 0, || "no segment was coalesced".to_owned())?;
         field.end(&mut stand)?;
     }
     Ok(())
@@ -64,7 +64,9 @@ pub fn many_segments(field: &mut Field) -> Verdict {
                     stand.push(now.0, Toward::Wide, &frame)?;
                     stream.take_all(&stand)?;
                     let held = stand.held().0;
-                    holds(mode == Mode::Resize || held <= 128, || format!("{held} segments are one train"))?;
+                    holds(mode == Mode::Resize || held <= 128, || {
+                        format!("{held} segments are in one GSO packet")
+                    })?;
                 }
                 now.tick();
                 stand.rest()?;
@@ -99,7 +101,9 @@ pub fn strange_acks(field: &mut Field) -> Verdict {
             went.extend(stand.left().map(|out| out.frame.to_vec()));
             came.push(frame);
         }
-        holds(came == went, || format!("{} acknowledgements came, {} left, or others", came.len(), went.len()))?;
+        holds(came == went, || {
+            format!("{} acknowledgements arrived, {} left; counts or contents differ", came.len(), went.len())
+        })?;
         field.end(&mut stand)?;
     }
     Ok(())
@@ -250,10 +254,7 @@ pub fn metadata(field: &mut Field) -> Verdict {
                 // A frame that is no packet any more does not pass through the rig's output.
                 let is_same = left == readable && left.len() >= 2 && left.len() as u64 == due;
                 holds(is_same, || {
-                    format!(
-                        "byte {at} of the headers, changed by {change:#04x}: {} of {due} packets leave",
-                        left.len()
-                    )
+                    format!("header byte {at}, changed by {change:#04x}: {} of {due} packets leave", left.len())
                 })?;
             }
         }
@@ -302,7 +303,7 @@ fn moving_on(field: &mut Field) -> Verdict {
 fn judge_moving_on(stand: &Rig, said: &[[u32; 3]]) -> Verdict {
     let is_before = |one: u32, other: u32| (one.wrapping_sub(other) as i32) < 0;
     stand.left().try_for_each(|out| {
-        let seen = wire::read(out.frame).ok_or("a segment cannot be read")?;
+        let seen = wire::read(out.frame).ok_or("a segment cannot be parsed")?;
         let upper = craft::upper(out.frame, &seen);
         let [value, echo, ack] = [24, 28, 8].map(|at| wire::long(upper, at));
         let first = wire::long(upper, 4) as usize / MOVING_LEN;
@@ -357,7 +358,10 @@ fn shifted(field: &mut Field) -> Verdict {
             outcomes.push(left);
         }
         holds(outcomes[0] == outcomes[1], || {
-            format!("numbers that come round after {come_round}: {:?} leave, not {:?}", outcomes[1], outcomes[0])
+            format!(
+                "sequence numbers that wrap after {come_round}: {:?} leave, expected {:?}",
+                outcomes[1], outcomes[0]
+            )
         })?;
     }
     Ok(())
@@ -420,7 +424,7 @@ pub fn odd_sums(field: &mut Field) -> Verdict {
         craft::seal(&head, &mut long, 16);
         stand.push(Duration::from_secs(1), Toward::Narrow, &craft::packet(&head, &long))?;
         let lens: usize = stand.left().map(|out| out.frame.len() - head.header_len() - TCP_LEN).sum();
-        holds(lens == long.len() - TCP_LEN, || format!("of {} bytes {lens} leave", long.len() - TCP_LEN))?;
+        holds(lens == long.len() - TCP_LEN, || format!("of {} payload bytes, {lens} leave", long.len() - TCP_LEN))?;
         let datagram = udp(&Head { protocol: UDP, ..head }, 9, &craft::bytes(round, 700));
         stand.push(
             Duration::from_secs(1),
@@ -465,7 +469,7 @@ pub fn laundering(field: &mut Field) -> Verdict {
                 end_joined(field, &mut stand)?;
             } else {
                 let made = stand.ledger(toward).event(Event::Segments).packets;
-                holds(made > 0, || "no segment was cut".to_owned())?;
+                holds(made > 0, || "no packet was segmented".to_owned())?;
                 field.end(&mut stand)?;
             }
         }
@@ -520,7 +524,7 @@ impl Stream {
     fn take_all(&mut self, stand: &Rig) -> Verdict {
         stand.left().try_for_each(|out| match wire::read(out.frame) {
             Some(seen) => self.take(out.frame, &seen),
-            None => Err("a segment cannot be read".to_owned()),
+            None => Err("a segment cannot be parsed".to_owned()),
         })
     }
 
@@ -537,7 +541,9 @@ impl Stream {
         let start =
             self.sent.wrapping_add_signed(i64::from(wire::long(upper, 4).wrapping_sub(self.sent as u32) as i32));
         if let Some(at) = self.pattern.first_wrong(start, payload) {
-            return Err(format!("byte {at} of a segment at {start} is not the stream's, under a right checksum"));
+            return Err(format!(
+                "byte {at} of a segment at {start} differs from the stream, although its checksum is right"
+            ));
         }
         self.arrive(start, payload.len() as u64)
     }
@@ -548,7 +554,7 @@ impl Stream {
         }
         let (mut from, mut end) = (start, start + len);
         if let Some((before, known)) = self.places.range(..end).next_back().map(|(start, end)| (*start, *end)) {
-            holds(known <= start, || format!("of {len} bytes at {start} of a stream some arrive again"))?;
+            holds(known <= start, || format!("some of {len} bytes at offset {start} of a stream arrive twice"))?;
             from = if known == start { before } else { from };
         }
         end = self.places.remove(&end).unwrap_or(end);
@@ -558,7 +564,7 @@ impl Stream {
     }
 
     fn is_whole(&self) -> Verdict {
-        holds(self.arrived == self.sent, || format!("of {} bytes of a stream {} arrived", self.sent, self.arrived))
+        holds(self.arrived == self.sent, || format!("of {} bytes of a stream, {} arrived", self.sent, self.arrived))
     }
 }
 
@@ -593,10 +599,12 @@ fn run_stream(field: &mut Field, stand: &mut Rig, mode: Mode, is_v6: bool) -> Ve
     if mode == Mode::Reversible {
         came.sort();
         went.sort();
-        holds(came == went, || format!("{} segments came, {} came back, or others", came.len(), went.len()))?;
+        holds(came == went, || {
+            format!("{} segments arrived, {} left; counts or contents differ", came.len(), went.len())
+        })?;
     }
     let gathered = stand.event(Event::Coalesced);
-    holds(gathered > 0, || "nothing was gathered".to_owned())?;
+    holds(gathered > 0, || "no segment was coalesced".to_owned())?;
     stream.is_whole()
 }
 
@@ -611,7 +619,7 @@ fn end_joined(field: &mut Field, stand: &mut Rig) -> Verdict {
     stand.end()?;
     let gathered = stand.event(Event::Coalesced);
     let runs: u64 = Event::RUN_ENDS.iter().map(|event| stand.event(*event)).sum();
-    holds(gathered > runs, || format!("{gathered} segments went into {runs} runs: none was joined"))?;
+    holds(gathered > runs, || format!("{gathered} segments left in {runs} coalesced packets: none was merged"))?;
     field.end(stand)
 }
 

@@ -185,7 +185,9 @@ impl Host {
                 let before = core::mem::replace(arrived, len);
                 net.looked(Law::Integrity);
                 if len < before {
-                    net.breaks(Law::Integrity, || format!("a stream went back from {before} to {len}"));
+                    net.breaks(Law::Integrity, || {
+                        format!("the received length of a stream fell from {before} to {len}")
+                    });
                 }
             }
             Emit::Opened => news.has_opened = true,

@@ -134,25 +134,25 @@ impl LinkShape {
             ("duplicate", self.duplicates),
         ];
         if let Some((key, share)) = fragment_ranges.into_iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
-            return bad(format!("{key}={share}: a share lies between 0 and 1 (or 0 % and 100 %)"));
+            return bad(format!("{key}={share}: a probability must be between 0 and 1 (0 % and 100 %)"));
         }
         if self.jitter > self.delay {
             let (jitter, delay) = (Stretch(self.jitter), Stretch(self.delay));
             return bad(format!(
-                "jitter={jitter}: it is above the delay ({delay}), so frames would arrive before they left; raise delay"
+                "jitter={jitter}: the jitter is above the delay ({delay}), so frames would arrive before they left; raise delay"
             ));
         }
         if self.delay > DELAY_MAX {
-            return bad(format!("delay={}: it is above {}", Stretch(self.delay), Stretch(DELAY_MAX)));
+            return bad(format!("delay={}: the delay is above {}", Stretch(self.delay), Stretch(DELAY_MAX)));
         }
         if self.rate_bits_per_second == Some(0) {
-            return bad("rate=0: nothing would ever arrive; leave rate out for a line without one".to_owned());
+            return bad("rate=0: no frame would arrive; omit rate for an unlimited rate".to_owned());
         }
         if let Some(red) = self.red.filter(|red| red.min >= red.max) {
-            return bad(format!("red: {} is not below {}; give the lower bound first", red.min, red.max));
+            return bad(format!("red: {} is not below {}; write the lower bound first", red.min, red.max));
         }
         if self.reorder.is_some_and(|reorder| reorder.displacement == 0) {
-            return bad("reorder: a displacement of 0 reorders nothing; give at least 1".to_owned());
+            return bad("reorder: a displacement of 0 reorders nothing; use at least 1".to_owned());
         }
         Ok(())
     }
@@ -168,20 +168,20 @@ impl LinkShape {
             "queue" => self.queue = queue(value)?,
             "loss" => self.loss = share(key, value)?,
             "burst" => {
-                let (begins, ends) = pair(key, value, "1%:25% (where a burst begins, where it ends)")?;
+                let (begins, ends) = pair(key, value, "1%:25% (probability that a burst begins, that it ends)")?;
                 self.burst = Some(Burst { begins: share(key, begins)?, ends: share(key, ends)? });
             }
             "ber" => self.bit_errors = share(key, value)?,
             "byteloss" => self.byte_loss = share(key, value)?,
             "red" => self.red = Some(red(value)?),
             "reorder" => {
-                let (held, displacement) = pair(key, value, "2%:3 (share, packets that overtake)")?;
+                let (held, displacement) = pair(key, value, "2%:3 (probability, number of packets that overtake)")?;
                 let displacement = whole(key, displacement, "3")? as usize;
                 self.reorder = Some(Reorder { share: share(key, held)?, displacement });
             }
             "duplicate" => self.duplicates = share(key, value)?,
             "seed" => self.seed = whole(key, value, "7")?,
-            _ => return bad(format!("{key}: a link has no such property; it has {}", KEYS.join(", "))),
+            _ => return bad(format!("{key}: unknown property of a link; the properties are {}", KEYS.join(", "))),
         }
         Ok(())
     }
@@ -195,10 +195,10 @@ impl FromStr for LinkShape {
         let mut seen = Vec::new();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             let Some((key, value)) = word.split_once('=') else {
-                return bad(format!("{word}: it has no value; write it as {word}=…"));
+                return bad(format!("{word}: the value is missing; write {word}=…"));
             };
             if seen.contains(&key) {
-                return bad(format!("{key}: it is given twice; leave one out"));
+                return bad(format!("{key}: the property is given twice; remove one"));
             }
             seen.push(key);
             shape.take(key, value)?;
@@ -292,10 +292,10 @@ pub(crate) fn stretch(key: &str, value: &str) -> Result<Duration, BadShape> {
         let Some(number) = value.strip_suffix(unit) else { continue };
         return match decimal(number, nanos) {
             Some(nanos) => Ok(Duration::from_nanos(nanos)),
-            None => bad(format!("{key}={value}: `{number}` is no number from 0 on; write such as 20ms")),
+            None => bad(format!("{key}={value}: `{number}` is not a valid number; write, for example, 20ms")),
         };
     }
-    bad(format!("{key}={value}: a stretch of time needs a unit; write such as 20ms, or with us, ns or s"))
+    bad(format!("{key}={value}: the time needs a unit (s, ms, us or ns); write, for example, 20ms"))
 }
 
 /// Parses a share, such as `1%` or `0.01`.
@@ -303,8 +303,8 @@ fn share(key: &str, value: &str) -> Result<f64, BadShape> {
     let (number, whole) = value.strip_suffix('%').map_or((value, 1.0), |number| (number, 100.0));
     match number.parse::<f64>() {
         Ok(number) if (0.0..=whole).contains(&number) => Ok(number / whole),
-        Ok(_) => bad(format!("{key}={value}: a share lies between 0 and 1 (or 0 % and 100 %)")),
-        Err(_) => bad(format!("{key}={value}: `{number}` is no number; write a share such as 1% or 0.01")),
+        Ok(_) => bad(format!("{key}={value}: a probability must be between 0 and 1 (0 % and 100 %)")),
+        Err(_) => bad(format!("{key}={value}: `{number}` is not a number; write a probability such as 1% or 0.01")),
     }
 }
 
@@ -316,8 +316,7 @@ fn queue(value: &str) -> Result<Queue, BadShape> {
 }
 
 fn red(value: &str) -> Result<Red, BadShape> {
-    const EXAMPLE: &str =
-        "50p:150p:10% or 75kB:225kB:10% (where drops begin, where all is dropped, share just below)";
+    const EXAMPLE: &str = "50p:150p:10% or 75kB:225kB:10% (queue length where drops begin, where all is dropped, drop probability just below)";
     let (min, rest) = pair("red", value, EXAMPLE)?;
     let (max, dropped) = pair("red", rest, EXAMPLE)?;
     let (mode, min, max) = match (queue(min)?, queue(max)?) {
@@ -325,7 +324,7 @@ fn red(value: &str) -> Result<Red, BadShape> {
         (Queue::Bytes(min), Queue::Bytes(max)) => (RedMode::Bytes, min, max),
         _ => {
             return bad(format!(
-                "red={value}: both bounds are in packets or both in bytes; write such as {EXAMPLE}"
+                "red={value}: use packets for both bounds, or bytes for both; write, for example, {EXAMPLE}"
             ));
         }
     };
@@ -341,21 +340,21 @@ fn scaled(key: &str, value: &str, unit: &str, example: &str) -> Result<u64, BadS
     });
     match read {
         Some(number) => Ok(number),
-        None => bad(format!("{key}={value}: it is no such number; write such as {example}")),
+        None => bad(format!("{key}={value}: not a valid value; write, for example, {example}")),
     }
 }
 
 fn whole(key: &str, value: &str, example: &str) -> Result<u64, BadShape> {
     match value.parse() {
         Ok(number) => Ok(number),
-        Err(_) => bad(format!("{key}: `{value}` is no whole number; write such as {example}")),
+        Err(_) => bad(format!("{key}: `{value}` is not a whole number; write, for example, {example}")),
     }
 }
 
 fn pair<'a>(key: &str, value: &'a str, example: &str) -> Result<(&'a str, &'a str), BadShape> {
     match value.split_once(':') {
         Some(pair) => Ok(pair),
-        None => bad(format!("{key}={value}: it takes two numbers; write such as {example}")),
+        None => bad(format!("{key}={value}: two numbers are required; write, for example, {example}")),
     }
 }
 
@@ -508,34 +507,37 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_shape_is_said_in_one_sentence() {
         for (text, sentence) in [
-            ("delay=20", "delay=20: a stretch of time needs a unit; write such as 20ms, or with us, ns or s"),
-            ("delay=-1ms", "delay=-1ms: `-1` is no number from 0 on; write such as 20ms"),
-            ("delay=0.5ns", "delay=0.5ns: `0.5` is no number from 0 on; write such as 20ms"),
-            ("delay", "delay: it has no value; write it as delay=…"),
+            ("delay=20", "delay=20: the time needs a unit (s, ms, us or ns); write, for example, 20ms"),
+            ("delay=-1ms", "delay=-1ms: `-1` is not a valid number; write, for example, 20ms"),
+            ("delay=0.5ns", "delay=0.5ns: `0.5` is not a valid number; write, for example, 20ms"),
+            ("delay", "delay: the value is missing; write delay=…"),
             (
                 "dely=1ms",
-                "dely: a link has no such property; it has delay, jitter, rate, overhead, queue, loss, burst, ber, byteloss, red, reorder, duplicate, seed",
+                "dely: unknown property of a link; the properties are delay, jitter, rate, overhead, queue, loss, burst, ber, byteloss, red, reorder, duplicate, seed",
             ),
-            ("loss=1%,loss=2%", "loss: it is given twice; leave one out"),
-            ("loss=120%", "loss=120%: a share lies between 0 and 1 (or 0 % and 100 %)"),
-            ("loss=NaN", "loss=NaN: a share lies between 0 and 1 (or 0 % and 100 %)"),
-            ("loss=few", "loss=few: `few` is no number; write a share such as 1% or 0.01"),
+            ("loss=1%,loss=2%", "loss: the property is given twice; remove one"),
+            ("loss=120%", "loss=120%: a probability must be between 0 and 1 (0 % and 100 %)"),
+            ("loss=NaN", "loss=NaN: a probability must be between 0 and 1 (0 % and 100 %)"),
+            ("loss=few", "loss=few: `few` is not a number; write a probability such as 1% or 0.01"),
             (
                 "jitter=1ms",
-                "jitter=1ms: it is above the delay (0s), so frames would arrive before they left; raise delay",
+                "jitter=1ms: the jitter is above the delay (0s), so frames would arrive before they left; raise delay",
             ),
-            ("rate=0", "rate=0: nothing would ever arrive; leave rate out for a line without one"),
-            ("rate=5x", "rate=5x: it is no such number; write such as 500M, 2.5G, 64k (bits per second)"),
-            ("queue=5", "queue=5: it is no such number; write such as 200p (packets) or 64kB (bytes)"),
-            ("reorder=2%", "reorder=2%: it takes two numbers; write such as 2%:3 (share, packets that overtake)"),
-            ("reorder=2%:0", "reorder: a displacement of 0 reorders nothing; give at least 1"),
-            ("red=5p:3p:10%", "red: 5 is not below 3; give the lower bound first"),
+            ("rate=0", "rate=0: no frame would arrive; omit rate for an unlimited rate"),
+            ("rate=5x", "rate=5x: not a valid value; write, for example, 500M, 2.5G, 64k (bits per second)"),
+            ("queue=5", "queue=5: not a valid value; write, for example, 200p (packets) or 64kB (bytes)"),
+            (
+                "reorder=2%",
+                "reorder=2%: two numbers are required; write, for example, 2%:3 (probability, number of packets that overtake)",
+            ),
+            ("reorder=2%:0", "reorder: a displacement of 0 reorders nothing; use at least 1"),
+            ("red=5p:3p:10%", "red: 5 is not below 3; write the lower bound first"),
             (
                 "red=5p:3B:10%",
-                "red=5p:3B:10%: both bounds are in packets or both in bytes; write such as 50p:150p:10% or 75kB:225kB:10% (where drops begin, where all is dropped, share just below)",
+                "red=5p:3B:10%: use packets for both bounds, or bytes for both; write, for example, 50p:150p:10% or 75kB:225kB:10% (queue length where drops begin, where all is dropped, drop probability just below)",
             ),
-            ("seed=x", "seed: `x` is no whole number; write such as 7"),
-            ("delay=3601s", "delay=3601s: it is above 3600s"),
+            ("seed=x", "seed: `x` is not a whole number; write, for example, 7"),
+            ("delay=3601s", "delay=3601s: the delay is above 3600s"),
         ] {
             assert_eq!(
                 text.parse::<LinkShape>().map_err(|bad| bad.to_string()),

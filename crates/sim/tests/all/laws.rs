@@ -47,8 +47,8 @@ fn what_loses_or_invents_marks_of_congestion_breaks_integrity() {
     for is_v6 in [false, true] {
         for (bend, marks_above, shown) in [
             (None, Some(0), None),
-            (Some(InjectedBug::LosesMarks), Some(0), Some("left so")),
-            (Some(InjectedBug::InventsMarks), None, Some("came so")),
+            (Some(InjectedBug::LosesMarks), Some(0), Some("left marked")),
+            (Some(InjectedBug::InventsMarks), None, Some("arrived marked")),
         ] {
             for sizes in [Sizes::Fixed(1_000), Sizes::Fixed(5_000)] {
                 let mut scene = marked(bend, marks_above, sizes);
@@ -58,7 +58,7 @@ fn what_loses_or_invents_marks_of_congestion_breaks_integrity() {
                     (Some(broken), Some(what)) => broken.law == Law::Integrity && broken.what.contains(what),
                     (None, None) => true,
                     // Of pieces, which are marked together, it is not known whether they all came so.
-                    (None, Some("came so")) => sizes == Sizes::Fixed(5_000),
+                    (None, Some("arrived marked")) => sizes == Sizes::Fixed(5_000),
                     _ => false,
                 };
                 assert!(is_seen, "{bend:?}, {sizes:?}, version 6 {is_v6}: {broken:?}");

@@ -73,7 +73,7 @@ fn the_nodes_of_a_tree_are_numbered_from_zero_and_a_host_that_cuts_nothing_sends
     assert!(longer.to_string().contains("between 8 and 1472"), "{longer}");
     let second = format!("{text}[[link]]\nends = [\"t5\", \"a\"]\nmtu = 1500\n");
     let second = second.parse::<Scene>().expect_err("a host has one link");
-    assert_eq!((second.what.as_str(), second.line), ("`t5` is a host, and has 2 links; a host has one", 1));
+    assert_eq!((second.what.as_str(), second.line), ("the host `t5` has 2 links; a host has one link", 1));
 }
 
 #[test]
@@ -106,40 +106,40 @@ fn what_no_direction_joins_sends_in_vain() {
 #[test]
 fn what_is_wrong_is_said_with_line_and_key() {
     for (from, to, line, key, what) in [
-        ("kind = \"host\"", "kind = \"hots\"", 3, "kind", "`hots` is no kind of node"),
+        ("kind = \"host\"", "kind = \"hots\"", 3, "kind", "unknown kind of node `hots`"),
         ("kind = \"host\"", "knid = \"host\"", 3, "knid", "unknown field `knid`"),
         ("dont-fragment = true", "dont-fragment = 1", 4, "dont-fragment", "invalid type"),
         ("wide = \"far\"", "wide = \"fra\"", 9, "wide", "there is no node `fra`"),
-        ("wide = \"far\"", "join = true", 8, "kind", "which node is at its wide end"),
+        ("wide = \"far\"", "join = true", 8, "kind", "needs the node at its wide end"),
         ("name = \"hole\"", "name = \"far\"", 12, "name", "there are two nodes `far`"),
-        ("mtu = 9000", "mtu = 90000", 17, "mtu", "an MTU lies between 68 and 65535, this one is 90000"),
-        ("mtu = 1400", "mtu = 67", 31, "mtu", "an MTU lies between 68 and 65535, this one is 67"),
-        ("shape = \"loss=1%\"", "shape = \"loss=100\"", 32, "shape", "a share lies between 0 and 1"),
+        ("mtu = 9000", "mtu = 90000", 17, "mtu", "the MTU must be between 68 and 65535, not 90000"),
+        ("mtu = 1400", "mtu = 67", 31, "mtu", "the MTU must be between 68 and 65535, not 67"),
+        ("shape = \"loss=1%\"", "shape = \"loss=100\"", 32, "shape", "must be between 0 and 1"),
         ("ends = [\"hole\", \"m0\"]", "ends = [\"hole\"]", 30, "ends", "invalid length"),
         ("ends = [\"hole\", \"m0\"]", "ends = [\"hole\", \"m99\"]", 30, "ends", "there is no node `m99`"),
-        ("count = 10", "count = 0", 26, "count", "it lies between 1 and 1000, this one is 0"),
+        ("count = 10", "count = 0", 26, "count", "the value must be between 1 and 1000, not 0"),
         ("mtu = 9000", "mtu = ", 17, "mtu", ""),
-        ("kind = \"tcp\"", "kind = \"sctp\"", 46, "kind", "`sctp` is no kind of flow"),
-        ("from = \"far\"", "from = \"hole\"", 44, "from", "`hole` is no host"),
-        ("to = \"near\"", "to = \"far\"", 45, "to", "to another host"),
+        ("kind = \"tcp\"", "kind = \"sctp\"", 46, "kind", "unknown kind of flow `sctp`"),
+        ("from = \"far\"", "from = \"hole\"", 44, "from", "`hole` is not a host"),
+        ("to = \"near\"", "to = \"far\"", 45, "to", "two different hosts"),
         ("bytes = 300000", "bytes = 0", 47, "bytes", "between 1 and 4000000000"),
-        ("bytes = 300000", "messages = 3", 47, "messages", "tcp has bytes, congestion and probing"),
-        ("congestion = \"reno\"", "congestion = \"vegas\"", 48, "congestion", "`vegas` is not simulated"),
-        ("start = \"20ms\"", "start = \"20\"", 50, "start", "a stretch of time needs a unit"),
-        ("messages = 20", "bytes = 20", 57, "bytes", "udp has messages, len and gap"),
+        ("bytes = 300000", "messages = 3", 47, "messages", "tcp takes only bytes, congestion and probing"),
+        ("congestion = \"reno\"", "congestion = \"vegas\"", 48, "congestion", "unknown algorithm `vegas`"),
+        ("start = \"20ms\"", "start = \"20\"", 50, "start", "the time needs a unit"),
+        ("messages = 20", "bytes = 20", 57, "bytes", "udp takes only messages, len and gap"),
         ("len = 8000", "len = 65508", 58, "len", "between 8 and 65507"),
         ("len = 8000", "len = 65500\nipv6 = true", 58, "len", "between 8 and 65487"),
         ("len = 8000", "len = 7", 58, "len", "between 8 and 65507"),
-        ("gap = \"500us\"", "gap = \"3601s\"", 59, "gap", "it is above 3600 s"),
-        ("wide = \"far\"", "wide = \"far\"\nhold = \"60s\"", 10, "hold", "it is above 59 s"),
-        ("wide = \"far\"", "wide = \"gateway\"", 9, "wide", "is another"),
+        ("gap = \"500us\"", "gap = \"3601s\"", 59, "gap", "the value is above 3600 s"),
+        ("wide = \"far\"", "wide = \"far\"\nhold = \"60s\"", 10, "hold", "the value is above 59 s"),
+        ("wide = \"far\"", "wide = \"gateway\"", 9, "wide", "must be another node"),
         ("kind = \"silent-router\"", "kind = \"silent-router\"\njoin = true", 13, "kind", "only gateways have"),
         ("wide = \"far\"", "wide = \"far\"\ndont-fragment = true", 8, "kind", "only hosts have dont-fragment"),
-        ("nodes = [\"gateway\", \"hole\"]", "nodes = [\"hole\"]", 20, "nodes", "two nodes at least"),
+        ("nodes = [\"gateway\", \"hole\"]", "nodes = [\"hole\"]", 20, "nodes", "at least two nodes"),
         ("count = 10", "count = 10\nextra = -1", 27, "extra", "between 0 and 10000"),
-        ("ends = [\"near\", \"m3\"]", "ends = [\"m3\", \"m3\"]", 40, "ends", "not one with itself"),
-        ("carrier = false", "mtu = 67", 64, "mtu", "an MTU lies between 68 and 65535"),
-        ("carrier = false", "", 62, "at", "a change says carrier"),
+        ("ends = [\"near\", \"m3\"]", "ends = [\"m3\", \"m3\"]", 40, "ends", "two different nodes"),
+        ("carrier = false", "mtu = 67", 64, "mtu", "the MTU must be between 68 and 65535"),
+        ("carrier = false", "", 62, "at", "a change needs carrier"),
         (
             "link = [\"hole\", \"m0\"]",
             "link = [\"far\", \"m0\"]",
@@ -160,7 +160,7 @@ fn what_is_wrong_is_said_with_line_and_key() {
 #[test]
 fn a_host_with_two_links_and_a_gateway_with_one_are_refused() {
     let two = format!("{GOOD}\n[[link]]\nends = [\"far\", \"m1\"]\nmtu = 1500\n");
-    assert_eq!(two.parse::<Scene>().expect_err("far").what, "a host has one link, this one 2");
+    assert_eq!(two.parse::<Scene>().expect_err("far").what, "a host has one link, this one has 2");
     let one = GOOD.replacen("nodes = [\"gateway\", \"hole\"]", "nodes = [\"m2\", \"hole\"]", 1);
     assert!(one.parse::<Scene>().expect_err("gateway").what.starts_with("a gateway has two links"), "{one}");
 }

@@ -86,116 +86,114 @@ impl Known {
         match self {
             Known::UnequalRepeat => [
                 "unequal-repeat",
-                "a piece inside of what is held is a repeat to the kernel, whatever its bytes; to us one with other bytes ends \
-                 its datagram",
+                "the kernel takes a fragment within received bytes as a repeat, even if its bytes differ; we drop the datagram if \
+                 they differ",
                 "R092; R008 in DEVIATIONS.md",
             ],
             Known::AcrossRuns => [
                 "across-runs",
-                "a repeat of bytes that did not come one behind the other is an overlap to the kernel; to us it is a repeat",
+                "the kernel takes a repeat of bytes that did not arrive in order as an overlap; we take it as a repeat",
                 "R092; R008 in DEVIATIONS.md",
             ],
-            Known::EndFirst => [
-                "end-first",
-                "what a repeat says of the datagram's end counts for the kernel; to us a repeat says nothing",
-                "R092",
-            ],
+            Known::EndFirst => {
+                ["end-first", "the kernel takes the datagram's end from a repeat; we ignore it", "R092"]
+            }
             Known::NoPoison => [
                 "no-poison",
-                "after an overlap the kernel begins the datagram anew; we end what still comes of it",
+                "after an overlap the kernel restarts the datagram; we drop its later fragments",
                 "RFC 5722 section 4, R063",
             ],
             Known::Empty => [
                 "empty",
-                "a piece without payload takes the kernel's datagram with it; we drop it alone",
+                "the kernel drops the datagram with a fragment without payload; we drop only the fragment",
                 "rel:A12",
             ],
             Known::Trimmed => [
                 "trimmed",
-                "of a piece of IPv4 with MF whose length is no multiple of eight the kernel takes what is; we drop it alone",
+                "the kernel trims an IPv4 fragment with MF to a multiple of eight bytes; we drop the fragment",
                 "rel:A12",
             ],
             Known::Oversize => [
                 "oversize",
-                "a piece that ends behind the longest datagram is held by the kernel (in IPv6 one that does so by its headers), \
-                 whose datagram then never ends; we drop it alone",
+                "the kernel accepts a fragment beyond the maximum length (in IPv6, if only its headers exceed it); \
+                 its datagram then never completes; we drop the fragment",
                 "rel:A01",
             ],
             Known::LateOption => [
                 "late-option",
-                "a later piece with an option that only a first may carry is taken by the kernel; we drop it",
+                "the kernel accepts a later fragment with an option that only a first one may carry; we drop it",
                 "RFC 6274 section 3.13.2.5, R074",
             ],
             Known::BareHeader => [
                 "bare-header",
-                "a first piece of IPv6 without a byte behind its extension headers is dropped by the kernel; we take it where no \
+                "the kernel drops a first IPv6 fragment without a byte after its extension headers; we accept it if no \
                  header of that protocol is known",
                 "RFC 8200 section 4.5",
             ],
             Known::CutChain => [
                 "cut-chain",
-                "a first piece of IPv6 that ends between two extension headers is taken by the kernel; we drop it",
+                "the kernel accepts a first IPv6 fragment that ends between two extension headers; we drop it",
                 "RFC 7112 section 5, R083",
             ],
             Known::Distance => [
                 "distance",
-                "after 64 other pieces of its source the kernel begins a datagram of IPv4 anew, and has what it lost say whether DF is set; \
-                 we go on",
+                "after 64 other fragments from its source, the kernel restarts an IPv4 datagram, and takes DF from the dropped fragments; \
+                 we continue",
                 "ipfrag_max_dist, ip_frag_reinit",
             ],
             Known::Overtakes => [
                 "overtakes",
-                "what the kernel's GRO does not look into (a wrong checksum, IP options) overtakes what it holds; we let go of that first",
+                "packets that the kernel's GRO skips (wrong checksum, IP options) overtake held packets; we release those first",
                 "law 5",
             ],
             Known::ZeroSum => [
                 "zero-sum",
-                "datagrams without a checksum pass the kernel one by one, ahead of what it holds; we join them with their like",
+                "the kernel passes datagrams without a checksum singly, ahead of held ones; we coalesce them",
                 "RFC 768",
             ],
             Known::Padded => [
                 "padded",
-                "a packet whose frame is padded joins nothing in the kernel, and a datagram even overtakes what is held; we leave the padding away",
+                "the kernel does not coalesce a packet with frame padding, and such a datagram overtakes held ones; we remove the padding",
                 "rel:A44",
             ],
             Known::Label => [
                 "label",
-                "another flow label is another flow to the kernel, so one may overtake the other; to us both are of one flow, in order",
+                "the kernel takes another flow label as another flow, so packets may be reordered; we keep both in one flow, in order",
                 "law 5",
             ],
             Known::GoesBack => [
                 "goes-back",
-                "the kernel joins what is sent again; we pass what begins before the flow's next byte unmerged",
+                "the kernel coalesces retransmitted data; we forward data before the flow's next byte unmerged",
                 "L7 and L8 in DEVIATIONS.md",
             ],
             Known::OddFlags => [
                 "odd-flags",
-                "the kernel holds a segment with flags that ours passes, and joins nothing to it",
+                "the kernel holds a segment with unusual flags without merging; we forward it at once",
                 "R043",
             ],
             Known::Options => [
                 "options",
-                "the kernel joins segments with equal options of any kind; we join those with none but time stamps",
+                "the kernel coalesces segments with any equal options; we only those with no option but timestamps",
                 "R135",
             ],
             Known::Early => [
                 "early",
-                "a tick of the kernel's clock, or a full poll, had GRO let go of what it held, three times in a row; at most one \
-                 case of a hundred",
+                "a kernel clock tick or a full poll flushed GRO, three times in a row; at most one \
+                 case in a hundred",
                 "napi_gro_flush",
             ],
             Known::DatagramIds => [
                 "datagram-ids",
-                "the identifications of a UDP train rise when it is cut behind a TUN device, also where they were one and the same; \
-                 ours stay",
+                "the kernel increments the IP IDs of a UDP GSO packet segmented behind a TUN device, even if they were equal; \
+                 ours stay equal",
                 "R075 in DEVIATIONS.md, law 8",
             ],
             Known::SplitAgain => [
                 "split-again",
-                "trains of one identification are cut again on their way into a TUN device, which cannot ask for that",
+                "GSO packets with a fixed IP ID are segmented on their way into a TUN device, which cannot request that feature",
                 "TSO_MANGLEID",
             ],
-            Known::Longer => ["longer", "the kernel joins any number of segments; we at most 128", "rel:A38"],
+            Known::Longer => ["longer", "the kernel coalesces any number of segments; we at most 128", "rel:A38"],
         }
     }
 }

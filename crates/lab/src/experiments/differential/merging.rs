@@ -192,14 +192,14 @@ fn judge(
     resizing: &Left,
 ) -> Result<Vec<Known>, String> {
     if reversible.packets != sent.packets {
-        return Err(unlike("the engine does not give back what came", reversible, sent));
+        return Err(unlike("splitting the coalesced packets does not restore the input", reversible, sent));
     }
     if resizing.packets != sent.packets {
         if received(sent) != received(resizing) {
             return Err(unlike("resizing changes the stream", resizing, sent));
         }
         if contradicts(sent, resizing) {
-            return Err(unlike("resizing changes an acknowledgement or a time stamp", resizing, sent));
+            return Err(unlike("resizing changes an acknowledgement or a timestamp", resizing, sent));
         }
     }
     explain(packets, sent, kernel, reversible)

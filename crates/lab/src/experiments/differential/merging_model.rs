@@ -20,7 +20,7 @@ pub(super) fn explain(packets: &[&Drawn], sent: &Left, kernel: &Left, engine: &L
         if lets_go_early(packets, sent, kernel) {
             return Ok(vec![Known::Early]);
         }
-        return Err(differs("the kernel", kernel, "what is known of it", &left(&directions), engine));
+        return Err(differs("the kernel", kernel, "the known differences", &left(&directions), engine));
     }
     for known in Known::MERGING {
         let fewer: Vec<Known> = directions.iter().copied().filter(|direction| *direction != known).collect();
@@ -74,10 +74,10 @@ fn unexpected(gso_packets: &[Vec<usize>], left: &Left, kernel: &Left) -> Option<
 
 fn differs(who: &str, is: &Left, by: &str, expected: &Left, other: &Left) -> String {
     if is.gso_packets == expected.gso_packets {
-        return unlike(&format!("{who} sends other packets than by {by}"), is, expected);
+        return unlike(&format!("{who} sends other packets than expected by {by}"), is, expected);
     }
     format!(
-        "{who} joins {:?}, by {by} it is {:?}; the other joins {:?}",
+        "{who} coalesces {:?}, expected by {by}: {:?}; the other coalesces {:?}",
         is.gso_packets, expected.gso_packets, other.gso_packets
     )
 }

@@ -451,7 +451,7 @@ impl FromStr for Cases {
     fn from_str(text: &str) -> Result<Cases, String> {
         let wrong = || {
             format!(
-                "{text:?} names no case; write one as a failure does, such as reassembly:17 or reassembly:64+64, \
+                "{text:?} is not a case; write it as a failure shows it, such as reassembly:17 or reassembly:64+64, \
                  at most {REPEATED_MAX}"
             )
         };
@@ -468,11 +468,11 @@ impl FromStr for Cases {
 
 impl fmt::Display for Differential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "The live kernel and the engine, given the same packets.\n")?;
+        writeln!(f, "The live kernel and the engine, with the same packets.\n")?;
         writeln!(
             f,
             "{:<13}{:>11}{:>11}{:>12}{:>11}{:>11}{:>9}{:>10}{:>9}",
-            "", "compared", "cases", "packets", "same", "as known", "passing", "failures", "seconds"
+            "", "compared", "cases", "packets", "same", "known", "transient", "failures", "seconds"
         )?;
         for part in &self.parts {
             let PartReport { kind, count, cases, packets, same, told, passing, failures, seconds, .. } = part;
@@ -486,7 +486,7 @@ impl fmt::Display for Differential {
             if failures.len() >= FAILURES_MAX {
                 writeln!(
                     f,
-                    "{kind}: ended early after {} failures; {unjudged} more cases that differed were not looked into",
+                    "{kind}: ended early after {} failures; {unjudged} more cases that differed were not analysed",
                     failures.len()
                 )?;
             }
@@ -495,9 +495,12 @@ impl fmt::Display for Differential {
         for Met { id, sentence, source, count } in &self.known {
             writeln!(f, "{count:>9}  {id}: {sentence} ({source})")?;
         }
-        writeln!(f, "\nThe kernel forwards trains and bursts, so it takes a hop (RFC 791); that is allowed for.")?;
+        writeln!(
+            f,
+            "\nThe kernel forwards GSO packets and bursts, so it decrements the TTL (RFC 791); the comparison accounts for that."
+        )?;
         for Failure { command, what, case } in self.parts.iter().flat_map(|part| &part.failures) {
-            writeln!(f, "\nfailed: {what}\n{case}  again: {command}")?;
+            writeln!(f, "\nfailed: {what}\n{case}  repeat with: {command}")?;
         }
         writeln!(f, "\nseed {}; {}", self.seed, self.conditions)
     }

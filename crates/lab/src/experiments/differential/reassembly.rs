@@ -109,8 +109,8 @@ impl Reassembly {
             while self.ask_kernel(&frames, self.slot, 1)?[0].is_empty() {
                 if began.elapsed() > READY_WITHIN {
                     return Err(io::Error::other(format!(
-                        "{DEVICE}: the kernel takes nothing that comes to its addresses of {version:?}; see whether a packet filter or \
-                         net.ipv6.conf.all.disable_ipv6 forbids it"
+                        "{DEVICE}: the kernel accepts no packet for its {version:?} addresses; check if a packet filter or \
+                         net.ipv6.conf.all.disable_ipv6 blocks them"
                     )));
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -271,7 +271,7 @@ impl Frames {
 fn judge(case: &Case, slot: u32, kernel: &Delivered, singly: &Delivered, in_batches: &Delivered) -> Verdict {
     if singly != in_batches {
         return Verdict::Differs(format!(
-            "the engine's two ways differ: packet by packet it delivers {}, in a batch {}",
+            "the engine's results differ: packet by packet it delivers {}, in a batch {}",
             shown(singly),
             shown(in_batches)
         ));

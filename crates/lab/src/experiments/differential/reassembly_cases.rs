@@ -204,11 +204,11 @@ impl Piece {
         if self.dont_fragment {
             say("DF".to_owned());
         }
-        self.hops.into_iter().for_each(|hops| say(format!("{hops} hops left")));
-        self.class.into_iter().for_each(|class| say(format!("class {class:#x}")));
-        self.altered.into_iter().for_each(|at| say(format!("byte {at} of it altered")));
+        self.hops.into_iter().for_each(|hops| say(format!("TTL {hops}")));
+        self.class.into_iter().for_each(|class| say(format!("traffic class {class:#x}")));
+        self.altered.into_iter().for_each(|at| say(format!("byte {at} changed")));
         self.front.into_iter().for_each(|front| say(format!("headers {front:?}")));
-        self.next_header.into_iter().for_each(|next| say(format!("names {next} as the next header")));
+        self.next_header.into_iter().for_each(|next| say(format!("next header {next}")));
         if self.padding > 0 {
             say(format!("{} bytes of padding", self.padding));
         }

@@ -14,7 +14,7 @@ pub(super) fn explain(frames: &[Vec<u8>], kernel: &[Vec<u8>], engine: &[Vec<u8>]
     let ours = run(frames, &[]);
     if ours != engine {
         return Verdict::Differs(format!(
-            "the engine delivers {}, the kernel {}; by our rulings it is {}",
+            "the engine delivers {}, the kernel {}; expected by our rules: {}",
             shown(engine),
             shown(kernel),
             shown(&ours)
@@ -24,7 +24,7 @@ pub(super) fn explain(frames: &[Vec<u8>], kernel: &[Vec<u8>], engine: &[Vec<u8>]
     let theirs = run(frames, &directions);
     if theirs != kernel {
         return Verdict::Differs(format!(
-            "the kernel delivers {}, the engine {}; by what is known of the kernel it is {}",
+            "the kernel delivers {}, the engine {}; expected from the known differences: {}",
             shown(kernel),
             shown(engine),
             shown(&theirs)

@@ -150,7 +150,7 @@ impl Segmentation {
         let mut segments = Vec::new();
         while let Some(direction) = gateway.next(0) {
             let Egress::Forward(packet) = direction else {
-                return Err("something else than the packet left".to_owned());
+                return Err("the output contains more than the packet".to_owned());
             };
             let mut fragments = WirePackets::of(&packet);
             while let Some(fragment) = fragments.next() {

@@ -223,7 +223,7 @@ fn wait_until_it_joins(load: &Load, target: &mut impl Target) -> io::Result<()> 
         }
         thread::sleep(Duration::from_millis(2));
     }
-    Err(io::Error::other("no datagram arrives behind the TUN device; look whether a firewall drops it"))
+    Err(io::Error::other("no datagram arrives through the TUN device; check if a firewall drops it"))
 }
 
 /// Arrivals of good datagrams.
@@ -324,9 +324,9 @@ impl Floods {
 impl fmt::Display for Flood {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Flood::FirstPieces => "first pieces from everywhere",
-            Flood::ThousandSources => "from a thousand sources",
-            Flood::Drip => "a slow drip",
+            Flood::FirstPieces => "first fragments, all sources",
+            Flood::ThousandSources => "1,000 sources",
+            Flood::Drip => "slow drip",
         })
     }
 }
@@ -345,18 +345,27 @@ impl fmt::Display for Floods {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "Good datagrams of two pieces, at most {GAP_MAX:?} apart, in floods of pieces; each system may hold 4 MiB.\n"
+            "Good datagrams of two fragments, at most {GAP_MAX:?} apart, during floods of fragments. Memory limit of each system: 4 MiB.\n"
         )?;
         writeln!(
             f,
             "{:<30}{:<4}{:<23}{:>12}{:>8}{:>8}{:>11}{:>9}{:>11}{:>12}",
-            "flood", "IP", "who joins", "pieces/s", "good", "whole", "share", "wanted", "set aside", "most held"
+            "flood",
+            "IP",
+            "reassembled by",
+            "fragments/s",
+            "good",
+            "whole",
+            "share",
+            "minimum",
+            "excluded",
+            "max. bytes"
         )?;
         for row in &self.rows {
             let FloodRow { flood, version, system, rate, sent, whole, set_aside, held_max, wanted } = row;
             let wanted = wanted.map_or_else(|| "-".to_owned(), |wanted| format!("{:.2} %", wanted * 100.0));
             let held = held_max.map_or_else(|| "-".to_owned(), |held| held.to_string());
-            let (share, mark) = (row.share() * 100.0, if row.is_good() { "" } else { "  short" });
+            let (share, mark) = (row.share() * 100.0, if row.is_good() { "" } else { "  below minimum" });
             writeln!(
                 f,
                 "{flood:<30}{version:<4}{system:<23}{rate:>12.0}{sent:>8}{whole:>8}{share:>9.3} %{wanted:>9}{set_aside:>11}{held:>12}{mark}"

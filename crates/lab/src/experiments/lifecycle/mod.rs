@@ -285,7 +285,7 @@ impl Round {
         let flows = round.network.flows(settings.flow_count)?;
         let opened = flows.mark()?;
         if flows.wait(&opened, OPEN_TIMEOUT) > 0 {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "not all connections carry bytes"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "some connections carry no bytes"));
         }
         let steady = Instant::now();
         thread::sleep(settings.stretch);
@@ -459,7 +459,7 @@ impl Round {
         let undone = self.command(&self.program(), &["undo".as_ref()])?;
         if !undone.status.success() {
             let said = String::from_utf8_lossy(&undone.stderr).trim().to_owned();
-            self.faults.push(format!("`wideload undo` ended with status {}: {said}", spelled(undone.status)));
+            self.faults.push(format!("`wideload undo` exited with status {}: {said}", spelled(undone.status)));
         }
         Ok(left)
     }
@@ -470,7 +470,7 @@ impl Round {
         gateway.tell(Signal::TERM)?;
         let exit = spelled(gateway.end()?);
         if exit != "0" {
-            self.faults.push(format!("it was stopped later, and ended with status {exit}"));
+            self.faults.push(format!("the gateway, stopped later, exited with status {exit}"));
         }
         self.network.take_over()
     }
@@ -494,7 +494,7 @@ impl LifecycleRow {
         let mut faults = Vec::new();
         let (exit, wanted) = (self.exit.as_deref().unwrap_or("none"), self.event.exit().unwrap_or("none"));
         if exit != wanted {
-            faults.push(format!("exit status {exit}, not {wanted}"));
+            faults.push(format!("exit status {exit}, expected {wanted}"));
         }
         if self.took_ms > TOOK_MAX.as_secs_f64() * 1e3 {
             faults.push(format!("it took {:.1} s", self.took_ms / 1e3));
@@ -510,9 +510,9 @@ impl LifecycleRow {
             faults.push(format!("{} bytes arrived changed", self.wrong_bytes));
         }
         if self.changed_while_running == 0 {
-            faults.push("nothing of the host's state differed while it ran: the check is blind".to_owned());
+            faults.push("the host's state did not differ while the gateway ran: the check sees nothing".to_owned());
         }
-        faults.extend(self.differences.iter().map(|change| format!("not as before: {change}")));
+        faults.extend(self.differences.iter().map(|change| format!("not restored: {change}")));
         faults
     }
 }
@@ -580,19 +580,19 @@ mod tests {
         let change =
             Change { item: "interface lan0 feature rx-gro".to_owned(), before: None, after: Some("on".to_owned()) };
         for (wrong, said) in [
-            (LifecycleRow { exit: Some("1".to_owned()), ..right.clone() }, "exit status 1, not 0"),
-            (LifecycleRow { exit: None, ..right.clone() }, "exit status none, not 0"),
+            (LifecycleRow { exit: Some("1".to_owned()), ..right.clone() }, "exit status 1, expected 0"),
+            (LifecycleRow { exit: None, ..right.clone() }, "exit status none, expected 0"),
             (LifecycleRow { took_ms: 5_100.0, ..right.clone() }, "it took 5.1 s"),
             (LifecycleRow { reset: 1, timed_out: 2, ..right.clone() }, "3 of 50 flows broke"),
             (LifecycleRow { stalled: 1, ..right.clone() }, "1 of 50 flows stalled"),
             (LifecycleRow { wrong_bytes: 7, ..right.clone() }, "7 bytes arrived changed"),
             (
                 LifecycleRow { changed_while_running: 0, ..right.clone() },
-                "nothing of the host's state differed while it ran: the check is blind",
+                "the host's state did not differ while the gateway ran: the check sees nothing",
             ),
             (
                 LifecycleRow { differences: vec![change], ..right.clone() },
-                "not as before: interface lan0 feature rx-gro: absent before, on after",
+                "not restored: interface lan0 feature rx-gro: absent before, on after",
             ),
         ] {
             assert_eq!(wrong.faults(false), [said]);

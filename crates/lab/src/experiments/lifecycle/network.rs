@@ -119,7 +119,7 @@ impl Network {
             // A closed port answers.
             while !matches!(knock(), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused) {
                 if Instant::now() > until {
-                    let text = format!("{}: no packet comes through", route.address);
+                    let text = format!("{}: no packet passes the gateway", route.address);
                     return Err(io::Error::new(io::ErrorKind::TimedOut, text));
                 }
                 thread::sleep(LOOK);

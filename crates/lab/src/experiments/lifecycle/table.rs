@@ -39,16 +39,16 @@ impl fmt::Display for Lifecycle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stall = self.stall_ms / 1e3;
         let count = self.rows.first().map_or(0, |row| row.flow_count);
-        writeln!(f, "{count} TCP flows, half of them either way, half over IPv6, 1.8 Mbit/s each")?;
-        writeln!(f, "  stall  flows in which nothing arrived for {stall} s")?;
+        writeln!(f, "{count} TCP flows of 1.8 Mbit/s; half of them in each direction, half over IPv6")?;
+        writeln!(f, "  stall  flows without an arrival for {stall} s")?;
         writeln!(f, "  broke  flows that were reset, timed out, or did not deliver every byte")?;
         writeln!(f, "  gap    longest time without an arrival: of all flows, and of the median flow")?;
-        writeln!(f, "  rexmt  segments that were retransmitted")?;
+        writeln!(f, "  rexmt  retransmitted segments")?;
         writeln!(f, "  wrong  bytes that arrived changed")?;
-        writeln!(f, "  left   items of the host's state that a killed gateway left changed")?;
-        writeln!(f, "  diff   items that differ at the end")?;
-        writeln!(f, "After a kill: `wideload undo` (undo), another gateway (next), or nothing until")?;
-        writeln!(f, "the flows have gone on (alone).")?;
+        writeln!(f, "  left   items of the host's state left changed by a killed gateway")?;
+        writeln!(f, "  diff   items that still differ at the end")?;
+        writeln!(f, "After a kill: `wideload undo` (undo), a new gateway (next), or no action until")?;
+        writeln!(f, "the flows continue (alone).")?;
         let mut role = None;
         for row in &self.rows {
             if role.replace(row.role) != Some(row.role) {
@@ -67,8 +67,8 @@ impl fmt::Display for Lifecycle {
         for row in self.rows.iter().filter(|row| row.mended_by_hand.is_some()) {
             let (role, label) = (name(row.role), label(row.event, row.remedy));
             let text = format!(
-                "{role}, {label}: {} flows stalled, as a bridge takes no raised MSS; {} of them went on once the \
-                 wide host had a route with MTU 1500",
+                "{role}, {label}: {} flows stalled, because their segments with the raised MSS do not fit; {} of them continued after the \
+                 wide host got a route with MTU 1500",
                 row.stalled,
                 row.mended_by_hand.unwrap_or_default()
             );
@@ -77,15 +77,15 @@ impl fmt::Display for Lifecycle {
         for row in self.rows.iter().filter(|row| row.remedy == Some(Remedy::Time) && row.stalled > 0) {
             let (role, label) = (name(row.role), label(row.event, row.remedy));
             let text = format!(
-                "{role}, {label}: {} flows stalled until their routes of IPv6 had ended, ten seconds later at \
-                 most, and their senders tried again",
+                "{role}, {label}: {} flows stalled until their IPv6 routes had expired, at most ten seconds \
+                 later, and their senders retransmitted",
                 row.stalled
             );
             write_wrapped(f, &text)?;
         }
-        self.faults.iter().try_for_each(|fault| write_wrapped(f, &format!("wrong: {fault}")))?;
+        self.faults.iter().try_for_each(|fault| write_wrapped(f, &format!("fault: {fault}")))?;
         if self.faults.is_empty() {
-            writeln!(f, "nothing is wrong")?;
+            writeln!(f, "no faults")?;
         }
         let Conditions { kernel, processors, build, .. } = &self.conditions;
         writeln!(f, "Linux {kernel}, {processors} processors, build {build}, {:.0} s", self.seconds)
@@ -98,7 +98,7 @@ impl Lifecycle {
         for role in super::ROLES {
             let rows = self.rows.iter().filter(|row| row.role == role && !row.left_behind.is_empty());
             let Some(row) = rows.max_by_key(|row| row.left_behind.len()) else { continue };
-            writeln!(f, "left by a {} that was killed, until it is put back:", name(role))?;
+            writeln!(f, "host state left by a killed {}, until `wideload undo` restores it:", name(role))?;
             for change in &row.left_behind {
                 writeln!(f, "  {}", clipped(&change.item, WIDTH - 2))?;
             }

@@ -30,7 +30,7 @@ impl CounterAudit {
             }
             _ => {
                 let said = answer.lines().next().unwrap_or("nothing");
-                Err(io::Error::other(format!("{address}: no metrics come, it says: {said}")))
+                Err(io::Error::other(format!("{address}: no metrics in the answer: {said}")))
             }
         }
     }
@@ -60,7 +60,7 @@ impl CounterAudit {
             let begins = format!("wideload_port_{side}_{name}");
             let count = self.values.keys().filter(|key| is_counter(key, &begins)).count();
             if count != 2 {
-                missing.push(format!("{begins} (of both ports; there are {count})"));
+                missing.push(format!("{begins} (expected for two ports, found {count})"));
             }
         }
         missing
@@ -74,7 +74,7 @@ impl CounterAudit {
                 let [came, went] = self.balance(direction, tail);
                 if came != went {
                     broken.push(format!(
-                        "{direction}: {came} {what} came or were made, {went} left, ended or are held"
+                        "{direction}: {came} {what} received or made, but {went} sent, ended or held"
                     ));
                 }
             }
@@ -189,8 +189,8 @@ mod tests {
         assert_eq!(
             broken,
             [
-                "to-wide: 3 packets came or were made, 0 left, ended or are held",
-                "to-wide: 100 bytes came or were made, 0 left, ended or are held"
+                "to-wide: 3 packets received or made, but 0 sent, ended or held",
+                "to-wide: 100 bytes received or made, but 0 sent, ended or held"
             ]
         );
         for name in ["no_buffer", "frag_late"] {

@@ -55,11 +55,11 @@ impl<'a> KillRounds<'a> {
             broken.extend(direction.broken.iter().cloned());
             let (packets, bytes) = (direction.unexplained.packets, direction.unexplained.bytes);
             if packets != 0 || bytes != 0 {
-                broken.push(format!("{label}: {packets} packets and {bytes} bytes are unexplained"));
+                broken.push(format!("{label}: {packets} packets and {bytes} bytes are unaccounted for"));
             }
         }
         for (label, end) in all.ends().iter().filter(|(_, end)| end.unexplained != 0) {
-            broken.push(format!("{label} end: {} packets are unexplained", end.unexplained));
+            broken.push(format!("{label} end: {} packets are unaccounted for", end.unexplained));
         }
         Ok(broken)
     }
@@ -71,7 +71,7 @@ impl<'a> KillRounds<'a> {
         if status.success() {
             Ok(())
         } else {
-            Err(io::Error::other(format!("the gateway ended with status {}", spelled(status))))
+            Err(io::Error::other(format!("the gateway exited with status {}", spelled(status))))
         }
     }
 }

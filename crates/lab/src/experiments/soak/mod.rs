@@ -205,7 +205,7 @@ fn restarts(
 fn kills(settings: &SoakSettings, round: usize, soak: &mut Soak, tell: &mut impl FnMut(&str)) -> io::Result<()> {
     let three_hosts = ThreeHosts::new(MTUS, Offloading::Off)?;
     let mut kept = KillRounds::start(&settings.program, &three_hosts, "")?;
-    tell(&format!("kills, round {} of {}: {} streams", round + 1, settings.kill_rounds, settings.streams));
+    tell(&format!("kill round {} of {}: {} streams", round + 1, settings.kill_rounds, settings.streams));
     let (beside, intact) = stream::during(&three_hosts, SHORT_LEN, STEADY, || {
         let three_hosts = &three_hosts;
         let may_end = AtomicBool::new(false);
@@ -228,11 +228,11 @@ fn kills(settings: &SoakSettings, round: usize, soak: &mut Soak, tell: &mut impl
     })?;
     let at_most = (KILLS * HELD_MAX) as u64;
     if intact < settings.streams {
-        soak.faults.push(format!("{intact} of {} streams arrived whole", settings.streams));
+        soak.faults.push(format!("{intact} of {} streams arrived complete", settings.streams));
     }
     if beside.lost() > at_most || beside.overtaken + beside.wrong > 0 {
         soak.faults
-            .push(format!("{KILLS} kills cost more than the {at_most} packets that may be held: {beside:?}"));
+            .push(format!("{KILLS} kills lost more than the {at_most} packets that a worker may hold: {beside:?}"));
     }
     soak.kills.push(Kills { count: KILLS, streams: settings.streams, intact, beside });
     soak.close(kept, "kills")
@@ -293,7 +293,7 @@ fn watch(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) 
                     let seconds = began.elapsed().as_secs();
                     let (left, count) = (settings.stretch.as_secs().saturating_sub(seconds), looks.fetched);
                     tell(&format!(
-                        "mixed traffic, {left} s more; {count} looks, {} unexplained",
+                        "mixed traffic, {left} s left; {count} counter checks, {} packets unaccounted for",
                         looks.unexplained
                     ));
                 });
@@ -320,13 +320,13 @@ fn watch(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) 
         .sum();
     let watched = looks.told(began.elapsed(), mixed, [offered, lost]);
     soak.faults.extend(looks.first_broken);
-    soak.faults.extend(watched.missing.iter().map(|name| format!("{name} is not told")));
+    soak.faults.extend(watched.missing.iter().map(|name| format!("the counter {name} is missing")));
     if mixed.intact < mixed.transfers || mixed.wrong > 0 || mixed.transfers == 0 {
-        soak.faults.push(format!("not all that arrived is right: {mixed:?}"));
+        soak.faults.push(format!("payload arrived changed: {mixed:?}"));
     }
     if watched.lacks_messages() {
         let [_, lost] = watched.wire;
-        soak.faults.push(format!("more messages are missing than {lost} lost frames explain: {mixed:?}"));
+        soak.faults.push(format!("more messages are missing than the {lost} lost frames can explain: {mixed:?}"));
     }
     soak.watched = Some(watched);
     soak.close(kept, "mixed traffic")
@@ -410,7 +410,7 @@ impl Usage {
 impl Soak {
     fn changed(&mut self, what: &str, count: usize, began: Instant, stream: Arrived) {
         if stream.lost() + stream.overtaken + stream.wrong > 0 {
-            self.faults.push(format!("{count} times {what} is not without a loss: {stream:?}"));
+            self.faults.push(format!("packets were lost during {count} times {what}: {stream:?}"));
         }
         let seconds = began.elapsed().as_secs_f64();
         self.changes.push(Changes { what: what.to_owned(), count, seconds, stream });
@@ -425,9 +425,9 @@ impl Soak {
 
 impl fmt::Display for Soak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "A border gateway with its keeper, between a link of 9,000 bytes and one of 1,500.\n")?;
+        writeln!(f, "A border gateway with its supervisor, between links with MTU 9,000 and 1,500.\n")?;
         if !self.changes.is_empty() {
-            writeln!(f, "what      times  length      sent      came  lost  overtaken  longest gap     in")?;
+            writeln!(f, "event     times  length      sent   arrived  lost  reordered  longest gap     in")?;
             for Changes { what, count, seconds, stream } in &self.changes {
                 let Arrived { len, sent, came, overtaken, longest_gap_ms, .. } = stream;
                 let lost = stream.lost();
@@ -439,7 +439,7 @@ impl fmt::Display for Soak {
             writeln!(f)?;
         }
         if !self.kills.is_empty() {
-            writeln!(f, "kills  streams  whole  datagrams beside  lost  overtaken  longest gap")?;
+            writeln!(f, "kills  streams  whole         datagrams  lost  reordered  longest gap")?;
             for Kills { count, streams, intact, beside } in &self.kills {
                 let Arrived { sent, overtaken, longest_gap_ms, .. } = beside;
                 let lost = beside.lost();
@@ -453,9 +453,9 @@ impl fmt::Display for Soak {
         if let Some(watched) = &self.watched {
             writeln!(f, "{watched}")?;
         }
-        self.faults.iter().try_for_each(|fault| writeln!(f, "wrong: {fault}"))?;
+        self.faults.iter().try_for_each(|fault| writeln!(f, "fault: {fault}"))?;
         if self.faults.is_empty() {
-            writeln!(f, "nothing is wrong")?;
+            writeln!(f, "no faults")?;
         }
         let Conditions { kernel, processors, build, .. } = &self.conditions;
         writeln!(f, "Linux {kernel}, {processors} processors, build {build}")
@@ -465,23 +465,26 @@ impl fmt::Display for Soak {
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Usage { seconds, fetched, unexplained, mixed, most_held, .. } = self;
-        writeln!(f, "{seconds:.0} s of mixed traffic: {fetched} looks at the counters, {unexplained} unexplained")?;
-        writeln!(f, "  {:<10} {:>11} {:>11} {:>6} {:>7}", "way", "came", "went on", "held", "ended")?;
+        writeln!(
+            f,
+            "{seconds:.0} s of mixed traffic: {fetched} counter checks, {unexplained} packets unaccounted for"
+        )?;
+        writeln!(f, "  {:<10} {:>11} {:>11} {:>6} {:>7}", "direction", "received", "forwarded", "held", "ended")?;
         for (direction, [came, went, held, ended]) in &self.fates {
             writeln!(f, "  {direction:<10} {came:>11} {went:>11} {held:>6} {ended:>7}")?;
         }
         let Usage { passed, joined, fragments, sorted, wire: [offered, lost], .. } = self;
         writeln!(
             f,
-            "  most held {most_held}; frames passed {passed}, fragments joined {joined} and made {fragments}, segments sorted {sorted}"
+            "  most packets held {most_held}; frames passed {passed}, fragments merged {joined} and made {fragments}, segments reordered {sorted}"
         )?;
         let Mixed { transfers, intact, bytes, messages_sent, messages, .. } = mixed;
         let megabytes = *bytes as f64 / 1e6;
         writeln!(
             f,
-            "  TCP: {intact} of {transfers} transfers whole, {megabytes:.0} MB; UDP: {messages} of {messages_sent}"
+            "  TCP: {intact} of {transfers} transfers complete, {megabytes:.0} MB; UDP: {messages} of {messages_sent} messages"
         )?;
-        writeln!(f, "  the wire lost {lost} of {offered} frames")
+        writeln!(f, "  the link lost {lost} of {offered} frames")
     }
 }
 

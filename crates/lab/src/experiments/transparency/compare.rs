@@ -29,12 +29,12 @@ impl Evidence<'_> {
                     Some(format!("{counts} {} frames are missing; the first: {}", missing.len(), told(gone)))
                 }
                 (None, Some(new)) => {
-                    Some(format!("{counts} {} frames too many; the first: {}", extra.len(), told(new)))
+                    Some(format!("{counts} {} extra frames; the first: {}", extra.len(), told(new)))
                 }
                 (Some(gone), Some(new)) => {
                     let at = gone.bytes.iter().zip(&new.bytes).position(|(one, other)| one != other);
                     Some(format!(
-                        "{counts} {} frames came otherwise; they differ from byte {}; by the kernel: {}; here: {}",
+                        "{counts} {} frames differ, from byte {}; kernel: {}; gateway: {}",
                         missing.len(),
                         at.unwrap_or(gone.bytes.len().min(new.bytes.len())),
                         told(gone),
@@ -170,7 +170,7 @@ fn in_other_order(kernel: &[SeenFrame], ours: &[SeenFrame]) -> Option<String> {
     kernel.iter().find_map(|(flow, frames)| {
         let others = ours.get(flow)?;
         let at = frames.iter().zip(others).position(|(one, other)| one != other)?;
-        Some(format!("the order differs from frame {at} of a flow on: {}", told(&others[at])))
+        Some(format!("the order differs, starting at frame {at} of a flow: {}", told(&others[at])))
     })
 }
 

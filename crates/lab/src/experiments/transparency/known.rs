@@ -33,9 +33,9 @@ pub(super) const KNOWN: &[Known] = &[
         kinds: &["*"],
         roles: &[Role::Router, Role::WideInterface],
         middles: &[Middle::Gateway, Middle::Bypassed, Middle::Graceful],
-        what: "an ICMP error has another identification, source, class or length",
-        why: "identifications are drawn; RFC 1812 section 4.3.2 leaves the rest to the router; kind, code, MTU and the packet that it \
-              is about are the same",
+        what: "an ICMP error has another IP ID, source, traffic class or length",
+        why: "IP IDs are random; RFC 1812 section 4.3.2 leaves the rest to the router; type, code, MTU and the quoted \
+              packet are the same",
         excuse: |evidence| {
             evidence.pair(|kernel, ours| {
                 let (Some(theirs), Some(own)) = (Packet::read(kernel), Packet::read(ours)) else { return false };
@@ -57,8 +57,8 @@ pub(super) const KNOWN: &[Known] = &[
         kinds: &["*"],
         roles: &[Role::WideInterface],
         middles: &[Middle::Gateway, Middle::Bypassed],
-        what: "what the host itself sends has another identification",
-        why: "identifications are drawn (RFC 7739); each host has others each time",
+        what: "packets from the host itself have another IP ID",
+        why: "IP IDs are random (RFC 7739) and differ in each run",
         excuse: |evidence| {
             evidence.pair(|kernel, ours| {
                 let blank = |frame: &SeenFrame| {
@@ -82,8 +82,8 @@ pub(super) const KNOWN: &[Known] = &[
         kinds: &["ipv4-timestamp", "icmp-timestamp"],
         roles: &[Role::Router, Role::WideInterface],
         middles: &[Middle::Gateway, Middle::Bypassed, Middle::Graceful],
-        what: "the time that the host writes into a packet is another one",
-        why: "it is later; all else in the packet is the same",
+        what: "a timestamp written by the host differs",
+        why: "it was written later; the rest of the packet is the same",
         excuse: |evidence| {
             evidence.pair(|kernel, ours| {
                 let (Some(theirs), Some(own)) = (Packet::read(kernel), Packet::read(ours)) else { return false };
@@ -100,10 +100,10 @@ pub(super) const KNOWN: &[Known] = &[
         kinds: &["qinq", "qinq-8100"],
         roles: &[Role::Border],
         middles: &[Middle::Gateway, Middle::Bypassed],
-        what: "a frame with two tags and a full packet (1,522 bytes on a link of 1,500) is dropped, where it is not IP, PPPoE or MPLS, \
-               or the port is `xdp:`",
-        why: "a veth and a packet socket leave room for one tag; a program at the interface's exit writes the other, of these \
-              protocols; a bridge keeps the outer one beside the frame",
+        what: "a frame with two VLAN tags and a full packet (1,522 bytes at MTU 1,500) is dropped, unless it is IP, PPPoE or MPLS \
+               and the port is not `xdp:`",
+        why: "a veth and a packet socket leave room for one tag; for these protocols, a TC egress program writes the other; \
+              a bridge keeps the outer tag in metadata",
         excuse: |evidence| {
             let is_xdp = evidence.port == PortKind::Xdp;
             evidence.drop_missing(|side, frame| {
@@ -119,9 +119,9 @@ pub(super) const KNOWN: &[Known] = &[
         kinds: &["tcp-checksum-of-pseudo-header"],
         roles: &[Role::Border],
         middles: &[Middle::Gateway, Middle::Bypassed],
-        what: "by `xdp:`, a checksum that equals the sum of the pseudo-header is finished, and so made right",
-        why: "this is what a sender leaves to its card, and AF_XDP on a veth does not tell the one from the other (the kernel's \
-              CHECKSUM_PARTIAL); a card's frames are not judged so",
+        what: "with `xdp:`, a checksum equal to the pseudo-header's sum is completed, and so corrected",
+        why: "a sender with checksum offload leaves this sum to the NIC, and AF_XDP on a veth does not report CHECKSUM_PARTIAL; \
+              frames from a NIC are not treated so",
         excuse: |evidence| {
             if evidence.port != PortKind::Xdp {
                 return;
@@ -142,8 +142,8 @@ pub(super) const KNOWN: &[Known] = &[
         kinds: &["tcp-*", "vlan*", "qinq*", "three-tags"],
         roles: &[Role::Border],
         middles: &[Middle::Gateway],
-        what: "a SYN's MSS is larger toward the wide end, and no larger than the link takes toward the narrow one",
-        why: "hosts are told which segments are welcome; all else in the SYN stays",
+        what: "a SYN's MSS is raised toward the wide end, and limited to the link's MTU toward the narrow end",
+        why: "hosts learn the accepted segment size; the rest of the SYN is unchanged",
         excuse: |evidence| {
             evidence.pair(|kernel, ours| {
                 let (Some(theirs), Some(own)) = (Packet::read(kernel), Packet::read(ours)) else { return false };
@@ -166,8 +166,8 @@ pub(super) const KNOWN: &[Known] = &[
         kinds: &["tcp-*", "ipv4-ttl-1-tcp"],
         roles: &[Role::Border],
         middles: &[Middle::Gateway],
-        what: "TCP segments are joined or cut",
-        why: "this is what a border is for; the bytes of each stream are the same, in order, in packets that fit the link",
+        what: "TCP segments are coalesced or segmented",
+        why: "this is a border's purpose; the bytes of each stream are the same, in order, in packets that fit the link",
         excuse: |evidence| evidence.compare_streams(),
     },
     Known {
@@ -175,8 +175,8 @@ pub(super) const KNOWN: &[Known] = &[
         kinds: &["long-*", "tcp-wide-segments", "tcp-connection*"],
         roles: &[Role::Border],
         middles: &[Middle::Gateway, Middle::Bypassed],
-        what: "the sender of a packet that is too long for the narrow link is told so by ICMP",
-        why: "a bridge drops such a packet in silence, and path MTU discovery stands still (RFC 2923)",
+        what: "the sender of a packet too long for the narrow link receives an ICMP error",
+        why: "a bridge drops such a packet silently, so path MTU discovery fails (RFC 2923)",
         excuse: |evidence| {
             evidence.drop_extra(|side, frame, sent| {
                 let Some(answer) = Packet::read(frame).filter(|_| side == Side::Wide) else { return false };
@@ -199,8 +199,8 @@ pub(super) const KNOWN: &[Known] = &[
         kinds: &["long-*"],
         roles: &[Role::Border],
         middles: &[Middle::Gateway],
-        what: "a packet without DF that is too long for the narrow link arrives in fragments",
-        why: "a bridge drops it; its sender allowed that it be cut (RFC 791)",
+        what: "a packet without DF, too long for the narrow link, arrives in fragments",
+        why: "a bridge drops it; its sender allowed fragmentation (RFC 791)",
         excuse: |evidence| evidence.drop_fragments(),
     },
     Known {
@@ -209,8 +209,8 @@ pub(super) const KNOWN: &[Known] = &[
         roles: &[Role::Border],
         middles: &[Middle::Gateway, Middle::Bypassed],
         what: "frames to 01:80:C2:00:00:01 to 0F pass",
-        why: "a border is a wire with two ends and no bridge, which would keep them (IEEE 802.1D 7.12.6): what neighbours say to \
-              each other has to come to them",
+        why: "a border acts as a cable and not as a bridge, which filters them (IEEE 802.1D 7.12.6); link-local protocols \
+              must reach the neighbours",
         excuse: |evidence| {
             evidence.drop_extra(|side, frame, sent| {
                 frame.bytes.starts_with(&[1, 0x80, 0xC2, 0, 0])
@@ -223,8 +223,8 @@ pub(super) const KNOWN: &[Known] = &[
         kinds: &["long-unknown-ethertype", "long-by-one"],
         roles: &[Role::Border],
         middles: &[Middle::Gateway, Middle::Bypassed],
-        what: "a frame without a tag that is up to four bytes too long for the narrow link is dropped",
-        why: "a bridge leaves room for a tag in every frame; packet sockets only in frames that have one (af_packet.c)",
+        what: "an untagged frame up to four bytes too long for the narrow link is dropped",
+        why: "a bridge leaves room for a VLAN tag in every frame, a packet socket only in tagged frames (af_packet.c)",
         excuse: |evidence| {
             let room = 14 + NARROW_MTU as usize;
             evidence.kernel[Side::Narrow as usize]
@@ -236,8 +236,8 @@ pub(super) const KNOWN: &[Known] = &[
         kinds: &["fragments-*"],
         roles: &[Role::Router],
         middles: &[Middle::Graceful],
-        what: "fragments that follow each other are joined up to the wide link's MTU",
-        why: "`join = \"graceful\"` asks for it; each byte of the datagram is at its place",
+        what: "consecutive fragments are merged up to the wide link's MTU",
+        why: "`join = \"graceful\"` requests it; each byte of the datagram keeps its offset",
         excuse: |evidence| evidence.join_fragments(),
     },
     Known {
@@ -245,8 +245,8 @@ pub(super) const KNOWN: &[Known] = &[
         kinds: &["long-no-df", "long-esp"],
         roles: &[Role::Border, Role::Router],
         middles: &[Middle::Bypassed],
-        what: "with fragmentation off, a packet that is too long is refused though its sender allowed that it be cut",
-        why: "`bypass` asks for it; the sender is told",
+        what: "with fragmentation off, a packet that is too long is refused although DF is clear",
+        why: "`bypass` requests it; the sender receives an ICMP error",
         excuse: |evidence| {
             // The narrow end gets the same frames but for the fragments, and the wide end gets one ICMP error.
             let is_fragment = |frame: &SeenFrame| {
@@ -294,7 +294,7 @@ pub(super) const KNOWN_OF_SOCKETS: &[KnownOfSockets] = &[
         ports: BOTH_PORTS,
         middles: &[Middle::Gateway],
         what: "a wide host sends longer TCP segments than a narrow one announced",
-        why: "a border raises the MSS and cuts to what the receiver takes; the stream is the same",
+        why: "a border raises the MSS and segments to the receiver's MSS; the stream is the same",
         excuse: |what, kernel, ours| {
             let number = |text: &str| text.parse::<u32>().unwrap_or_default();
             what.ends_with("to narrow, the sender's segments") && number(kernel) < number(ours)
@@ -307,7 +307,7 @@ pub(super) const KNOWN_OF_SOCKETS: &[KnownOfSockets] = &[
         ports: BOTH_PORTS,
         middles: &[Middle::Gateway],
         what: "over IPv6, a host that announces an MSS below 1,220 is sent segments of 1,220 bytes",
-        why: "every link of IPv6 takes 1,280 bytes (RFC 8200 section 5), and no forged SYN is to cut a flow to less",
+        why: "every IPv6 link has an MTU of at least 1,280 (RFC 8200 section 5); a forged SYN must not force smaller segments",
         excuse: |what, kernel, ours| {
             what.starts_with("IPv6 to narrow, segments of 536") && (kernel, ours) == ("true", "false")
         },
@@ -318,8 +318,8 @@ pub(super) const KNOWN_OF_SOCKETS: &[KnownOfSockets] = &[
         roles: &[Role::Border],
         ports: &[PortKind::Xdp],
         middles: &[Middle::Gateway, Middle::Bypassed],
-        what: "by `xdp:`, each end gets each segment in a packet of its own, where a bridge passes the sender's GSO packets",
-        why: "Linux gives no GSO packets to a veth with an XDP program: its sender's kernel cuts them",
+        what: "with `xdp:`, each end receives single segments, where a bridge passes the sender's GSO packets",
+        why: "Linux passes no GSO packets to a veth with an XDP program: the sender's kernel segments them",
         excuse: |what, kernel, ours| what.contains(", segments of ") && (kernel, ours) == ("false", "true"),
     },
     KnownOfSockets {
@@ -328,8 +328,8 @@ pub(super) const KNOWN_OF_SOCKETS: &[KnownOfSockets] = &[
         roles: &[Role::Border],
         ports: BOTH_PORTS,
         middles: &[Middle::Gateway, Middle::Bypassed],
-        what: "the sender of a packet that is too long for the narrow link is told so, and then sends shorter ones",
-        why: "a bridge drops such a packet in silence, and path MTU discovery stands still (RFC 2923)",
+        what: "the sender of a packet too long for the narrow link receives an ICMP error, and then sends shorter ones",
+        why: "a bridge drops such a packet silently, so path MTU discovery fails (RFC 2923)",
         excuse: |what, kernel, ours| {
             let errors =
                 ["ICMP: type 3, code 4, 1500", "ICMP: type 2, code 0, 1500", "the own host: type 0, code 0, 1500"];
@@ -345,8 +345,8 @@ pub(super) const KNOWN_OF_SOCKETS: &[KnownOfSockets] = &[
         roles: &[Role::Border],
         ports: BOTH_PORTS,
         middles: &[Middle::Gateway],
-        what: "a packet without DF that is too long for the narrow link arrives in fragments",
-        why: "a bridge drops it; its sender allowed that it be cut (RFC 791)",
+        what: "a packet without DF, too long for the narrow link, arrives in fragments",
+        why: "a bridge drops it; its sender allowed fragmentation (RFC 791)",
         excuse: |_, kernel, ours| {
             ["lost", "nothing comes"].contains(&kernel) && !["lost", "nothing"].contains(&ours)
         },
@@ -357,8 +357,8 @@ pub(super) const KNOWN_OF_SOCKETS: &[KnownOfSockets] = &[
         roles: &[Role::Border],
         ports: BOTH_PORTS,
         middles: &[Middle::Bypassed],
-        what: "a packet that is up to four bytes too long for the narrow link is dropped",
-        why: "a bridge leaves room for a tag in every frame; packet sockets only in frames that have one (af_packet.c)",
+        what: "a packet up to four bytes too long for the narrow link is dropped",
+        why: "a bridge leaves room for a VLAN tag in every frame, a packet socket only in tagged frames (af_packet.c)",
         excuse: |what, kernel, ours| {
             what.contains("1473 bytes") && kernel.starts_with("all ") && !ours.starts_with("all ")
         },
@@ -369,8 +369,8 @@ pub(super) const KNOWN_OF_SOCKETS: &[KnownOfSockets] = &[
         roles: &[Role::WideInterface],
         ports: BOTH_PORTS,
         middles: &[Middle::Gateway, Middle::Bypassed],
-        what: "what the host itself sends may be longer than the link, with DF, too",
-        why: "a wide interface cuts in its host's name, as a card would; its routes say 65,520 bytes",
+        what: "packets from the host itself may exceed the link's MTU, even with DF",
+        why: "a wide interface segments and fragments for its host, as a NIC would; its routes have MTU 65,520",
         excuse: |what, kernel, ours| {
             let is_sent = kernel.starts_with("Message too long") && ours.starts_with("all ");
             let is_told = kernel.starts_with("the own host: type 0, code 0, 1500") && ours == "nothing";

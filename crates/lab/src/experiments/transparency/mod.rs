@@ -173,7 +173,7 @@ pub enum Verdict {
 pub fn transparency_kind_named(name: &str) -> Result<String, String> {
     let found = names().find(|kind| *kind == name).map(str::to_owned);
     let count = names().count();
-    found.ok_or_else(|| format!("`{name}` is no kind; `wideload lab transparency --list` shows all {count}"))
+    found.ok_or_else(|| format!("there is no kind `{name}`; `wideload lab transparency --list` shows all {count}"))
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
@@ -330,7 +330,7 @@ impl Scene {
             match listed {
                 Some(known) if !names.contains(&known.name) => names.push(known.name),
                 Some(_) => {}
-                None => first = first.or(Some(format!("{what}: by the kernel: {theirs}; here: {own}"))),
+                None => first = first.or(Some(format!("{what}: kernel: {theirs}; gateway: {own}"))),
             }
         }
         let verdict = match (&first, names.is_empty()) {

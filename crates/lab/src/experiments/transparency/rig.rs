@@ -166,7 +166,7 @@ impl Rig {
                 return Ok(());
             }
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, "no frame comes through the middle"))
+        Err(io::Error::new(io::ErrorKind::TimedOut, "no frame passes the middle host"))
     }
 
     /// Sends frames. Receives until the wanted number has arrived, and then nothing for a moment.

@@ -145,7 +145,7 @@ impl SocketRig {
                 let knock = || self.hosts[from].space().enter(|| TcpStream::connect_timeout(&target, TRY));
                 while !matches!(knock(), Err(why) if why.kind() == io::ErrorKind::ConnectionRefused) {
                     if begun.elapsed() > SETTLE_MAX {
-                        let text = format!("{address}: no packet comes through the middle");
+                        let text = format!("{address}: no packet passes the middle host");
                         return Err(io::Error::new(io::ErrorKind::TimedOut, text));
                     }
                 }
