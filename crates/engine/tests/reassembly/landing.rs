@@ -273,8 +273,8 @@ struct Traffic {
     repeat: usize,
     lose: usize,
     stranger: usize,
-    /// One frame in so many gets a copy in front of it or instead of it. The copy differs in one header bit or in length.
-    /// instead of it.
+    /// One frame in so many gets a copy in front of it or instead of it. The copy differs in one header bit or in
+    /// length.
     twin: usize,
     /// Whether hosts take turns, each with a complete datagram.
     takes_turns: bool,
