@@ -213,7 +213,7 @@ fn short_messages_that_follow_long_ones_come_in_order() {
                 message[..8].copy_from_slice(&number.to_be_bytes());
                 sender.send(&message).unwrap();
             }
-            // A packet that comes a millisecond later is not a successor.
+            // If the second message is sent much later, its order is not compared.
             let follows = began.elapsed() < Duration::from_micros(500);
             let came = [0, 1].map(|_| receiver.recv(&mut room).unwrap());
             followed += usize::from(follows);

@@ -89,7 +89,7 @@ fn in_a_child_without_rights(f: impl FnOnce() -> io::Result<String>) -> String {
             Err(panic) => format!("it panicked: {:?}", panic.downcast_ref::<String>()),
         };
         File::from(writer).write_all(text.as_bytes()).ok();
-        // SAFETY: none of the parent's destructors may run at this end.
+        // SAFETY: no code of the parent may run at this end.
         unsafe { libc::_exit(0) };
     }
     drop(writer);
