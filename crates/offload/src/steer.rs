@@ -434,7 +434,7 @@ mod tests {
             [(); 2].map(|()| End { address: std::array::from_fn(|_| self.next() as u8), port: self.next() as u16 })
         }
 
-    /// A frame, sometimes truncated or damaged, and the offset of its packet.
+        /// A frame, sometimes truncated or damaged, and the offset of its packet.
         fn frame(&mut self) -> (Vec<u8>, usize) {
             let version = self.one_of(&[4, 4, 6, 6, 9]);
             let (any, bits) = (self.next() as u8, self.next() as u16);
