@@ -1,4 +1,4 @@
-//! Options in, a table, rows and a page out: the command as its users run it, without peers.
+//! Options -> a table, rows and a page: the command as its users run it, without peers.
 
 use serde_json::Value;
 use std::path::Path;

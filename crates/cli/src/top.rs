@@ -1,7 +1,7 @@
-//! A running gateway in, a live look at both of its ways out: on a terminal, as one table, or as JSON.
+//! Statistics of a running gateway -> a live view of both directions: on a terminal, as a table, or as JSON.
 //!
-//! Two pictures of its counters make one view: what happened between them, for each second. The payload of the mean packet tells
-//! most: what a packet carries behind its IP header, before and after its size changed.
+//! Two successive statistics make one view: the rates between them. The mean payload says the most: the bytes
+//! behind a packet's IP header, before and after its size changed.
 
 use crate::args::Top;
 use crate::command::{Status, failed, unless_closed};
@@ -22,77 +22,77 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What a gateway did between two moments.
+/// A gateway's activity between two moments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct View {
-    /// Its name.
+    /// The gateway's name.
     pub name: String,
     /// Its role.
     pub role: String,
     /// Its version.
     pub version: String,
-    /// Its process.
+    /// Its process ID.
     pub process: u32,
-    /// How long it runs, in seconds.
+    /// Its running time, in seconds.
     pub seconds: f64,
-    /// Its workers.
+    /// Number of its workers.
     pub worker_count: usize,
-    /// Processors that it kept busy: 1 is one of them all the time.
+    /// Processors that it kept busy: 1 is one processor all the time.
     pub processors: f64,
-    /// To the wide side, to the narrow one.
+    /// The direction to the wide side, then the one to the narrow side.
     pub directions: [DirectionView; 2],
-    /// What was lost since it began, and what must never be.
+    /// Losses since it began, and errors of the program.
     pub losses: Vec<Loss>,
 }
 
-/// What happened on one way.
+/// The activity of one direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DirectionView {
-    /// Its name.
+    /// The direction's name.
     pub direction: &'static str,
-    /// The port that packets come from.
+    /// The port of ingress.
     pub from: String,
-    /// The port that they go to.
+    /// The port of egress.
     pub to: String,
-    /// What came, offloaded flows counted.
+    /// Received packets, offloaded flows included.
     pub came: Flow,
-    /// What went on, offloaded flows counted.
+    /// Forwarded packets, offloaded flows included.
     pub went: Flow,
-    /// Of the packets that came, how many are longer than 8,000 bytes: from 0 to 1. None where none came.
+    /// The share of received packets longer than 8,000 bytes, from 0 to 1. `None` if none were received.
     pub wide_share: Option<f64>,
-    /// What is held.
+    /// Held packets.
     pub held: Count,
-    /// Its stages.
+    /// The stages.
     pub stages: Vec<StageFigures>,
-    /// What was done, for each second, the most first.
+    /// Events per second, the most frequent first.
     pub events: Vec<(String, f64)>,
 }
 
-/// Packets that pass.
+/// The packets and bits of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Flow {
-    /// Packets on the wire for each second.
+    /// Packets per second, counted as on the wire.
     pub packets: f64,
-    /// Bits for each second, as the port counts them.
+    /// Bits per second, as the port counts them.
     pub bits: f64,
-    /// Payload behind the IP header of the mean packet, in bytes. None where no packet passed.
+    /// The mean payload behind the IP header, in bytes. `None` if no packet passed.
     pub payload_len: Option<f64>,
 }
 
-/// What was lost in one way.
+/// One kind of loss.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Loss {
-    /// The way or the port.
+    /// The direction or the port.
     pub at: String,
     /// The counter's name.
     pub name: String,
-    /// Packets for each second.
+    /// Packets per second.
     pub rate: f64,
     /// Packets since the gateway began.
     pub total: i64,
 }
 
-/// `wideload top`.
+/// Runs `wideload top`.
 pub fn top(args: &Top) -> Status {
     match run(args) {
         Ok(()) => Status::Done,
@@ -100,7 +100,7 @@ pub fn top(args: &Top) -> Status {
     }
 }
 
-/// Looks at a gateway until it is told to end, or once.
+/// Shows a gateway once, or until the user quits.
 fn run(args: &Top) -> io::Result<()> {
     let path = find(args.gateway.as_deref())?;
     let mut client = Client::connect(&path)?;
@@ -140,7 +140,7 @@ fn look(terminal: &mut DefaultTerminal, path: &Path, client: &mut Client, mut be
             }
         }
         let after = status(path, client)?;
-        // Another process counts from zero.
+        // The counters of a new process start at zero.
         let since = if after.process == before.process { &before } else { &after };
         view = View::between(since, &after);
         before = after;
@@ -148,10 +148,10 @@ fn look(terminal: &mut DefaultTerminal, path: &Path, client: &mut Client, mut be
     }
 }
 
-/// How things are; where the process that was asked is gone, as in a restart, its successor is waited for and asked.
+/// The gateway's statistics. If its process has ended, as in a restart, this waits for the successor and asks it.
 ///
 /// # Errors
-/// Nobody answered at that path for five seconds.
+/// Five seconds passed without an answer at this path.
 pub fn status(path: &Path, client: &mut Client) -> io::Result<Stats> {
     let until = Instant::now() + SUCCESSOR_TIMEOUT;
     let mut outcome = client.status();
@@ -166,7 +166,7 @@ pub fn status(path: &Path, client: &mut Client) -> io::Result<Stats> {
     outcome
 }
 
-/// A view, and how to leave it.
+/// Draws a view and the hint how to quit.
 fn screen(view: &View, frame: &mut Frame<'_>) {
     view.draw(frame);
     let [_, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(frame.area());
@@ -177,7 +177,7 @@ fn screen(view: &View, frame: &mut Frame<'_>) {
 }
 
 impl View {
-    /// What happened from one picture to the next.
+    /// The activity between two statistics of one gateway.
     pub fn between(before: &Stats, after: &Stats) -> View {
         let pace = Pace { seconds: after.seconds - before.seconds };
         let (old, new) = (&before.all, &after.all);
@@ -206,7 +206,7 @@ impl View {
         }
     }
 
-    /// The same as text, so many letters wide.
+    /// The view as text of this width, in characters.
     pub fn table(&self, width: u16) -> String {
         let mut terminal = match Terminal::new(TestBackend::new(width, self.height())) {
             Ok(terminal) => terminal,
@@ -218,7 +218,7 @@ impl View {
         }
     }
 
-    /// Lines that show all of it.
+    /// The lines that the whole view needs.
     fn height(&self) -> u16 {
         let done = self.directions.iter().map(|direction| direction.events.len()).max().unwrap_or(0).max(1);
         let stages = self.directions[0].stages.len();
@@ -228,7 +228,7 @@ impl View {
             + 1
     }
 
-    /// Draws it.
+    /// Draws the view.
     pub fn draw(&self, frame: &mut Frame<'_>) {
         let stages = self.directions[0].stages.len() as u16 + 1 + FRAME_HEIGHT;
         let losses = (self.losses.len().max(1) as u16 + FRAME_HEIGHT).min(frame.area().height / 3);
@@ -263,7 +263,7 @@ impl View {
         let busy = Line::from(format!("CPU {:.0} %", self.processors * 100.0));
         let room = area.width.saturating_sub(line.width() as u16);
         frame.render_widget(Paragraph::new(line), area);
-        // One over the other would be neither.
+        // Both texts on the same columns would be unreadable.
         if busy.width() as u16 + 2 <= room {
             frame.render_widget(Paragraph::new(busy).alignment(Alignment::Right), area);
         }
@@ -327,7 +327,7 @@ impl View {
                 _ if is_roomy => format!("{} in all", holds(&direction.held)),
                 _ => holds(&direction.held),
             };
-            // Where there is little room, a stage's switch makes way for what it holds.
+            // In a narrow area, the column with the switch is dropped: the held bytes stand in its place.
             let switch_width = if is_tight { 0 } else { 4 };
             let held_width = if is_tight { Constraint::Fill(1) } else { Constraint::Min(10) };
             let widths = [Constraint::Length(11), Constraint::Length(switch_width), held_width];
@@ -367,14 +367,14 @@ impl View {
     }
 }
 
-/// The time between two pictures.
+/// The time between two statistics.
 #[derive(Clone, Copy)]
 struct Pace {
     seconds: f64,
 }
 
 impl Pace {
-    /// So much for each second; nothing where no time passed.
+    /// An amount per second; 0 if no time passed.
     fn each(self, amount: f64) -> f64 {
         if self.seconds > 0.0 { amount / self.seconds } else { 0.0 }
     }
@@ -390,7 +390,7 @@ impl Pace {
         from: [&EndpointFigures; 2],
         to: [&EndpointFigures; 2],
     ) -> DirectionView {
-        // What the kernel passes on by itself comes and goes, too; of that, ports count the payload.
+        // The kernel forwards offloaded flows by itself. They are added; ports count only their payload bytes.
         let offloaded = from.map(|end| end.came(PortIn::OffloadBytes));
         let with_offloaded = |[before, after]: [u64; 2]| [before + offloaded[0], after + offloaded[1]];
         let came_bytes = with_offloaded(from.map(|end| end.came(PortIn::Bytes)));
@@ -438,7 +438,7 @@ impl Pace {
         events
     }
 
-    /// All that was lost so far; what is lost at this moment stands in front.
+    /// All losses so far, those with the highest present rate first.
     fn losses(self, old: &MetricGroup, new: &MetricGroup) -> Vec<Loss> {
         let mut losses = Vec::new();
         let mut note = |at: &str, name: &str, totals: [u64; 2]| {
@@ -479,7 +479,7 @@ fn halves(area: Rect) -> [Rect; 2] {
     Layout::horizontal([Constraint::Fill(1); 2]).areas(area)
 }
 
-/// What stands on a screen, a line each, without what is empty at the ends.
+/// A screen's text, one line for each row, without trailing spaces.
 fn letters(buffer: &Buffer) -> String {
     let Rect { width, height, .. } = buffer.area;
     let mut text = String::new();
@@ -491,7 +491,7 @@ fn letters(buffer: &Buffer) -> String {
     text
 }
 
-/// Three figures and a step of a thousand: `12.3 k`.
+/// Three digits and a prefix of the unit: `12.3 k`.
 fn short(number: f64) -> String {
     let steps = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
     match steps.into_iter().find(|(step, _)| number >= *step * 0.9995) {
@@ -504,7 +504,7 @@ fn short(number: f64) -> String {
     }
 }
 
-/// The same of a number that may be below zero, without what follows it.
+/// The same for a number that may be negative, without the trailing space.
 fn brief(number: i64) -> String {
     let sign = if number < 0 { "-" } else { "" };
     format!("{sign}{}", short(number.unsigned_abs() as f64).trim_end())
@@ -525,10 +525,10 @@ fn stretch(seconds: f64) -> String {
     }
 }
 
-/// A column of what passes: its name, its width in letters, what it shows.
+/// A column of the directions' table: its name, its width in characters, its content.
 type Column = (&'static str, u16, Shows);
 
-/// What a column shows of a way.
+/// The content of a column.
 #[derive(Clone, Copy)]
 enum Shows {
     Direction,
@@ -552,7 +552,7 @@ const WIDE_COLUMNS: [Column; 8] = [
     ("bits/s", 9, Shows::WentBits),
     ("payload each", 12, Shows::WentLen),
 ];
-/// The same for a terminal of 80 letters.
+/// The same for a terminal of 80 columns.
 const MEDIUM_COLUMNS: [Column; 8] = [
     ("", 9, Shows::Direction),
     ("in: pkt/s", 10, Shows::CamePackets),
@@ -571,13 +571,13 @@ const NARROW_COLUMNS: [Column; 5] = [
     ("out/s", 6, Shows::WentPackets),
     ("payload", 8, Shows::WentLen),
 ];
-/// Letters that the columns take, with one between two.
+/// The characters that the columns need, with one space between two.
 const WIDE_WIDTH: u16 = 97;
 /// See [`WIDE_WIDTH`].
 const MEDIUM_WIDTH: u16 = 75;
-/// Letters that a way's stages take with all that is told of what they hold.
+/// The characters that a direction's stages need with their held packets in full.
 const ROOMY_WIDTH: u16 = 46;
-/// Letters below which a stage's switch has no room beside what it holds.
+/// A stage's area narrower than this, in characters, has no column for the switch.
 const TIGHT_WIDTH: u16 = 30;
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -586,22 +586,22 @@ const RED: Style = Style::new().fg(Color::Red);
 const IN: Style = Style::new().fg(Color::Yellow);
 const OUT: Style = Style::new().fg(Color::Green);
 const HINT: &str = " q quits ";
-/// Where there is nothing to tell.
+/// Shown for a missing value.
 const NONE: &str = "-";
-/// Time between two pictures.
+/// Time between two statistics.
 const BETWEEN: Duration = Duration::from_secs(1);
-/// How long a gateway's next process is waited for.
+/// How long the view waits for the successor of a gateway's process.
 const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 const SUCCESSOR_LOOK: Duration = Duration::from_millis(50);
 /// Time to the first rates on a terminal.
 const FIRST: Duration = Duration::from_millis(250);
-/// Width of a table that is printed, in letters.
+/// Width of a printed table, in characters.
 const TABLE_WIDTH: u16 = 100;
-/// Events that are shown of each way.
+/// Number of events shown for each direction.
 const EVENT_COUNT: usize = 8;
-/// Lines of the parts of the screen.
+/// Heights of the parts of the screen, in lines.
 const TITLE_HEIGHT: u16 = 1;
-/// See [`TITLE_HEIGHT`]: both ways, the names above them, and the frame.
+/// See [`TITLE_HEIGHT`]: both directions, the names above them, and the frame.
 const DIRECTIONS_HEIGHT: u16 = 5;
 /// See [`TITLE_HEIGHT`].
 const FRAME_HEIGHT: u16 = 2;

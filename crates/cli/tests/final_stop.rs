@@ -45,7 +45,7 @@ fn connections_with_a_raised_mss_go_on_over_a_bridge_after_a_final_stop() {
         let more = busy.came() - before;
         println!("version {version}, {offloading:?}, busy: {} MB", more >> 20);
         assert!(more > 1 << 20, "{more} bytes came");
-        // It costs the host ten minutes for that destination, unless somebody has it forget that.
+        // It costs the host ten minutes for that destination, unless its cache entry is removed.
         assert!(net.path_of_wide(version).contains("mtu 1500"), "{}", net.path_of_wide(version));
         let flushed = net.ip(&[&format!("-{version}"), "route", "flush", "cache"]);
         println!("version {version}: flushed: {flushed:?}; then: {}", net.path_of_wide(version));
@@ -75,7 +75,7 @@ fn a_reload_and_a_restart_tell_nobody_and_a_final_stop_tells_those_that_were_the
     assert!(busy.came() - before > 1 << 20);
 }
 
-// What the guide says of an end without a word: connections hang, until hosts are told by hand.
+// The guide's case of an end without notice: connections hang until hosts are told by hand.
 #[test]
 fn a_killed_border_leaves_connections_that_hang_until_their_hosts_are_told() {
     let net = Net::new(Offloading::Off);
@@ -106,10 +106,10 @@ struct Net {
     config: PathBuf,
 }
 
-/// A gateway that runs, and what it said.
+/// A running gateway, and its output.
 struct Gateway(Child, Arc<Mutex<Vec<String>>>);
 
-/// A connection that the wide host opened, and how many bytes of it came.
+/// A connection of the wide host, and the number of its bytes that arrived.
 struct Connection {
     stream: TcpStream,
     came: Arc<Mutex<u64>>,
@@ -147,7 +147,7 @@ impl Net {
         Gateway(process, words)
     }
 
-    /// What the command says at the wide host.
+    /// The output of the command at the wide host.
     fn ip(&self, arguments: &[&str]) -> String {
         let told = self.three_hosts.wide.space().enter(|| Command::new("ip").args(arguments).output());
         let told = told.expect("it runs");
@@ -155,7 +155,7 @@ impl Net {
         String::from_utf8_lossy(&told.stdout).into_owned()
     }
 
-    /// How the wide host reaches the narrow one.
+    /// The wide host's route to the narrow one.
     fn path_of_wide(&self, version: u8) -> String {
         let narrow = if version == 4 { v4(NARROW) } else { v6(NARROW) };
         self.ip(&["route", "get", &narrow.to_string()])
@@ -208,7 +208,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // One that has ended needs no end.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -219,7 +219,7 @@ impl Connection {
         *self.came.lock().expect("nobody panics")
     }
 
-    /// Sends so many bytes, and waits until they have come.
+    /// Sends `len` bytes, and waits until they have arrived.
     #[track_caller]
     fn send(&mut self, len: usize) {
         let wanted = self.came() + len as u64;
@@ -230,11 +230,11 @@ impl Connection {
             assert!(Instant::now() < until, "{} bytes are missing", wanted - self.came());
             thread::sleep(Duration::from_millis(2));
         }
-        // What acknowledges it is on its way.
+        // The acknowledgement is in transit.
         thread::sleep(Duration::from_millis(100));
     }
 
-    /// Goes on to send for as long as this is there.
+    /// Continues to send until this value is dropped.
     fn keep_sending(&mut self) {
         let mut stream = self.stream.try_clone().expect("there are descriptors");
         thread::spawn(move || while stream.write_all(&[7; 1 << 14]).is_ok() {});
@@ -243,7 +243,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // One that has ended needs no end.
+        // It may have ended already.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 }

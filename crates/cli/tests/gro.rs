@@ -52,7 +52,7 @@ fn where_gro_was_on_already_it_stays_on() {
 fn a_start_that_fails_leaves_gro_as_it_was() {
     let net = Net::new();
     let before = net.features();
-    // Nobody has this name, so no worker process begins.
+    // No user has this name, so no worker process starts.
     net.write("user = \"nobody-of-this-name\"\n", "");
     let ran = net.command(&["run", net.config.to_str().expect("it is a name")]);
     assert!(!ran.status.success(), "{ran:?}");
@@ -103,11 +103,11 @@ fn what_a_killed_border_left_is_put_back_by_undo_and_by_the_next_one() {
     let said = String::from_utf8_lossy(&undone.stdout);
     assert!(undone.status.success() && said.matches("GRO is off again").count() == 2, "{undone:?}");
     assert_eq!((net.features(), net.records()), (before.clone(), 0));
-    // Another one knows that it was off.
+    // Another gateway knows that it was off.
     net.run().kill();
     net.run().end(Signal::TERM);
     assert_eq!((net.features(), net.records()), (before.clone(), 0));
-    // So does one that leaves GRO as it was before.
+    // So does one that leaves GRO unchanged.
     net.run().kill();
     net.write("", "offloads = \"as-is\"");
     let gateway = net.run();
@@ -165,7 +165,7 @@ struct Net {
     config: PathBuf,
 }
 
-/// A gateway that runs.
+/// A running gateway.
 struct Gateway(Child);
 
 impl Net {
@@ -195,7 +195,7 @@ impl Net {
         space.enter(f)
     }
 
-    /// What is on at both interfaces.
+    /// The active features of both interfaces.
     fn features(&self) -> [Vec<String>; 2] {
         self.interfaces()
             .map(|name| self.enter(|| Features::of(&name).expect("it is there").on().map(str::to_owned).collect()))
@@ -223,7 +223,7 @@ impl Net {
         self.three_hosts.middle.space().enter(|| Command::new(PROGRAM).args(arguments).output()).expect("it runs")
     }
 
-    /// Starts one, and waits until it works.
+    /// Starts a gateway, and waits until it works.
     fn run(&self) -> Gateway {
         let mut command = Command::new(PROGRAM);
         command.arg("run").arg(&self.config).stderr(Stdio::piped());
@@ -251,7 +251,7 @@ impl Gateway {
         assert!(self.0.wait().expect("it is ours").success());
     }
 
-    /// Ends it without a word; its worker process ends by itself.
+    /// Kills it without notice; its worker process ends by itself.
     fn kill(mut self) {
         let keeper = self.0.id();
         let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).expect("it lives");
@@ -264,7 +264,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // One that has ended needs no end.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -17,9 +17,9 @@ fn flows_go_on_and_the_host_is_as_before_when_gateways_stop_restart_and_are_kill
         assert!(row["bytes"].as_u64() > Some(100_000) && row["changed_while_running"].as_u64() > Some(4), "{row}");
         let was_killed = row["event"] == "kill-both";
         let left = row["left_behind"].as_array().expect("it is a list");
-        // A router leaves its control socket alone, which any other round's undo may remove before.
+        // A router leaves its control socket, which another round's undo may remove before.
         assert!(left.is_empty() != was_killed || row["role"] == "router", "{row}");
-        // A bridge takes no packet of a flow whose MSS the border raised.
+        // A bridge drops the packets of a flow whose MSS the border raised.
         let hangs = was_killed && row["role"] == "border";
         assert_eq!(row["stalled"].as_u64(), Some(if hangs { 4 } else { 0 }), "{row}");
         assert_eq!(row["mended_by_hand"].as_u64(), hangs.then_some(4), "{row}");

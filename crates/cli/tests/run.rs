@@ -101,11 +101,11 @@ fn packets_pass_unchanged_while_a_worker_process_hangs_where_failing_open_is_ask
         thread::sleep(Duration::from_millis(300));
         let told = stream.stop();
         println!("hung, failing open: {told:?}");
-        // What came in the first 50 ms waits for the next process; what came behind it has passed it.
+        // Packets of the first 50 ms wait for the next process; later ones have overtaken them.
         assert!(told.reordered > 0, "{told:?}");
-        // What the process had read is lost with it; at the edges a packet may pass twice or not at all.
+        // Packets in the process are lost with it. At the edges a packet may pass twice or not at all.
         assert!(told.sent.abs_diff(told.came) <= 64 + 8, "{told:?}");
-        // It is seen again by the next program's keeper.
+        // The supervisor of the next program watches it again.
         gateway.tell(Signal::USR2);
         gateway.wait_for(|words| words.iter().filter(|word| word.ends_with(": restarted")).count() > round);
         assert!(
@@ -234,7 +234,7 @@ fn what_a_dead_successor_does_not_take_is_counted_and_told_by_the_next_worker_pr
         assert_eq!(narrow.transmit(&[wire]).expect("it is up"), 1);
     }
     until(|| status().is_ok_and(|figures| figures.all.to_wide.held.packets == 2));
-    // It is told to hand over while it stands still, and its successor dies meanwhile.
+    // The stopped process is told to hand over, and meanwhile its successor dies.
     let first = gateway.worker();
     gateway.kill_worker(Signal::STOP);
     gateway.tell(Signal::USR2);
@@ -316,7 +316,7 @@ fn the_command_restarts_a_running_gateway() {
     let worker = gateway.worker();
     let told = net.restart();
     assert!(told.status.success(), "{told:?}");
-    // It is over when the command says so.
+    // The restart is over when the command ends.
     assert_ne!(gateway.worker(), worker);
     gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": restarted")));
     assert!(gateway.end().success());
@@ -366,7 +366,7 @@ fn the_command_says_why_a_gateway_was_not_restarted_and_the_gateway_goes_on() {
 fn what_is_no_gateway_is_not_restarted() {
     let net = Net::new("");
     let listener = std::os::unix::net::UnixListener::bind(&net.control).expect("the path is free");
-    // A program that ends by the signal that restarts a gateway: this one.
+    // This program ends at the signal that restarts a gateway.
     let answers = thread::spawn(move || {
         let (stream, _) = listener.accept().expect("somebody comes");
         let mut line = String::new();
@@ -627,7 +627,7 @@ fn an_interface_made_anew_during_a_restart_is_opened_again_too() {
     let mut gateway = net.run();
     for round in 0..4 {
         let count = gateway.words().len();
-        // While the interface is not there at all, the new worker process does not come up, and the old one goes on.
+        // While the interface is missing, the new worker process does not start, and the old one continues.
         net.make_anew_after(round % 2 == 0, || {
             gateway.tell(Signal::USR2);
             gateway.wait_for(|words| words.iter().skip(count).any(|word| word.contains("restart")));
@@ -672,7 +672,7 @@ fn a_helper_that_somebody_removes_is_made_again_for_a_worker_process_without_rig
     let device = |direction: Direction| direction.device(wide.pair.names()[0]);
     for direction in [Direction::Egress, Direction::Ingress, Direction::Egress] {
         let device = device(direction);
-        // The one before may have been removed in the midst of what this one was made for: then it is made once more.
+        // The previous round may have removed it while it was still being created: then it is created once more.
         until(&format!("{device} is not there"), &|| host.tell(|netlink| netlink.remove(&device)).is_ok());
         let took = wide.carries(4, Duration::from_secs(5));
         println!("{device}: long messages both ways after {took:.0?}");
@@ -702,13 +702,13 @@ fn a_wide_interface_carries_on_without_its_worker_restarts_without_loss_and_leav
     let mut gateway = wide.run();
     assert_eq!(wide.route_mtu(4), Some(65_520));
     assert_eq!(wide.route_mtu(6), Some(65_520));
-    // Without a worker fragments are the kernel's, and what is long waits.
+    // Without a worker the kernel receives fragments, and longer packets wait.
     for _ in 0..3 {
         gateway.kill_worker(Signal::KILL);
         gateway.new_worker();
         wide.carries(4, Duration::from_secs(2));
     }
-    // A restart loses nothing.
+    // A restart loses no packet.
     let [one, other] = &wide.pair.hosts;
     thread::scope(|scope| {
         for (from, to, number) in [(one, other, 2), (other, one, 1)] {
@@ -725,7 +725,7 @@ fn a_wide_interface_carries_on_without_its_worker_restarts_without_loss_and_leav
         }
     });
     assert_eq!(wide.route_mtu(4), Some(65_520));
-    // Nobody is left to put anything back.
+    // No process is left to undo the changes.
     gateway.process.kill().expect("it runs");
     let took = wide.carries(4, Duration::from_secs(2));
     println!("after kill -9: long messages over IPv4 after {took:.0?}");
@@ -735,7 +735,7 @@ fn a_wide_interface_carries_on_without_its_worker_restarts_without_loss_and_leav
     let undone = host.space().enter(|| Command::new(PROGRAM).arg("undo").output()).expect("it runs");
     assert!(undone.status.success());
     assert_eq!(state(), before, "{}", String::from_utf8_lossy(&undone.stdout));
-    // A successor finds its way, and its end leaves nothing.
+    // A successor replaces the rest, and leaves nothing at its end.
     let gateway = wide.run();
     assert_eq!(wide.route_mtu(6), Some(65_520));
     assert!(gateway.end().success());
@@ -743,7 +743,7 @@ fn a_wide_interface_carries_on_without_its_worker_restarts_without_loss_and_leav
     wide.carries(6, Duration::from_secs(2));
 }
 
-/// Two hosts on one link, the first of which has a wide interface.
+/// Two hosts on one link, the first with a wide interface.
 struct Wide {
     pair: TwoHosts,
     config: PathBuf,
@@ -758,7 +758,7 @@ impl Wide {
         let more = format!("control = \"{}\"\nuser = \"nobody\"", control.display());
         fs::write(&config, pair.wide_interface(0, 65_535, [&more, "", ""])).expect("there is room");
         let wide = Wide { pair, config, _folder: folder };
-        // IPv6 addresses are not usable at once.
+        // IPv6 addresses cannot be used at once.
         wide.carries(6, Duration::from_secs(10));
         wide
     }
@@ -769,7 +769,7 @@ impl Wide {
         gateway
     }
 
-    /// How long it takes until long messages come both ways.
+    /// The time until long messages cross in both directions.
     fn carries(&self, version: u8, timeout: Duration) -> Duration {
         let began = Instant::now();
         let messages = Messages { len: 20_000, count: 3, rate: Some(100e6) };
@@ -788,7 +788,7 @@ impl Wide {
         began.elapsed()
     }
 
-    /// The MTU of the route to the other host, where it says one.
+    /// The MTU of the route to the other host, if it has one.
     fn route_mtu(&self, version: u8) -> Option<u32> {
         let of = if version == 4 { v4 } else { v6 };
         self.pair.hosts[0].tell(|netlink| netlink.route_to(of(2))).expect("there is one").mtu
@@ -817,7 +817,7 @@ fn a_worker_process_that_works_on_xdp_is_killed_restarted_and_replaced() {
     println!("5 restarts with AF_XDP at the narrow end: {told:?}");
     assert_eq!(told.reordered, 0, "{told:?}");
     assert!(told.longest_gap < Duration::from_secs(1), "{told:?}");
-    // What comes between the end of one and the beginning of the next is lost, and nothing else.
+    // Only packets between the end of one process and the start of the next are lost.
     let between = told.longest_gap.as_micros() as u64 * 5 / STEP.as_micros() as u64;
     assert!(told.sent - told.came < between + between / 2 + 50, "{told:?}");
     for _ in 0..3 {
@@ -957,7 +957,7 @@ fn no_two_gateways_serve_one_interface() {
                     "{name}: another wideload gateway (process {process}) uses it; stop it, or name another interface"
                 )
             };
-            // In the order of the interfaces' numbers.
+            // Ordered by interface index.
             let mut sentences: Vec<String> = names.iter().map(served).collect();
             let said = String::from_utf8_lossy(&told.stderr).into_owned();
             sentences.sort_by_key(|sentence| said.find(sentence));
@@ -969,7 +969,7 @@ fn no_two_gateways_serve_one_interface() {
         net.make_anew(true);
         net.three_hosts.settle().expect("it works again");
         refused(&[to_wide, to_narrow]);
-        // The other interface is claimed by itself.
+        // The other interface alone is claimed too.
         let text = fs::read_to_string(&other).expect("it was written");
         let wide = format!("packet:{to_wide}");
         fs::write(&other, text.replace(&wide, "tap:other0")).expect("there is room");
@@ -1066,14 +1066,14 @@ struct Net {
     control: PathBuf,
 }
 
-/// A gateway that runs.
+/// A running gateway.
 struct Gateway {
     process: Child,
     words: Arc<Mutex<Vec<String>>>,
     last_worker: Mutex<i32>,
 }
 
-/// Numbered datagrams on their way from the narrow host to the wide one.
+/// A stream of numbered datagrams from the narrow host to the wide one.
 struct Stream {
     stop: Arc<AtomicBool>,
     sender: thread::JoinHandle<u64>,
@@ -1112,7 +1112,7 @@ impl Net {
         fs::write(&self.config, self.three_hosts.border(&more, wide, "")).expect("the file can be written");
     }
 
-    /// Has the narrow end be an AF_XDP port.
+    /// Makes the narrow port an AF_XDP port.
     fn use_xdp(&self) {
         let [_, _, to_narrow, _] = self.three_hosts.names();
         let text = fs::read_to_string(&self.config).expect("it was written");
@@ -1120,12 +1120,12 @@ impl Net {
         fs::write(&self.config, text).expect("the file can be written");
     }
 
-    /// Removes the gateway's end of a cable with it, and makes the cable again with the same names and addresses.
+    /// Removes the gateway's end of a cable with it, and creates the cable again with the same names and addresses.
     fn make_anew(&self, is_wide: bool) {
         self.make_anew_after(is_wide, || thread::sleep(Duration::from_millis(300)));
     }
 
-    /// The same, while something else happens in between.
+    /// The same, with an action in between.
     fn make_anew_after(&self, is_wide: bool, meanwhile: impl FnOnce()) {
         let [wide, to_wide, to_narrow, narrow] = self.three_hosts.names();
         let (host, name, own, number, mtu) = if is_wide {
@@ -1133,7 +1133,7 @@ impl Net {
         } else {
             (&self.three_hosts.narrow, narrow, to_narrow, NARROW, 1_500)
         };
-        // As a card that was pulled and put in again: others remember its address.
+        // As with a network card that was removed and inserted again: other hosts remember its MAC address.
         let mac = host.tell(|netlink| Ok(netlink.interface(name)?.mac)).expect("it is there").expect("it has one");
         self.three_hosts.middle.tell(|netlink| netlink.remove(own)).expect("it is there");
         let addresses = [Prefix::new(v4(number), 24), Prefix::new(v6(number), 64)];
@@ -1151,11 +1151,11 @@ impl Net {
             made.join().expect("it can be made");
         });
         host.tell(|netlink| netlink.set_mac(name, mac)).expect("it is there");
-        // A host that asks for its neighbour a moment too early would ask again after a second.
+        // A host that asks for its neighbour a moment too early would retry after a second.
         host.space().set_sysctl(&format!("ipv4/neigh/{name}/retrans_time_ms"), "100").expect("it is a setting");
     }
 
-    /// Bytes of a transfer to the wide host that the kernel passed on by itself.
+    /// Bytes of a transfer to the wide host that the kernel forwarded itself.
     fn lent_by_a_transfer(&self) -> usize {
         let lent = || {
             let mut client = daemon::control::Client::connect(&self.control).expect("it listens");
@@ -1168,7 +1168,7 @@ impl Net {
         (lent() - before) as usize
     }
 
-    /// Nothing is unexplained, and no law is broken.
+    /// Checks that the counters add up and no conservation law is broken.
     fn is_sound(&self) {
         let mut client = daemon::control::Client::connect(&self.control).expect("it listens");
         let all = client.status().expect("it answers").all;
@@ -1186,7 +1186,7 @@ impl Net {
         }
     }
 
-    /// What the command that restarts says.
+    /// The output of the command that restarts.
     fn restart(&self) -> std::process::Output {
         Command::new(PROGRAM).arg("restart").arg(&self.config).output().expect("it runs")
     }
@@ -1203,7 +1203,7 @@ impl Net {
         gateway
     }
 
-    /// Sends a datagram of this length each `step`.
+    /// Sends a datagram of this length every `step`.
     fn stream(&self, step: Duration, len: usize) -> Stream {
         let receiver = self.three_hosts.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(WIDE), 0)));
         let receiver = receiver.expect("the address is its own");
@@ -1246,7 +1246,7 @@ impl Net {
 }
 
 impl Gateway {
-    /// Starts one in this namespace, and waits until it works.
+    /// Starts a gateway in this namespace, and waits until it works.
     fn start(mut command: Command, space: &linux::namespace::Namespace, config: &Path) -> Gateway {
         command.arg("run").arg(config).stderr(Stdio::piped());
         let spawned = space.enter(|| command.spawn());
@@ -1265,7 +1265,7 @@ impl Gateway {
         gateway
     }
 
-    /// The process that works.
+    /// The worker process.
     fn worker(&self) -> i32 {
         let keeper = self.process.id();
         let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap_or_default();
@@ -1273,14 +1273,14 @@ impl Gateway {
         newest.unwrap_or_else(|| panic!("nobody works: {:?}", self.words()))
     }
 
-    /// Ends, or stops, the one that works.
+    /// Kills or stops the worker process.
     fn kill_worker(&mut self, signal: Signal) {
         let worker = self.worker();
         *self.last_worker.lock().expect("nobody panics") = worker;
         kill_process(Pid::from_raw(worker).expect("it is a process"), signal).expect("it lives");
     }
 
-    /// Waits until another works.
+    /// Waits for another worker process.
     fn new_worker(&mut self) {
         let last = *self.last_worker.lock().expect("nobody panics");
         let until = Instant::now() + TIMEOUT;
@@ -1334,14 +1334,14 @@ impl Drop for Gateway {
         if thread::panicking() {
             self.words().iter().for_each(|word| println!("  {word}"));
         }
-        // One that has ended needs no end.
+        // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
 impl Stream {
-    /// Ends it, and tells how it went.
+    /// Ends it and returns its results.
     fn stop(self) -> Told {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.join().expect("it says what is wrong");
@@ -1349,14 +1349,14 @@ impl Stream {
     }
 }
 
-/// A datagram of this number in three frames, from anybody to anybody.
+/// A datagram with this ID in three frames, between arbitrary hosts.
 fn fragments(id: u16) -> Vec<Vec<u8>> {
     let payload: Vec<u8> = (0..3_460).map(|at| at as u8).collect();
     let datagram = ip(4).from([10, 77, 0, 7]).to([10, 77, 0, 8]).id(id.into()).payload(payload);
     Spec { macs: [[2, 0, 0, 0, 0, 1], [0xFF; 6]], ..datagram.ethernet() }.parts(1_480)
 }
 
-/// The next frame of a datagram of this number.
+/// The next frame of the datagram with this ID.
 fn receive(port: &mut dyn port::Port, id: u16) -> Vec<u8> {
     let (mut pool, mut frames) = (packet::Pool::new(16 << 20), Vec::new());
     let until = Instant::now() + TIMEOUT;
@@ -1388,10 +1388,10 @@ fn is_alive(pid: i32) -> bool {
 }
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_wideload");
-/// Between two datagrams.
+/// Interval between two datagrams.
 const STEP: Duration = Duration::from_micros(500);
-/// The same, at fifty thousand a second.
+/// The same at 50,000 datagrams per second.
 const BRISK: Duration = Duration::from_micros(20);
 const TIMEOUT: Duration = Duration::from_secs(8);
-/// Bytes of a transfer whose flow may be lent.
+/// Bytes of a transfer whose flow may be offloaded.
 const LENT_LEN: usize = 8 << 20;

@@ -1,4 +1,6 @@
-//! All keys of a file -> contradictions between them.
+//! The values of all keys -> contradictions between them, as errors and warnings.
+//!
+//! Each error and each warning names a key, its line and a fix.
 
 use crate::problem::Notes;
 use crate::read::{Said, SideSaid, Which};
@@ -211,7 +213,7 @@ fn check_joining(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     }
 }
 
-/// Notes keys of stages that this side does not have.
+/// Warns about keys of stages that this side does not run.
 fn check_idle(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     let name = |key| side.table.name_of(key);
     if side.coalesce(role) == Some(None) {
@@ -271,13 +273,13 @@ fn called(role: Role) -> &'static str {
     }
 }
 
-/// Longest packet in a tap's longest frame, in bytes (Linux: 65,535 less the Ethernet header).
+/// Longest IP packet in a TAP device's longest frame, in bytes (Linux: 65,535 less the Ethernet header).
 const TAP_MTU_MAX: u16 = 65_521;
-/// RFC 8200 section 5.
+/// The minimum MTU of IPv6, in bytes (RFC 8200 section 5).
 const IPV6_MTU_MIN: u16 = 1_280;
 /// The datagram size that every host must accept, in bytes (RFC 791 section 3.1).
 const SAFE_LEN_MIN: u16 = 576;
-/// Longest hold without an effect on congestion control.
+/// Longest hold time without an effect on congestion control.
 const HOLD_UNFELT: Duration = Duration::from_millis(20);
 /// Longest time-out of merging: no fast pair of hosts reuses IPv4 IDs sooner (X2).
 const GRACEFUL_TIMEOUT_MAX: Duration = Duration::from_millis(500);

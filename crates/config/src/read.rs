@@ -1,4 +1,7 @@
-//! The tables of a file in, what each key says out; then, once that is right, the configuration.
+//! Tables of a file -> the value of each key -> the configuration.
+//!
+//! Each key is read on its own here. The module `check` finds contradictions between keys. `Said::settle` builds
+//! the configuration once all keys are right.
 
 use crate::problem::{Notes, Problems, Wrong};
 use crate::settings::{
@@ -19,7 +22,7 @@ use packet::Split;
 use std::path::PathBuf;
 use toml::de::DeValue;
 
-/// What a file says.
+/// The values of all keys of a file.
 #[derive(Debug)]
 pub(crate) struct Said<'a> {
     pub role: Given<Role>,
@@ -40,7 +43,7 @@ pub(crate) struct Said<'a> {
     pub wide_interface_at: Option<usize>,
 }
 
-/// What it says about one side.
+/// The values of the keys in one side's table.
 #[derive(Debug)]
 pub(crate) struct SideSaid<'a> {
     pub table: Table<'a>,
@@ -83,18 +86,18 @@ pub(crate) struct MssSaid {
     pub safe: Given<u16>,
 }
 
-/// What is left to the kernel and the card.
+/// The offloads that are left to the kernel and the network card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offloads {
-    /// Nothing.
+    /// None.
     None,
-    /// What they do as the interface is.
+    /// Those that are on at the interface.
     AsIs,
-    /// The same, with GRO switched on at a border.
+    /// The same, and GRO is switched on at a border.
     All,
 }
 
-/// What a role does on a side where the file says nothing.
+/// A role's defaults for the keys of a side.
 struct Usual {
     coalesce: Option<Mode>,
     reassemble: Toggle,
@@ -103,7 +106,7 @@ struct Usual {
 }
 
 impl<'a> Said<'a> {
-    /// What the tables under `root` say.
+    /// Reads the tables under `root`. Notes every error.
     pub fn read(root: &Table<'a>, notes: &mut Notes) -> Said<'a> {
         root.check_keys(&ROOT, notes, belongs);
         let host = &value::host;
@@ -153,7 +156,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// The configuration; none where something is wrong, which has been noted.
+    /// The configuration; `None` if a key is wrong, which has been noted.
     pub fn settle(&self, name: &str, notes: &mut Notes) -> Option<Config> {
         let control = self.control(name, notes);
         let role = self.role.here()?.value;
@@ -256,7 +259,7 @@ impl<'a> SideSaid<'a> {
         }
     }
 
-    /// How fragments are joined; none where what is said is wrong.
+    /// The side's fragment policy; `None` if a key for it is wrong.
     pub fn fragment_policy(&self, role: Role) -> Option<FragmentPolicy> {
         match (self.reassemble.or(self.usual(role).reassemble)?, self.fragment_policy.or(FragmentPolicy::Off)?) {
             (Toggle::On, FragmentPolicy::Off) => Some(FragmentPolicy::Reassemble),
@@ -264,12 +267,12 @@ impl<'a> SideSaid<'a> {
         }
     }
 
-    /// How segments are joined; none where what is said is wrong.
+    /// The side's mode of coalescing; `None` if the key is wrong.
     pub fn coalesce(&self, role: Role) -> Option<Option<Mode>> {
         self.coalesce.or(self.usual(role).coalesce)
     }
 
-    /// Are fragments for any destination joined so, where all that is said about it is right?
+    /// Whether fragments to any destination follow this policy. Wrong values count as another policy.
     pub fn uses_policy(&self, policy: FragmentPolicy, role: Role) -> bool {
         let for_some = self
             .fragment_policy_for
@@ -278,12 +281,12 @@ impl<'a> SideSaid<'a> {
         for_some || self.fragment_policy(role) == Some(policy)
     }
 
-    /// Is it reassembled on this side where the file does not say so?
+    /// Whether the role reassembles on this side by default.
     pub fn reassembles_by_role(&self, role: Role) -> bool {
         self.usual(role).reassemble == Toggle::On
     }
 
-    /// Where it names no port, it has that of what the host sends by the narrow side.
+    /// The side's configuration. A side without a port gets the egress port of the narrow side's interface.
     fn settle(&self, role: Role, narrow: Option<&SideConfig>) -> Option<SideConfig> {
         let port = match (&self.port, narrow) {
             (Given::Not, Some(narrow)) => {
@@ -325,7 +328,7 @@ impl<'a> SideSaid<'a> {
         let is_guest =
             role == Role::WideInterface && self.port.here().is_some_and(|port| port.value.kind == value::Kind::Tap);
         Usual {
-            // Where the host's kernel goes on with it, its own GRO joins TCP.
+            // Where the host's own kernel receives the packets, its GRO coalesces TCP.
             coalesce: usual.coalesce.or((toward == Toward::Wide && is_guest).then_some(Mode::Resize)),
             reassemble: if usual.has(SideStage::Reassemble) { Toggle::On } else { Toggle::Off },
             segment: usual.segment,
@@ -390,7 +393,7 @@ fn prefixes(table: Option<&Table<'_>>, notes: &mut Notes) -> Given<Vec<At<Prefix
     prefixes
 }
 
-/// How fragments for some destinations are joined.
+/// The fragment policies for some destinations.
 fn fragment_policy_for(side: &Table<'_>, notes: &mut Notes) -> Given<Vec<(At<Prefix>, At<FragmentPolicy>)>> {
     let tables = match side.tables("for", notes) {
         Given::As(tables) => tables,
@@ -470,13 +473,13 @@ fn offloads(value: &DeValue<'_>) -> Result<Offloads, Wrong> {
     }
 }
 
-/// A number of sixteen bits.
+/// A 16-bit number.
 fn short(value: &DeValue<'_>, bounds: RangeInclusive<u16>, example: u32) -> Result<u16, Wrong> {
     let wide = (*bounds.start()).into()..=(*bounds.end()).into();
     value::number(value, wide, example).map(|number| u16::try_from(number).unwrap_or(*bounds.end()))
 }
 
-/// Where a key belongs that stands elsewhere.
+/// The fix for a key in the wrong table: the place where it belongs.
 fn belongs(key: &str) -> Option<String> {
     let is_of = |(_, keys): &&(&str, &[&str])| keys.contains(&key);
     let tables: Vec<String> = TABLES.iter().filter(is_of).map(|(table, _)| format!("[{table}]")).collect();
@@ -542,13 +545,13 @@ const RAISES: [(&str, Raise); 3] =
     [("never", Raise::Never), ("both-ways", Raise::BothWays), ("always", Raise::Always)];
 
 const WORKERS: RangeInclusive<u32> = 1..=64;
-/// From the smallest MTU that every link of IPv4 has (RFC 791 section 3.2) to the longest packet, in bytes.
+/// From the smallest MTU that every IPv4 link has (RFC 791 section 3.2) to the longest packet, in bytes.
 const MTUS: RangeInclusive<u16> = 68..=u16::MAX;
 const HOLDS: RangeInclusive<Duration> = Duration::from_micros(10)..=Duration::from_secs(10);
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_micros(10)..=Duration::from_hours(1);
 const LIFETIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(1);
-/// Bytes.
+/// In bytes.
 const MEMORIES: RangeInclusive<u64> = 1 << 20..=4 << 30;
 const FLOW_COUNTS: RangeInclusive<u32> = 1 << 10..=1 << 24;
-/// From what every host takes whole (RFC 791 section 3.1) on, in bytes.
+/// From the datagram size that every host must accept (RFC 791 section 3.1), in bytes.
 const SAFE_LENS: RangeInclusive<u16> = 576..=u16::MAX;

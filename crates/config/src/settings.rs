@@ -1,4 +1,4 @@
-//! What a file can say -> types for it: a configuration, with their names as a file writes them.
+//! The configuration as types, with the names that a file uses for their values.
 
 use crate::problem::Problems;
 use crate::renamed;
@@ -8,58 +8,56 @@ use engine::{Exempt, FragmentPolicy, GatewayRole, Holding, Mode, Prefix, Prefixe
 use packet::Split;
 use std::path::PathBuf;
 
-/// All that a live gateway is told before it starts.
+/// The configuration of a live gateway.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Who stands where the packets pass.
+    /// The gateway's role.
     pub role: Role,
-    /// The name of it: that of the file, without what follows the last point.
+    /// The configuration's name: the file's name without its extension.
     pub name: String,
-    /// Threads that packets are shared out to.
+    /// Number of worker threads.
     pub workers: usize,
-    /// Where ICMP errors come from: one address of IPv4, one of IPv6; none where the interface's own is to be
-    /// taken.
+    /// The source addresses of ICMP errors, one for IPv4 and one for IPv6; `None`: the interface's own.
     pub icmp_source: [Option<IpAddr>; 2],
-    /// The addresses that the interfaces of the wide side and the narrow one have themselves, as they were found;
-    /// a file says nothing of them.
+    /// The own addresses of the wide side's and the narrow side's interface. They are read from the system, not
+    /// from the file.
     pub own_addresses: OwnAddresses,
-    /// The socket that it is spoken to by.
+    /// Path of the control socket.
     pub control: PathBuf,
-    /// Where its counters can be fetched; none: nowhere.
+    /// The address at which the metrics can be fetched; `None`: nowhere.
     pub metrics: Option<SocketAddr>,
-    /// Whom the process becomes once it has its ports; none: it stays who it is.
+    /// The user that the process becomes once it has its ports; `None`: the same user.
     pub user: Option<String>,
-    /// Stages that are left out at the start.
+    /// Stages that are bypassed at the start.
     pub bypass: Vec<Stage>,
-    /// What becomes of packets while no worker works.
+    /// The treatment of packets while no worker runs.
     pub fail: Fail,
-    /// Who waits where workers and other programs want a processor.
+    /// The workers' scheduling priority against other programs.
     pub priority: Priority,
-    /// What leaves by the wide side.
+    /// The wide side.
     pub wide: SideConfig,
-    /// What leaves by the narrow side.
+    /// The narrow side.
     pub narrow: SideConfig,
-    /// How much is held and remembered.
+    /// Limits of memory and of remembered state.
     pub limits: LimitsConfig,
-    /// What becomes of the MSS that hosts announce.
+    /// The treatment of the MSS that hosts announce.
     pub mss: MssConfig,
-    /// What becomes wide.
+    /// The destinations of a wide interface.
     pub wide_interface: WideInterfaceConfig,
-    /// What is right and hardly meant.
+    /// Warnings: settings that are valid but probably not meant.
     pub warnings: Problems,
 }
 
-/// A global address of IPv4 and one of IPv6 that an interface has, where it has one: of the wide side, and of the
-/// narrow one.
+/// The global IPv4 and IPv6 address of the wide side's and of the narrow side's interface, where it has one.
 pub type OwnAddresses = [[Option<IpAddr>; 2]; 2];
 
-/// What becomes of packets while no worker works: one hangs, or none has begun.
+/// The treatment of packets while no worker runs: one hangs, or none has started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fail {
-    /// They wait for the next worker.
+    /// Packets wait for the next worker.
     #[default]
     Closed,
-    /// They pass as they came, those that the other side takes.
+    /// Packets pass unchanged if they fit the other side's MTU.
     Open,
 }
 
@@ -67,12 +65,14 @@ impl Fail {
     pub(crate) const NAMES: [(&'static str, Fail); 2] = [("closed", Fail::Closed), ("open", Fail::Open)];
 }
 
-/// Who waits where workers and other programs want a processor.
+/// The workers' scheduling priority against other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// The others, as they do for what the kernel forwards: usual for who forwards.
+    /// Other programs wait for the workers, as they do for the kernel's own forwarding. The default of a router and
+    /// a border.
     High,
-    /// Each in turn: usual on a host whose programs the packets are for.
+    /// Workers and other programs share the processor. The default of a wide interface, whose host runs the
+    /// programs.
     Fair,
 }
 
@@ -80,97 +80,97 @@ impl Priority {
     pub(crate) const NAMES: [(&'static str, Priority); 2] = [("high", Priority::High), ("fair", Priority::Fair)];
 }
 
-/// Who stands where the packets pass.
+/// The gateway's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The host's own card: it reassembles for its host and cuts in its name.
+    /// A wide interface of the host: it reassembles for its host and fragments on its behalf.
     WideInterface,
-    /// A router: nothing grows but by a stage that is named.
+    /// A router: packets grow only by stages that the file names.
     Router,
     /// A gateway between two packet sizes.
     Border,
 }
 
-/// What can be left out.
+/// A stage that can be bypassed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Fragments become whole datagrams.
+    /// Reassembles datagrams.
     Reassemble,
-    /// Fragments are joined on the way.
+    /// Merges fragments in order.
     Merge,
-    /// TCP segments are joined.
+    /// Coalesces TCP segments.
     Coalesce,
-    /// TCP is cut into segments.
+    /// Splits TCP packets into segments.
     Segment,
-    /// Anything is cut into fragments.
+    /// Fragments packets of any protocol.
     Fragment,
-    /// The MSS that hosts announce is raised.
+    /// Raises the MSS that hosts announce.
     Mss,
-    /// Flows whose trains need only segments of another length are lent to the kernel.
+    /// Offloads flows to the kernel whose GSO packets need only another segment size.
     FlowOffload,
 }
 
-/// What leaves by one side.
+/// One side: its port, and the treatment of packets that leave by it.
 #[derive(Clone, Debug)]
 pub struct SideConfig {
-    /// Where packets come from and go: `tap:NAME`, `packet:INTERFACE` or `xdp:INTERFACE`; toward the host of a wide
-    /// interface `egress:INTERFACE`, which stands in no file.
+    /// The port: `tap:NAME`, `packet:INTERFACE` or `xdp:INTERFACE`. Toward the host of a wide interface it is
+    /// `egress:INTERFACE`, which no file can set.
     pub port: String,
-    /// Longest packet that leaves, IP header counted, in bytes.
+    /// MTU: the longest IP packet that leaves, in bytes.
     pub mtu: u16,
-    /// How TCP segments are joined.
+    /// The mode of coalescing TCP segments.
     pub coalesce: Option<Mode>,
-    /// How fragments are joined.
+    /// The fragment policy.
     pub fragment_policy: FragmentPolicy,
-    /// How they are joined for some destinations.
+    /// The fragment policies for some destinations.
     pub fragment_policy_for: Vec<(Prefix, FragmentPolicy)>,
-    /// Is TCP that is too long cut into segments?
+    /// Whether TCP packets that exceed the MTU are split into segments.
     pub segment: Toggle,
-    /// Is what is too long cut into fragments?
+    /// Whether packets that exceed the MTU are fragmented.
     pub fragment: Toggle,
-    /// What becomes of UDP and ICMP datagrams with DF that are too long.
+    /// The treatment of UDP and ICMP datagrams with DF that exceed the MTU.
     pub df: DontFragment,
-    /// How long segments are held for the next of their flow.
+    /// How long segments are held for the next one of their flow.
     pub hold: Holding,
-    /// How long a datagram's other fragments are waited for; none: as is usual in its role.
+    /// Time-out of incomplete datagrams; `None`: the role's default.
     pub timeout: Option<Duration>,
-    /// How a cut shares a payload out.
+    /// How a payload is shared out among packets when it is split.
     pub split: Split,
-    /// Is what the kernel or the card can do left to it?
+    /// Whether the offloads of the kernel and the network card are used.
     pub offloads: Toggle,
-    /// Is GRO switched on at its `packet:` interface while the gateway runs?
+    /// Whether GRO is switched on at the `packet:` interface while the gateway runs.
     pub gro: Toggle,
     /// Flows that are never held.
     pub exempt: Vec<Exempt>,
 }
 
-/// What becomes of UDP and ICMP datagrams with DF that are too long.
+/// The treatment of UDP and ICMP datagrams with DF that exceed the MTU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DontFragment {
-    /// They are refused, and their senders told.
+    /// They are dropped, and their senders receive ICMP errors.
     #[default]
     Refuse,
-    /// Those of IPv4 are cut, with identifications of ours.
+    /// IPv4 datagrams are fragmented, with IP IDs that the gateway assigns.
     Fragment,
 }
 
-/// How much is held and remembered, by each worker and in each direction.
+/// Limits of memory and of remembered state, for each worker and direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitsConfig {
-    /// Memory for fragments, and as much for segments, in bytes.
+    /// Memory for fragments, and the same amount for segments, in bytes.
     pub memory: usize,
-    /// Flows whose MSS is remembered.
+    /// Number of flows whose MSS is remembered.
     pub flows: usize,
-    /// How long a datagram may be on its way: no identifier is used again sooner.
+    /// Lifetime of a datagram in the network: no IPv4 ID is reused sooner.
     pub datagram_lifetime: Duration,
 }
 
-/// What becomes of the MSS that hosts announce.
+/// The treatment of the MSS that hosts announce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MssConfig {
     /// When it is raised.
     pub raise: Raise,
-    /// Longest packet toward a host whose MSS is not known, IP header counted, in bytes.
+    /// Longest IP packet toward a host whose MSS is unknown, in bytes.
     pub safe: u16,
 }
 
@@ -179,22 +179,27 @@ pub struct MssConfig {
 pub enum Raise {
     /// Never.
     Never,
-    /// Where both directions of a connection pass.
+    /// If both directions of the connection pass.
     BothWays,
-    /// Wherever an announcement passes.
+    /// In every SYN.
     Always,
 }
 
-/// What becomes wide.
+/// The destinations of a wide interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WideInterfaceConfig {
-    /// Destinations whose routes become wide; none named: all of the narrow interface's.
+    /// Destinations whose routes become wide; empty: all routes of the narrow interface.
     pub prefixes: Vec<Prefix>,
 }
 
 impl Config {
-    /// Where ICMP errors come from that leave by the wide end (0) or the narrow one (1), one address of each
-    /// version: the one that is named, the interface's own, that of the other interface, or one that no host has.
+    /// The source addresses, IPv4 and IPv6, of ICMP errors that leave by the wide end (0) or the narrow one (1).
+    /// The first that exists is used:
+    ///
+    /// - the configured address,
+    /// - the interface's own,
+    /// - the other interface's own,
+    /// - one that no host has.
     pub fn answers_at(&self, end: usize) -> [IpAddr; 2] {
         let own = &self.own_addresses;
         core::array::from_fn(|version| {
@@ -204,8 +209,9 @@ impl Config {
         })
     }
 
-    /// Does the kernel forward and deliver, and leave only what is to be joined or cut? Else the gateway is a bump
-    /// in the wire between two ports: as a border does, and as the card of a guest behind a TAP.
+    /// Whether the kernel forwards and delivers packets, and passes the gateway only those that change size.
+    /// Otherwise the gateway is a bump in the wire between two ports. It is one as a border, and as the network
+    /// card of a guest behind a TAP.
     pub fn is_beside_kernel(&self) -> bool {
         match self.role {
             Role::Border => false,
@@ -216,26 +222,26 @@ impl Config {
 }
 
 impl SideConfig {
-    /// How fragments are joined, by their destination.
+    /// The fragment policies by destination.
     pub fn policies(&self) -> Prefixes<FragmentPolicy> {
         self.fragment_policy_for
             .iter()
             .fold(Prefixes::new(self.fragment_policy), |all, (prefix, policy)| all.with(*prefix, *policy))
     }
 
-    /// Are fragments for any destination joined so?
+    /// Whether fragments to any destination follow this policy.
     pub fn uses_policy(&self, policy: FragmentPolicy) -> bool {
         self.fragment_policy == policy || self.fragment_policy_for.iter().any(|(_, other)| *other == policy)
     }
 }
 
 impl Role {
-    /// The name, as it is written in a file.
+    /// The name in a configuration.
     pub fn name(self) -> &'static str {
         named(&Role::NAMES, self)
     }
 
-    /// What the engine calls it.
+    /// The engine's name for it.
     pub fn stand(self) -> GatewayRole {
         match self {
             Role::WideInterface => GatewayRole::WideInterface,
@@ -244,24 +250,24 @@ impl Role {
         }
     }
 
-    /// The names, as they are written in a file.
+    /// The names in a configuration.
     pub const NAMES: [(&str, Role); 3] =
         [("wide-interface", Role::WideInterface), ("router", Role::Router), ("border", Role::Border)];
 }
 
 impl Stage {
-    /// The stage of this name, or of this name in version 0.1.
+    /// The stage of this name; names of version 0.1 are accepted too.
     pub fn named(name: &str) -> Option<Stage> {
         let name = renamed::stage(name);
         Stage::NAMES.iter().find(|(known, _)| *known == name).map(|(_, stage)| *stage)
     }
 
-    /// The name, as it is written in a file.
+    /// The name in a configuration.
     pub fn name(self) -> &'static str {
         named(&Stage::NAMES, self)
     }
 
-    /// The names, as they are written in a file.
+    /// The names in a configuration.
     pub const NAMES: [(&str, Stage); 7] = [
         ("reassemble", Stage::Reassemble),
         ("merge", Stage::Merge),
@@ -277,6 +283,6 @@ fn named<T: PartialEq>(names: &[(&'static str, T)], it: T) -> &'static str {
     names.iter().find(|(_, other)| *other == it).map_or("", |(name, _)| name)
 }
 
-/// Addresses that no host has: the dummy of IPv4 (RFC 7600), and one of the link.
+/// Addresses that no host has: the IPv4 dummy address (RFC 7600) and a link-local IPv6 address.
 pub const NOBODYS: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)), IpAddr::V6(Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 1))];

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use wideload_config::{Config, Holding, Place, Raise, Role, SideConfig, Stage};
 
-// Each case is a line of a valid file and what stands there in its place (↵ ends a line); below it is what is
-// reported.
+// Each case is a line of a valid file and the text that replaces it (↵ ends a line). The expected report is below
+// it.
 #[test]
 fn two_hundred_configurations_broken_in_one_way_are_refused_with_line_and_key() {
     let mut actual = String::new();
@@ -25,7 +25,7 @@ fn two_hundred_configurations_broken_in_one_way_are_refused_with_line_and_key() 
             let Place { line, column } = problem.place.expect("what stands in a text has a place");
             assert!(line <= text.lines().count() && column >= 1, "{case}: {problem}");
             assert!(!problem.what.is_empty() && !problem.fix.is_empty(), "{case}: {problem}");
-            // Only a line that names no key at all is about none.
+            // Only a line without any key has a problem without a key.
             assert!(!problem.key.is_empty() || UNNAMED.contains(&now), "{case}: {problem}");
             let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
             let shown = format!("{name}:{line}:{column}: {key}{}; {}", problem.what, problem.fix);
@@ -43,7 +43,7 @@ fn two_hundred_configurations_broken_in_one_way_are_refused_with_line_and_key() 
         assert_eq!(actual, expected, "line {} of broken.txt", number + 1);
     }
     assert_eq!(actual, cases);
-    // A lost header moves all of its keys: few slips show in several lines.
+    // A lost header moves all of its keys: few mistakes show in several lines.
     assert!(single_count >= 300 && texts.len() - single_count <= 10, "{single_count} of {}", texts.len());
 }
 
@@ -463,7 +463,7 @@ fn whatever_stands_in_a_file_is_taken_or_refused_at_a_place_in_it() {
     assert!((10_000..19_900).contains(&refused_count), "both happen: {refused_count}");
 }
 
-// What the tests stand on.
+// Helpers.
 
 fn valid(text: &str) -> Config {
     Config::parse(text, "valid.toml").unwrap_or_else(|problems| panic!("{problems}"))
@@ -473,7 +473,7 @@ fn shown(exempt: &[engine::Exempt]) -> String {
     format!("{:?}", exempt.iter().map(|flow| (flow.prefix, flow.port)).collect::<Vec<_>>())
 }
 
-/// A file with something else in one line.
+/// A file with another text in one line.
 fn broken(text: &str, number: usize, now: &str) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
     assert_ne!(lines[number - 1], now, "line {number} is as it was");
@@ -490,9 +490,9 @@ fn file(name: &str) -> &'static str {
     }
 }
 
-/// Lines that are about no key.
+/// Lines without a key.
 const UNNAMED: [&str; 3] = ["wide]", "[]", "[wide.]"];
-/// Letters that mean something to TOML, or are none of ASCII.
+/// Characters with a meaning in TOML, or outside of ASCII.
 const CURIOUS: [char; 24] = [
     '[', ']', '{', '}', '"', '\'', '=', '.', ',', '#', '\n', '\r', '\t', ' ', '\\', '-', '_', ':', '0', '9', 'e',
     '\0', 'ü', '\u{FEFF}',

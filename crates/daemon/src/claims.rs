@@ -214,13 +214,13 @@ mod tests {
         assert_eq!(ours(&claims), [served, free]);
     }
 
-    /// A number that no interface of the host has, and no other test.
+    /// A number of no interface of the host, and of no other test.
     fn index() -> u32 {
         static LAST: AtomicU32 = AtomicU32::new(0);
         0x8000_0000 + ((std::process::id() & 0x7f_ffff) << 8) + LAST.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The name of an interface, taken by a socket that does not listen.
+    /// The name of an interface, claimed by a socket that does not listen.
     fn taken(index: u32) -> OwnedFd {
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let socket = socket.expect("a socket is free");
@@ -230,7 +230,7 @@ mod tests {
         socket
     }
 
-    /// A connection that waits to be accepted; none where no more can.
+    /// A connection that waits to be accepted; `None` if the queue is full.
     fn hold(name: &str) -> Option<OwnedFd> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;

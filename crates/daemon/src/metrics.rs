@@ -1,8 +1,8 @@
-//! A socket that listens and a gateway's figures in, the text that Prometheus fetches out.
+//! A listening socket and a gateway's statistics -> the text that Prometheus fetches.
 //!
-//! The text is OpenMetrics 1.0. Each counter has the sentence that explains it in docs/COUNTERS.md as its help; those of
-//! the ledger that say why something ended have one name and a label `reason`, and what each reason means is told
-//! by `wideload_reason_info`. Workers are summed up, but for their processor time.
+//! The text is OpenMetrics 1.0. Each counter's help is its sentence in docs/COUNTERS.md. The ledger's reasons share
+//! one name, with a label `reason`; `wideload_reason_info` explains them. Values are the sums of all workers,
+//! except processor time, wake-ups and packets handed between workers.
 
 use crate::listeners::{Connection, Listener, Serve};
 use engine::{Event, Reason};
@@ -20,27 +20,27 @@ use std::io::{self, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Answers whoever fetches the counters, until it is dropped.
+/// Serves the metrics until it is dropped.
 #[derive(Debug)]
 pub struct Metrics {
     _listener: Listener,
 }
 
 impl Metrics {
-    /// Answers `GET /metrics` on a socket that listens, on a thread of its own.
+    /// Serves `GET /metrics` on a listening socket, on its own thread.
     ///
     /// # Errors
-    /// There can be no further thread or descriptor.
+    /// There are no threads or descriptors left.
     pub fn serve(listener: TcpListener, watch: Watch) -> io::Result<Metrics> {
         listener.set_nonblocking(true)?;
         Ok(Metrics { _listener: Listener::open("metrics", listener, Fetched { watch })? })
     }
 }
 
-/// The figures as text.
+/// The statistics as OpenMetrics text.
 ///
 /// # Panics
-/// Never: nothing can be wrong with writing to memory.
+/// Never: writing to memory does not fail.
 pub fn text(figures: &Stats) -> String {
     let mut registry = Registry::with_prefix("wideload");
     registry.register_collector(Box::new(Page(figures.clone())));
@@ -49,7 +49,7 @@ pub fn text(figures: &Stats) -> String {
     text
 }
 
-/// What is fetched by HTTP/1.1, one answer for each connection.
+/// The HTTP/1.1 handler: one response for each connection.
 struct Fetched {
     watch: Watch,
 }
@@ -72,7 +72,7 @@ impl Serve for Fetched {
                 "431 Request Header Fields Too Large",
                 "the request is longer than 8 KiB; send a shorter one\n",
             ),
-            // Whoever is so slow, or gone, hears nothing.
+            // A client that is too slow or gone receives no response.
             Err(_) => return,
         };
         if connection.write_all(answer.spelled().as_bytes(), deadline).is_ok() {
@@ -89,7 +89,7 @@ impl Serve for Fetched {
 }
 
 impl Fetched {
-    /// What is said to a request that starts so.
+    /// The response to a request with this head.
     fn answer(&self, head: &str) -> Answer {
         let mut words = head.lines().next().unwrap_or_default().split(' ');
         let (Some(method), Some(target), Some(version)) = (words.next(), words.next(), words.next()) else {
@@ -114,14 +114,14 @@ impl Fetched {
     }
 }
 
-/// What is answered.
+/// An HTTP response.
 struct Answer {
     status: &'static str,
     kind: &'static str,
     body: String,
-    /// Is it told what is allowed?
+    /// Whether the header `Allow` is sent.
     allows: bool,
-    /// Is the body only announced?
+    /// Whether the response has no body, but its length.
     is_head: bool,
 }
 
@@ -141,7 +141,7 @@ impl Answer {
     }
 }
 
-/// All up to the empty line; none where it is too long.
+/// Reads a request up to its empty line; `None` if it is too long.
 fn request(connection: &mut Connection<'_, TcpStream>, deadline: Instant) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 1024];
@@ -155,8 +155,8 @@ fn request(connection: &mut Connection<'_, TcpStream>, deadline: Instant) -> io:
     Ok(None)
 }
 
-/// Closes such that what was said arrives, whatever the other still sends: a socket that is closed with something
-/// unread in it takes back what it said.
+/// Closes the connection so that the response arrives although the client still sends. A socket that is closed with
+/// unread bytes resets the connection, and the response is lost.
 fn part(mut connection: Connection<'_, TcpStream>, deadline: Instant) {
     if connection.stream.shutdown(Shutdown::Write).is_err() {
         return;
@@ -171,11 +171,11 @@ fn part(mut connection: Connection<'_, TcpStream>, deadline: Instant) {
     }
 }
 
-/// All metrics of a moment.
+/// All metrics at one moment.
 #[derive(Debug)]
 struct Page(Stats);
 
-/// A value of a metric.
+/// A metric's value.
 #[derive(Clone, Copy, Debug)]
 enum Value {
     Info,
@@ -188,7 +188,7 @@ enum Value {
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// Writes metrics, all values of one name together.
+/// Writes metrics. All values of one name stand together.
 struct MetricsText<'e, 'w> {
     encoder: &'e mut DescriptorEncoder<'w>,
 }
@@ -288,7 +288,7 @@ impl MetricsText<'_, '_> {
         self.stages(figures)
     }
 
-    /// A family for the packets and one for the bytes of what each way counts once.
+    /// Writes two families of counters for each direction: packets and their payload bytes.
     fn direction_counts(
         &mut self,
         figures: &Stats,
@@ -307,7 +307,7 @@ impl MetricsText<'_, '_> {
         self.write(&format!("{name}_payload"), &help, Some(Unit::Bytes), rows(|count| count.bytes))
     }
 
-    /// The same of all that passes, the worker or not: what came (0), or what went (1).
+    /// The same, offloaded flows included: received (`which` = 0) or forwarded (1) packets.
     fn totals(&mut self, figures: &Stats, name: &str, what: &str, which: usize) -> fmt::Result {
         let totals = figures.all.totals();
         let rows = |part: fn(Count) -> u64| {
@@ -322,7 +322,7 @@ impl MetricsText<'_, '_> {
         self.write(&format!("{name}_payload"), &help, Some(Unit::Bytes), rows(|count| count.bytes))
     }
 
-    /// The same by reason; `unit` names what is counted and whose bytes.
+    /// The same for each reason. The array names the unit, and the bytes: `""` for all bytes of the frames.
     fn reasons(
         &mut self,
         figures: &Stats,
@@ -446,7 +446,7 @@ impl MetricsText<'_, '_> {
         self.write(name, help, unit, rows.map(of_end))
     }
 
-    /// The same values under today's name, and under the former one if there is one.
+    /// Writes the same values under the current name, and under the former one if there is one.
     fn write_named<'a>(
         &mut self,
         names: Names,
@@ -461,7 +461,7 @@ impl MetricsText<'_, '_> {
         self.write(&former, &help, unit, rows)
     }
 
-    /// One name, with all of its values.
+    /// Writes one name with all of its values.
     fn write<'a>(
         &mut self,
         name: &str,
@@ -501,7 +501,7 @@ impl Value {
     }
 }
 
-/// The name and the unit of a metric, and those of version 0.1 if they were others.
+/// A metric's name and unit, and those of version 0.1 if they differ.
 struct Names {
     now: (String, Option<Unit>),
     former: Option<(String, Option<Unit>)>,
@@ -516,7 +516,7 @@ impl Names {
         Names { former: Some((name.into(), unit)), ..self }
     }
 
-    /// Those of a counter of a group, of which both names are given.
+    /// The names of a group's counter. `front` and `former_front` are the group's current and former name.
     fn of([front, former_front]: [&str; 2], name: &str, former: Option<&str>, unit: &str) -> Names {
         let (now, now_unit) = named_with(front, name, unit);
         let names = Names::new(now, now_unit);
@@ -524,7 +524,7 @@ impl Names {
             return names;
         }
         let (former, former_unit) = match former.unwrap_or(name) {
-            // It was its own unit.
+            // In version 0.1 this counter was its own unit.
             "wires" => named_with(former_front, "wires", "times"),
             former => named_with(former_front, former, unit),
         };
@@ -532,7 +532,7 @@ impl Names {
     }
 }
 
-/// The labels of a direction: `way` is the former name of `direction`.
+/// A direction's labels: `way` is the former name of `direction`.
 fn direction_labels(label: &str) -> Labels<'_> {
     vec![("direction", label), ("way", label)]
 }
@@ -546,7 +546,7 @@ fn of_end<'a>((label, end, value): (&'static str, &'a EndpointFigures, Value)) -
     (vec![("end", label), ("port", &end.address[..])], value)
 }
 
-/// The name of a counter behind what it belongs to, and its unit, which stands at the end of the name, once.
+/// A counter's full name and unit. The group's name comes first; the unit ends the name, once.
 fn named_with(front: &str, name: &str, unit: &str) -> (String, Option<Unit>) {
     let stem = name.strip_suffix(unit).unwrap_or(name).trim_end_matches('_');
     let name = [front, stem].join("_");
@@ -566,14 +566,14 @@ fn packets() -> Unit {
     Unit::Other("packets".to_owned())
 }
 
-/// Where the metrics are.
+/// The path of the metrics.
 const PATH: &str = "/metrics";
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// What ends the head of a request.
+/// The end of a request's head.
 const END: &[u8] = b"\r\n\r\n";
-/// How long a connection may take in all.
+/// Time limit of a connection.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest head of a request, in bytes.
 const REQUEST_LEN_MAX: usize = 8 << 10;
-/// What is read and thrown away, at most, of a request that was answered, in bytes.
+/// Limit of the bytes that are read and discarded after a response.
 const UNREAD_LEN_MAX: usize = 64 << 10;

@@ -94,7 +94,7 @@ mod tests {
             }
         };
         let done = |said: &str| Ok(Done { said: said.to_owned(), control: PathBuf::new() });
-        // Nobody answers in time: what is said afterwards is for nobody.
+        // No answer comes in time; a later one is ignored.
         assert!(desk.ask_within(Duration::from_millis(1), SupervisorRequest::Reload).is_err());
         let (late, _) = asked();
         thread::scope(|scope| {

@@ -59,7 +59,7 @@ fn takes_all() -> Result<(), Failed> {
     let kinds = prometheus.get("/api/v1/metadata?metric=wideload_forwarded_packets")?;
     let kind = &kinds["data"]["wideload_forwarded_packets"][0];
     assert_eq!((&kind["type"], &kind["unit"]), (&"counter".into(), &"packets".into()), "{kinds}");
-    // What passes between two visits is seen at the next.
+    // Packets between two queries appear in the next one.
     put(&mut live.wide, &[datagram(4_000)]);
     prometheus.until("wideload_forwarded_packets_total{way=\"to-narrow\"}", 6.0)
 }
@@ -71,7 +71,7 @@ fn takes_the_example() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A Prometheus that looks every second, until this is dropped.
+/// A Prometheus that queries every second, until this is dropped.
 struct Prometheus {
     child: Child,
     address: SocketAddr,
@@ -84,7 +84,7 @@ impl Prometheus {
             "global: {{scrape_interval: 1s}}\nscrape_configs: [{{job_name: wideload, static_configs: [{{targets: [\"{target}\"]}}]}}]\n"
         );
         std::fs::write(&config, text)?;
-        // Free a moment ago, and nobody else asks for it by number.
+        // It was free a moment ago, and no other program asks for it by number.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", config.display()))
@@ -127,7 +127,7 @@ impl Prometheus {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        // It is a test's own, and keeps nothing.
+        // It belongs to the test, and keeps no data.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,34 +1,36 @@
-//! Packets and their ends in, one count for each named fate out.
+//! Packets and their outcomes -> one counter for each named outcome.
 //!
-//! Every packet that comes leaves by one of the named ways, and every byte of payload with it. [`Ledger::check`] is
-//! that law (rel:G35): what came = what went on + what retired + what is held.
+//! Every received packet leaves by a named outcome, with every byte of its payload. [`Ledger::check`] tests this
+//! conservation law (rel:G35): received + made = forwarded + retired + held + used. `MADE` and `USED` list the
+//! events whose packets were made or used.
 
 use core::fmt;
 use core::ops::AddAssign;
 use packet::{CopyError, Packet, ParseError};
 
-/// A number of packets and the bytes of payload in them.
+/// A number of packets and their payload bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Packets on the wire.
+    /// Packets, counted as on the wire.
     pub packets: u64,
-    /// Bytes behind the IP headers that every piece repeats; of a frame that is no packet, all of its bytes.
+    /// Bytes behind the IP headers that every fragment repeats. A frame without an IP packet counts with all of its
+    /// bytes.
     pub bytes: u64,
 }
 
-/// What happened to the packets of one run.
+/// The counters of one direction, or of one run.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    /// IP packets that came.
+    /// Received IP packets.
     pub received: Tally,
-    /// Packets that went on, as they stand on the wire.
+    /// Forwarded packets, counted as on the wire.
     pub forwarded: Tally,
     passed: [Tally; Reason::ALL.len()],
     retired: [Tally; Reason::ALL.len()],
     events: [Tally; Event::ALL.len()],
 }
 
-/// Names a list of counters once: the variants, their names, and the sentence that explains each.
+/// Defines counters once: their variants, names and explanations.
 macro_rules! counters {
     (@former) => { None };
     (@former $old:literal) => { Some($old) };
@@ -38,7 +40,7 @@ macro_rules! counters {
         pub enum $list { $(#[doc = $what] $variant),* }
 
         impl $list {
-            /// All of them, in the order in which tables show them.
+            /// All counters, in the order of tables.
             pub const ALL: &[$list] = &[$($list::$variant),*];
 
             /// The counter's name.
@@ -51,7 +53,7 @@ macro_rules! counters {
                 match self { $($list::$variant => counters!(@former $($old)?)),* }
             }
 
-            /// What it counts, in one sentence.
+            /// An explanation in one sentence.
             pub fn what(self) -> &'static str {
                 match self { $($list::$variant => $what),* }
             }
@@ -60,7 +62,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Why a packet passed as it came, or ended.
+    /// The reason why a frame passed unchanged, or why a packet was dropped or rejected.
     Reason {
         NotIp "not_ip" "The frame carries no IP packet."
         OtherLink "other_link" "The link type is not supported."
@@ -97,7 +99,7 @@ counters! {
 }
 
 counters! {
-    /// What was done to packets on their way.
+    /// An event in the processing of packets.
     Event {
         FragmentsUsed "fragments_used" was "absorbed" "Fragments that became part of a reassembled datagram."
         Reassembled "reassembled" "Datagrams that were reassembled completely."
@@ -171,7 +173,7 @@ impl Event {
 }
 
 impl Ledger {
-    /// An empty one.
+    /// An empty ledger.
     pub fn new() -> Ledger {
         Ledger {
             received: Tally::default(),
@@ -182,32 +184,32 @@ impl Ledger {
         }
     }
 
-    /// Frames that passed as they came, for this reason.
+    /// Frames that passed unchanged for this reason.
     pub fn passed(&self, reason: Reason) -> Tally {
         at(&self.passed, reason as usize)
     }
 
-    /// Packets that ended, for this reason.
+    /// Packets that were dropped or rejected for this reason.
     pub fn retired(&self, reason: Reason) -> Tally {
         at(&self.retired, reason as usize)
     }
 
-    /// How often something was done.
+    /// The count of an event.
     pub fn event(&self, event: Event) -> Tally {
         at(&self.events, event as usize)
     }
 
-    /// All frames that passed as they came.
+    /// All frames that passed unchanged.
     pub fn passed_all(&self) -> Tally {
         total(&self.passed)
     }
 
-    /// All packets that ended.
+    /// All packets that were dropped or rejected.
     pub fn retired_all(&self) -> Tally {
         total(&self.retired)
     }
 
-    /// Counts a frame that passes as it came. It is no packet to the law, which knows only those that were read.
+    /// Counts a frame that passes unchanged. The conservation law leaves it out, as it covers only parsed packets.
     pub fn pass(&mut self, reason: Reason, frame_len: usize) {
         *at_mut(&mut self.passed, reason as usize) += Tally::new(1, frame_len);
     }
@@ -216,12 +218,12 @@ impl Ledger {
         *at_mut(&mut self.retired, reason as usize) += ended;
     }
 
-    /// Counts something that was done: for who sends, what it had to do itself.
+    /// Counts an event. A port's sender counts its own work too, such as completed checksums.
     pub fn note(&mut self, event: Event, tally: Tally) {
         *at_mut(&mut self.events, event as usize) += tally;
     }
 
-    /// Both sides of the law, given what is held: what came or was made, and what left, was used or is held.
+    /// Both sides of the conservation law: received and made packets, and those forwarded, retired, held or used.
     pub fn balance(&self, held: Tally) -> [Tally; 2] {
         let mut came = self.received;
         let mut went = self.forwarded;
@@ -232,10 +234,10 @@ impl Ledger {
         [came, went]
     }
 
-    /// The conservation law, given what is held: `Ok`, or the sentence that says what is missing.
+    /// Tests the conservation law, given the held packets.
     ///
     /// # Errors
-    /// Which side of the balance is short, with both figures.
+    /// The sides differ: a sentence with both figures.
     pub fn check(&self, held: Tally) -> Result<(), String> {
         let [came, went] = self.balance(held);
         if came.packets != went.packets {
@@ -258,10 +260,10 @@ impl Default for Ledger {
     }
 }
 
-/// What was taken apart or joined, packets and bytes: it came, and left as something else.
+/// Events whose packets were split or combined: they were received, and left as others.
 const USED: [Event; 5] =
     [Event::FragmentsUsed, Event::Merged, Event::EqualisedIn, Event::Resized, Event::Fragmented];
-/// What was made of it.
+/// Events whose packets were made of those.
 const MADE: [Event; 15] = [
     Event::Reassembled,
     Event::ReleasedTimeout,
@@ -281,15 +283,15 @@ const MADE: [Event; 15] = [
 ];
 
 impl Tally {
-    /// Nothing.
+    /// No packets.
     pub const NONE: Tally = Tally { packets: 0, bytes: 0 };
 
-    /// So many packets with so many bytes of payload in all.
+    /// `packets` packets with `bytes` bytes of payload in all.
     pub fn new(packets: usize, bytes: usize) -> Tally {
         Tally { packets: packets as u64, bytes: bytes as u64 }
     }
 
-    /// One packet, or the packets on the wire that it stands for: each segment of a train has a transport header.
+    /// One packet, or the packets on the wire of a GSO packet: each of its segments has a transport header.
     #[inline]
     pub fn of(packet: &Packet) -> Tally {
         if packet.is_single() { Tally::new(1, packet.ip().payload_len()) } else { Tally::of_many(packet) }

@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    // The model is a list of texts of 0 and 1: a prefix is what an address starts with.
+    // The model is a list of texts of 0 and 1: a prefix is the start of an address.
     #[test]
     fn every_address_finds_what_a_list_of_bits_finds() {
         let mut found = [0; 2];
@@ -264,7 +264,7 @@ mod tests {
                 let address = address(&mut random);
                 let bits = bits(address);
                 let fitting = model.iter().filter(|(start, _)| bits.starts_with(start));
-                // Of several that are as long, the last.
+                // Of several equally long ones the last.
                 let expected = fitting.max_by_key(|(start, _)| start.len()).map_or(0, |(_, number)| *number);
                 assert_eq!(*table.get(address.into()), expected, "seed {seed}: {address} in {table:?}");
                 found[usize::from(expected != 0)] += 1;
@@ -273,7 +273,7 @@ mod tests {
         assert!(found.iter().all(|count| *count > 10_000), "both are tried: {found:?}");
     }
 
-    // The helpers of the tests.
+    // Helpers.
 
     /// One of few nearby addresses, of both versions and near the edge between them.
     fn address(random: &mut fastrand::Rng) -> IpAddr {

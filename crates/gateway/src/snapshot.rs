@@ -1,4 +1,6 @@
-//! A worker in, its figures out.
+//! A worker -> a snapshot of its counters and held packets.
+//!
+//! The snapshots of all workers become the `Stats` of a gateway.
 
 use crate::path::Path;
 use crate::send::TxStats;
@@ -13,126 +15,124 @@ use std::io;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// How things are with one worker.
+/// The state of one worker.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// To the narrow end, to the wide end.
+    /// The direction to the narrow endpoint, then the one to the wide endpoint.
     pub directions: [DirectionSnapshot; 2],
-    /// The wide end, the narrow end.
+    /// The wide endpoint, then the narrow one.
     pub ends: [EndpointSnapshot; 2],
-    /// By which end packets leave.
+    /// The endpoint by which packets leave.
     pub path: Path,
-    /// Processor time that it took so far.
+    /// Its processor time so far.
     pub processor_time: Duration,
-    /// What went between it and its siblings.
+    /// Packets handed between it and its peer workers.
     pub peers: HandoffStats,
-    /// Packets that it left to its successor, those that were not taken too: those that were to leave by the narrow
-    /// end, and by the wide end.
+    /// Packets that it handed over to its successor, including those that were not received: to the narrow
+    /// endpoint, and to the wide one.
     pub handed_over: [u64; 2],
-    /// What is lost with it.
+    /// Losses at its end.
     pub losses: Losses,
-    /// Times that it slept and was woken so far.
+    /// Number of wake-ups from sleep so far.
     pub wake_count: u64,
 }
 
-/// How things are with one direction.
+/// The state of one direction.
 #[derive(Clone, Debug)]
 pub struct DirectionSnapshot {
-    /// Every fate.
+    /// All counters of the engine.
     pub ledger: Ledger,
-    /// What is held.
+    /// Held packets.
     pub held: Tally,
-    /// Its stages, in the order in which packets meet them.
+    /// The stages, in the order in which packets pass them.
     pub stages: Vec<StageSnapshot>,
-    /// How guesses of where payloads belong went.
+    /// The results of payload placement.
     pub guesses: PlacementStats,
-    /// Heap memory of its pool, lent and free, in bytes.
+    /// Heap memory of the buffer pool, in use and free, in bytes.
     pub pool_len: u64,
-    /// Buffers on loan.
+    /// Buffers in use.
     pub in_use_count: u64,
-    /// The law that is broken, if one is.
+    /// The conservation law that does not hold, if there is one.
     pub broken: Option<String>,
 }
 
-/// How things are with one stage. Who rejoins whole datagrams counts as `reassemble`, for a host or for the next
-/// hop.
+/// The state of one stage. Reassembly counts as `reassemble`, for a host or for the next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageSnapshot {
-    /// Which one.
+    /// The stage.
     pub stage: Stage,
-    /// Does it work?
+    /// Whether it is on.
     pub switch: Toggle,
-    /// What it holds.
+    /// The packets that it holds.
     pub held: Tally,
 }
 
-/// How things are with one port.
+/// The state of one port.
 #[derive(Clone, Debug)]
 pub struct EndpointSnapshot {
-    /// Its address.
+    /// The port's address, such as `packet:lan0`.
     pub address: String,
-    /// Does it work?
+    /// Whether the port works.
     pub is_up: bool,
-    /// What came.
+    /// Counters of received frames.
     pub rx: RxStats,
-    /// What went.
+    /// Counters of sent frames.
     pub tx: TxStats,
-    /// Frames that the kernel dropped because nobody took them in time.
+    /// Frames that the kernel dropped because the worker was too slow.
     pub missed: u64,
-    /// What the kernel passed on by itself, of the flows that were lent to it.
+    /// Frames of offloaded flows that the kernel forwarded by itself.
     pub offloaded: OffloadStats,
 }
 
-/// What is lost where one worker ends and another takes its place.
+/// Losses where one worker ends and a successor takes its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Losses {
-    /// Packets that a worker was to hand over, and that its successor did not take.
+    /// Packets that a worker handed over and its successor did not receive.
     pub not_received: u64,
-    /// Frames that were handed over and came cut.
+    /// Frames that were truncated in the hand-over.
     pub truncated: u64,
-    /// Packets on the wire that a worker had in hand when it panicked.
+    /// Packets, counted as on the wire, that a worker was processing when it panicked.
     pub panicked: u64,
 }
 
-/// What came in by one port, before the engine counts it.
+/// Counters of the frames received by one port. The engine counts them afterwards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RxStats {
-    /// Frames that it gave.
+    /// Frames that the port delivered.
     pub frames: u64,
-    /// Their bytes, as they were given: link headers once for each train.
+    /// Their bytes; a GSO packet's link header counts once.
     pub bytes: u64,
-    /// Packets on the wire among them.
+    /// Packets in them, counted as on the wire.
     pub packets: u64,
-    /// Packets on the wire longer than 8,000 bytes among them.
+    /// Packets longer than 8,000 bytes among these.
     pub wide_packets: u64,
-    /// Frames that came and found no buffer, or came cut.
+    /// Frames that were dropped because no buffer was free or the frame was truncated.
     pub dropped: u64,
-    /// Frames that carry no packet for us, and passed.
+    /// Frames without an IP packet for the engine, forwarded unchanged.
     pub passed: u64,
-    /// Frames that carry no packet and are longer than the other side takes: dropped.
+    /// Frames without an IP packet that exceed the other side's MTU: dropped.
     pub oversize: u64,
-    /// Times that the port could not be read.
+    /// Failed reads of the port.
     pub errors: u64,
-    /// The MTU that a router or DHCP server on the narrow side last told the wide hosts, in bytes; 0 where none
-    /// did.
+    /// The MTU that a router or DHCP server on the narrow side last announced to the wide hosts, in bytes; 0: none.
     pub advised_mtu: u32,
-    /// Frames that the kernel dropped before the port was opened anew.
+    /// Frames that the kernel dropped before the port was last reopened.
     pub missed_before: u64,
-    /// The last error of the port.
+    /// The port's last error.
     pub last_error: Option<String>,
 }
 
-/// What went between a worker and its siblings.
+/// Packets handed between a worker and its peer workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct HandoffStats {
-    /// Packets that went to the worker of their flow.
+    /// Packets sent to the worker of their flow.
     pub sent: u64,
-    /// Those of them that were to leave by the narrow end, and by the wide end, as they stand on the wire.
+    /// The sent packets, counted as on the wire: to the narrow endpoint, and to the wide one.
     pub sent_directions: [u64; 2],
-    /// Packets that came from the worker that rebuilt them.
+    /// Packets received from the worker that reassembled them.
     pub received: u64,
-    /// Packets that left where they stood, for their flow's worker had no room.
+    /// Packets that left at this worker because the flow's worker had no room.
     pub refused: u64,
 }
 
@@ -164,8 +164,8 @@ impl StageSnapshot {
 }
 
 impl DirectionSnapshot {
-    /// How things are with a direction of a gateway. Of its pool, so many buffers are kept by its port, or ended in
-    /// a panic.
+    /// The state of a gateway's direction. The port keeps `kept_count` buffers of its pool, or a panic ended with
+    /// them.
     pub(crate) fn of(gateway: &Gateway, direction: usize, kept_count: usize) -> DirectionSnapshot {
         let (held, buffers) = gateway.held(direction);
         let out = gateway.output(direction);
@@ -189,7 +189,7 @@ impl DirectionSnapshot {
 }
 
 impl RxStats {
-    /// Counts a packet that came.
+    /// Counts a received packet.
     pub(crate) fn packet(&mut self, packet: &Packet) {
         let count = packet.wire_count() as u64;
         self.frames += 1;
@@ -200,7 +200,7 @@ impl RxStats {
         }
     }
 
-    /// Counts a fragment whose payload lies apart.
+    /// Counts a received fragment with a header split.
     pub(crate) fn split(&mut self, split: &SplitFrame) {
         let len = split.frame_len();
         self.frames += 1;
@@ -218,5 +218,5 @@ impl RxStats {
     }
 }
 
-/// Packets above this are wide, in bytes.
+/// Longest packet that does not count as wide, in bytes.
 pub const WIDE_LEN: usize = 8_000;

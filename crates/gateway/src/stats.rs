@@ -1,8 +1,8 @@
-//! Snapshots of workers in, one picture that can be shown, stored and sent out.
+//! Snapshots of workers -> statistics that can be displayed, stored and sent.
 //!
-//! [`Stats`] is what the metrics, the control socket and `wideload top` tell: every counter by its name, each
-//! worker's and their sum, and what the laws leave unexplained. The engine names its counters in its ledger; those
-//! of ports are named here, once for all who show them.
+//! [`Stats`] holds every counter by its name, each worker's values, their sums and the imbalances of the
+//! conservation laws. The metrics, the control socket and `wideload top` all show it. The engine names its counters
+//! in its ledger. Those of ports are named here, once for all readers.
 
 use crate::commands::WorkerHandle;
 use crate::path::Path;
@@ -15,7 +15,7 @@ use std::io;
 use std::ops::AddAssign;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Asks the workers of a running gateway how things are; may be asked from any thread, and holds no worker up.
+/// Asks the workers of a running gateway for their snapshots. Any thread may ask; no worker is held up.
 #[derive(Clone, Debug)]
 pub struct Watch {
     name: String,
@@ -31,152 +31,151 @@ struct Began {
     by_the_calendar: Duration,
 }
 
-/// How things are with a gateway.
+/// The statistics of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
-    /// Its name.
+    /// The gateway's name.
     pub name: String,
-    /// Its role, as a configuration names it.
+    /// The role, in the words of a configuration.
     pub role: String,
-    /// Its version.
+    /// The program's version.
     pub version: String,
-    /// Its process.
+    /// The process ID.
     pub process: u32,
-    /// When it began, in seconds since 1970.
+    /// The time of its start, in seconds since 1970.
     pub began: f64,
-    /// How long it had run when this was so, in seconds.
+    /// Its running time at this moment, in seconds.
     pub seconds: f64,
-    /// All workers together.
+    /// The sums of all workers.
     pub all: MetricGroup,
-    /// Each worker.
+    /// The figures of each worker.
     pub workers: Vec<MetricGroup>,
-    /// What was lost where one worker ended and another took its place, since the gateway began: in worker
-    /// processes before this one too.
+    /// Losses at the hand-over between workers since the gateway began, earlier worker processes included.
     #[serde(default)]
     pub losses: Losses,
 }
 
-/// How things are with one worker, or with all.
+/// The figures of one worker, or the sums of all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MetricGroup {
-    /// What leaves by the narrow end.
+    /// Packets that leave by the narrow endpoint.
     pub to_narrow: DirectionFigures,
-    /// What leaves by the wide end.
+    /// Packets that leave by the wide endpoint.
     pub to_wide: DirectionFigures,
-    /// The wide end.
+    /// The wide endpoint.
     pub wide: EndpointFigures,
-    /// The narrow end.
+    /// The narrow endpoint.
     pub narrow: EndpointFigures,
     /// Processor time, in seconds.
     pub processor_seconds: f64,
-    /// Times that workers slept and were woken.
+    /// Number of wake-ups from sleep.
     pub wakes: u64,
-    /// What went between workers.
+    /// Packets handed between workers.
     pub peers: HandoffFigures,
 }
 
-/// What went between workers: TCP that one rebuilt from fragments of a connection that is another's.
+/// Packets handed between workers: TCP that one worker reassembled and whose connection belongs to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffFigures {
-    /// Packets that went to the worker of their flow.
+    /// Packets sent to the worker of their flow.
     pub sent: u64,
-    /// Packets that came from the worker that rebuilt them.
+    /// Packets received from the worker that reassembled them.
     pub received: u64,
-    /// Packets that left where they stood, for their flow's worker had no room or had ended.
+    /// Packets that left at the worker that reassembled them: the flow's worker had no room or had ended.
     pub refused: u64,
 }
 
-/// How guesses of where payloads belong went.
+/// The results of payload placement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacementFigures {
-    /// Frames that were received with their payload apart.
+    /// Frames received with a header split: their payload lies in its predicted place.
     pub predicted: u64,
-    /// Fragments among them whose payload lay where it belonged.
+    /// Fragments among them whose prediction was right.
     pub hits: u64,
-    /// Bytes of payload that were not copied.
+    /// Payload bytes that needed no copy.
     pub in_place_bytes: u64,
-    /// Bytes that were copied out of places where they did not belong.
+    /// Payload bytes that were copied out of a wrongly predicted place.
     pub copied_out_bytes: u64,
 }
 
-/// How things are with one direction.
+/// The figures of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DirectionFigures {
-    /// IP packets that came.
+    /// Received IP packets.
     pub received: Count,
-    /// Packets that went on, as they stand on the wire.
+    /// Forwarded packets, counted as on the wire.
     pub forwarded: Count,
-    /// Frames that passed as they came, by their reason.
+    /// Frames that passed unchanged, by reason.
     pub passed: BTreeMap<String, Count>,
-    /// Packets that ended, by their reason.
+    /// Packets that were dropped or rejected, by reason.
     pub retired: BTreeMap<String, Count>,
-    /// What was done, by its name.
+    /// Events, by name.
     pub events: BTreeMap<String, Count>,
-    /// What is held.
+    /// Held packets.
     pub held: Count,
-    /// The stages, in the order in which packets meet them.
+    /// The stages, in the order in which packets pass them.
     pub stages: Vec<StageFigures>,
-    /// How guesses of where payloads belong went.
+    /// The results of payload placement.
     pub placement: PlacementFigures,
-    /// Heap memory of its pool, lent and free, in bytes.
+    /// Heap memory of the buffer pool, in use and free, in bytes.
     pub pool_bytes: u64,
-    /// Buffers on loan.
+    /// Buffers in use.
     pub lent_buffers: u64,
-    /// What came or was made, less what left, was used or is held: nothing, unless there is a mistake in the
+    /// Packets received or made, less those that left, were used or are held. Not 0 only by a mistake in the
     /// program.
     pub unexplained: Gap,
-    /// The laws that are broken, in words.
+    /// The conservation laws that do not hold, in words.
     pub broken: Vec<String>,
 }
 
-/// How things are with one stage.
+/// The figures of one stage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageFigures {
-    /// Its name, as a configuration writes it.
+    /// The name, as in a configuration.
     pub stage: String,
-    /// Does it work?
+    /// Whether it is on.
     pub is_on: bool,
-    /// What it holds.
+    /// The packets that it holds.
     pub held: Count,
 }
 
-/// How things are with one port.
+/// The figures of one port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EndpointFigures {
-    /// Its address.
+    /// The port's address, such as `packet:lan0`.
     pub address: String,
-    /// Does it work?
+    /// Whether the port works.
     pub is_up: bool,
-    /// What came, by its name.
+    /// Counters of received frames, by name.
     pub came: BTreeMap<String, u64>,
-    /// What went, by its name.
+    /// Counters of sent frames, by name.
     pub went: BTreeMap<String, u64>,
-    /// Packets that were to leave, less those that left, were dropped or wait: nothing, unless there is a mistake
-    /// in the program.
+    /// Packets that were to leave, less those that left, were dropped or wait. Not 0 only by a mistake in the
+    /// program.
     pub unexplained: i64,
-    /// The last error of the port.
+    /// The port's last error.
     pub last_error: Option<String>,
 }
 
-/// A number of packets and the bytes of payload in them; of frames that are no packets, all of their bytes.
+/// A number of packets and their payload bytes. Frames without an IP packet count with all of their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// Packets on the wire.
+    /// Packets, counted as on the wire.
     pub packets: u64,
     /// Bytes behind the IP headers.
     pub bytes: u64,
 }
 
-/// What a law leaves unexplained: above 0 where something is lost, below where something is from nowhere.
+/// The imbalance of a conservation law: above 0 where packets were lost, below 0 where some came from nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// Packets on the wire.
+    /// Packets, counted as on the wire.
     pub packets: i64,
     /// Bytes behind the IP headers.
     pub bytes: i64,
 }
 
-/// Names counters once: the variants, their names, what they count, where they stand, and a sentence for each.
+/// Defines counters once: their variants, names, units, fields and explanations.
 macro_rules! counters {
     (@former) => { None };
     (@former $old:literal) => { Some($old) };
@@ -188,7 +187,7 @@ macro_rules! counters {
         pub enum $list { $(#[doc = $what] $variant),* }
 
         impl $list {
-            /// All of them, in the order in which tables show them.
+            /// All counters, in the order of tables.
             pub const ALL: &[$list] = &[$($list::$variant),*];
 
             /// The counter's name.
@@ -206,7 +205,7 @@ macro_rules! counters {
                 match self { $($list::$variant => $unit),* }
             }
 
-            /// What it counts, in one sentence.
+            /// An explanation in one sentence.
             pub fn what(self) -> &'static str {
                 match self { $($list::$variant => $what),* }
             }
@@ -220,7 +219,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What came in by a port.
+    /// Counters of the frames received by a port.
     PortIn of EndpointSnapshot {
         Frames "frames" "frames" rx.frames "Frames that the port delivered."
         Bytes "bytes" "bytes" rx.bytes "Bytes of those frames; a GSO packet's link header counts once."
@@ -240,7 +239,7 @@ counters! {
 }
 
 counters! {
-    /// What went out by a port.
+    /// Counters of the frames sent by a port.
     PortOut of EndpointSnapshot {
         Packets "packets" "packets" tx.packets "Packets on the wire that the port accepted."
         Bytes "bytes" "bytes" tx.bytes "Bytes that the port accepted; a GSO packet's link header counts once."
@@ -254,7 +253,7 @@ counters! {
 }
 
 counters! {
-    /// How guesses of where payloads belong went.
+    /// Counters of payload placement.
     PlacementCounter of PlacementFigures {
         Predicted "predicted" was "made" "frames" predicted "Frames received with their payload in its predicted place."
         Hits "hits" was "right" "frames" hits "Fragments among them whose prediction was right."
@@ -264,7 +263,7 @@ counters! {
 }
 
 counters! {
-    /// What went between workers.
+    /// Counters of packets handed between workers.
     PeerCounter of HandoffFigures {
         Sent "sent" was "given" "packets" sent "Reassembled TCP packets that were sent to the worker of their flow."
         Received "received" was "taken" "packets" received "Reassembled TCP packets that were received from other workers."
@@ -273,7 +272,7 @@ counters! {
 }
 
 counters! {
-    /// What is lost where one worker ends and another takes its place.
+    /// Counters of losses at the hand-over from one worker to its successor.
     HandoverCounter of Losses {
         NotReceived "not_received" was "untaken" "packets" not_received "Packets that a worker handed over and its successor did not receive: dropped."
         Truncated "truncated" was "cut" "frames" truncated "Frames that arrived truncated because the sending worker had ended: dropped."
@@ -282,18 +281,18 @@ counters! {
 }
 
 impl PortIn {
-    /// What of it is a loss.
+    /// The counters of losses.
     pub const DROPS: [PortIn; 4] = [PortIn::RxDropped, PortIn::Oversize, PortIn::Missed, PortIn::OffloadDropped];
 }
 
 impl PortOut {
-    /// What of it is a loss.
+    /// The counters of losses.
     pub const DROPS: [PortOut; 4] =
         [PortOut::QueueFull, PortOut::DatagramDropped, PortOut::Rejected, PortOut::LinkDown];
 }
 
 impl Watch {
-    /// Asks the workers of a gateway that goes by this configuration and began just now, after these losses.
+    /// The watch of a gateway that starts now with this configuration, after these losses.
     pub fn new(config: &Config, crew: Vec<WorkerHandle>, losses: Losses) -> Watch {
         let by_the_calendar = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = Began { at: Instant::now(), by_the_calendar };
@@ -305,10 +304,10 @@ impl Watch {
         &self.name
     }
 
-    /// How things are.
+    /// The present statistics.
     ///
     /// # Errors
-    /// A worker is gone, or does not answer.
+    /// A worker has ended or does not answer.
     pub fn reading(&self) -> io::Result<Stats> {
         let snapshots = self.crew.iter().map(WorkerHandle::ask).collect::<io::Result<Vec<_>>>()?;
         Ok(Stats {
@@ -325,7 +324,7 @@ impl Watch {
 }
 
 impl Stats {
-    /// The counters of workers, without a word of whose they are.
+    /// The figures of workers; the gateway's name and times stay empty.
     pub fn of(snapshots: &[Snapshot]) -> Stats {
         let workers: Vec<MetricGroup> = snapshots.iter().map(MetricGroup::of).collect();
         let mut all = MetricGroup::default();
@@ -333,7 +332,7 @@ impl Stats {
         Stats { all, workers, ..Stats::default() }
     }
 
-    /// Packets on the wire that came or were to leave and whose end the laws do not know.
+    /// Packets, counted as on the wire, that were received or to be sent and that the conservation laws miss.
     pub(crate) fn missed_count(&self) -> u64 {
         let directions = self.all.directions().map(|(_, direction)| direction.unexplained.packets);
         let ends = self.all.ends().map(|(_, end)| end.unexplained);
@@ -342,19 +341,18 @@ impl Stats {
 }
 
 impl MetricGroup {
-    /// Both ways, as configurations and labels name them: what leaves by the narrow end, what leaves by the wide
-    /// end.
+    /// Both directions with the names that configurations and labels use: to the narrow endpoint, to the wide one.
     pub fn directions(&self) -> [(&'static str, &DirectionFigures); 2] {
         [("to-narrow", &self.to_narrow), ("to-wide", &self.to_wide)]
     }
 
-    /// Both ends, as configurations and labels name them.
+    /// Both endpoints with the names that configurations and labels use.
     pub fn ends(&self) -> [(&'static str, &EndpointFigures); 2] {
         [("wide", &self.wide), ("narrow", &self.narrow)]
     }
 
-    /// All packets that came and that went on, those of offloaded flows too, by both ways in their order; of those
-    /// the bytes are TCP's payload alone.
+    /// Received and forwarded packets of both directions, offloaded flows included. Offloaded flows count only
+    /// their TCP payload bytes.
     pub fn totals(&self) -> [(&'static str, [Count; 2]); 2] {
         let [to_narrow, to_wide] = self.directions();
         [(to_narrow, &self.wide), (to_wide, &self.narrow)]
@@ -372,7 +370,7 @@ impl MetricGroup {
                 unexplained([to_wide, to_narrow], [wide, narrow], wide_given),
                 unexplained([to_narrow, to_wide], [narrow, wide], narrow_given),
             ],
-            // What came in by an end leaves by it.
+            // Packets leave by the endpoint of their ingress.
             Path::Back => [
                 unexplained([to_narrow; 2], [wide; 2], narrow_given),
                 unexplained([to_wide; 2], [narrow; 2], wide_given),
@@ -390,9 +388,13 @@ impl MetricGroup {
     }
 }
 
-/// Packets that `end` was to send, less those whose end is known. Toward it leaves what goes on by one way, the
-/// answers about what came by it, and what the end that feeds it gave that is no packet; what was given to siblings
-/// or to a successor leaves by theirs.
+/// Packets that `end` was to send, less those whose end is known. It is to send:
+///
+/// - the packets that its direction forwards,
+/// - the ICMP errors about packets that it received,
+/// - the frames without an IP packet that the ingress endpoint received.
+///
+/// Packets handed to peer workers or to a successor leave at theirs.
 fn unexplained([toward, away]: [&DirectionSnapshot; 2], [end, other]: [&EndpointSnapshot; 2], given: u64) -> i64 {
     let due = toward.ledger.forwarded.packets + away.ledger.event(Event::IcmpSent).packets + other.rx.passed;
     let sent = &end.tx;
@@ -401,22 +403,22 @@ fn unexplained([toward, away]: [&DirectionSnapshot; 2], [end, other]: [&Endpoint
 }
 
 impl DirectionFigures {
-    /// Packets that ended, for this reason.
+    /// Packets that were dropped or rejected for this reason.
     pub fn retired(&self, reason: Reason) -> Count {
         self.retired.get(reason.name()).copied().unwrap_or_default()
     }
 
-    /// Frames that passed as they came, for this reason.
+    /// Frames that passed unchanged for this reason.
     pub fn passed(&self, reason: Reason) -> Count {
         self.passed.get(reason.name()).copied().unwrap_or_default()
     }
 
-    /// How often something was done.
+    /// The count of an event.
     pub fn event(&self, event: Event) -> Count {
         self.events.get(event.name()).copied().unwrap_or_default()
     }
 
-    /// All packets that came by this end and that went on, those of offloaded flows too.
+    /// Packets received by this endpoint, and packets forwarded of them, offloaded flows included.
     pub fn totals(&self, from: &EndpointFigures) -> [Count; 2] {
         let bytes = from.came(PortIn::OffloadBytes);
         [(self.received, PortIn::OffloadPackets), (self.forwarded, PortIn::OffloadPacketsOut)].map(
@@ -466,12 +468,12 @@ impl StageFigures {
 }
 
 impl EndpointFigures {
-    /// What came.
+    /// A counter of received frames.
     pub fn came(&self, counter: PortIn) -> u64 {
         self.came.get(counter.name()).copied().unwrap_or_default()
     }
 
-    /// What went.
+    /// A counter of sent frames.
     pub fn went(&self, counter: PortOut) -> u64 {
         self.went.get(counter.name()).copied().unwrap_or_default()
     }
@@ -553,7 +555,7 @@ impl AddAssign<&DirectionFigures> for DirectionFigures {
 
 impl AddAssign<&EndpointFigures> for EndpointFigures {
     fn add_assign(&mut self, other: &EndpointFigures) {
-        // One that was never added to is up as the first is.
+        // An empty sum takes over the first port's state.
         self.is_up = other.is_up && (self.is_up || self.address.is_empty());
         self.address.clone_from(&other.address);
         add(&mut self.came, &other.came);

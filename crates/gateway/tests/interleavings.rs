@@ -1,5 +1,5 @@
-//! Threads that share a queue, in every interleaving. Nothing is lost or overtaken, and no thread sleeps while
-//! something waits.
+//! Threads that share a queue, in every interleaving. No entry is lost or overtaken, and no thread sleeps while an
+//! entry waits.
 //!
 //! `all/handover.rs` tests that a worker clears its eventfd first.
 
@@ -9,7 +9,7 @@ use sync::{Arc, EventFd};
 #[path = "../src/queue.rs"]
 mod queue;
 
-/// In the place of the standard's lock and the kernel's eventfd: those that are tried in every order.
+/// Replaces the standard lock and the kernel's eventfd by versions that are tested in every order.
 mod sync {
     use loom::sync::Condvar;
     pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
@@ -37,7 +37,7 @@ mod sync {
             *self.rings.lock().unwrap()
         }
 
-        /// Until it rings; a lost ring is a deadlock, which is found.
+        /// Waits for a signal; a lost signal is a deadlock, which the test detects.
         pub fn wait(&self) {
             let mut rings = self.rings.lock().unwrap();
             while !*rings {
@@ -116,20 +116,20 @@ fn there_is_never_more_in_a_box_than_it_has_room_for() {
 
 type Shared = Arc<Queue<usize>>;
 
-/// Two that ring one eventfd.
+/// Two queues with one eventfd.
 fn two_boxes() -> (Arc<EventFd>, [Shared; 2]) {
     let eventfd = Arc::new(EventFd::new());
     let boxes = [0, 1].map(|_| Arc::new(Queue::new(Arc::clone(&eventfd), usize::MAX)));
     (eventfd, boxes)
 }
 
-/// A thread that puts in so many things, each of which takes 1 of the room; it says how many were taken.
+/// A thread that adds `count` entries, each of size 1. It returns the number of accepted ones.
 fn give(to: &Shared, count: usize) -> loom::thread::JoinHandle<usize> {
     let to = Arc::clone(to);
     loom::thread::spawn(move || (0..count).filter(|number| to.put(1, || *number)).count())
 }
 
-/// Takes what is there; it was put in by one thread, in the order of its numbers, and these are the first of them.
+/// Takes all entries. One thread added them in the order of their numbers; these are the first ones.
 fn take_all(from: &Shared) -> usize {
     let all: Vec<_> = std::iter::from_fn(|| from.take()).collect();
     assert!(all.iter().copied().eq(0..all.len()), "{all:?}");

@@ -53,7 +53,7 @@ fn what_lands_from_a_tun_is_whole_and_half_of_it_is_not_copied() {
     }
 }
 
-/// Sends bursts and has every arm receive them: first to compare, then for time.
+/// Sends bursts, which every arm receives: first to compare, then for time.
 fn check(len: usize, arms: &mut [Arm; 3], senders: &[&UdpSocket; 3]) {
     let burst = (FRAMES_MAX / len.div_ceil(1_480)).max(1);
     let payload = noise(len);
@@ -108,7 +108,7 @@ fn send(sender: &UdpSocket, payload: &[u8], count: usize) {
     }
 }
 
-/// One way to receive.
+/// One mode of reception.
 struct Arm {
     port: Box<dyn Port>,
     gateway: Gateway,
@@ -122,14 +122,14 @@ impl Arm {
         Arm { port, gateway: gateway(guessing), clock: Clock::start(), guessing, batch: Batch::default() }
     }
 
-    /// Starts to count anew.
+    /// Resets the counters.
     fn forget(&mut self) {
-        // What the port keeps lies in the old pool.
+        // The port's kept buffers are from the old pool.
         self.port.give_back(&mut self.gateway.output_mut(0).pool);
         self.gateway = gateway(self.guessing);
     }
 
-    /// Receives until so many datagrams came whole.
+    /// Receives until `count` datagrams are complete.
     fn drain(&mut self, count: usize, expected: Option<&[u8]>) {
         let before = self.gateway.ledger(0).event(Event::Reassembled).packets;
         for _ in 0..TRIES {
@@ -159,7 +159,7 @@ impl Arm {
         panic!("{count} datagrams came");
     }
 
-    /// Bytes of payload that a program copied for each that was delivered.
+    /// Payload bytes copied by software for each delivered one.
     fn copied_per_byte(&self, delivered: u64) -> f64 {
         let guesses = self.gateway.placement_stats(0);
         let absorbed = self.gateway.ledger(0).event(Event::FragmentsUsed).bytes;
@@ -179,7 +179,7 @@ fn gateway(guessing: PlacementMode) -> Gateway {
     Gateway::new(&GatewaySettings::one(side), Secrets::both(Secret::new(7)), || Pool::new(64 << 20))
 }
 
-/// A link of 1,500 bytes: a host that sends at one end, nobody at the other.
+/// A link of 1,500 bytes: a sender at one end, no receiver at the other.
 struct Wire {
     far: Namespace,
     sender: UdpSocket,
@@ -219,14 +219,14 @@ fn noise(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Without, with, and left to itself.
+/// Without placement, with it, and where it pays.
 const ARMS: [PlacementMode; 3] = [PlacementMode::Never, PlacementMode::Always, PlacementMode::WherePays];
 /// Payload of datagrams, in bytes.
 const LENS: [usize; 4] = [9_000, 16_000, 32_000, 65_000];
-/// Frames of a burst: a device's queue takes them.
+/// Frames of a burst: a device's queue holds them.
 const FRAMES_MAX: usize = 400;
 const ROUNDS: usize = 120;
 /// Rounds in which every byte is compared.
 const COMPARED: usize = 20;
-/// Batches in which a burst comes.
+/// Limit of the batches in which a burst arrives.
 const TRIES: usize = 1_000;

@@ -46,12 +46,12 @@ fn no_error_is_sent_about_what_one_station_of_a_side_sends_to_another() {
     let [one, other, unheard] = stations;
     let long = |to| datagram(one, to, 3_000);
     for (to, is_told, round) in [(unheard, true, 0), (other, false, 0), (unheard, true, 1), (other, false, 1)] {
-        // The other station asks for somebody, as all do; again, as a station with another address may take its place.
+        // The other station sends an ARP request; and again, as a station with another address may replace it.
         socket.send(&arp(other)).unwrap();
         socket.send(&long(to)).unwrap();
         assert_eq!(next_error(&mut socket).is_some(), is_told, "to {to:x?}, round {round}");
     }
-    // What fits, it passes on as before.
+    // Packets within the MTU pass as before.
     let mut narrow = three_hosts.narrow.space().enter(|| FrameSocket::open(three_hosts.names()[3])).unwrap();
     socket.send(&datagram(one, other, 200)).unwrap();
     let until = Instant::now() + Duration::from_secs(2);
@@ -86,7 +86,7 @@ fn a_datagram_with_df_is_cut_where_a_border_is_told_to_and_its_sender_hears_noth
     three_hosts.clear(middle).unwrap();
 }
 
-// As they pass the kernel's own bridge.
+// The kernel's own bridge passes them too.
 #[test]
 fn packets_as_long_as_the_mtu_cross_a_border_behind_two_tags_and_behind_one_of_802_1ad() {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
@@ -97,7 +97,7 @@ fn packets_as_long_as_the_mtu_cross_a_border_behind_two_tags_and_behind_one_of_8
     let mut seen = three_hosts.narrow.space().enter(|| FrameSocket::open(narrow)).unwrap();
     let plain = datagram([2, 0, 0, 0, 0, 0xA], [2, 0, 0, 0, 0, 0xB], 1_500);
     for tags in [&[0x88, 0xA8, 0, 3][..], &[0x88, 0xA8, 0, 3, 0x81, 0, 0, 7], &[0x81, 0, 0, 3, 0x81, 0, 0, 7]] {
-        // IP, a session of PPPoE, and MPLS.
+        // IP, a PPPoE session, and MPLS.
         for inside in [[0x08, 0], [0x88, 0x64], [0x88, 0x47]] {
             let frame = [&plain[..12], tags, &inside, &plain[14..]].concat();
             socket.send(&frame).unwrap();
@@ -114,7 +114,7 @@ fn packets_as_long_as_the_mtu_cross_a_border_behind_two_tags_and_behind_one_of_8
     three_hosts.clear(middle).unwrap();
 }
 
-/// Who sent the next ICMP "too big" that comes within a third of a second.
+/// The source of the next ICMP "too big" error within a third of a second.
 fn next_error(socket: &mut FrameSocket) -> Option<IpAddr> {
     let until = Instant::now() + Duration::from_millis(300);
     while Instant::now() < until {
@@ -146,7 +146,7 @@ fn arp(from: [u8; 6]) -> Vec<u8> {
     frame
 }
 
-/// A UDP datagram with DF between two hosts that are none of the network's.
+/// A UDP datagram with DF between two unknown hosts.
 fn datagram(from: [u8; 6], to: [u8; 6], len: usize) -> Vec<u8> {
     let packet = udp(4).from([10, 77, 0, 10]).to([10, 77, 0, 11]).ports(9, 9).sum(Summed::None);
     Spec { macs: [from, to], ..packet.payload(vec![0; len - 28]).ethernet() }.bytes()

@@ -101,20 +101,21 @@ fn a_flow_that_goes_on_stays_with_the_kernel() {
             }
         }
         let by_worker = seen_bytes(&middle, end) - before.unwrap();
-        // Each lease that ran out would have brought one. A machine that stands still may let one or two run out.
+        // Each offload that expired would have caused such a packet. A machine that stalls may let one or two
+        // expire.
         assert!(by_worker < 3 * content.len() as u64, "to {address}: {by_worker}");
     }
     check_books(&middle);
     three_hosts.clear(middle).unwrap();
 }
 
-/// Bytes of frames that came to the gateway's worker by an end.
+/// Bytes of frames that the gateway's worker received by an endpoint.
 fn seen_bytes(middle: &Middle, end: usize) -> u64 {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
     service.snapshots().unwrap()[0].ends[end].rx.bytes
 }
 
-/// What came in by an end of the gateway and the kernel passed on by itself.
+/// Packets that came in by an endpoint and that the kernel forwarded itself.
 fn lent(middle: &Middle, end: usize) -> OffloadStats {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
     let lent = service.snapshots().unwrap().into_iter().map(|snapshot| snapshot.ends[end].offloaded);
@@ -143,7 +144,7 @@ fn what_a_receiver_has_not_read_counts_as_no_less_memory_than_it_is() {
             far.read_exact(&mut vec![0; UNREAD_LEN]).unwrap();
         }
         let before = lent(&middle, end);
-        // As much as it takes, until there is no more room.
+        // As many bytes as fit, until the buffers are full.
         while near.write(&content).is_ok() {}
         let (unread, memory) = (rustix::io::ioctl_fionread(&far).unwrap(), receive_memory(&far));
         let after = lent(&middle, end);
@@ -153,11 +154,11 @@ fn what_a_receiver_has_not_read_counts_as_no_less_memory_than_it_is() {
     three_hosts.clear(middle).unwrap();
 }
 
-/// What a socket's received packets count as, in bytes.
+/// The memory that a socket's received packets are charged, in bytes.
 fn receive_memory(socket: &TcpStream) -> u64 {
     let mut told = [0_u32; 9];
     let mut len = size_of_val(&told) as libc::socklen_t;
-    // SAFETY: the kernel writes no more than there is room for, and both outlive the call.
+    // SAFETY: the kernel writes no more than the buffer holds, and both outlive the call.
     let outcome = unsafe {
         let to = (&raw mut told).cast();
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, to, &raw mut len)
@@ -170,7 +171,7 @@ fn receive_memory(socket: &TcpStream) -> u64 {
 fn sums_of_what_the_kernel_cuts_are_right() {
     let three_hosts = three_hosts(Offloading::On);
     let [_, to_wide, to_narrow, _] = three_hosts.names();
-    // The kernel finishes sums there, and hosts look at them.
+    // The kernel completes checksums there, and hosts verify them.
     three_hosts.middle.space().enter(|| {
         for name in [to_wide, to_narrow] {
             drop(features::set(name, &[("tx-checksum-ip-generic", Switch::Off)]).unwrap());
@@ -194,7 +195,8 @@ fn sums_of_what_the_kernel_cuts_are_right() {
     three_hosts.clear(middle).unwrap();
 }
 
-/// Segments with a wrong sum, and packets of IPv4 with a wrong header, that came to the hosts of a namespace.
+/// Segments with a wrong checksum, and IPv4 packets with a wrong header checksum, that the hosts of a namespace
+/// received.
 fn wrong_sums(space: &Namespace) -> u64 {
     let text = space.enter(|| fs::read_to_string("/proc/thread-self/net/snmp")).unwrap();
     let of = |protocol, counter| -> u64 {
@@ -215,7 +217,7 @@ fn datagrams_pass_as_they_came_and_what_is_too_long_is_told_to_its_sender() {
             (&three_hosts.narrow, &three_hosts.wide, v4(WIDE)),
             (&three_hosts.wide, &three_hosts.narrow, v4(NARROW)),
         ] {
-            // What the border refuses at first, the host has learnt to cut at the second try.
+            // After ICMP errors at the first try, the host fragments at the second.
             let messages = Messages { len, count: 20, rate: Some(50e6) };
             let first = traffic::udp(from.space(), to.space(), address, messages, 2).unwrap();
             let second = traffic::udp(from.space(), to.space(), address, messages, 2).unwrap();
@@ -344,7 +346,7 @@ fn small_requests_are_answered_at_once() {
     three_hosts.clear(middle).unwrap();
 }
 
-/// Every packet and every buffer is accounted for, in every way and at every end.
+/// Checks that every packet and every buffer is accounted for, in each direction and at each endpoint.
 fn check_books(middle: &Middle) {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
     for snapshot in service.snapshots().unwrap() {

@@ -96,7 +96,7 @@ fn a_port_that_takes_no_more_makes_frames_wait_and_none_is_lost() {
                 &course,
             )
         });
-        // More than the two sockets hold, with nobody at the other end.
+        // More than the two sockets hold, without a reader at the other end.
         let mut sent = 0;
         while sent < 5_000 {
             sent += usize::from(outer_a.try_put(&[sent as u8; 1_500]));
@@ -218,7 +218,7 @@ fn a_calibration_has_a_row_for_every_figure_and_no_delay_is_below_what_was_asked
     assert_eq!(calibration.to_string().lines().count(), 1 + calibration.rows.len() + calibration.faults.len());
 }
 
-/// A clock that goes on by a millisecond whenever somebody looks, so a run of 30 ms is one of 30 looks on any machine.
+/// A clock that advances by a millisecond at each reading, so a run of 30 ms has 30 readings on any machine.
 fn counting_clock() -> impl Fn() -> Time + Sync {
     let looks = AtomicU64::new(0);
     move || Time::from_nanos(1_000_000 * looks.fetch_add(1, Ordering::Relaxed))
@@ -229,7 +229,8 @@ fn calibrate_over(medium: LinkType, trials: &[CalibrationRun], scheduling: Sched
     calibrate([&mut inner_a, &mut inner_b], [&mut outer_a, &mut outer_b], trials, scheduling).unwrap()
 }
 
-/// One end of a pair of sockets that keep frames apart and in order, and that take no more while the other end is full.
+/// One end of a pair of sockets that preserve frames and their order. They accept no more while the other end is
+/// full.
 struct Fake {
     socket: OwnedFd,
     address: &'static str,

@@ -45,7 +45,7 @@ fn a_link_delays_what_crosses_it_and_leaves_the_interfaces_as_they_were() {
         let outer = HostLink { host, interface: name, mtu: 1_500, addresses: &addresses };
         let inner = HostLink { host: &middle, interface: inner, mtu: 1_500, addresses: &[] };
         cable([outer, inner], Offloading::On).unwrap();
-        // Frames of hosts whose cards were to finish them are none on a wire.
+        // Frames that a host leaves to its network card are not frames of a wire.
         drop(host.space().enter(|| linux::features::as_a_wire(name)).unwrap());
     }
     let offloads = || middle.space().enter(|| Features::of("inner-a").unwrap().on().count());
@@ -72,7 +72,7 @@ fn a_link_delays_what_crosses_it_and_leaves_the_interfaces_as_they_were() {
         far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let began = std::time::Instant::now();
         near.send_to(b"again", (v4(2), 7_000)).unwrap();
-        // What was sent before the link stood may still come.
+        // Frames from before the link was up may still arrive.
         loop {
             let (len, _) = far.recv_from(&mut room).unwrap();
             if room[..len] == *b"again" {
@@ -142,12 +142,13 @@ fn a_border_is_wide_where_the_kernel_is_not_and_everything_arrives() {
         assert!(if is_wide { (8_001..=9_000).contains(&longest) } else { longest == 1_500 }, "{row:?}");
         assert_eq!(row.versus.is_some(), is_wide);
         assert_eq!(row.wide_seconds.is_some(), row.receiving != Receiving::Plain);
-        // To the byte where all of a packet is counted: what is full is as long as the link takes.
+        // Exact where all packets are counted in bytes: full packets have the length of the MTU.
         assert!(row.has_offloads || row.mean_len <= if is_wide { 9_000.0 } else { 1_500.0 }, "{row:?}");
         let least = if is_wide { (4 << 20) / 9_000 } else { (4 << 20) / 1_500 };
         assert!(packets >= least, "{row:?}");
         if is_wide {
-            // How many wait for each other, a busy machine changes; that a quarter of the bytes do, it does not.
+            // The number of coalesced packets depends on a busy machine; that a quarter of the bytes are coalesced
+            // does not.
             assert!(wide_packets * 8_000 * 4 > 4 << 20, "{row:?}");
         } else {
             assert_eq!(wide_packets, 0, "{row:?}");
@@ -218,7 +219,7 @@ fn an_adaptive_hold_joins_on_slow_links_what_a_burst_does_not_and_psh_ends_the_w
     assert!(
         outcome.delays.iter().flat_map(|row| &row.micros).all(|[median, most]| 0.0 < *median && median <= most)
     );
-    // Without PSH a slow link's last segment waits for the longest hold, a millisecond.
+    // Without PSH a slow link's last segment waits for the longest hold time, one millisecond.
     let adaptive = |at: usize| outcome.delays[at].micros[1][0];
     assert!(adaptive(2) > 900.0 && adaptive(2) > adaptive(1), "{outcome}");
 }
@@ -271,17 +272,17 @@ fn good_datagrams_become_whole_in_floods_in_which_the_kernel_joins_hardly_any() 
     let outcome = floods(&settings, |_| {}).unwrap();
     assert_eq!(outcome.rows.len(), 18);
     for row in &outcome.rows {
-        // On a busy machine the pieces of most good datagrams are too far apart to count.
+        // On a busy machine the fragments of most good datagrams are too far apart to count.
         match row.system {
             Joins::Simulated => assert!(row.is_good(), "{outcome}"),
             Joins::Engine => assert!(row.is_good() || row.sent == 0, "{outcome}"),
-            // Beside so many come more pieces than it has room for.
+            // With so many datagrams, more fragments come than it has memory for.
             Joins::Kernel => assert!(row.share() < 0.9 || row.sent < 100, "{outcome}"),
         }
     }
 }
 
-/// Ends a link where a test ends, however it ends.
+/// Ends a link when a test ends, in any way.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {

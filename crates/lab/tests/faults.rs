@@ -72,7 +72,8 @@ fn a_carrier_that_flaps_twenty_times_delays_a_transfer_and_nothing_more() {
 
 #[test]
 fn an_mtu_that_changes_under_way_loses_only_what_is_counted_as_refused() {
-    // Packets come one by one: of trains that are too long, the interface drops the segments, and counts them itself.
+    // Packets come one by one. The interface drops the segments of GSO packets that are too long, and counts them
+    // itself.
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let as_is = "offloads = \"as-is\"";
     let middle = three_hosts.gateway(&three_hosts.border("[mss]\nraise = \"always\"", as_is, as_is)).unwrap();
@@ -96,7 +97,7 @@ fn an_mtu_that_changes_under_way_loses_only_what_is_counted_as_refused() {
     let refused: Vec<_> = snapshots(&middle)[0].ends.iter().map(|end| end.tx.rejected).collect();
     println!("refused for length at the wide and the narrow end: {refused:?}");
     assert!(refused[0] > 0, "the wide link took less than the gateway was told");
-    // Longer frames than the interface once took still come whole.
+    // Frames that exceed the interface's former MTU still arrive complete.
     let lost: u64 = snapshots(&middle)[0].ends.iter().map(|end| end.rx.dropped).sum();
     assert_eq!(lost, 0);
     check_books(&middle);
@@ -123,7 +124,8 @@ fn an_interface_that_is_made_anew_under_its_name_forwards_within_a_second() {
                 assert!(traffic::tcp(from.space(), to.space(), v4(host), 1 << 20, round).unwrap().intact);
             }
         }
-        // Both directions of every connection meet, as before: else who cuts would not know who takes how much.
+        // Both directions of every connection meet at one worker, as before. Otherwise that worker would not know
+        // the MSS.
         for snapshot in snapshots(&middle) {
             assert_eq!(snapshot.peers.sent, 0);
             assert_eq!(snapshot.directions[0].ledger.event(Event::MssUnknown).packets, 0);
@@ -140,7 +142,7 @@ fn what_comes_in_by_an_interface_made_anew_is_still_kept_from_the_kernel() {
     make_anew(&three_hosts, true);
     let echo = Echo::at(&three_hosts.wide, v4(WIDE));
     echo.answers(&three_hosts.narrow).unwrap();
-    // An address that the middle has must not answer: the gateway is no host.
+    // An address of the middle host must not answer: the gateway is no host.
     let [_, to_wide, _, _] = three_hosts.names();
     let prefix = linux::addresses::Prefix::new(v4(9), 24);
     three_hosts.middle.tell(|netlink| netlink.add_address(to_wide, prefix)).unwrap();
@@ -162,7 +164,7 @@ fn a_helper_that_somebody_removes_is_made_again() {
             let device = direction.device(pair.names()[0]);
             for _ in 0..2 {
                 pair.hosts[0].tell(|netlink| netlink.remove(&device)).unwrap();
-                // Meanwhile the kernel cuts and joins by itself.
+                // Meanwhile the kernel fragments and reassembles by itself.
                 let began = Instant::now();
                 let [one, other] = &pair.hosts;
                 let messages = |count| Messages { len: 20_000, count, rate: Some(100e6) };
@@ -198,7 +200,7 @@ fn a_silent_peer_holds_up_nobody_else() {
     echo.answers(&pair.hosts[0]).unwrap();
     let socket = pair.hosts[0].space().enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
     for number in 0..3_000 {
-        // The kernel asks for its address, and keeps few of them meanwhile.
+        // The kernel asks for the MAC address, and keeps few of these datagrams meanwhile.
         let _ = socket.send_to(&[7; 8_000], (v4(99), 9));
         if number % 20 == 0 {
             thread::sleep(Duration::from_millis(1));
@@ -213,7 +215,7 @@ fn a_silent_peer_holds_up_nobody_else() {
 #[test]
 fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the_rest_in_order() {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
-    // Instead of the cable to the narrow host: a device whose other end this test holds, and does not read.
+    // A device replaces the cable to the narrow host. The test holds its other end and does not read it.
     let mut far = three_hosts.middle.space().enter(|| port::open("tap:slow0", &Options::default()).unwrap());
     three_hosts.middle.tell(|netlink| netlink.set_up("slow0")).unwrap();
     let [wide, _, to_narrow, _] = three_hosts.names();
@@ -225,7 +227,7 @@ fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the
     let began = Instant::now();
     for numbers in (0..count).collect::<Vec<_>>().chunks(50) {
         send(near.as_mut(), &numbers.iter().map(|number| numbered(*number, 1_000)).collect::<Vec<_>>());
-        // As fast as the gateway reads; what the far side does is its own affair.
+        // As fast as the gateway reads; the far side may be slower.
         until(Duration::from_secs(30), || {
             let seen = snapshots(&middle)[0].ends[0].rx.frames;
             (seen + 2_000 > numbers[0]).then_some(())
@@ -241,7 +243,7 @@ fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the
     assert!(sent.packets + sent.queue_full >= count && sent.rejected == 0 && sent.link_down == 0, "{sent:?}");
     assert!(snapshot.directions[0].in_use_count < 200, "{}", snapshot.directions[0].in_use_count);
     check_books(&middle);
-    // Whoever begins to read gets what still stands there, in order, and then what comes.
+    // A late reader gets the queued frames in order, and then the new ones.
     let (mut last, mut after, mut all) = (None, 0, 0);
     let mut pool = Pool::new(64 << 20);
     for number in count..count + 500 {
@@ -264,7 +266,7 @@ fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the
         }
     }
     assert!(after >= 490, "{after} of 500 came once somebody read");
-    // What nobody read is counted by the device; a few packets are the host's own.
+    // The device counts the unread frames; a few packets are the host's own.
     let device = three_hosts.middle.tell(|netlink| Ok(netlink.interface("slow0")?.counters)).unwrap().sent;
     let sent = snapshots(&middle)[0].ends[1].tx;
     println!("{all} read, {} dropped by the device", device.drop_count);
@@ -286,7 +288,7 @@ fn a_clock_that_leaps_lets_go_of_what_is_held_once() {
             let flow = rng.usize(..8);
             push(&mut gateway, now, flow as u8, &mut next[flow]);
             if step % 97 == 0 {
-                // Past every deadline at once; sometimes nothing has moved at all.
+                // Past every deadline at once. With a leap of 0 no time passes.
                 now = now.later(leap);
                 gateway.expire(now);
                 assert!(leap < 2_000_000 || gateway.held(0).1 == 0, "{leap}: something is held past its deadline");
@@ -311,7 +313,7 @@ fn a_clock_that_stands_still_or_falls_back_loses_nothing() {
     let mut now = Time::ZERO.later(3_600_000_000_000);
     for step in 0..4_000 {
         let flow = rng.usize(..8);
-        // A monotonic clock does not do that; what is held must not hang on it.
+        // A monotonic clock does not go back. Held packets must leave nevertheless.
         let told = if step % 31 == 0 { Time::ZERO.later(rng.u64(..1_000_000)) } else { now };
         push(&mut gateway, told, flow as u8, &mut next[flow]);
         gateway.expire(told);
@@ -369,15 +371,15 @@ fn fifty_connections_survive_ten_restarts_of_the_gateway() {
     }
 }
 
-/// What became of a transfer.
+/// The outcome of a transfer.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
-    /// The SHA-256 at the far end is that of what was sent.
+    /// The SHA-256 at the receiver is that of the sent bytes.
     Intact,
     Changed,
 }
 
-/// A server that sends back what it gets.
+/// A server that returns each datagram.
 struct Echo {
     target: SocketAddr,
     ends: std::sync::Arc<AtomicBool>,
@@ -394,7 +396,7 @@ impl Echo {
             let mut room = [0; 64];
             while !told.load(Ordering::Relaxed) {
                 if let Ok((len, from)) = socket.recv_from(&mut room) {
-                    // While the link is down there is no way back.
+                    // While the link is down there is no route back.
                     let _ = socket.send_to(&room[..len], from);
                 }
             }
@@ -402,14 +404,14 @@ impl Echo {
         Echo { target, ends }
     }
 
-    /// How long it takes until it answers.
+    /// The time until it answers.
     fn answers(&self, from: &Host) -> io::Result<Duration> {
         let socket = from.space().enter(|| UdpSocket::bind("0.0.0.0:0"))?;
         socket.set_read_timeout(Some(Duration::from_millis(10)))?;
         let began = Instant::now();
         let mut room = [0; 64];
         while began.elapsed() < Duration::from_secs(10) {
-            // While the link is down, the host itself may refuse.
+            // While the link is down, the host itself may reject it.
             let _ = socket.send_to(b"are you there?", self.target);
             if socket.recv_from(&mut room).is_ok() {
                 return Ok(began.elapsed());
@@ -425,12 +427,12 @@ impl Drop for Echo {
     }
 }
 
-/// A transfer that takes about a second and a half.
+/// A transfer that takes about 1.5 s.
 fn throttled(from: &Host, to: &Host, address: IpAddr, len: usize) -> io::Result<Fate> {
     paced(from, to, address, len, Duration::from_millis(1_500), 11)
 }
 
-/// Sends so many bytes in one connection, spread over a stretch of time.
+/// Sends `len` bytes in one connection, spread over a duration.
 fn paced(from: &Host, to: &Host, address: IpAddr, len: usize, stretch: Duration, seed: u64) -> io::Result<Fate> {
     let listener = to.space().enter(|| TcpListener::bind(SocketAddr::new(address, 0)))?;
     let target = listener.local_addr()?;
@@ -457,7 +459,7 @@ fn paced(from: &Host, to: &Host, address: IpAddr, len: usize, stretch: Duration,
     })
 }
 
-/// Removes a cable, and makes it again with the same names, sizes and addresses.
+/// Removes a cable, and creates it again with the same names, MTUs and addresses.
 fn make_anew(three_hosts: &ThreeHosts, is_wide: bool) {
     let [wide, to_wide, to_narrow, narrow] = three_hosts.names();
     let (host, name, own, number, mtu) = if is_wide {
@@ -465,7 +467,7 @@ fn make_anew(three_hosts: &ThreeHosts, is_wide: bool) {
     } else {
         (&three_hosts.narrow, narrow, to_narrow, NARROW, 1_500)
     };
-    // As a card that was pulled and put in again: others remember its address.
+    // As with a network card that was removed and inserted again: other hosts remember its MAC address.
     let mac = host.tell(|netlink| Ok(netlink.interface(name)?.mac)).unwrap().expect("a cable has addresses");
     three_hosts.middle.tell(|netlink| netlink.remove(own)).unwrap();
     thread::sleep(Duration::from_millis(300));
@@ -479,7 +481,8 @@ fn make_anew(three_hosts: &ThreeHosts, is_wide: bool) {
     ask_again_soon(host, name);
 }
 
-/// A host that asks for its neighbour a moment before there is a way asks again after 100 ms, not a second.
+/// Sets the retry of neighbour requests to 100 ms. A request sent before there is a path is otherwise repeated
+/// after a second.
 fn ask_again_soon(host: &Host, name: &str) {
     host.space().set_sysctl(&format!("ipv4/neigh/{name}/retrans_time_ms"), "100").unwrap();
 }
@@ -507,7 +510,7 @@ fn send(port: &mut dyn Port, frames: &[Vec<u8>]) {
     }
 }
 
-/// Numbers of the frames of ours that are there.
+/// Numbers of the test's frames in the receive queue.
 fn received(port: &mut dyn Port, pool: &mut Pool) -> Vec<u64> {
     let mut frames = Vec::new();
     port.receive(Ingress(0), pool, &mut frames).unwrap();
@@ -526,7 +529,7 @@ fn received(port: &mut dyn Port, pool: &mut Pool) -> Vec<u64> {
     numbers
 }
 
-/// A UDP packet that carries a number.
+/// A UDP packet with a number.
 fn numbered(number: u64, payload_len: usize) -> Vec<u8> {
     let mut payload = number.to_be_bytes().to_vec();
     payload.resize(payload_len, 7);
@@ -534,7 +537,7 @@ fn numbered(number: u64, payload_len: usize) -> Vec<u8> {
     Spec { macs: STATIONS, ..packet.payload(payload).ethernet() }.bytes()
 }
 
-/// The next segment of a flow, of a length of its own.
+/// The next segment of a flow, of random length.
 fn segment(flow: u8, next: &mut u32, pool: &mut Pool) -> Packet {
     let len = 500 + u32::from(flow) * 100;
     let payload: Vec<u8> = (*next..*next + len).map(|at| at as u8).collect();
@@ -544,7 +547,7 @@ fn segment(flow: u8, next: &mut u32, pool: &mut Pool) -> Packet {
     Frame::copy(&frame, LinkType::Ethernet, Ingress(0), pool).expect("it is a packet")
 }
 
-/// Takes what leaves, in pieces or in one: its bytes continue their flow.
+/// Takes the packets that leave: their bytes must continue their flows.
 fn collect(gateway: &mut Gateway, came: &mut [u32; 8]) {
     while let Some(direction) = gateway.next(0) {
         let Egress::Forward(packet) = direction else { panic!("only segments came") };
@@ -557,7 +560,7 @@ fn collect(gateway: &mut Gateway, came: &mut [u32; 8]) {
     }
 }
 
-/// Has a gateway take the next segment of a flow.
+/// Pushes the next segment of a flow.
 fn push(gateway: &mut Gateway, now: Time, flow: u8, next: &mut u32) {
     let packet = segment(flow, next, &mut gateway.output_mut(0).pool);
     let mut batch = Batch { frames: vec![Frame::Ip(packet)], ..Batch::default() };
@@ -599,7 +602,7 @@ fn check_books(middle: &Middle) {
     }
 }
 
-/// Of a sender and a receiver that are none of the network's.
+/// MAC addresses of a sender and a receiver outside of the network.
 const STATIONS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 8], [2, 0, 0, 0, 0, 9]];
-/// How long a connection may stand still.
+/// How long a connection may stall.
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -45,7 +45,7 @@ fn two_wide_interfaces_on_one_host_each_carry_what_is_behind_their_own() {
         assert!(after[1] - before[1] < 50, "{other} does not: {before:?} {after:?}");
         assert!(traffic::tcp(host.space(), net.centre.space(), net.own(address), 1 << 20, 4).unwrap().intact);
     }
-    // One ends, the other goes on, and what was behind the first is reached as before.
+    // One ends, the other continues, and the hosts behind the first are reached as before.
     let [first, second] = services;
     first.stop();
     for (host, address) in [(&net.left, LEFT), (&net.right, RIGHT)] {
@@ -87,7 +87,7 @@ fn packets_that_waited_for_their_next_hop_leave_in_their_order_before_those_behi
     let everywhere = Prefix::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
     net.left.tell(|netlink| netlink.add_route(&Route::via(everywhere, CENTRE_LEFT))).unwrap();
     net.right.tell(|netlink| netlink.add_route(&Route::via(everywhere, CENTRE_RIGHT))).unwrap();
-    // The left host's own neighbour is known; the right host is nobody's so far.
+    // The left host is a known neighbour; the right host is not known yet.
     net.await_direction(&net.left, LEFT);
     let receiver = net.right.space().enter(|| UdpSocket::bind(SocketAddr::new(RIGHT, 0))).unwrap();
     receiver.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -128,7 +128,7 @@ impl Star {
         Star { left, centre, right }
     }
 
-    /// Starts a wide interface over one of the host in the middle.
+    /// Starts a wide interface on an interface of the middle host.
     fn wide_interface(&self, narrow: &str) -> Service {
         let text = format!(
             "role = \"wide-interface\"\n[wide]\nmtu = 65535\n\
@@ -138,12 +138,12 @@ impl Star {
         self.centre.space().enter(|| Service::start(config)).unwrap()
     }
 
-    /// The address of the host in the middle that is next to this one.
+    /// The middle host's address on the link to this one.
     fn own(&self, next_to: IpAddr) -> IpAddr {
         if next_to == LEFT { CENTRE_LEFT } else { CENTRE_RIGHT }
     }
 
-    /// Waits until a host answers the one in the middle.
+    /// Waits until a host answers the middle host.
     fn await_direction(&self, host: &Host, address: IpAddr) {
         let until = Instant::now() + TIMEOUT;
         while !traffic::tcp(self.centre.space(), host.space(), address, 1_000, 9).is_ok_and(|it| it.intact) {
@@ -151,7 +151,7 @@ impl Star {
         }
     }
 
-    /// Packets that the host in the middle sent over this interface.
+    /// Packets that the middle host sent over this interface.
     fn sent_over(&self, name: &str) -> u64 {
         self.centre.tell(|netlink| Ok(netlink.interface(name)?.counters.sent.packet_count)).unwrap()
     }

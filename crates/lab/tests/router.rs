@@ -19,7 +19,7 @@ fn packets_go_where_the_kernels_routes_say_with_one_hop_less() {
     sender.set_ttl(2).unwrap();
     sender.send_to(b"two hops", receiver.local_addr().unwrap()).unwrap();
     assert_eq!(receiver.recv(&mut [0; 16]).unwrap(), 8);
-    // With one hop the packet ends at the router, whose kernel says so.
+    // With a TTL of 1 the packet ends at the router, whose kernel sends an ICMP error.
     sender.set_ttl(1).unwrap();
     sender.send_to(b"one hop", receiver.local_addr().unwrap()).unwrap();
     receiver.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -59,7 +59,7 @@ fn fragments_are_joined_toward_a_wide_link_when_it_is_asked_for() {
 #[test]
 fn what_is_too_long_is_cut_where_it_may_be_and_refused_where_it_may_not() {
     let net = Net::new("");
-    // DF is what Linux sets by itself: the first is refused, and then the host cuts.
+    // Linux sets DF by default: the first datagram is rejected, and then the host fragments.
     let messages = Messages { len: 8_000, count: 40, rate: Some(50e6) };
     let first = traffic::udp(net.wide.space(), net.narrow.space(), NARROW, messages, 3).unwrap();
     let second = traffic::udp(net.wide.space(), net.narrow.space(), NARROW, messages, 3).unwrap();
@@ -78,7 +78,7 @@ fn an_answer_of_the_router_itself_loses_no_hop_in_it() {
     let until = std::time::Instant::now() + Duration::from_secs(5);
     let hops = loop {
         assert!(std::time::Instant::now() < until, "no answer comes");
-        // Linux sets DF by itself; once it has learnt the MTU it says so here, and cuts.
+        // Linux sets DF by default. Once it knows the MTU, it returns an error here, and fragments.
         let _ = sender.send_to(&[7; 5_000], SocketAddr::new(NARROW, 9));
         std::thread::sleep(Duration::from_millis(5));
         seen.receive(packet::Ingress(0), &mut pool, &mut frames).unwrap();
@@ -95,7 +95,7 @@ fn an_answer_of_the_router_itself_loses_no_hop_in_it() {
     assert_eq!(hops, 64, "as it was made");
 }
 
-/// A wide host, a router of ours, a narrow host: two networks of IP.
+/// A wide host, a router with Wideload, a narrow host: two IP networks.
 struct Net {
     wide: Host,
     narrow: Host,
@@ -131,7 +131,7 @@ impl Net {
     }
 }
 
-/// Knocks at a closed port until it is refused: interfaces that are just up drop what they are given for a moment.
+/// Sends to a closed port until it is rejected: an interface that has just come up drops packets for a moment.
 fn settle(from: &Host, to: IpAddr) {
     let refused = |_| {
         let knocked = from.space().enter(|| TcpStream::connect_timeout(&SocketAddr::new(to, 9), TIMEOUT / 20));

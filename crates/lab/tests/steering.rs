@@ -18,7 +18,8 @@ fn a_million_fragments_meet_whichever_worker_it_is() {
     fragments_meet(251_000);
 }
 
-/// Datagrams of two to six pieces from many pairs of hosts, in both versions, with pieces of several on the way at once.
+/// Datagrams of two to six fragments between many pairs of hosts, in both IP versions. Fragments of several are in
+/// transit at once.
 fn fragments_meet(datagram_count: u32) {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let middle = three_hosts.gateway(&three_hosts.border("workers = 2\n", "join = \"hop\"", "")).unwrap();
@@ -77,7 +78,7 @@ fn segments_of_a_connection_stay_in_order_and_what_was_rebuilt_goes_to_its_flows
     let mut rng = fastrand::Rng::with_seed(6);
     for _ in 0..20_000 {
         let flow = rng.u16(..FLOWS);
-        // The second half of the flows sends everything in fragments.
+        // The second half of the flows sends all segments in fragments.
         frames.extend(segment(flow, &mut next[usize::from(flow)], flow >= FLOWS / 2));
     }
     let mut expected = [0_u32; FLOWS as usize];
@@ -134,7 +135,7 @@ fn both_directions_of_real_connections_cross_two_workers_and_both_work() {
                 snapshot.directions[direction].ledger.forwarded.packets
                     + snapshot.ends[direction].offloaded.packets_out
             });
-            // A train of offloads is one packet, so a few connections make few; nobody has none of twenty-four.
+            // A GSO packet is one packet, so a few connections make few; but none of 24 makes none.
             assert!(forwarded.iter().all(|count| *count > CONNECTIONS / 2), "{forwarded:?}");
             assert_eq!(snapshot.peers.sent, 0, "nothing came to another worker than its own");
             let unknown = snapshot.directions[0].ledger.event(engine::Event::MssUnknown).packets;
@@ -145,8 +146,8 @@ fn both_directions_of_real_connections_cross_two_workers_and_both_work() {
     }
 }
 
-/// Sends frames from the narrow host, never more ahead of what arrived at the wide one than fits into queues; each says for
-/// how many arrivals it stands. Says how much arrived.
+/// Sends frames from the narrow host. No more are outstanding than the queues hold; each frame has a number of
+/// expected arrivals. Returns the number of arrivals.
 fn flood(
     three_hosts: &ThreeHosts,
     frames: &[(Vec<u8>, u64)],
@@ -199,7 +200,7 @@ fn flood(
     arrived.into_inner()
 }
 
-/// For how many arrivals a frame stands: a TCP packet for each byte, any other for one.
+/// The arrivals of a frame: one for each byte of a TCP packet, one for any other.
 fn seen(frame: Frame, see: &mut impl FnMut(&[u8]) -> Option<()>) -> (u64, Buffer) {
     match frame {
         Frame::Ip(packet) => {
@@ -220,7 +221,7 @@ fn wire(frame: &[u8]) -> TxFrame<'_> {
     TxFrame { header: frame, payload: &[], to_do: TxOffload::default() }
 }
 
-/// The pieces of the UDP datagram of this number; those of the same hosts are [`PAIRS`] apart.
+/// The fragments of the UDP datagram of this number. Datagrams of the same hosts are [`PAIRS`] apart.
 fn datagram(number: u32, fragment_count: u32, is_v6: bool) -> Vec<Vec<u8>> {
     let fragment_len = 256;
     let mut payload = number.to_be_bytes().to_vec();
@@ -229,7 +230,7 @@ fn datagram(number: u32, fragment_count: u32, is_v6: bool) -> Vec<Vec<u8>> {
     of_pair(number % PAIRS, datagram.id(number).payload(payload)).parts(fragment_len)
 }
 
-/// The next segment of a flow, whole or in two pieces.
+/// The next segment of a flow, complete or in two fragments.
 fn segment(flow: u16, next: &mut u32, in_fragments: bool) -> Vec<(Vec<u8>, u64)> {
     let sequence = *next;
     *next += SEGMENT_LEN;
@@ -244,7 +245,7 @@ fn segment(flow: u16, next: &mut u32, in_fragments: bool) -> Vec<(Vec<u8>, u64)>
     vec![(segment.bytes(), SEGMENT_LEN.into())]
 }
 
-/// A packet, which may be cut, in a frame between the hosts of this pair.
+/// A packet between the hosts of this pair; it may be fragmented.
 fn of_pair(pair: u32, packet: Spec) -> Spec {
     let addresses: [IpAddr; 2] = match packet.version() {
         4 => [18, 19].map(|network| Ipv4Addr::from_bits(198 << 24 | network << 16 | pair).into()),
@@ -254,8 +255,8 @@ fn of_pair(pair: u32, packet: Spec) -> Spec {
     Spec { macs, ..packet.ip_flags(0).from(addresses[0]).to(addresses[1]).ethernet() }
 }
 
-/// The number of a datagram of ours that is whole. One of IPv6 leaves a border in pieces again, in their order: it is with its
-/// last.
+/// The number of one of the test's datagrams, if it is complete. An IPv6 datagram leaves a border in fragments
+/// again, in order: it is complete with its last one.
 fn datagram_number(frame: &[u8]) -> Option<u32> {
     let ip = frame.get(14..)?;
     match (frame.get(12..14)?, ip) {
@@ -278,7 +279,7 @@ fn datagram_number(frame: &[u8]) -> Option<u32> {
     }
 }
 
-/// Flow, sequence number and length of a TCP packet of ours.
+/// Flow, sequence number and length of one of the test's TCP packets.
 fn tcp_of(frame: &[u8]) -> Option<(u16, u32, u32)> {
     if frame.get(12..14)? != [8, 0] || *frame.get(23)? != 6 || frame.get(26..28)? != [198, 18] {
         return None;
@@ -305,13 +306,13 @@ fn check_books(middle: &Middle) {
     }
 }
 
-/// Pairs of hosts.
+/// Number of host pairs.
 const PAIRS: u32 = 1_000;
-/// Half of them each way.
+/// Number of connections, half of them in each direction.
 const CONNECTIONS: u64 = 24;
 const FLOWS: u16 = 32;
 /// Payload of a segment, in bytes.
 const SEGMENT_LEN: u32 = 1_000;
-/// Arrivals that may be outstanding.
+/// Number of arrivals that may be outstanding.
 const AHEAD: u64 = 400;
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -73,7 +73,7 @@ fn a_host_is_as_it_was_when_its_wide_interface_ends() {
     };
     await_direction(&pair);
     let mut before = state();
-    // A host checks its own addresses for a second or two first (RFC 4862 5.4).
+    // A host first probes its own addresses for a second or two (RFC 4862 5.4).
     while before.3.iter().any(|address| address.state == AddressState::Tentative) {
         thread::sleep(Duration::from_millis(10));
         before = state();
@@ -168,7 +168,7 @@ fn what_fits_the_link_crosses_no_gateway() {
         }
         let counts = seen();
         let [sent, received] = [0, 1].map(|end| counts[end] - before[end]);
-        // What a host says by itself crosses too, and is little.
+        // The host's own packets cross too, but they are few.
         assert_eq!((sent > 100, received > 100), (crosses, crosses), "{len} bytes: {sent} and {received}");
     }
 }
@@ -213,7 +213,7 @@ fn short_messages_that_follow_long_ones_come_in_order() {
                 message[..8].copy_from_slice(&number.to_be_bytes());
                 sender.send(&message).unwrap();
             }
-            // One that comes a millisecond later does not follow.
+            // If the second message is sent much later, its order is not compared.
             let follows = began.elapsed() < Duration::from_micros(500);
             let came = [0, 1].map(|_| receiver.recv(&mut room).unwrap());
             followed += usize::from(follows);
@@ -228,7 +228,7 @@ fn start(pair: &TwoHosts, host: usize, mtu: u32) -> daemon::service::Service {
     pair.start(host, &pair.wide_interface(host, mtu, [""; 3])).unwrap()
 }
 
-/// Waits until a message of each version is answered; IPv6 addresses are not usable at once.
+/// Waits until a message of each IP version is answered; IPv6 addresses cannot be used at once.
 fn await_direction(pair: &TwoHosts) {
     let until = Instant::now() + Duration::from_secs(10);
     for address in [v4(2), v6(2)] {
@@ -251,7 +251,7 @@ fn await_direction(pair: &TwoHosts) {
     }
 }
 
-/// Messages that arrive of 20.
+/// The number of 20 messages that arrive.
 fn exchange(pair: &TwoHosts) -> Option<u64> {
     let messages = Messages { len: 3_000, count: 20, rate: Some(50e6) };
     let [one, other] = &pair.hosts;

@@ -1,4 +1,4 @@
-//! Interfaces -> proofs that a bridge joins them and releases them.
+//! Interfaces -> proofs that a bridge connects them and releases them.
 
 mod system_pair;
 
@@ -43,7 +43,7 @@ fn frames_cross_a_bridge_as_long_as_both_cables_are_ports_of_it() {
         sender.send_to(b"nowhere", (FAR, 7000)).expect("there is a route");
         sleep(Duration::from_millis(10));
     }
-    // What was sent before may still come.
+    // Frames sent before may still arrive.
     let mut room = [0; 64];
     while let Ok(len) = receiver.recv(&mut room) {
         assert_eq!(room[..len], *b"across");
@@ -75,7 +75,7 @@ fn what_cannot_be_bridged_says_why() {
     assert!(kind == ErrorKind::PermissionDenied && text.contains("; run as root or give CAP_NET_ADMIN"), "{text}");
 }
 
-/// What is said where the right to make a bridge is gone.
+/// The error without the right to create a bridge.
 fn without_rights(namespace: &Namespace) -> std::io::Error {
     namespace.enter(|| {
         let mut netlink = Netlink::open().expect("a netlink socket is free");

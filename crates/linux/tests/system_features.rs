@@ -19,7 +19,7 @@ fn features_are_those_that_ethtool_says() {
     let mut compared_count = 0;
     for line in said.lines() {
         let Some((name, state)) = line.trim().split_once(": ") else { continue };
-        // Other names are ethtool's own, for several of the kernel's.
+        // Other names are ethtool's own, for several of the kernel's features.
         let is_own = name.ends_with("-checksumming") || name.ends_with("-offload");
         if (name.starts_with("tx-") || name.starts_with("rx-")) && !is_own {
             assert_eq!(features.is_on(name), state.starts_with("on"), "{line}");
@@ -50,7 +50,7 @@ fn a_feature_goes_off_and_comes_back() {
 fn what_was_wished_comes_back_and_not_only_what_was_so() {
     let [near, _far] = pair();
     near.namespace.enter(|| {
-        // Without scatter-gather there is no segmentation, though it stays wished.
+        // Without scatter-gather there is no segmentation, although it is still requested.
         let gather = features::set("wire", &[("tx-scatter-gather", Switch::Off)]).expect("veth takes it");
         assert!(!Features::of("wire").expect("it is there").is_on("tx-tcp-segmentation"));
         let wire = features::as_a_wire("wire").expect("veth takes it");
@@ -120,13 +120,13 @@ fn a_gso_crosses_a_wire_in_fragments_of_a_segment_each() {
     assert_eq!(frames_of_a_gso(&near, &far), [1042; 4]);
 }
 
-/// Lengths of the frames in which a UDP train of four segments of 1000 bytes comes.
+/// Lengths of the frames in which a UDP GSO packet of four segments of 1000 bytes arrives.
 fn frames_of_a_gso(near: &Host, far: &Host) -> Vec<usize> {
     let sender = near.namespace.enter(|| UdpSocket::bind((NEAR, 0))).expect("it has the address");
     let receiver = far.namespace.enter(|| UdpSocket::bind((FAR, 7000))).expect("it has the address");
     receiver.set_nonblocking(true).expect("a socket can be");
     becomes(|| {
-        // An interface that is just up drops what it is given for a moment.
+        // An interface that has just come up drops packets for a moment.
         sender.send_to(b"who is there", (FAR, 7000)).expect("there is a route");
         receiver.recv(&mut [0; 2000]).ok()
     });
@@ -148,7 +148,7 @@ fn frames_of_a_gso(near: &Host, far: &Host) -> Vec<usize> {
     lens
 }
 
-/// The length of a frame that carries our sevens; what hosts say of their own comes between.
+/// The length of a frame with the test's payload of sevens. Hosts send frames of their own in between.
 fn len_of_ours(frame: &SeenFrame) -> Option<usize> {
     frame.bytes.ends_with(&[7; 1000]).then_some(frame.bytes.len())
 }

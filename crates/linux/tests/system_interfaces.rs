@@ -62,7 +62,7 @@ fn counters_count_packets_and_bytes() {
     let sender = near.namespace.enter(|| UdpSocket::bind((NEAR, 0))).expect("it has the address");
     let receiver = far.namespace.enter(|| UdpSocket::bind((FAR, 7000))).expect("it has the address");
     receiver.set_nonblocking(true).expect("a socket can be");
-    // An interface that is just up drops what it is given for a moment.
+    // An interface that has just come up drops packets for a moment.
     becomes(|| {
         sender.send_to(b"who is there", (FAR, 7000)).expect("there is a route");
         receiver.recv(&mut [0; 64]).ok()
@@ -73,7 +73,7 @@ fn counters_count_packets_and_bytes() {
         becomes(|| receiver.recv(&mut [0; 1000]).ok());
     }
     let after = [&mut near, &mut far].map(|host| host.netlink.interface("wire").expect("it is there").counters);
-    // Frames of 1000 bytes; what the hosts say to each other on their own is little.
+    // Frames of 1000 bytes; the hosts' own traffic is small.
     let packets = after[0].sent.packet_count - before[0].sent.packet_count;
     let bytes = after[0].sent.byte_count - before[0].sent.byte_count;
     assert!((10..30).contains(&packets) && (10_000..13_000).contains(&bytes), "{packets} packets, {bytes} bytes");
@@ -133,7 +133,7 @@ fn an_error_says_what_where_why_and_what_to_do() {
 
 #[test]
 fn addresses_come_and_go_and_may_be_used_at_once() {
-    // Both ends of a cable vanish with the namespace of either.
+    // Both ends of a cable disappear with the namespace of either.
     let [near, far] = [namespace(), namespace()];
     let mut netlink = inside(&near);
     netlink.make_veth("one", "two", &far).expect("free");

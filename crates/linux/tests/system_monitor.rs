@@ -13,7 +13,7 @@ use system_pair::{Host, becomes, ip, pair};
 fn nothing_is_told_where_nothing_changed() {
     let [near, _far] = pair();
     let mut monitor = monitor(&near);
-    // The kernel tells of a cable that was just put in for a second or two.
+    // The kernel reports a new cable for a second or two.
     becomes(|| {
         drain(&mut monitor);
         std::thread::sleep(std::time::Duration::from_millis(50));

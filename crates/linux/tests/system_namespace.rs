@@ -61,7 +61,7 @@ fn a_program_lives_inside_as_long_as_its_tether() {
     let mut command = Command::new("cat");
     command.stdin(Stdio::piped()).stdout(Stdio::null());
     let (mut program, tether) = namespace.start(command).expect("there is a program of this name");
-    // Waiting for a program ends its input, at which it would end by itself.
+    // Waiting for a program closes its input, at which it would end by itself.
     let _input = program.stdin.take();
     let inner = namespace.enter(number);
     assert_eq!(fs::read_link(format!("/proc/{}/ns/net", program.id())).expect("it lives"), inner);

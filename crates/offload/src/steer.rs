@@ -351,12 +351,12 @@ mod tests {
             for number in 0..4_000 {
                 let (bytes, ip_at) = draw.frame();
                 let expected = worker(LinkType::Ethernet, &bytes, count.into()) as u32;
-                // The kernel makes no packet that is shorter than a header of its type for a program to look at.
+                // The kernel tests a program only with packets that are at least as long as a header of their type.
                 if bytes.len() >= ip_at + V6_LEN {
                     let said = bpf::run(told.as_fd(), &bytes).expect("it runs");
                     assert_eq!(said, expected, "told, frame {number} of {count}: {bytes:02x?}");
                 }
-                // A header in front stands for what the kernel takes off before such a program runs.
+                // A header in front replaces the one that the kernel removes before such a program runs.
                 let run = |program: &OwnedFd, rest: &[u8]| {
                     let behind = [&[2; TYPE_AT], &[0x88, 0xB5][..], rest].concat();
                     bpf::run(program.as_fd(), &behind).expect("it runs")
@@ -434,7 +434,7 @@ mod tests {
             [(); 2].map(|()| End { address: std::array::from_fn(|_| self.next() as u8), port: self.next() as u16 })
         }
 
-        /// A frame, now and then cut short or damaged, and where its packet starts.
+        /// A frame, sometimes truncated or damaged, and the offset of its packet.
         fn frame(&mut self) -> (Vec<u8>, usize) {
             let version = self.one_of(&[4, 4, 6, 6, 9]);
             let (any, bits) = (self.next() as u8, self.next() as u16);

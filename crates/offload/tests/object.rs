@@ -1,7 +1,7 @@
 //! `flow_offload.bpf.c` -> the committed object, as clang compiles it.
 //!
-//! Instructions, maps and their references are compared, not files. Without that clang the test is ignored, and
-//! says so. With `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, it fails.
+//! Instructions, maps and their references are compared, not files. Without that clang the test is ignored, with a
+//! message. With `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, it fails.
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use object::{File, Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionKind};
@@ -81,7 +81,7 @@ fn read(bytes: &[u8]) -> object::Result<Content> {
     Ok(all)
 }
 
-/// What an object has of each name: the words of a section, a symbol's place, what refers to which symbol.
+/// The content of an object by name: the words of a section, a symbol's place, references to symbols.
 type Content = BTreeMap<String, Vec<String>>;
 
 /// The compiler of Debian 12.

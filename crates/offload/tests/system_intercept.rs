@@ -73,7 +73,7 @@ fn without_the_right_the_error_says_which_is_missing() {
     assert_eq!(why.to_string(), format!("{text}run as root or give CAP_BPF and CAP_NET_ADMIN of the host"));
 }
 
-/// Datagrams from a host to another.
+/// Datagrams from one host to another.
 struct Line {
     sender: UdpSocket,
     receiver: UdpSocket,
@@ -88,7 +88,7 @@ fn line(near: &Host, far: &Host, from: IpAddr, to: IpAddr) -> Line {
 }
 
 impl Line {
-    /// Sends it until it comes: an interface that is just up drops what it is given for a moment.
+    /// Sends a payload until it arrives: an interface that has just come up drops packets for a moment.
     fn crosses(&mut self, payload: &[u8]) {
         let mut buffer = [0; 64];
         becomes(|| {
@@ -109,7 +109,7 @@ impl Line {
     }
 }
 
-/// A packet socket on one interface that does not wait.
+/// A non-blocking packet socket on one interface.
 struct Tap(OwnedFd);
 
 impl Tap {

@@ -68,7 +68,7 @@ fn two_threads_of_one_name_are_not_taken_for_each_other() {
     assert!(error.contains("2 threads have its name"), "{error}");
 }
 
-/// Two hosts on one cable, whose far end has a name that no other test's has.
+/// Two hosts on one cable, whose far end has a name of no other test.
 struct Pair {
     near: Namespace,
     far: Namespace,
@@ -110,7 +110,7 @@ impl Pair {
                 sender.send_to(&[7; 1_000], (FAR, 7000)).expect("there is a route");
                 came += take();
             }
-            // On a machine that has much to do the thread gets its turn late.
+            // On a busy machine the thread runs late.
             let mut last = before;
             becomes(|| {
                 sleep(Duration::from_millis(20));

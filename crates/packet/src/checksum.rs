@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_patched_checksum_is_the_recomputed_one_for_every_word() {
-        // Every old word against words that reach each carry; the example of RFC 1624 section 4 is among them.
+        // Every old word against words that reach each carry, among them the example of RFC 1624 section 4.
         let rest = [0x0000u16, 0x0001, 0x5555, 0x7FFF, 0xCD7A, 0xFFFE, 0xFFFF];
         for old in 0..=u16::MAX {
             for new in [0x0000, 0x0001, 0x3285, 0x8000, 0xFFFE, 0xFFFF, old, !old] {

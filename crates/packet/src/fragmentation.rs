@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(at, payload_len);
     }
 
-    /// Tries numbers of pieces until their room suffices.
+    /// Tries numbers of fragments until their room suffices.
     fn fewest_possible(payload_len: usize, mtu: usize, [first, later]: [usize; 2]) -> usize {
         if payload_len <= mtu - first {
             return 1;

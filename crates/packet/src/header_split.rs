@@ -428,7 +428,7 @@ mod tests {
                 (0..44).map(|index| split_frame(version, index, |_| {}, &mut pool)).collect();
             let mut fragments = fragments.into_iter();
             let first = fragments.next().and_then(|it| it.read().ok()).expect("it is a fragment");
-            // The last one says that nothing follows it.
+            // The last fragment has no MF flag, so no fragment follows it.
             assert_eq!(first.followed_by(fragments.as_slice()), 42, "{version:?}");
             let of_second = fragments.nth(1).and_then(|it| it.read().ok()).expect("it is a fragment");
             assert_eq!(of_second.followed_by(fragments.as_slice()), 40, "{version:?}");
@@ -483,7 +483,7 @@ mod tests {
             frame.splice(12..12, [0x81, 0, 0x45, 0]);
         };
         let mut it = split_frame(Version::V4, 0, tag, &mut pool);
-        // What was in the buffer before may be just what is missing there.
+        // Old bytes in the buffer may be just those that the frame lacks.
         it.buffer.put(HEADROOM + 20, &[10, 0, 0, 2]);
         assert!(it.read().is_err());
     }
@@ -502,7 +502,7 @@ mod tests {
         }
     }
 
-    /// A piece of a datagram of 44, received to a place; `change` is done to its frame before.
+    /// A fragment of a datagram of 44, received into a slot; `change` is applied to its frame before.
     fn split_frame(
         version: Version,
         index: usize,
@@ -535,12 +535,12 @@ mod tests {
         };
         match SplitFrame::of(buffer, laid.at, laid.len, front, &place, laid.medium, laid.ingress) {
             Ok(it) => it,
-            // What a port would not leave apart is compared all the same.
+            // The layouts that a port rejects are compared too.
             Err(buffer) => SplitFrame { buffer, laid },
         }
     }
 
-    /// Gives a frame another length, and word of flags and offset.
+    /// Sets a frame's length and its word of flags and offset.
     fn reseal(frame: &mut [u8], word: u16, len: u16) {
         frame[16..18].copy_from_slice(&len.to_be_bytes());
         frame[20..22].copy_from_slice(&word.to_be_bytes());
@@ -571,6 +571,6 @@ mod tests {
         header
     }
 
-    /// Payload of a piece, in bytes.
+    /// Payload of a fragment, in bytes.
     const STEP: usize = 1_480;
 }

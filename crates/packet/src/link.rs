@@ -278,7 +278,7 @@ mod tests {
         assert_ne!(one.tags, two.tags);
         assert_ne!(one.tags, frame(&[[0x81, 0, 0, 2]]).unwrap().tags);
         assert_ne!(one.tags, frame(&[]).unwrap().tags);
-        // The priority bits do not part one VLAN's packets.
+        // The priority bits do not separate the packets of one VLAN.
         assert_eq!(one.tags, frame(&[[0x81, 0, 0xE0, 1]]).unwrap().tags);
         assert_eq!(frame(&[[0x81, 0, 0, 1]; 4]), Err(ParseError::NotIp));
     }
@@ -288,7 +288,7 @@ mod tests {
         let mut ethernet = vec![0xAA; 6];
         ethernet.extend([2, 0, 0, 0, 0, 7, 8, 0]);
         assert_eq!(PrevHop::of(LinkType::Ethernet, &ethernet), PrevHop(0x0200_0000_0007));
-        // What stands behind an address that is shorter than its field says nothing.
+        // The bytes behind an address that is shorter than its field are ignored.
         let cooked = |len: u8, rest: u8| [0, 0, 0, 1, 0, len, 2, 0, 0, 0, 0, 7, rest, rest, 8, 0];
         assert_eq!(PrevHop::of(LinkType::Cooked, &cooked(6, 1)), PrevHop(0x0200_0000_0007));
         assert_eq!(PrevHop::of(LinkType::Cooked, &cooked(6, 2)), PrevHop(0x0200_0000_0007));

@@ -41,7 +41,7 @@ fn where_flows_cannot_be_offloaded_the_port_works_and_says_why() {
             PacketSocket::open("pa", &Options { may_offload, ..Options::default() }).expect("it is there")
         };
         assert_eq!(open(true).why_no_offload(), None);
-        // Rights are a thread's own.
+        // Rights belong to a thread.
         let few = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
         let few = CapabilitySets { effective: few, permitted: few, inheritable: CapabilitySet::empty() };
         set_capabilities(None, few).expect("a thread may give up rights");
@@ -80,7 +80,7 @@ fn a_vlan_tag_is_put_back_in_front() {
     });
 }
 
-// The kernel's own bridge passes them: it keeps the outer tag apart from the frame, and allows for one more in it.
+// The kernel's own bridge passes them. It keeps the outer tag apart from the frame, and allows one more in it.
 #[test]
 fn a_packet_as_long_as_the_mtu_passes_behind_two_tags_and_behind_one_of_802_1ad() {
     Namespace::new().run(|| {
@@ -112,7 +112,7 @@ fn a_packet_as_long_as_the_mtu_passes_behind_two_tags_and_behind_one_of_802_1ad(
     });
 }
 
-/// A packet of TCP or UDP behind these tags, whose sums are right.
+/// A TCP or UDP packet behind these tags, with correct checksums.
 fn tagged(tags: &[[u8; 4]], version: u8, protocol: u8, len: u16) -> Vec<u8> {
     let packet = if protocol == 6 { tcp(version) } else { udp(version) }.ports(9, 9).ethernet();
     let len = usize::from(len) - packet.ip_len();
@@ -160,7 +160,7 @@ fn a_frame_above_the_mtu_is_refused_by_name_and_those_before_it_are_sent() {
 #[test]
 fn a_long_frame_for_which_the_kernel_has_no_fragment_of_memory_goes_in_several() {
     pair(9_000, |one, other| {
-        // Stands for a kernel whose memory is in small pieces: it takes one frame at a time only.
+        // Simulates a kernel with fragmented memory: it accepts only one frame at a time.
         refuse_batches();
         let [long, short] = [9_014, 100].map(ours);
         for left in (1..=3).rev() {
@@ -225,7 +225,7 @@ fn what_nobody_takes_in_time_is_counted() {
 #[test]
 fn a_frame_without_memory_is_lost_and_counted() {
     pair(1_500, |one, other| {
-        // Nothing at all, and room for two short frames and what is behind one.
+        // No memory at all, and memory for two short frames and the bytes behind one.
         for (limit, lost) in [(0, 5), (70_000, 0)] {
             let mut pool = Pool::new(limit);
             let mut frames = Vec::new();
@@ -252,7 +252,7 @@ fn a_group_shares_what_comes_in_and_keeps_a_flow_together() {
     pair(1_500, |one, _| {
         let options = Options { fanout: Some(Fanout { group: 7, spread: FanoutMode::Flow }), ..Options::default() };
         let mut group = [0, 1, 2].map(|_| PacketSocket::open("pb", &options).expect("it is there"));
-        // What others send by the interface does not come in there.
+        // Frames that other sockets send by the interface are not received.
         let mut other = PacketSocket::open("pb", &Options::default()).expect("it is there");
         (0..10).for_each(|_| send(&mut other, &ours(100)));
         for flow in 0..30u8 {
@@ -332,8 +332,8 @@ fn the_kernel_cuts_right_what_is_left_to_a_packet_socket() {
     }
 }
 
-/// Sends `len` bytes of TCP between two hosts over a forwarder between two packet sockets; tells what went there, the
-/// forwarder's CPU time and the time that passed.
+/// Sends `len` bytes of TCP between two hosts over a forwarder between two packet sockets. Returns its counts, its
+/// CPU time and the duration.
 fn cross(mtu: usize, features: &[&str], len: usize) -> (Told, Duration, Duration) {
     let [middle, left, right] = [0, 1, 2].map(|_| Namespace::new());
     for (number, host) in [(1, &left), (2, &right)] {
@@ -365,7 +365,7 @@ fn cross(mtu: usize, features: &[&str], len: usize) -> (Told, Duration, Duration
     })
 }
 
-/// Runs this with sockets at both ends of a veth pair, `pa` and `pb`, over which nothing else goes.
+/// Runs `within` with sockets at both ends of a veth pair, `pa` and `pb`. There is no other traffic.
 fn pair(mtu: usize, within: impl FnOnce(&mut dyn Port, &mut dyn Port) + Send) {
     Namespace::new().run(|| {
         ip(&format!("link add pa mtu {mtu} type veth peer name pb mtu {mtu}"));
@@ -381,7 +381,7 @@ fn pair(mtu: usize, within: impl FnOnce(&mut dyn Port, &mut dyn Port) + Send) {
     });
 }
 
-/// Has the kernel say to this thread that it is short of memory for more than one frame at once.
+/// Makes the kernel report to this thread that it lacks memory for more than one frame at once.
 fn refuse_batches() {
     let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = |at| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);

@@ -99,7 +99,7 @@ fn a_gso_that_the_kernel_does_not_know_is_refused_by_name() {
         let mut tap = Tap::open("", Kind::Tun, &Options::default()).expect("a device can be made");
         ip(&format!("link set {} up", tap.name()));
         let packet = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
-        // The checksum would lie behind the packet's end.
+        // The checksum field would be past the packet's end.
         let to_do = TxOffload { checksum: Some((500, 516)), gso: None };
         let error = tap.transmit(&[TxFrame { header: &packet, payload: &[], to_do }]).expect_err("it is nonsense");
         assert_eq!(SendError::of(&error), Some(SendError::ToDo), "{error}");
@@ -185,7 +185,7 @@ fn a_frame_is_sent_in_two_parts() {
             }
             _ => None,
         });
-        // Back to where it came from; without a checksum, which IPv4 allows.
+        // Back to its sender; without a checksum, which IPv4 allows.
         let mut header = sent[..28].to_vec();
         header[12..20].rotate_left(4);
         header[26..28].fill(0);
@@ -221,7 +221,8 @@ fn the_kernel_cuts_right_what_is_left_to_a_tun() {
     });
 }
 
-/// Sends 1 MiB of TCP between two devices in two namespaces, patched together, and tells what the sender's host gave.
+/// Sends 1 MiB of TCP between two devices in two namespaces, with a forwarder between them. Returns the counts of
+/// the sender's frames.
 fn cross(kind: Kind, options: Options) -> port_support::Told {
     let hosts = [Namespace::new(), Namespace::new()];
     let [mut one, mut other] = [0, 1].map(|index| {

@@ -72,7 +72,7 @@ fn only_what_is_half_filled_is_marked_so() {
         let mut frames = Vec::new();
         let mut judged = |protocol: u8, send: &dyn Fn()| {
             becomes(|| {
-                // An interface that is just up drops what it is given for a moment.
+                // An interface that has just come up drops packets for a moment.
                 send();
                 wait(&[&mut port], 20);
                 port.receive(Ingress(0), &mut pool, &mut frames).expect("it is up");
@@ -96,7 +96,7 @@ fn only_what_is_half_filled_is_marked_so() {
 #[test]
 fn vlan_frames_pass_both_directions_as_they_are() {
     pair(1_500, |xdp, packet| {
-        // The longest: what stands behind one tag counts against the MTU, and packet sockets count two.
+        // The longest frames: bytes behind one tag count against the MTU, and packet sockets allow two tags.
         let tags = [(&[0x81, 0, 0x60, 7][..], 1_518), (&[0x88, 0xA8, 0, 3, 0x81, 0, 0x60, 7], 1_514)];
         for (tag, longest) in tags {
             for len in [100, longest] {
@@ -114,7 +114,7 @@ fn vlan_frames_pass_both_directions_as_they_are() {
 #[test]
 fn a_frame_in_several_chunks_comes_whole_whatever_its_length() {
     pair(65_535, |xdp, packet| {
-        // Around what a chunk holds on the way in, 3,840 bytes, and on the way out, 4,096; and the longest.
+        // Lengths around a chunk's capacity, 3,840 bytes received and 4,096 sent; and the longest.
         for len in [60, 3_840, 3_841, 4_096, 4_097, 7_680, 8_192, 8_193, 9_014, 61_441, 65_549] {
             let mut frame = ours(len);
             let noise = port_support::noise(len);
@@ -145,7 +145,7 @@ fn a_frame_above_the_mtu_is_refused_by_name_until_the_mtu_is_raised() {
         assert_eq!(SendError::of(&error), Some(SendError::TooLong), "{error}");
         assert!(error.to_string().contains("xdp:pa: cannot send"), "{error}");
         assert_eq!((drain_at_least(packet, 2), xdp.unsent()), (2, 0));
-        // More than there are chunks for.
+        // More than the chunks hold.
         let endless = vec![0x45; 20 << 20];
         let error = xdp.transmit(&[plain(&endless)]).expect_err("it is too long");
         assert_eq!(SendError::of(&error), Some(SendError::TooLong), "{error}");
@@ -171,7 +171,7 @@ fn a_frame_that_the_other_end_does_not_take_is_counted() {
         assert_eq!(xdp.transmit(&wires).expect("it is up"), 3_000);
         assert_eq!(xdp.unsent(), 3_102);
         port_support::ip("link set pb up");
-        // A packet socket says once that its interface was down.
+        // A packet socket reports once that its interface was down.
         packet.receive(Ingress(0), &mut Pool::new(0), &mut Vec::new()).expect_err("it was down");
         settle(xdp, packet);
     });
@@ -236,7 +236,7 @@ fn what_nobody_takes_in_time_is_counted() {
             let (taken, missed) = drain_all(xdp, 5_000);
             assert!(missed > 0 && taken > 0, "{missed} missed, {taken} taken");
             assert_eq!(missed + taken, 5_000);
-            // All chunks are with the kernel again.
+            // The kernel has all chunks again.
             (0..100).for_each(|_| send(packet, &frame));
             assert_eq!((drain_at_least(xdp, 100), xdp.missed()), (100, missed));
         });
@@ -263,7 +263,7 @@ fn a_frame_without_memory_is_lost_and_counted() {
 #[test]
 fn it_takes_wires_as_long_as_it_can_send_them() {
     pair(1_500, |xdp, packet| {
-        // More than there are chunks, in one call; and it holds no buffer of the pool.
+        // More than there are chunks, in one call; no buffer of the pool stays in use.
         let frame = ours(1_514);
         let wires = vec![plain(&frame); 5_000];
         let mut sent_count = 0;
@@ -298,7 +298,7 @@ fn it_can_be_opened_again_at_once() {
 #[test]
 fn while_it_takes_all_its_interface_is_promiscuous_and_the_kernel_hears_nothing() {
     let [mut near, far] = system_pair::pair();
-    // What asks for it without a flag that all see is counted (IFLA_PROMISCUITY).
+    // Promiscuous mode that is requested without the visible flag is counted (IFLA_PROMISCUITY).
     let is_promiscuous = |host: &system_pair::Host| {
         let output = host.namespace.enter(|| Command::new("ip").args(["-d", "link", "show", "wire"]).output());
         let shown = output.expect("it is installed").stdout;
@@ -345,7 +345,7 @@ struct Net {
 }
 
 impl Net {
-    /// The hosts leave checksums half-filled where `tx` is "on".
+    /// The hosts leave partial checksums if `tx` is "on".
     fn new(mtu: usize, tx: &str) -> Net {
         let [middle, left, right] = [0, 1, 2].map(|_| Namespace::new());
         for (number, host) in [(1, &left), (2, &right)] {
@@ -367,7 +367,8 @@ impl Net {
         Net { middle, left, right }
     }
 
-    /// Runs this while a forwarder goes between two AF_XDP ports; tells what went there and back, and its time.
+    /// Runs `within` while a forwarder connects two AF_XDP ports. Returns its result, the counts of both
+    /// directions, and its duration.
     fn forwarding<T>(&self, within: impl FnOnce(&Namespace, &Namespace) -> T) -> (T, [Told; 2], Duration) {
         let [mut one, mut other] = self.middle.run(|| {
             [1, 2]
@@ -389,7 +390,7 @@ impl Net {
     }
 }
 
-/// Sends 4 MiB of TCP over a forwarder and tells what went there.
+/// Sends 4 MiB of TCP over a forwarder and returns its counts.
 fn cross(mtu: usize, tx: &str) -> Told {
     let net = Net::new(mtu, tx);
     let ((), [there, back], spent) = net.forwarding(|left, right| {
@@ -401,7 +402,8 @@ fn cross(mtu: usize, tx: &str) -> Told {
     there
 }
 
-/// Runs this with an AF_XDP socket at `pa` and a packet socket at `pb`, the other end, over which nothing else goes.
+/// Runs `within` with an AF_XDP socket at `pa` and a packet socket at `pb`, the other end. There is no other
+/// traffic.
 fn pair(mtu: usize, within: impl FnOnce(&mut dyn Port, &mut dyn Port) + Send) {
     Namespace::new().run(|| {
         port_support::ip(&format!("link add pa mtu {mtu} type veth peer name pb mtu {mtu}"));
@@ -418,7 +420,7 @@ fn pair(mtu: usize, within: impl FnOnce(&mut dyn Port, &mut dyn Port) + Send) {
     });
 }
 
-/// Does this frame come, and no other?
+/// Whether this frame arrives, and no other.
 fn comes(port: &mut dyn Port, frame: &[u8]) -> bool {
     let mut pool = Pool::new(4 << 20);
     let is_it =
@@ -428,7 +430,7 @@ fn comes(port: &mut dyn Port, frame: &[u8]) -> bool {
     is_it
 }
 
-/// How many came and how many were missed, once all of so many are one or the other.
+/// The numbers of received and of missed frames, once their sum is `count`.
 fn drain_all(port: &mut dyn Port, count: u64) -> (u64, u64) {
     let (began, mut taken) = (Instant::now(), 0);
     loop {
@@ -466,5 +468,5 @@ impl Pinger {
     }
 }
 
-/// A group of nobody (RFC 5771 section 9).
+/// Longest wait of a test for its frames.
 const TIMEOUT: Duration = Duration::from_secs(10);

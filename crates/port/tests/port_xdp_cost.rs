@@ -34,8 +34,8 @@ struct Told {
     allocation_count: u64,
 }
 
-/// Some hundred frames come in at one port, and a forwarder moves them to another, behind which the kernel drops them; and
-/// again. The first rounds are not counted.
+/// Some hundred frames arrive at one port. A forwarder moves them to another, behind which the kernel drops them.
+/// This repeats; the first rounds are not counted.
 fn rounds(kind: &str, len: usize) -> Told {
     let (mut source, mut one, mut other, _sink) = Namespace::new().run(|| {
         for (near, far) in [("port1", "host1"), ("port2", "host2")] {
@@ -75,7 +75,7 @@ fn rounds(kind: &str, len: usize) -> Told {
     told
 }
 
-/// Forwards what is there and says how many frames that were.
+/// Forwards the waiting frames. Returns their number.
 fn forward(one: &mut dyn Port, other: &mut dyn Port, pool: &mut Pool, frames: &mut Vec<Frame>) -> u64 {
     let mut count = 0;
     loop {
@@ -103,16 +103,16 @@ fn send(frames: &[Frame], other: &mut dyn Port) {
     }
 }
 
-/// An Ethernet frame of `len` bytes with an experimental protocol, to a station that is none.
+/// An Ethernet frame of `len` bytes with an experimental protocol, to an unknown station.
 fn frame(len: usize) -> Vec<u8> {
     let macs = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9]];
     Spec { macs, ..testkit::ip(4).payload(vec![0xCD; len - 34]).ethernet() }.bytes()
 }
 
-/// The system's allocator, which counts what a thread asks of it.
+/// The system's allocator, with a counter of each thread's allocations.
 struct Counting;
 
-// SAFETY: all is left to the system's allocator, with what it was called with.
+// SAFETY: every call goes to the system's allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATION_COUNT.set(ALLOCATION_COUNT.get() + 1);
@@ -133,7 +133,7 @@ thread_local! {
     static ALLOCATION_COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Frames of a round: a port's chunks take them, three each for the longest.
+/// Frames of a round: a port's chunks hold them, three each for the longest.
 const ROUND_LEN: u64 = 600;
 /// Rounds that are not counted, and those that are.
 const WARM_UP_COUNT: u64 = 10;

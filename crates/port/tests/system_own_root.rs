@@ -74,7 +74,7 @@ fn a_process_of_several_threads_is_told_to_call_it_earlier() {
     assert_eq!(said, "cannot create a user namespace: Invalid argument; call it before a second thread starts");
 }
 
-/// What `f` says in a child that is nobody, or why it failed.
+/// The result of `f` in a child process without privileges, or its error.
 fn in_a_child_without_rights(f: impl FnOnce() -> io::Result<String>) -> String {
     let (reader, writer): (OwnedFd, OwnedFd) = rustix::pipe::pipe().expect("descriptors are free");
     // SAFETY: the C library readies its allocator for a child, and the child prints nothing.
@@ -89,7 +89,7 @@ fn in_a_child_without_rights(f: impl FnOnce() -> io::Result<String>) -> String {
             Err(panic) => format!("it panicked: {:?}", panic.downcast_ref::<String>()),
         };
         File::from(writer).write_all(text.as_bytes()).ok();
-        // SAFETY: nothing of the parent's is to run at this end.
+        // SAFETY: no code of the parent may run at this end.
         unsafe { libc::_exit(0) };
     }
     drop(writer);
@@ -109,7 +109,7 @@ fn become_nobody() -> io::Result<()> {
     if !done {
         return Err(io::Error::last_os_error());
     }
-    // A program that such a person starts may write its own maps; one that changed its user may not.
+    // A program that such a user starts may write its own maps; one that changed its user may not.
     Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
 }
 

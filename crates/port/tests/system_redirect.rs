@@ -1,5 +1,5 @@
-//! Packets for a host -> proofs about which of them a helper gets, and that packets written by the helper come in
-//! or leave.
+//! Packets for a host -> proofs which of them a helper gets, and that packets written by the helper come in or
+//! leave.
 
 #[path = "../../linux/tests/system_pair/mod.rs"]
 mod system_pair;
@@ -24,7 +24,7 @@ fn fragments_for_the_host_come_to_the_helper_and_what_it_writes_comes_in() {
         let sender = near.namespace.enter(|| UdpSocket::bind((from, 0))).expect("it has the address");
         let receiver = far.namespace.enter(|| bound_to_wire(to));
         let target = receiver.local_addr().expect("it has one");
-        // A short one is the kernel's.
+        // The kernel receives a short one.
         sender.send_to(b"short", target).expect("there is a way");
         assert_eq!(receiver.recv(&mut [0; 16]).expect("it comes"), 5);
         assert!(helper.frames().is_empty(), "{to}: nothing but fragments is taken");
@@ -40,7 +40,7 @@ fn fragments_for_the_host_come_to_the_helper_and_what_it_writes_comes_in() {
         assert_eq!(receiver.recv(&mut room).expect("the whole comes in"), long.len());
         assert_eq!(&room[..long.len()], long, "{to}");
         assert!(helper.frames().is_empty(), "{to}: what came back is not taken again");
-        // Pieces that come back as they came are the kernel's to join.
+        // Fragments that are written back unchanged are reassembled by the kernel.
         sender.send_to(&long, target).expect("there is a way");
         let mut count = 0;
         becomes(|| {
@@ -85,7 +85,7 @@ fn what_is_too_long_for_the_link_comes_to_the_helper_and_what_it_writes_leaves()
     sender.send_to(&[3; 60_000], target).expect("there is a way");
     let taken = becomes(|| helper.frames().pop());
     assert_eq!(taken.len(), 14 + 28 + 60_000);
-    // A short one of the same addresses is written in its place.
+    // A short one with the same addresses replaces it.
     let mut short = taken[..14 + 28 + 6].to_vec();
     set_lens(&mut short);
     helper.write(&short);
@@ -180,7 +180,7 @@ impl Helper {
     }
 }
 
-/// The whole datagram of these pieces.
+/// The whole datagram of these fragments.
 fn joined(fragments: &[Vec<u8>]) -> Vec<u8> {
     let mut whole = Vec::new();
     for fragment in fragments {
@@ -227,7 +227,7 @@ fn header_sum(frame: &mut [u8]) {
     frame[24..26].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// A socket that takes only what comes by the interface `wire`.
+/// A socket that receives only from the interface `wire`.
 fn bound_to_wire(address: IpAddr) -> UdpSocket {
     let socket = UdpSocket::bind(SocketAddr::new(address, 0)).expect("it has the address");
     set(&socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"wire");

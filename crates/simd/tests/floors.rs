@@ -23,7 +23,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItem, Item, ItemUse, Macro, Meta, UseTree, Visibility};
 use workspace::{Texts, crates, name_of, read, sources};
 
-/// The crates by their folders, the lowest floor first; those on one floor do not use each other.
+/// The crates by their folders, the lowest floor first. Crates on one floor do not use each other.
 const FLOORS: [&[&str]; 10] = [
     &["simd", "testkit"],
     &["packet"],
@@ -37,8 +37,7 @@ const FLOORS: [&[&str]; 10] = [
     &["cli", "bench", "fuzz"],
 ];
 
-/// Imports that run up and are still tolerated: crate, importing module, imported module. Without them no circle
-/// stays.
+/// Tolerated imports of a higher floor: crate, importing module, imported module. Without them no cycle remains.
 const TOLERATED: &[(&str, &str, &str)] = &[
     ("bench", "placement", "harness"),
     ("bench", "recipe", "workload"),
@@ -106,13 +105,13 @@ fn what_the_root_defines_stands_in_the_root() {
     assert_eq!(told("x", &arrows_of(&files)), circle);
 }
 
-/// Imports of one module by another, with the lines where they stand.
+/// Imports of one module by another, with their lines.
 type Arrows = BTreeMap<(String, String), BTreeSet<Line>>;
 
 /// A file inside of `src`, and a line in it.
 type Line = (String, usize);
 
-/// What is wrong with a crate: circles without the tolerated imports, and tolerated imports that make no circle.
+/// The faults of a crate: cycles without the tolerated imports, and tolerated imports that make no cycle.
 fn judged(name: &str, arrows: &Arrows, tolerated: &[(&str, &str)]) -> String {
     let is_tolerated = |names: &(String, String)| tolerated.contains(&(&names.0, &names.1));
     let mut rest = arrows.clone();
@@ -129,7 +128,7 @@ fn judged(name: &str, arrows: &Arrows, tolerated: &[(&str, &str)]) -> String {
     wrong
 }
 
-/// The circles of a crate, each with the lines that make it.
+/// The cycles of a crate, each with its lines.
 fn told(name: &str, arrows: &Arrows) -> String {
     let mut text = String::new();
     for circle in circles(arrows) {
@@ -145,7 +144,7 @@ fn told(name: &str, arrows: &Arrows) -> String {
     text
 }
 
-/// Sets of more than one module, each of which reaches all others of its set.
+/// Sets of more than one module in which each module reaches all others.
 fn circles(arrows: &Arrows) -> BTreeSet<BTreeSet<String>> {
     let modules: BTreeSet<&String> = arrows.keys().map(|(from, _)| from).collect();
     let reached: BTreeMap<&String, BTreeSet<String>> =
@@ -157,7 +156,7 @@ fn circles(arrows: &Arrows) -> BTreeSet<BTreeSet<String>> {
     modules.iter().map(|one| with(one)).filter(|circle| circle.len() > 1).collect()
 }
 
-/// The modules that one uses, directly or through others.
+/// The modules that a module uses, directly or through others.
 fn reached(arrows: &Arrows, from: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut open = vec![from.to_string()];
@@ -198,11 +197,11 @@ fn arrows_of(texts: &Texts) -> Arrows {
 struct Module {
     path: Vec<String>,
     file: String,
-    /// Modules inside of it and tests left out.
+    /// Its items without inner modules and tests.
     items: Vec<Item>,
 }
 
-/// Adds the module with these items, and all that it declares. Files of those stand in `folder`, which ends in a
+/// Adds the module with these items, and all modules that it declares. Their files are in `folder`, which ends in a
 /// slash or is empty.
 fn add_module(
     texts: &Texts,
@@ -235,12 +234,12 @@ fn parsed(file: &str, text: &str) -> Vec<Item> {
     syn::parse_file(text).unwrap_or_else(|error| panic!("{file}:{}: {error}", error.span().start().line)).items
 }
 
-/// What the names mean that stand behind `crate::`.
+/// The meaning of names behind `crate::`.
 struct Names {
     modules: BTreeSet<String>,
-    /// What the root imports or re-exports, by the name it has there, as paths inside of the crate.
+    /// Imports and re-exports of the root, by their name there, as paths inside of the crate.
     imported: BTreeMap<String, Vec<String>>,
-    /// What each module defines and shows, for `pub use module::*`.
+    /// Public definitions of each module, for `pub use module::*`.
     starred: BTreeMap<String, String>,
 }
 
@@ -258,7 +257,7 @@ impl Names {
             for Import { path, name, .. } in imports(import) {
                 let path = absolute(&[], path);
                 if !path.first().is_some_and(|first| names.modules.contains(first)) {
-                    // Of another crate.
+                    // From another crate.
                     names.imported.insert(name, Vec::new());
                 } else if name != "*" {
                     names.imported.insert(name, path);
@@ -272,7 +271,7 @@ impl Names {
         names
     }
 
-    /// The module that a path inside of the crate leads to; empty for the root, none for another crate.
+    /// The module of a path inside of the crate; empty for the root, `None` for another crate.
     fn module_of(&self, path: &[String]) -> Option<String> {
         let Some(first) = path.first() else { return Some(String::new()) };
         if self.modules.contains(first) {
@@ -285,7 +284,7 @@ impl Names {
     }
 }
 
-/// Reads the paths that a module names, each from the root of the crate.
+/// Collects the paths in a module, each from the root of the crate.
 struct Reader<'a> {
     module: &'a Module,
     names: &'a Names,
@@ -296,7 +295,7 @@ impl Reader<'_> {
     fn add(&mut self, path: Vec<String>, span: Span) {
         let is_local = match path.first().map(String::as_str) {
             Some("crate" | "super") => true,
-            // What other modules name without these is their own, or was imported.
+            // Names without these prefixes are the module's own, or imported.
             Some("self") => path.len() > 1,
             Some(first) => self.module.path.is_empty() && path.len() > 1 && self.names.modules.contains(first),
             None => false,
@@ -351,7 +350,7 @@ impl<'a> Visit<'a> for Reader<'_> {
 /// The paths in a macro that begin with `crate` or `super`.
 fn paths_in(tokens: TokenStream) -> Vec<(Vec<String>, Span)> {
     let mut found: Vec<(Vec<String>, Span)> = Vec::new();
-    // Colons since the last name of a path that is still open; none: no path is.
+    // The colons since the last name of an unfinished path; `None` outside of a path.
     let mut colons = None;
     for token in tokens {
         match (token, colons) {
@@ -374,10 +373,10 @@ fn paths_in(tokens: TokenStream) -> Vec<(Vec<String>, Span)> {
     found
 }
 
-/// One name that a `use` tree brings.
+/// One name that a `use` tree imports.
 struct Import {
     path: Vec<String>,
-    /// What it is called here; a star for all that the path has.
+    /// Its name here; a star for all names of the path.
     name: String,
     span: Span,
 }
@@ -414,7 +413,7 @@ fn add_imports(tree: &UseTree, mut path: Vec<String>, found: &mut Vec<Import>) {
     }
 }
 
-/// A path as it stands in a module, from the root of the crate.
+/// The path of a module's name from the root of the crate.
 fn absolute(module: &[String], path: Vec<String>) -> Vec<String> {
     let mut from = if path.first().is_some_and(|first| first == "self" || first == "super") {
         module.to_vec()
@@ -432,7 +431,7 @@ fn absolute(module: &[String], path: Vec<String>) -> Vec<String> {
     from
 }
 
-/// Is this only there in tests?
+/// Whether the item exists only in tests.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => {
@@ -460,7 +459,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// The name of what a module defines for others.
+/// The name of a public definition.
 fn defined(item: &Item) -> Option<String> {
     let (visibility, name) = match item {
         Item::Const(item) => (&item.vis, &item.ident),
@@ -475,7 +474,7 @@ fn defined(item: &Item) -> Option<String> {
     (!matches!(visibility, Visibility::Inherited)).then(|| name.to_string())
 }
 
-/// The dependencies of a crate that stand on its own floor or above; dependencies of tests do not count.
+/// The dependencies of a crate on its own floor or above; dependencies of tests do not count.
 fn upward_dependencies(folder: &Path) -> Vec<String> {
     let name = name_of(folder);
     let Some(own) = floor_of(&name) else {

@@ -164,7 +164,7 @@ proptest! {
     }
 }
 
-/// A way to sum and to copy that is here: a path, or what a caller gets without asking for one.
+/// One available implementation of sum and copy: a path, or the default of a caller.
 struct Way {
     name: &'static str,
     sum: fn(&[u8]) -> u64,
@@ -202,7 +202,7 @@ fn ways() -> impl Iterator<Item = &'static Way> {
     WAYS.iter().filter(|(path, _)| path.is_none_or(Path::is_here)).map(|(_, way)| way)
 }
 
-/// What stands at `to` is `from`; what stands beside it is the guard. Leaves the guard everywhere.
+/// Checks that `to` holds `from` and the guard bytes around it are unchanged. Leaves the guard everywhere.
 fn check_copy(area: &mut [u8], to: Range<usize>, from: &[u8], what: impl Fn() -> String) {
     let guard = [GUARD; GUARD_LEN];
     assert!(area[to.clone()] == *from, "{}: the copy differs", what());
@@ -217,7 +217,7 @@ fn long_lens() -> impl Iterator<Item = usize> {
     LONG_LENS.into_iter().filter(|len| !cfg!(miri) || *len < 2_000)
 }
 
-/// One word after the other, the carry added at once: zero only where all are.
+/// The sum word by word, with the carry added at once: zero only if all bytes are.
 fn by_hand(bytes: &[u8]) -> u16 {
     let mut sum: u32 = 0;
     for pair in bytes.chunks(2) {
@@ -253,9 +253,9 @@ fn drop_sum(_: u64) {}
 
 const ALIGNMENTS: Range<usize> = 0..64;
 const LEN_END: usize = if cfg!(miri) { 300 } else { 600 };
-/// An interpreter sees a few of all cases.
+/// An interpreter tests only some of all cases.
 const STEP: usize = if cfg!(miri) { 13 } else { 1 };
-/// Around the lengths at which paths change their way, of which 1 MiB is the last; then what overflows lanes that are
+/// Lengths around those at which the implementation changes, up to 1 MiB. Longer ones overflow lanes that are
 /// folded too late.
 const LONG_LENS: [usize; 19] = [
     1_023, 1_024, 1_025, 1_459, 1_460, 8_959, 9_001, 32_767, 65_534, 65_535, 65_536, 69_999, 70_000, 1_048_575,

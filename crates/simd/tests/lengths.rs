@@ -10,7 +10,7 @@ mod workspace;
 use syn::{Attribute, Ident, Item};
 use workspace::{crates, name_of, sources};
 
-/// The longest that a source may be without the tests at its end, in lines.
+/// Longest source without the tests at its end, in lines.
 const LEN_MAX: usize = 700;
 
 #[test]
@@ -35,7 +35,7 @@ fn tests_at_the_end_of_a_file_do_not_count() {
     let tests = "#[cfg(test)]\nmod tests {\n    use super::*;\n}\n";
     assert_eq!(len_without_tests("x", code), 3);
     assert_eq!(len_without_tests("x", &format!("{code}\n{tests}")), 4);
-    // Only the last module is meant, and only where nothing comes after it.
+    // Only the last module counts, and only if nothing follows it.
     assert_eq!(len_without_tests("x", &format!("{tests}{code}")), 7);
     assert_eq!(len_without_tests("x", &format!("{code}{tests}{code}{tests}")), 10);
     assert_eq!(len_without_tests("x", &format!("{code}#[cfg(test)]\nfn h() {{}}\n")), 5);
@@ -51,7 +51,7 @@ fn len_without_tests(file: &str, text: &str) -> usize {
     tests.map_or_else(|| text.lines().count(), |condition| condition.pound_token.spans[0].start().line - 1)
 }
 
-/// Is this `#[cfg(test)]`?
+/// Whether this is `#[cfg(test)]`.
 fn is_test(attribute: &&Attribute) -> bool {
     attribute.path().is_ident("cfg") && attribute.parse_args::<Ident>().is_ok_and(|condition| condition == "test")
 }

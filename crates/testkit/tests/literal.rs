@@ -61,7 +61,7 @@ fn a_fragment_header_is_that_of_rfc_8200_section_4_5() {
     assert_eq!(extension(AUTHENTICATION, 24).1[1], 4, "RFC 4302: 32-bit words, less two");
 }
 
-/// Every field of a segment stands where RFC 9293 section 3.1 draws it.
+/// Every field of a segment is at its place in RFC 9293 section 3.1.
 #[test]
 fn a_segment_is_written_byte_for_byte() {
     let built = Spec { ack: 0x0A0B_0C0D, window: 0x1122, urgent: 0x3344, reserved: 1, ..tcp(4) }

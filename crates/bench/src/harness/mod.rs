@@ -142,7 +142,7 @@ mod tests {
     use crate::rows::WIDELOAD;
     use crate::workload::fragments;
 
-    /// A harness's answers to these commands, over six fragments of each of 64 datagrams.
+    /// A harness's output for these commands, over six fragments of each of 64 datagrams.
     fn said(arguments: &str, commands: &str) -> io::Result<String> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("in");

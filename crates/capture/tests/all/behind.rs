@@ -68,7 +68,7 @@ fn fill<W: Write>(mut writer: Writer<W>, count: u64) -> Result<W, Error> {
     writer.finish()
 }
 
-/// An output with room for so many bytes.
+/// An output with room for a number of bytes.
 struct Full {
     room: usize,
 }

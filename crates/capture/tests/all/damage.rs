@@ -1,4 +1,4 @@
-//! Damaged captures -> every whole record, and one plain sentence about the damage.
+//! Damaged captures -> every complete record, and one plain sentence about the damage.
 
 use std::io;
 
@@ -58,7 +58,7 @@ fn a_compressed_file_cut_anywhere_gives_its_whole_records_and_says_so() {
 fn zeros_behind_a_gzip_file_are_no_damage_and_anything_else_is() {
     let sample = samples::all().pop().unwrap();
     let whole = sample.bytes();
-    // Two members, cut within a record.
+    // Two members, truncated within a record.
     let packed: Vec<Vec<u8>> = [&whole[..50], &whole[50..]]
         .map(|part| {
             let mut writer = Writer::new(Vec::new(), Compression::Gzip).unwrap();
@@ -173,7 +173,7 @@ fn a_record_longer_than_its_snap_length_is_still_read() {
     assert!(outcome.is_ok() && fragments.len() == 3);
 }
 
-/// Reads a file, writes what it gives and a packet beside each, and counts the items.
+/// Reads a file, writes its items and a packet beside each, and counts the items.
 fn rewrite(file: &[u8]) -> usize {
     let mut writer = Writer::new(io::sink(), Compression::None).unwrap();
     let mut items = 0;
@@ -227,7 +227,7 @@ impl Random {
             0 => file.truncate(at),
             1 => file.insert(at.min(file.len()), self.next() as u8),
             2 => drop(file.drain(at.min(file.len())..(at + self.below(40)).min(file.len()))),
-            // Lengths sit in words, so a word that is 0, small or huge finds more than a byte does.
+            // Lengths are words, so a word of 0, a small or a huge one finds more than a byte does.
             3 => {
                 let word = [0, 1, 12, 0xff, 0x7fff_ffff, u32::MAX, 1 << 24, 1 << 25][self.below(8)];
                 let word = if self.below(2) == 0 { word.to_le_bytes() } else { word.to_be_bytes() };

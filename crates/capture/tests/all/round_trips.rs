@@ -279,7 +279,7 @@ fn copy(file: impl Read, compression: Compression) -> (Vec<u8>, Result<(), Error
     (writer.finish().unwrap(), outcome)
 }
 
-/// What stands in front of the first packet, in every format; and what its time stamps count, in nanoseconds.
+/// The blocks in front of the first packet, in every format, and the resolution of its timestamps, in nanoseconds.
 fn starts() -> Vec<(Sample, u64)> {
     let mut starts = Vec::new();
     for order in ORDERS {
@@ -297,7 +297,7 @@ fn starts() -> Vec<(Sample, u64)> {
     starts
 }
 
-/// Packets of many lengths, at times that can be said in steps of `nanos`.
+/// Packets of many lengths, at multiples of `nanos`.
 fn packets(nanos: u64) -> Vec<(Time, Vec<u8>)> {
     let lens = (0..9).chain([60, 1500, 1514, 9000, 65_535, 32 << 10, 300_000]).chain([1514; 400]);
     let time = |at: usize| Time::from_nanos((1_700_000_000_123_456_789 + at as u64 * 1_000_001) / nanos * nanos);

@@ -2,7 +2,7 @@
 
 use wideload_capture::{ByteOrder, Item, Reader, Resolution, Variant};
 
-/// A capture in the pieces that a reader should find.
+/// A capture in the items that a reader should return.
 #[derive(Clone)]
 pub struct Sample {
     pub name: String,
@@ -28,7 +28,8 @@ impl Sample {
         self.fragments.iter().flat_map(|fragment| fragment.raw.clone()).collect()
     }
 
-    /// How many pieces are whole, how many packets are among them, and where the next starts, in `len` bytes.
+    /// The number of complete items, the number of packets among them, and the start of the next one, in `len`
+    /// bytes.
     pub fn whole(&self, len: usize) -> (usize, u64, usize) {
         let (mut fragments, mut packets, mut end) = (0, 0, 0);
         for fragment in &self.fragments {
@@ -55,7 +56,7 @@ impl From<&Item<'_>> for Piece {
     }
 }
 
-/// One of everything. Snap lengths and section lengths are such that a writer leaves them alone.
+/// One sample of each kind. A writer keeps their snap lengths and section lengths.
 pub fn all() -> Vec<Sample> {
     let mut samples = Vec::new();
     for order in ORDERS {
@@ -175,7 +176,7 @@ pub fn block(order: ByteOrder, kind: Kind, block_type: u32, body: &[u8]) -> Piec
     Piece { kind, raw: [u32(order, block_type), len.clone(), body, len].concat() }
 }
 
-/// `len` bytes, none like its neighbour.
+/// `len` bytes, each different from its neighbours.
 pub fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 256) as u8).collect()
 }
@@ -199,7 +200,7 @@ fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Everything that a reader gives, and how it ends.
+/// All items that a reader returns, and its outcome.
 pub fn read(file: impl std::io::Read) -> (Vec<Piece>, Result<(), wideload_capture::Error>) {
     let mut fragments = Vec::new();
     let mut reader = match Reader::new(file) {

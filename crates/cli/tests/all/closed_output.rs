@@ -49,7 +49,7 @@ fn said(run: &Output) -> String {
     String::from_utf8_lossy(&run.stderr).into_owned()
 }
 
-/// A pipe whose reader is gone.
+/// A pipe without a reader.
 fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -67,7 +67,7 @@ fn what_never_completes_leaves_late_with_the_same_bytes() {
     assert_eq!(times, [39, 40, 40, 41], "30 s after the first piece came");
     assert_eq!((&out[1].1[20..], &out[2].1[20..]), (&fragments[1][20..], &fragments[3][20..]));
     assert_eq!(fate(&json(&run), "done", "released_late")["packets"], 1);
-    // Shorter patience, earlier release.
+    // With a shorter time-out they are released earlier.
     scratch.rewrite(&[&input, &output], &["--mtu", "1500", "--patience", "2.5"]);
     assert_eq!(frames(&output)[0].0, 12_500_000_000);
 }
@@ -77,19 +77,20 @@ fn the_time_of_what_leaves_is_the_captures_even_where_that_leaps_or_goes_back() 
     let scratch = Scratch::new();
     let fragments = |id| cut(&udp(1_000, id, 0), 504);
     let second = |number: u64| number * 1_000_000_000;
-    // In 1970, in 2096, at the end of time, and an hour before the first; each datagram is whole within a second.
+    // In 1970, in 2096, at the end of time, and an hour before the first. Each datagram is complete within a
+    // second.
     let mut records = Vec::new();
     for (id, start) in [(1, second(5_000)), (2, second(4_000_000_000)), (3, u64::MAX - 5), (4, second(1_400))] {
         let [first, last] = &fragments(id)[..] else { panic!("two pieces") };
         records.extend([(start, first.clone()), (start + 1, last.clone())]);
     }
-    // What never completes leaves 30 s later by the same clock.
+    // An incomplete datagram leaves 30 s later by the same clock.
     records.extend([(second(1_500), fragments(5)[0].clone()), (second(1_600), udp(100, 6, 0))]);
     let input = scratch.pcap("in.pcap", &records);
     let output = scratch.path("out.pcap");
     let run = scratch.rewrite(&[&input, &output], &["--mtu", "65535"]);
     assert_eq!(run.status.code(), Some(0), "{}", said(&run));
-    // A pcap says seconds in 32 bits, so the end of time is one that it can say.
+    // A pcap has 32 bits for seconds, so its end of time can be written.
     let times: Vec<_> = frames(&output).iter().map(|(time, _)| time / 1_000_000_000).collect();
     let end_of_time = frames(&input)[5].0 / 1_000_000_000;
     assert_eq!(times, [5_000, 4_000_000_000, end_of_time, 1_400, 1_530, 1_600]);
@@ -110,7 +111,7 @@ fn a_fragment_past_every_datagram_is_not_cut_into_fragments_at_its_head() {
 #[test]
 fn what_the_snap_length_cut_passes_and_is_named() {
     let scratch = Scratch::new();
-    // A sender that left the length to its card, and a capture of 96 bytes a packet.
+    // A packet of a sender that leaves the length to its network card, in a capture of 96 bytes for each packet.
     let mut offloaded = udp(3_000, 1, 0);
     offloaded[2..4].fill(0);
     offloaded[9] = 6;
@@ -159,7 +160,7 @@ fn what_is_no_packet_passes_unchanged_and_is_counted() {
     let mut bad_version = udp(100, 2, 0);
     bad_version[0] = 0x75;
     let truncated = udp(3_000, 3, 0)[..2_000].to_vec();
-    // A sender's packet beyond 65,535 bytes, which no length field can say.
+    // A sender's packet beyond 65,535 bytes, which no length field can state.
     let mut too_long = udp(100, 4, 0);
     too_long[2..4].fill(0);
     too_long[9] = 6;
@@ -196,7 +197,7 @@ fn identifiers_that_run_out_end_packets_by_name() {
     let records: Vec<_> = (0..70_000).map(|number| (number * 1_000, udp(104, 0, DONT_FRAGMENT))).collect();
     let input = scratch.pcap("in.pcap", &records);
     let output = scratch.path("out.pcap");
-    // 70,000 datagrams in 70 ms are more than the identifiers that a pair of hosts has in a second, not in 10 ms.
+    // 70,000 datagrams in 70 ms exceed the IPv4 IDs of a pair of hosts for one second, but not for 10 ms.
     for (lifetime, out_of_identifiers) in [("1", true), ("0.01", false)] {
         let run = scratch.rewrite(&[&input, &output], &["--mtu", "68", "--lifetime", lifetime, "--json"]);
         let ended = fate(&json(&run), "retired", "no_identifier")["packets"].as_u64();
@@ -308,7 +309,7 @@ fn what_cannot_be_opened_created_or_written_fails_with_its_name() {
         let run = scratch.rewrite(&[&input, Path::new("/dev/full")], &["--mtu", "1500"]);
         assert_eq!(run.status.code(), Some(1), "{}", said(&run));
         assert!(said(&run).contains("/dev/full") && said(&run).contains("space"), "{}", said(&run));
-        // Damage in the input does not hide it, even where all that is written is what was held until then.
+        // Damaged input does not hide the error, even if all output was held until then.
         let held: Vec<_> = (0..8).map(|id| (1, udp(60_012, id, MORE_FRAGMENTS))).collect();
         let input = scratch.pcap("held.pcap", &held);
         fs::write(&input, [&fs::read(&input).unwrap()[..], &[0; 7]].concat()).unwrap();
@@ -404,7 +405,7 @@ fn every_counter_stands_in_the_page_of_counters() {
     assert_eq!(rows, counters.len(), "COUNTERS.md has rows for counters that are gone");
 }
 
-/// The law of the issue: below 256 MiB for a capture of any size, even one of nothing but first pieces.
+/// The limit: below 256 MiB for a capture of any size, even one with nothing but first fragments.
 #[cfg(target_os = "linux")]
 #[test]
 fn memory_stays_bounded_for_a_capture_of_any_size() {
@@ -418,7 +419,7 @@ fn memory_stays_bounded_for_a_capture_of_any_size() {
     writer.header(&pcap_header(Resolution::Nanoseconds, RAW)).unwrap();
     for number in 0..300_000u32 {
         let mut fragment = udp(1_500, number as u16, MORE_FRAGMENTS);
-        // A source of its own, a kilometre away in time.
+        // Each fragment has its own source, and comes a microsecond after the previous one.
         fragment[12..16].copy_from_slice(&(0x0A00_0000 + number).to_be_bytes());
         seal_ip(&mut fragment);
         writer.packet(0, Some(Time::from_nanos(u64::from(number) * 1_000)), &[&fragment[..20 + 1_480]]).unwrap();
@@ -447,7 +448,7 @@ fn an_interrupt_ends_the_input_there_and_keeps_what_was_read() {
     writer.header(&pcap_header(Resolution::Nanoseconds, RAW)).unwrap();
     let (mut written, mut interrupted) = (0u64, false);
     while child.try_wait().unwrap().is_none() {
-        // The command looks up every now and then; it is given more until it does.
+        // The command checks for the signal now and then; it gets more input until it does.
         if writer.packet(0, Some(Time::from_nanos(written)), &[&udp(1_400, 1, 0)]).is_err() {
             break;
         }
@@ -458,7 +459,7 @@ fn an_interrupt_ends_the_input_there_and_keeps_what_was_read() {
         }
         assert!(written < 5_000_000, "it never looked up");
     }
-    // What the writer still holds goes into a pipe that nobody reads.
+    // The writer's remaining bytes go into a pipe without a reader.
     let _ = writer.finish();
     let run = child.wait_with_output().unwrap();
     assert_eq!(run.status.code(), Some(130), "{}", said(&run));

@@ -39,7 +39,7 @@ fn a_thousand_mutated_captures_end_well() {
             balance(&ended.report, &scratch.path().join("out"), &what);
         }
     }
-    // Mutations that all ended alike would show nothing.
+    // If all mutations had the same result, they would test nothing.
     assert!(
         read_whole > 100 && damaged > 100 && refused > 10,
         "{read_whole} whole, {damaged} damaged, {refused} refused"
@@ -52,7 +52,7 @@ struct Ended {
     report: String,
 }
 
-/// Runs the command; it is ended, and the test with it, where it takes longer than any capture here could.
+/// Runs the command. If it takes longer than any of these captures needs, it is killed and the test fails.
 fn rewrite(input: &Path, output: &Path, seed: u64) -> Ended {
     let mut child = Command::new(env!("CARGO_BIN_EXE_wideload"))
         .args(["rewrite", "--json"])
@@ -88,7 +88,7 @@ fn balance(report: &str, output: &Path, what: &str) {
         let figure = |name: &str| report[side][name].as_u64().unwrap();
         assert_eq!(figure("bytes"), figure("payload") + figure("headers") + figure("untouched"), "{side}: {what}");
     }
-    // The table says what is in the file.
+    // The table states the content of the file.
     let mut reader = Reader::new(fs::File::open(output).unwrap()).unwrap();
     let (mut packets, mut bytes) = (0, 0);
     while let Some(item) = reader.next().unwrap() {
@@ -118,7 +118,7 @@ fn mutate(original: &[u8], random: &mut Random) -> Vec<u8> {
         1 => bytes.truncate(random.below(bytes.len())),
         2 => swap_blocks(&mut bytes, random),
         _ => {
-            // A run of the file somewhere else in it: lengths and headers in the wrong place.
+            // A run of the file's bytes at another place: lengths and headers in the wrong place.
             let len = random.below(bytes.len().min(200)) + 1;
             let (from, to) = (random.below(bytes.len() - len + 1), random.below(bytes.len() - len + 1));
             bytes.copy_within(from..from + len, to);
@@ -127,7 +127,7 @@ fn mutate(original: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Two blocks or records in each other's place.
+/// Swaps two blocks or records.
 fn swap_blocks(bytes: &mut Vec<u8>, random: &mut Random) {
     let mut reader = Reader::new(&bytes[..]).unwrap();
     let mut blocks = Vec::new();
@@ -154,7 +154,7 @@ fn originals() -> Vec<Vec<u8>> {
     originals
 }
 
-/// A generator that needs no more than to differ from seed to seed (SplitMix64).
+/// A generator whose only need is to differ from seed to seed (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -182,5 +182,5 @@ const DIRECTIONS: [&[&str]; 12] = [
     &["--mtu", "65535", "--coalesce", "reversible", "--hold", "0.1"],
     &["--mtu", "9000", "--coalesce", "resize", "--segment", "--hold", "0.1"],
 ];
-/// Far longer than any of these takes.
+/// Far longer than any of them needs.
 const LONGEST: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Shared parts of the command's tests: captures to write and to read, and the command to run.
+//! Shared parts of the command's tests: captures to write and to read, and the command.
 
 use capture::{Compression, Item, Reader, Resolution, Writer, pcap_header};
 use packet::Time;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 pub use testkit::seal_ip;
 use testkit::{ReadPacket, Spec, Summed, ip};
 
-/// A directory of its own, and the command in it.
+/// A temporary directory, and the command in it.
 pub struct Scratch(pub TempDir);
 
 impl Scratch {
@@ -63,14 +63,14 @@ pub fn fate(report: &serde_json::Value, kind: &str, name: &str) -> serde_json::V
     fates.iter().find(|fate| fate["kind"] == kind && fate["name"] == name).cloned().unwrap_or_default()
 }
 
-/// An IPv4 packet of UDP, `len` bytes long, with a payload that tells its bytes apart and no checksum.
+/// An IPv4 UDP packet of `len` bytes, with distinct payload bytes and no checksum.
 pub fn udp(len: usize, id: u16, flags: u16) -> Vec<u8> {
     let payload: Vec<u8> = (28..len).map(|at| (at % 251) as u8).collect();
     let packet = documented(testkit::udp(4)).ports(4_096, 8_192).sum(Summed::None);
     packet.id(id.into()).ip_flags(flags).payload(payload).bytes()
 }
 
-/// Between two addresses that are for documentation.
+/// The packet between two addresses for documentation.
 pub fn documented(packet: Spec) -> Spec {
     packet.from([192, 0, 2, 1]).to([192, 0, 2, 2])
 }

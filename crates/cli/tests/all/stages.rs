@@ -102,7 +102,7 @@ fn a_border_cuts_tcp_that_must_not_be_fragmented_and_refuses_what_else_must_not(
     assert_eq!(fate(&json(&run), "retired", "too_big")["packets"], 1);
 }
 
-// R010, R031: joining on the way is asked for by name.
+// R010, R031: transit reassembly only with its option.
 #[test]
 fn a_router_changes_no_size_that_it_was_not_asked_for() {
     let scratch = Scratch::new();
@@ -127,7 +127,7 @@ fn a_wrong_checksum_stays_wrong_however_its_packet_leaves() {
     assert_eq!(frames(&output)[0].1, damaged, "it joins nothing");
 }
 
-// A packet that is not all there cannot say which flow it is of.
+// A truncated packet does not show its flow.
 #[test]
 fn what_passes_unread_overtakes_no_segment() {
     let scratch = Scratch::new();
@@ -168,7 +168,7 @@ fn a_held_packet_that_joins_nothing_keeps_its_comment() {
     assert_eq!(seen, [(segment(0, 500), comment), (udp(100, 1, 0), Vec::new())]);
 }
 
-// What a later packet pushes out leaves with its options, and so does what that packet leaves held.
+// Packets that a later packet evicts leave with their options, and so do the packets that remain held.
 #[test]
 fn two_held_packets_in_a_row_keep_their_comments_and_their_padding() {
     let scratch = Scratch::new();
@@ -179,7 +179,7 @@ fn two_held_packets_in_a_row_keep_their_comments_and_their_padding() {
     writer.interface(&[1u32, 20, 1, 262_144, 20].map(u32::to_le_bytes).concat()).unwrap();
     let ethernet = [&[2; 12][..], &[8, 0]].concat();
     let mut expected = Vec::new();
-    // A header that changes ends a run, so each pushes out the one before it.
+    // A changed header ends a run, so each packet flushes the previous one.
     for number in 0..3u8 {
         let mut packet = segment(u32::from(number), 2);
         packet[8] -= number;
@@ -204,7 +204,7 @@ fn two_held_packets_in_a_row_keep_their_comments_and_their_padding() {
     assert_eq!(seen, expected);
 }
 
-// No router clears DF, and none makes what has it longer than its sender made it (rel:C8).
+// No router clears DF, and none makes a packet with DF longer than its sender made it (rel:C8).
 #[test]
 fn fragments_with_df_leave_a_router_as_long_as_they_came_and_with_df() {
     let scratch = Scratch::new();
@@ -240,7 +240,7 @@ fn what_stays_too_long_is_told() {
 #[test]
 fn waits_and_exemptions_are_obeyed() {
     let scratch = Scratch::new();
-    // Five milliseconds apart: longer than a live coalescer waits.
+    // Five milliseconds apart: longer than a live coalescer's hold time.
     let slow = bulk(&scratch, 10, 5_000);
     let output = scratch.path("out.pcap");
     let count = |args: &[&str]| {
@@ -283,7 +283,7 @@ fn arguments_that_cannot_be_meant_are_refused_with_what_to_do() {
     }
 }
 
-/// A capture of full segments of one flow, so many microseconds apart.
+/// A capture of full segments of one flow, `micros` microseconds apart.
 fn bulk(scratch: &Scratch, count: u32, micros: u64) -> PathBuf {
     let path = scratch.path("bulk.pcap");
     let mut writer = Writer::new(File::create(&path).unwrap(), Compression::None).unwrap();
@@ -296,7 +296,7 @@ fn bulk(scratch: &Scratch, count: u32, micros: u64) -> PathBuf {
     path
 }
 
-/// The packet with the segment of this number, each `len` bytes long, with time stamps; identifiers rise, DF is set.
+/// The packet with the segment of this index, each of `len` bytes, with timestamps; IDs rise, DF is set.
 fn segment(index: u32, len: usize) -> Vec<u8> {
     let payload: Vec<u8> = (52..52 + len).map(|at| (at % 251) as u8).collect();
     let seq = (index * len as u32).wrapping_add(0xFFFF_F000);

@@ -42,7 +42,7 @@ fn what_is_lost_is_red_and_nothing_else_is() {
 
 #[test]
 fn no_figure_is_cut_at_any_usual_width() {
-    // Whatever the figures are, the last of each is there with all that is in front of it.
+    // The last figure of each is shown with everything in front of it, however large the figures are.
     let mut large = after();
     large.seconds = 3_901.0;
     for direction in [&mut large.all.to_wide, &mut large.all.to_narrow] {
@@ -145,7 +145,7 @@ fn view() -> View {
     View::between(&before(), &after())
 }
 
-/// A border that joins toward the wide side, after an hour.
+/// A border that reassembles toward the wide side, after one hour.
 fn before() -> Stats {
     let mut figures = Stats {
         name: "border".to_owned(),
@@ -168,7 +168,7 @@ fn before() -> Stats {
     figures
 }
 
-/// The same two seconds later.
+/// The same border two seconds later.
 fn after() -> Stats {
     let mut figures = Stats { seconds: 3_902.0, ..before() };
     let all = &mut figures.all;

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use wideload::rewrite::{As, Outcome, Settings, Sink, Stages, Stop, rewrite};
 
-/// A datagram by what identifies it to everybody: addresses, payload length, and the payload's SHA-256.
+/// A datagram by its globally comparable fields: addresses, payload length, and the payload's SHA-256.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Datagram {
     pub source: IpAddr,
@@ -19,10 +19,10 @@ pub struct Datagram {
     pub sha256: String,
 }
 
-/// How many of each there are.
+/// The number of each.
 pub type Datagrams = BTreeMap<Datagram, usize>;
 
-/// The datagrams that a host's rewrite to 65,535 bytes rejoins, and what else it did.
+/// The datagrams that a host's rewrite to 65,535 bytes reassembles, and its other results.
 pub fn rejoined(path: &Path) -> Result<(Datagrams, Outcome), String> {
     let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut reader = Reader::new(file).map_err(|error| error.to_string())?;
@@ -47,7 +47,7 @@ pub fn frames(path: &Path) -> Result<Vec<Vec<u8>>, String> {
     Ok(frames)
 }
 
-/// A host's interface of 65,535 bytes that joins fragments and nothing else.
+/// A host's interface with an MTU of 65,535 bytes that only reassembles.
 fn settings() -> Settings {
     Settings {
         mtu: u16::MAX,
@@ -89,7 +89,8 @@ impl Sink for Collector {
     }
 
     fn packet(&mut self, _: u32, _: Time, packet: &Packet) -> Result<(), String> {
-        // An atomic fragment came whole, but hosts rejoin it, too. Here nothing else is changed of whole IPv6 but checksums.
+        // An atomic fragment is complete, but hosts reassemble it too. Of unfragmented IPv6 packets only checksums
+        // change here.
         let has_changed = !packet.is_as_received() && packet.checksum == Checksum::Unverified;
         let was_atomic = packet.ip().version == Version::V6 && has_changed;
         if (packet.was_fragmented() || was_atomic) && packet.ip().fragment.is_none() {

@@ -6,23 +6,23 @@ use libtest_mimic::Failed;
 use std::path::Path;
 use std::process::Command;
 
-/// One packet, as tshark sees it.
+/// One packet, as tshark dissects it.
 pub struct Seen {
-    /// Interface and VLAN, so that what stands twice in a capture stays apart.
+    /// Interface and VLAN, which separate the copies of a packet in one capture.
     pub link: String,
     /// Names of its headers, outermost first.
     pub protocols: Vec<String>,
     /// Outermost source and destination.
     pub addresses: [String; 2],
-    /// Length that its outermost IP header says, in bytes; 0 where there is none.
+    /// Length in its outermost IP header, in bytes; 0 without one.
     pub len: usize,
-    /// Is it a fragment, or whole out of fragments?
+    /// Whether it is a fragment, or reassembled from fragments.
     pub is_fragment: bool,
     /// MD5 of the frame.
     pub frame: String,
     /// Its TCP or UDP checksum, whichever is outermost.
     pub checksum: Verdict,
-    /// What its outermost IP header carries, if that is TCP.
+    /// The TCP segment behind its outermost IP header.
     pub tcp: Option<Segment>,
 }
 
@@ -34,12 +34,12 @@ pub struct Segment {
     pub payload: Vec<u8>,
 }
 
-/// What tshark thinks of a checksum.
+/// tshark's verdict on a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Right,
     Wrong,
-    /// It could not, or need not, be computed.
+    /// Not verified.
     Open,
 }
 
@@ -55,7 +55,7 @@ pub fn dissect(capture: &Path) -> Result<Vec<Seen>, Failed> {
         command.args(["-e", field]);
     });
     let run = command.output()?;
-    // tshark ends with 2 where a capture is cut short; what stands before the cut is printed.
+    // tshark ends with status 2 if a capture is truncated; it prints the packets before the end.
     if run.stdout.is_empty() && !run.status.success() {
         return Err(format!("tshark: {}", String::from_utf8_lossy(&run.stderr)).into());
     }
@@ -120,7 +120,7 @@ pub fn carried(protocols: &[String]) -> &[String] {
     behind.get(extensions..).unwrap_or_default()
 }
 
-/// A number; 0 where there is none.
+/// A number; 0 if the field is empty.
 fn number<T: std::str::FromStr + Default>(field: &str) -> Result<T, Failed>
 where
     T::Err: std::fmt::Display,

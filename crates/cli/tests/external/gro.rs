@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::read_to_string;
 use std::path::Path;
 
-/// Our reversible coalescing makes the same packets as Linux of the same packets, but for the written list, and they come
-/// apart again.
+/// Our reversible coalescing makes the same packets as Linux from the same input, except for the listed cases. They
+/// can be split into the same packets again.
 pub fn makes_what_linux_makes() -> Result<(), Failed> {
     let folder = shared_captures().ok_or("no captures")?;
     let scratch = tempfile::tempdir()?;
@@ -43,7 +43,7 @@ pub fn makes_what_linux_makes() -> Result<(), Failed> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
-/// Captures of TCP straight in IP: what came, and what the kernel made of it.
+/// Captures of TCP directly in IP: the input, and the kernel's output.
 fn cases(folder: &Path) -> Result<Vec<(String, String)>, Failed> {
     let table = read_to_string(folder.join("gro_expected.tsv"))?;
     let rows = table.lines().skip(1).map(|line| line.split('\t').collect::<Vec<_>>());
@@ -51,8 +51,8 @@ fn cases(folder: &Path) -> Result<Vec<(String, String)>, Failed> {
     Ok(plain.map(|row| (row[0].to_owned(), row[1].to_owned())).collect())
 }
 
-/// How our packets differ from the kernel's, if they do: in length and order; else in a header or a byte. The kernel leaves
-/// the checksums of what it made half-filled, so that field is checked by [`made_up`] instead.
+/// The difference between our packets and the kernel's, if there is one: in length and order, otherwise in a header
+/// or a byte. The kernel leaves partial checksums, so [`made_up`] checks that field instead.
 fn difference(theirs: &[Vec<u8>], ours: &[Vec<u8>]) -> Result<Option<String>, Failed> {
     let lens = |frames: &[Vec<u8>]| {
         let lens: Option<Vec<_>> =
@@ -76,13 +76,14 @@ fn difference(theirs: &[Vec<u8>], ours: &[Vec<u8>]) -> Result<Option<String>, Fa
     }))
 }
 
-/// A packet of ours that neither came so nor has a right checksum.
+/// A packet of ours that is not in the input and has no correct checksum.
 fn made_up(came: &[Vec<u8>], ours: &[Vec<u8>]) -> Option<String> {
     let wrong = missing(ours, came).into_iter().find(|frame| !checksum_is_right(frame))?;
     Some(format!("a packet of {} bytes has a wrong checksum", wrong.len()))
 }
 
-/// Do two packets in a row have one IPv4 identification? A capture cannot say so of a train: cut, its identifications rise.
+/// Whether two successive packets have one IPv4 ID. A capture cannot show this of a GSO packet: its segments' IDs
+/// rise.
 fn ids_stay(frames: &[Vec<u8>]) -> bool {
     let id = |frame: &Vec<u8>| {
         (frame[ETHERNET_LEN] >> 4 == 4).then(|| [frame[ETHERNET_LEN + 4], frame[ETHERNET_LEN + 5]])
@@ -90,7 +91,7 @@ fn ids_stay(frames: &[Vec<u8>]) -> bool {
     frames.windows(2).any(|pair| id(&pair[0]).is_some() && id(&pair[0]) == id(&pair[1]))
 }
 
-/// Packets of each flow, in their order. A wrong header may name any flow, so it is of none, for the kernel too.
+/// Packets of each flow, in order. A packet with a wrong header checksum belongs to no flow, for the kernel too.
 fn by_flow(frames: &[Vec<u8>], ids: Ids) -> BTreeMap<Option<[u8; 4]>, Vec<Vec<u8>>> {
     let mut flows: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for frame in frames {
@@ -106,7 +107,7 @@ fn by_flow(frames: &[Vec<u8>], ids: Ids) -> BTreeMap<Option<[u8; 4]>, Vec<Vec<u8
     flows
 }
 
-/// Those of `these` that are not among `those`.
+/// The packets of `these` that are not among `those`.
 fn missing<'a>(these: &'a [Vec<u8>], those: &[Vec<u8>]) -> Vec<&'a Vec<u8>> {
     these.iter().filter(|frame| !those.contains(frame)).collect()
 }
@@ -116,14 +117,14 @@ fn longest<T: AsRef<[u8]>>(frames: &[T]) -> Option<usize> {
     frames.iter().map(|frame| frame.as_ref().len() - ETHERNET_LEN).max()
 }
 
-/// Whether IPv4 identifications, and header checksums with them, are compared.
+/// Whether IPv4 IDs, and with them header checksums, are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ids {
     Compared,
     Left,
 }
 
-/// Where the parts of a frame start, read here as plainly as possible.
+/// Offsets of a frame's parts, parsed here as plainly as possible.
 struct Parts {
     tcp_at: usize,
     payload_at: usize,
@@ -177,12 +178,12 @@ fn header_checksum_is_right(frame: &[u8]) -> bool {
     frame[ETHERNET_LEN] >> 4 == 6 || words(header).is_multiple_of(0xFFFF)
 }
 
-/// The sum of 16-bit words, the last filled up with zeroes.
+/// The sum of 16-bit words, the last one padded with zeros.
 fn words(bytes: &[u8]) -> u64 {
     bytes.chunks(2).map(|pair| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]))).sum()
 }
 
-/// The written list: a case, the lengths that Linux made, what we made, and the ruling.
+/// The listed cases: a case, the lengths of Linux's packets, ours, and the ruling.
 fn listed() -> Result<BTreeMap<(String, String), String>, Failed> {
     let mut listed = BTreeMap::new();
     for line in include_str!("gro_differences.tsv").lines().skip(1) {
@@ -197,9 +198,9 @@ fn listed() -> Result<BTreeMap<(String, String), String>, Failed> {
 
 const ETHERNET_LEN: usize = 14;
 const IPV6_HEADER_LEN: usize = 40;
-/// What `--mtu` takes.
+/// Smallest MTU of `--mtu`.
 const MTU_MIN: usize = 68;
 const FRAGMENT: u8 = 44;
 const TCP: u64 = 6;
-/// Fewer would mean that the comparison did not look.
+/// With fewer cases the comparison tests too little.
 const CASES_MIN: usize = 30;

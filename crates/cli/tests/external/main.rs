@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
 }
 
-/// What a test cannot do without.
+/// A precondition of a test.
 #[derive(Clone, Copy)]
 enum Need {
     /// A folder of captures with ground truth, beside the project or named by `WIDELOAD_CAPTURES`.
@@ -91,7 +91,7 @@ struct Indexed {
 }
 
 impl Indexed {
-    /// Is the capture of one of these classes?
+    /// Whether the capture belongs to one of these classes.
     fn is_any(&self, classes: &[&str]) -> bool {
         self.classes.iter().any(|class| classes.contains(&class.as_str()))
     }
@@ -111,7 +111,7 @@ fn indexed(folder: &Path) -> Result<Vec<Indexed>, Failed> {
     Ok(lines.map(row).collect())
 }
 
-/// Runs `wideload rewrite`; its report. A damaged input is read as far as it can be.
+/// Runs `wideload rewrite` and returns its report. A damaged input is read as far as possible.
 fn rewrite(input: &Path, output: &Path, args: &[&str]) -> Result<Value, Failed> {
     let run = Command::new(env!("CARGO_BIN_EXE_wideload"))
         .args(["rewrite", "--json"])
@@ -125,7 +125,7 @@ fn rewrite(input: &Path, output: &Path, args: &[&str]) -> Result<Value, Failed> 
     Ok(serde_json::from_slice(&run.stdout)?)
 }
 
-/// How many packets met this fate, by a report.
+/// The number of packets with this outcome in a report.
 fn fate(report: &Value, kind: &str, name: &str) -> u64 {
     let fates = report["fates"].as_array().map(Vec::as_slice).unwrap_or_default();
     fates
@@ -135,7 +135,7 @@ fn fate(report: &Value, kind: &str, name: &str) -> u64 {
         .sum()
 }
 
-/// How many frames passed as they came because they were no packets to work on.
+/// The number of frames that passed unchanged because they have no supported packet.
 fn passed(report: &Value) -> u64 {
     let fates = report["fates"].as_array().map(Vec::as_slice).unwrap_or_default();
     fates.iter().filter(|fate| fate["kind"] == "passed").filter_map(|fate| fate["packets"].as_u64()).sum()

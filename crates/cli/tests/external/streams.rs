@@ -10,12 +10,13 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Whatever size TCP takes, and back, its streams are the same bytes in the same order, and nothing else changes.
+/// TCP streams keep the same bytes in the same order at every packet size and back, and nothing else changes.
 ///
-/// Each capture takes one wide size and one narrow, the next capture the next; with `WIDELOAD_EVERY_SIZE` set, or where there are few, each takes all.
+/// Each capture is tested at one wide and one narrow size; the next capture at the next ones. With
+/// `WIDELOAD_EVERY_SIZE` set, or with few captures, each is tested at all sizes.
 pub fn are_the_same_at_every_size() -> Result<(), Failed> {
     let mut captures = captures()?;
-    // The largest first, so that no thread is left alone with it.
+    // The largest first, so that no thread works on it alone at the end.
     captures.sort_by_key(|(path, _)| path.metadata().map_or(0, |metadata| metadata.len()));
     let takes_all = captures.len() < WIDE.len() * NARROW.len() || std::env::var_os("WIDELOAD_EVERY_SIZE").is_some();
     let waiting = Mutex::new(captures.into_iter().enumerate().collect());
@@ -37,7 +38,7 @@ pub fn are_the_same_at_every_size() -> Result<(), Failed> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
-/// Our own captures of TCP; and others', where they are.
+/// Our own captures of TCP, and third-party ones if they are present.
 fn captures() -> Result<Vec<(PathBuf, Tcp)>, Failed> {
     let tcp = |is_bulk| if is_bulk { Tcp::Bulk } else { Tcp::Some };
     let own = own_captures().into_iter().filter(|path| name(path).starts_with(OWN_TCP));
@@ -58,7 +59,7 @@ fn next<T>(waiting: &Mutex<Vec<T>>) -> Option<T> {
     waiting.lock().unwrap().pop()
 }
 
-/// One capture at the sizes of its turn; none: at all. The row of the table that shows how it grew.
+/// Tests one capture at the sizes of its turn, or at all sizes without a turn. Returns its row of the table.
 fn check(capture: &Path, tcp: Tcp, turn: Option<usize>) -> Result<Row, Failed> {
     let scratch = tempfile::tempdir()?;
     let original = Look::at(capture)?;
@@ -93,7 +94,7 @@ fn check(capture: &Path, tcp: Tcp, turn: Option<usize>) -> Result<Row, Failed> {
     Ok(row)
 }
 
-/// One rewrite of `input`, and what must hold between it, its output and the original.
+/// One rewrite of `input`, with the checks between it, its output and the original.
 fn step(
     original: &Look,
     input: &Path,
@@ -129,7 +130,7 @@ fn streams_differ(before: &Streams, after: &Streams) -> Option<String> {
     Some(format!("{count} streams differ, {key:?} first: {:?} became {:?}", before.get(key), after.get(key)))
 }
 
-/// Bytes that come after bytes behind them: no direction has more of them than it had.
+/// Bytes that arrive after later bytes of their stream: no direction may have more of them than before.
 fn late_bytes(before: &Flows, after: &Flows) -> Option<String> {
     after.iter().find_map(|(flow, order)| {
         let came_late = before.get(flow).map_or(0, |before| before.late_bytes);
@@ -137,7 +138,7 @@ fn late_bytes(before: &Flows, after: &Flows) -> Option<String> {
     })
 }
 
-/// What had a right checksum has one; what had a wrong one may have been cut, but grows by no byte.
+/// Packets with a correct checksum keep one. Packets with a wrong one may be split, but no bytes are added to them.
 fn wrong_checksums(before: &Look, after: &Look) -> Option<String> {
     let ((bytes, bare), (bytes_after, bare_after)) = (before.wrong, after.wrong);
     let grew = bytes_after > bytes || bare_after > bare;
@@ -155,7 +156,8 @@ fn too_long(after: &[Seen], mtu: usize, report: &Value) -> Option<String> {
         .then(|| format!("{long} packets are too long, {allowed} were left alone or are no packets to us"))
 }
 
-/// What is no TCP, whole, and fits, leaves as it came and in its order, unless its checksum was half-filled.
+/// Unfragmented packets within the MTU that are not TCP leave unchanged and in order, unless their checksum was
+/// partial.
 fn changed_others(before: &[Seen], after: &[Seen], mtu: usize) -> Option<String> {
     let is_other = |seen: &&Seen| seen.tcp.is_none() && !seen.is_fragment && seen.len <= mtu;
     let mut left = after.iter().filter(is_other);
@@ -164,7 +166,7 @@ fn changed_others(before: &[Seen], after: &[Seen], mtu: usize) -> Option<String>
     Some(format!("a packet that should stay as it came is gone: {}", lost.protocols.join(":")))
 }
 
-/// How many of `these` are not among `those`, byte for byte.
+/// The number of `these` that are not among `those`, byte for byte.
 fn missing(these: &[Seen], those: &[Seen]) -> usize {
     let mut frames: BTreeMap<&str, usize> = BTreeMap::new();
     those.iter().for_each(|seen| *frames.entry(&seen.frame).or_default() += 1);
@@ -178,19 +180,19 @@ fn missing(these: &[Seen], those: &[Seen]) -> usize {
     these.iter().filter(is_missing).count()
 }
 
-/// How much TCP a capture has.
+/// The amount of TCP in a capture.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tcp {
     Some,
     Bulk,
 }
 
-/// A capture as tshark sees it.
+/// A capture as tshark dissects it.
 struct Look {
     seen: Vec<Seen>,
     streams: Streams,
     flows: Flows,
-    /// Bytes under wrong TCP checksums, and packets without any byte that have one.
+    /// Bytes under wrong TCP checksums, and packets without payload that have one.
     wrong: (usize, usize),
 }
 
@@ -199,24 +201,24 @@ type Streams = BTreeMap<(String, usize), Stream>;
 /// Directions of connections.
 type Flows = BTreeMap<String, Order>;
 
-/// All that a receiver gets: the first copy of each byte.
+/// The bytes that a receiver gets: the first copy of each.
 #[derive(Debug, PartialEq, Eq)]
 struct Stream {
     first_seq: u32,
     len: usize,
     sha256: String,
-    /// Where FIN stands, and how many packets reset it.
+    /// The place of FIN, and the number of packets with RST.
     fin_seq: Option<u32>,
     resets: usize,
 }
 
-/// How a direction arrives.
+/// The order in which a direction's bytes arrive.
 #[derive(Default)]
 struct Order {
     late_bytes: usize,
 }
 
-/// A stream that is being read: its segments by their place from the first one seen.
+/// A stream in progress: its segments by their place relative to the first one.
 struct Reading<'a> {
     base: u32,
     syn_seq: Option<u32>,
@@ -277,7 +279,7 @@ fn follow(seen: &[Seen]) -> Result<(Streams, Flows), Failed> {
 }
 
 impl Reading<'_> {
-    /// What the segments say together. Where they repeat, the first wins; gaps part.
+    /// The stream of all segments. Of repeated bytes the first copy counts; gaps remain gaps.
     fn stream(self) -> Result<Stream, Failed> {
         let low = self.fragments.iter().map(|(at, _)| *at).min().unwrap_or(0);
         let high = self.fragments.iter().map(|(at, fragment)| at + fragment.len() as i64).max().unwrap_or(0);
@@ -306,18 +308,19 @@ impl Reading<'_> {
     }
 }
 
-/// Packets of one capture.
+/// The numbers of packets of one capture.
 #[derive(Debug, Default)]
 struct Row {
     packets: usize,
-    /// At the wide sizes; none where it was not the turn of that size.
+    /// At the wide sizes; `None` for sizes of other turns.
     widened: [Option<usize>; WIDE.len()],
     reversible: usize,
-    /// That are in the capture again, byte for byte, once its trains are cut to what its longest TCP packet was.
+    /// Packets of the capture that come back byte for byte. Its GSO packets are split to its longest TCP packet
+    /// before.
     restored: usize,
 }
 
-/// Keeps how captures grew, in `target/tmp/tcp_streams.tsv`.
+/// Writes the growth of captures to `target/tmp/tcp_streams.tsv`.
 fn publish(results: &BTreeMap<String, Result<Row, String>>) -> Result<(), Failed> {
     let mut table =
         "capture\tpackets\thost 9000\thost 65535\tborder 9000\tborder 65535\treversible\trestored\tratios\n"
@@ -337,29 +340,29 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The wide sizes, and what widens to them.
+/// The wide sizes, and the role of the rewrite.
 const WIDE: [(&str, usize); 4] = [("host", 9_000), ("host", 65_535), ("border", 9_000), ("border", 65_535)];
-/// The narrow sizes that each of them goes back to.
+/// The narrow sizes to which each of them is rewritten.
 const NARROW: [usize; 2] = [1_500, 576];
 const FIN: u16 = 1;
 const SYN: u16 = 2;
 const RST: u16 = 4;
-/// Longer ones, in bytes, would be jumps of sequence numbers.
+/// Longest stream, in bytes: a longer one means that sequence numbers jump.
 const STREAM_LEN_MAX: i64 = 1 << 28;
-/// Fewer would mean that the comparison did not look.
+/// With fewer captures the comparison tests too little.
 const CAPTURES_MIN: usize = 5;
-/// How the names of our own captures of TCP start.
+/// Start of the names of our own TCP captures.
 const OWN_TCP: &str = "tcp_";
-/// The one with so much TCP that it must grow.
+/// Our capture with so much TCP that it must grow.
 const OWN_BULK: &str = "tcp_bulk.pcap";
-/// Others' captures with so much: flows of 1 MB, and runs of 100 segments.
+/// Third-party captures with as much: flows of 1 MB, and runs of 100 segments.
 const BULK_CLASSES: [&str; 2] = ["bulk_tcp_1MB", "tcp_run_ge100"];
-/// Captures with TCP, and with TCP that is wide already.
+/// Captures with TCP, some with GSO packets already.
 const TCP_CLASSES: [&str; 5] = ["bulk_tcp_1MB", "tcp_run_ge100", "tcp_run_ge20", "tcp6_bulk", "tcp_super_seg"];
-/// Captures in which tshark and we need not see the same: cut, broken, or in a format that we do not read; and tunnels,
-/// for TCP in them stays as it is.
+/// Captures that tshark and we may read differently: truncated, damaged, or in an unsupported format. TCP in
+/// tunnels stays unchanged.
 const OTHER_CLASSES: [&str; 8] =
     ["snaplen_cut", "malformed", "bad_file", "fmt_snoop", "tun_ipip", "tun_6in4", "vxlan", "geneve"];
-/// Long runs that do not grow, and why.
+/// Long runs that do not grow, with the reason.
 const SMALL_FOR_A_REASON: [(&str, &str); 1] =
     [("ICS-Security-Tools__wrapup.pcapng", "60 bytes every 20 ms, each with PSH: its sender has nothing to add")];

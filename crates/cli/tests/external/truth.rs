@@ -8,7 +8,7 @@ use std::fs::read_to_string;
 use std::path::Path;
 use std::process::Command;
 
-/// A line of differences.tsv: where we and somebody else rejoin other datagrams.
+/// A line of differences.tsv: a case in which we and another program reassemble different datagrams.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Difference {
     file: String,
@@ -17,7 +17,7 @@ struct Difference {
     only_theirs: usize,
 }
 
-/// Every datagram that tshark, scapy or Linux rejoins is rejoined by us, and none else, but for the written list.
+/// We reassemble exactly the datagrams that tshark, scapy or Linux reassemble, except for the listed differences.
 pub fn compare() -> Result<(), Failed> {
     let folder = shared_captures().ok_or("no captures")?;
     let incomparable = incomparable(&folder)?;
@@ -51,7 +51,8 @@ pub fn compare() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Every capture is rewritten to every MTU, as host and as router, with the documented status and balanced books.
+/// Every capture is rewritten to every MTU, as host and as router. The exit status is a documented one, and the
+/// counters add up.
 pub fn rewrite_all() -> Result<(), Failed> {
     let folder = shared_captures().ok_or("no captures")?;
     let scratch = tempfile::tempdir()?;
@@ -78,7 +79,7 @@ pub fn rewrite_all() -> Result<(), Failed> {
     Ok(())
 }
 
-/// How many of `these` are not among `those`.
+/// The number of `these` that are not among `those`.
 fn missing(these: &Datagrams, those: &Datagrams) -> usize {
     these.iter().map(|(datagram, count)| count.saturating_sub(*those.get(datagram).unwrap_or(&0))).sum()
 }
@@ -104,7 +105,7 @@ fn parse(table: &str) -> Result<Datagrams, Failed> {
     Ok(datagrams)
 }
 
-/// Captures of which Linux did not see the frames that are in the file.
+/// Captures whose frames in the file differ from those that Linux received.
 fn incomparable(folder: &Path) -> Result<BTreeSet<String>, Failed> {
     let table = read_to_string(folder.join("truth_summary.tsv"))?;
     let mut lines = table.lines();
@@ -114,7 +115,7 @@ fn incomparable(folder: &Path) -> Result<BTreeSet<String>, Failed> {
     Ok(rows.filter(|row| row.get(column) != Some(&"yes")).map(|row| row[0].to_owned()).collect())
 }
 
-/// The written list: every difference with its reason.
+/// The listed differences, each with its reason.
 fn listed() -> Result<BTreeMap<Difference, String>, Failed> {
     let mut listed = BTreeMap::new();
     for line in include_str!("differences.tsv").lines().skip(1) {
@@ -140,5 +141,5 @@ impl Difference {
 }
 
 const PEERS: [&str; 3] = ["tshark", "linux", "scapy"];
-/// Fewer would mean that the comparison did not look.
+/// With fewer captures the comparison tests too little.
 const COMPARED_MIN: usize = 1_000;

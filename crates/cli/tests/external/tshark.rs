@@ -16,7 +16,7 @@ pub fn finds_nothing_new() -> Result<(), Failed> {
     })
 }
 
-/// Whatever we join or cut, tshark finds the same payloads in it.
+/// After every rewrite tshark finds the same payloads.
 pub fn finds_the_same_payloads() -> Result<(), Failed> {
     for_each_rewrite(|input, output, what| {
         if UNLIKE_US.iter().any(|name| input.ends_with(name)) {
@@ -54,21 +54,21 @@ fn for_each_rewrite(check: impl Fn(&Path, &Path, &str) -> Result<(), Failed>) ->
     Ok(())
 }
 
-/// Our own captures, and one that nobody here recorded.
+/// Our own captures, and a third-party one.
 fn inputs() -> Vec<PathBuf> {
     let foreign = shared_captures().map(|folder| folder.join("jnetpcap-legacy__test-afs.pcap"));
     own_captures().into_iter().chain(foreign).collect()
 }
 
-/// How many packets tshark finds malformed, or with a wrong checksum.
+/// Number of packets that tshark finds malformed, or with a wrong checksum.
 fn wrong(capture: &Path) -> Result<usize, Failed> {
     let wrong = ["_ws.malformed", "ip.checksum.status==0", "udp.checksum.status==0", "tcp.checksum.status==0"];
     let wrong = wrong.join(" || ") + " || icmp.checksum.status==0 || icmpv6.checksum.status==0";
     Ok(tshark(capture, &["-Y", &wrong])?.len())
 }
 
-/// The payloads of UDP and ICMP, by destination, once tshark has joined what was in pieces; sorted, for pieces that are
-/// joined leave later.
+/// The payloads of UDP and ICMP by destination, after tshark's reassembly. They are sorted, as reassembled
+/// datagrams leave later.
 fn payloads(capture: &Path) -> Result<Vec<String>, Failed> {
     let fields = ["-T", "fields", "-e", "ip.dst", "-e", "ipv6.dst", "-e", "udp.dstport", "-e", "data.data"];
     let filter = ["-Y", "(udp || icmp || icmpv6) && data.data"];
@@ -90,6 +90,6 @@ fn tshark(capture: &Path, args: &[&str]) -> Result<Vec<String>, Failed> {
     Ok(String::from_utf8_lossy(&run.stdout).lines().map(str::to_owned).collect())
 }
 
-/// Captures from which tshark rejoins what we do not: it goes on after an overlap, mixes VLANs, and takes what a second
-/// interface saw for repeats.
+/// Captures that tshark reassembles differently. It continues after an overlap, mixes VLANs, and takes a second
+/// interface's packets for repeats.
 const UNLIKE_US: [&str; 4] = ["incomplete.pcap", "vlan_fragments.pcap", "fragments.pcapng", "fragments_be.pcapng"];

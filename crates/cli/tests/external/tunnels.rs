@@ -6,7 +6,7 @@ use libtest_mimic::Failed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Tunnels are counted as tshark counts them, but for the written list, and what they carry passes as it came.
+/// Tunnels are counted as by tshark, except for the listed cases, and their inner packets pass unchanged.
 pub fn are_counted_and_pass() -> Result<(), Failed> {
     let folder = shared_captures().ok_or("no captures")?;
     let scratch = tempfile::tempdir()?;
@@ -45,7 +45,7 @@ pub fn are_counted_and_pass() -> Result<(), Failed> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
-/// A tunnel's packet that is whole and fits, but is not in the output.
+/// An unfragmented tunnel packet within the MTU that is not in the output.
 fn changed(before: &[Seen], output: &Path, mtu: usize) -> Result<Option<String>, Failed> {
     let after = dissect(output)?;
     let left: BTreeSet<_> = after.iter().map(|seen| seen.frame.as_str()).collect();
@@ -54,7 +54,7 @@ fn changed(before: &[Seen], output: &Path, mtu: usize) -> Result<Option<String>,
     Ok(lost.map(|seen| format!("a packet of {} bytes changed: {}", seen.len, seen.protocols.join(":"))))
 }
 
-/// The counter of the tunnel that stands outermost in a packet.
+/// The counter of a packet's outermost tunnel.
 fn tunnel(seen: &Seen) -> Option<&'static str> {
     let carried = carried(&seen.protocols);
     let name = |at: usize| carried.get(at).map_or("", String::as_str);
@@ -83,5 +83,5 @@ const COUNTERS: [&str; 7] = ["in_vxlan", "in_geneve", "in_gre", "in_ip", "in_wir
 /// Classes of the index that name tunnels; it has none for WireGuard.
 const TUNNEL_CLASSES: [&str; 9] =
     ["vxlan", "geneve", "tun_gre", "tun_ipip", "tun_6in4", "gtpu", "esp", "l2tp", "teredo"];
-/// Fewer would mean that the comparison did not look.
+/// With fewer tunnels the comparison tests too little.
 const COUNTED_MIN: u64 = 500;

@@ -110,7 +110,7 @@ mod tests {
         }
         fs::write(at("file.sock"), "precious").expect("there is room");
         std::os::unix::fs::symlink(at("killed.other"), at("link.sock")).expect("there is room");
-        // This one is listened at a moment later.
+        // It starts to listen a moment later.
         let socket =
             socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("it is free");
         let address = SocketAddrUnix::new(at("begins.sock")).expect("it is short");

@@ -29,7 +29,7 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_l
     let left = client.status().expect("it answers");
     assert_eq!(stage(&left.all.to_wide, "coalesce"), (false, 0));
     assert_eq!((left.all.to_wide.held.packets, left.all.to_wide.forwarded.packets), (0, 3));
-    // Nobody announced what the wide host takes: the run of two stays a train of two.
+    // The wide host's MSS is unknown, so the run of two remains a GSO packet of two.
     assert_eq!(left.all.wide.went(PortOut::Packets), 3, "a run of two and one of one");
     assert_sound(&left);
 
@@ -42,7 +42,7 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_l
     put(&mut live.narrow, &[segment(1, 4_001, 1_000), segment(1, 5_001, 1_000)]);
     let again = live.until(|figures| figures.all.to_wide.held.packets == 2);
     assert_eq!(stage(&again.all.to_wide, "coalesce"), (true, 2));
-    // A stage that works is not begun anew: what it holds stays held.
+    // A stage that is on is not restarted: its held packets stay held.
     client.ask(&bypass(Direction::ToWide, Toggle::On)).expect("it can");
     assert_eq!(client.status().expect("it answers").all.to_wide.held.packets, 2);
     assert_sound(&again);
@@ -147,7 +147,7 @@ fn a_reload_changes_all_that_can_change_and_refuses_the_rest_by_name_before_anyt
         say(control.path().unwrap(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()))
     };
     let text = config(live.folder.path(), 9_000);
-    // Cutting is left out, so what is too long is refused; from where, the file says.
+    // Fragmentation is bypassed, so long packets are rejected. The file sets the source of the ICMP errors.
     let refusing = |source: &str| format!("bypass = [\"fragment\"]\n{}", text.replace("192.0.2.1", source));
     for source in ["192.0.2.7", "192.0.2.8"] {
         assert_eq!(reload(refusing(source))["ok"], true);
@@ -155,7 +155,7 @@ fn a_reload_changes_all_that_can_change_and_refuses_the_rest_by_name_before_anyt
         let answer = next(&mut live.wide, |packet| packet[9] == 1);
         assert_eq!(answer[12..16], source.parse::<std::net::Ipv4Addr>().expect("it is one").octets());
     }
-    // What has not been refused has: with other keys beside it nothing changes.
+    // The running gateway's values stay, as none of these reloads succeeds.
     for (key, wrong) in [
         ("control", text.replace("control.sock", "elsewhere.sock")),
         ("workers", format!("workers = 2\n{text}")),
@@ -167,14 +167,14 @@ fn a_reload_changes_all_that_can_change_and_refuses_the_rest_by_name_before_anyt
     }
     put(&mut live.wide, &[datagram(4_000)]);
     assert_eq!(next(&mut live.wide, |packet| packet[9] == 1)[12..16], [192, 0, 2, 8]);
-    // The MSS of a SYN toward the wide side is raised as the file says.
+    // The file sets whether the MSS of a SYN toward the wide side is raised.
     for (raise, mss) in [("always", 6 * 1_460), ("never", 1_460), ("always", 6 * 1_460)] {
         assert_eq!(reload(format!("{text}[mss]\nraise = \"{raise}\"\n"))["ok"], true);
         put(&mut live.narrow, &[syn(1_460)]);
         let raised = next(&mut live.wide, |packet| packet[9] == 6);
         assert_eq!(raised[42..44], u16::to_be_bytes(mss), "{raise}");
     }
-    // A smaller limit holds for what is held, and for the memory of the pools.
+    // A smaller limit applies to held packets and to the memory of the pools.
     assert_eq!(reload(format!("{text}[limits]\nmemory = \"1MiB\"\n"))["ok"], true);
     let before = live.until(|_| true).all.to_wide.forwarded.packets;
     let count = 3_000;
@@ -186,7 +186,7 @@ fn a_reload_changes_all_that_can_change_and_refuses_the_rest_by_name_before_anyt
     assert_sound(&figures);
 }
 
-/// The next packet of this kind that comes out by an interface, without its link header.
+/// The next packet of this kind that leaves an interface, without its link header.
 fn next(socket: &mut port::PacketSocket, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     use port::Port;
     let (mut pool, mut frames) = (packet::Pool::new(1 << 20), Vec::new());
@@ -257,7 +257,7 @@ fn who_stops_it_hears_so_before_it_is_stopped() {
         std::thread::yield_now();
     }
     let path = control.path().unwrap().to_owned();
-    // Somebody who says nothing does not hold the end up.
+    // A silent client does not delay the end.
     let _silent = UnixStream::connect(&path).expect("it answers");
     let before = Instant::now();
     drop(control);
@@ -282,7 +282,7 @@ fn a_socket_that_somebody_answers_at_is_left_and_one_that_nobody_answers_at_is_r
     drop(UnixListener::bind(&path).expect("the path is free"));
     assert!(path.exists(), "who dies leaves its file");
     let next = Socket::bind(&path).expect("nobody answers");
-    // A file that somebody else put there since is not ours to remove.
+    // A file that another program has put there since must stay.
     fs::remove_file(&path).expect("it is there");
     let other = UnixListener::bind(&path).expect("the path is free");
     drop(next);
@@ -338,7 +338,7 @@ fn serve(live: &Live) -> Control {
     Control::serve(socket, Arc::clone(&live.service), live.watch.clone(), || {}).expect("it can")
 }
 
-/// What is answered to one line.
+/// The answer to one line.
 fn say(path: &std::path::Path, line: &str) -> Value {
     let mut stream = UnixStream::connect(path).expect("it answers");
     stream.write_all(line.as_bytes()).and_then(|()| stream.write_all(b"\n")).expect("it is read");
@@ -347,13 +347,13 @@ fn say(path: &std::path::Path, line: &str) -> Value {
     serde_json::from_str(&answer).expect("it is JSON")
 }
 
-/// Does a stage work, and how many packets does it hold?
+/// Whether a stage is on, and the number of packets that it holds.
 fn stage(direction: &DirectionFigures, name: &str) -> (bool, u64) {
     let stage = direction.stages.iter().find(|stage| stage.stage == name).expect("it is there");
     (stage.is_on, stage.held.packets)
 }
 
-/// No law is broken and nothing is unexplained.
+/// Checks that the counters add up and no conservation law is broken.
 fn assert_sound(figures: &Stats) {
     for (name, direction) in figures.all.directions() {
         assert_eq!(

@@ -13,7 +13,7 @@ use testkit::fields::SYN;
 use testkit::{Summed, ip, tcp, udp};
 use wideload_daemon::service::Service;
 
-/// A gateway, what asks it, and sockets that put packets into both of its ends.
+/// A gateway, its watch, and sockets that send packets into both of its ports.
 pub struct Live {
     pub service: Arc<Mutex<Service>>,
     pub watch: Watch,
@@ -24,18 +24,18 @@ pub struct Live {
 }
 
 impl Live {
-    /// One that holds segments for ten seconds, and takes and gives nothing but single packets.
+    /// A gateway that holds segments for ten seconds, and receives and sends only single packets.
     pub fn start() -> Live {
         Live::start_with("")
     }
 
-    /// The same, whose wide side is told more.
+    /// The same with more keys for the wide side.
     pub fn start_with(more: &str) -> Live {
         let folder = TempDir::new().expect("there is room");
         let text = config(folder.path(), 9_000).replace("[narrow]", &format!("{more}\n[narrow]"));
         let config = Config::parse(&text, "border.toml").expect("it is right");
         let space = Namespace::new().expect("a test of the gateway runs as root");
-        // The kernel says nothing of its own on them.
+        // The kernel sends no packets of its own on them.
         space.set_sysctl("ipv6/conf/default/disable_ipv6", "1").expect("it is a setting");
         let (service, wide, narrow) = space.enter(|| {
             let service = Service::start(config).expect("devices can be made");
@@ -56,7 +56,7 @@ impl Live {
         self.folder.path().join(name)
     }
 
-    /// Looks until it is as expected, at most three seconds.
+    /// Waits until the figures are as expected, at most three seconds.
     pub fn until(&self, is_so: impl Fn(&Stats) -> bool) -> Stats {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
@@ -70,7 +70,7 @@ impl Live {
     }
 }
 
-/// A configuration whose wide side takes such packets.
+/// A configuration with this MTU of the wide side.
 pub fn config(folder: &Path, mtu: u16) -> String {
     let control = folder.join("control.sock");
     format!(
@@ -91,7 +91,7 @@ offloads = false
     )
 }
 
-/// Puts packets on an interface's wire.
+/// Sends packets on an interface's link.
 pub fn put(socket: &mut PacketSocket, packets: &[Vec<u8>]) {
     for packet in packets {
         let wire = TxFrame { header: &ETHERNET, payload: packet, to_do: TxOffload::default() };
@@ -99,7 +99,7 @@ pub fn put(socket: &mut PacketSocket, packets: &[Vec<u8>]) {
     }
 }
 
-/// A segment of a flow, with nothing that ends a run.
+/// A segment of a flow that does not end a run.
 pub fn segment(flow: u16, seq: u32, payload_len: usize) -> Vec<u8> {
     tcp(4).ip_flags(0).ports(flow, 9).seq(seq).noise(payload_len).bytes()
 }
@@ -109,15 +109,15 @@ pub fn syn(mss: u16) -> Vec<u8> {
     tcp(4).ip_flags(0).ports(768, 9).flags(SYN).options([&[2, 4], &mss.to_be_bytes()[..]].concat()).bytes()
 }
 
-/// A datagram without a checksum that may be cut.
+/// A datagram without a checksum that may be fragmented.
 pub fn datagram(payload_len: usize) -> Vec<u8> {
     udp(4).ip_flags(0).payload(vec![7; payload_len]).sum(Summed::None).bytes()
 }
 
-/// The first piece of a datagram whose other pieces never come.
+/// The first fragment of a datagram that stays incomplete.
 pub fn first_fragment(payload_len: usize) -> Vec<u8> {
     ip(4).part(0, vec![7; payload_len], true).bytes()
 }
 
-/// From one card to another: an IPv4 packet.
+/// From one network card to another: an IPv4 packet.
 const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];

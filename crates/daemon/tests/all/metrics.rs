@@ -137,7 +137,7 @@ fn slow_ones_are_sent_away_after_two_seconds_and_hold_nobody_up() {
     let mut slow: Vec<TcpStream> = (0..16).map(|_| TcpStream::connect(address).expect("it listens")).collect();
     let before = Instant::now();
     slow.iter_mut().for_each(|stream| stream.write_all(b"GET /met").expect("it is read"));
-    // The sixteen are let in before a seventeenth.
+    // Sixteen connections are accepted before a seventeenth.
     assert!(ask(address, "").starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
     live.watch.reading().expect("the workers go on");
     let mut said = String::new();
@@ -164,7 +164,7 @@ fn serve(live: &Live) -> (Metrics, SocketAddr) {
 
 fn ask(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
-    // One that is sent away may be gone by then.
+    // A rejected connection may be closed by then.
     let _ = stream.write_all(request.as_bytes());
     let mut answer = String::new();
     let _ = stream.read_to_string(&mut answer);

@@ -848,7 +848,7 @@ mod tests {
                 longer: Toggle::Off,
                 udp: false,
             };
-            // Room for a few flows and packets, or for all.
+            // Memory for a few flows and packets, or for all.
             let limit = *random.choice(&[20_000, 1 << 30]).unwrap();
             let mut coalescer = Coalescer::new(limit, rules, Vec::new(), Secret::new(5));
             let mut connections = Connections::new(Secret::new(5));
@@ -1071,11 +1071,11 @@ mod tests {
             let sum = pseudo_sum((source, destination), TCP, upper.len()) + Sum::of(&upper);
             upper[16..18].copy_from_slice(&sum.checksum().to_be_bytes());
             if kind == 24 {
-                // Verified or not: a checksum that is said to be verified is believed.
+                // Verified or not: a checksum that is marked as verified is accepted.
                 upper[header_len] ^= 0x10;
             }
             frame.extend(upper);
-            // Padding of the link.
+            // Link padding.
             frame.extend(vec![0; if kind == 25 { 6 } else { 0 }]);
             frame
         }

@@ -207,7 +207,8 @@ mod tests {
 
     #[test]
     fn every_sequence_of_small_fragments_agrees_with_octets() {
-        // All pieces within five eights, last ones ragged too, in all orders, until four of them fit.
+        // All fragments within five units of eight bytes, also with ragged ends, in all orders, until four of them
+        // fit.
         let mut fragments = Vec::new();
         for start in (0..40).step_by(8) {
             for end in start + 1..=40 {
@@ -230,7 +231,7 @@ mod tests {
             let mut random = fastrand::Rng::with_seed(seed);
             let longest = *random.choice(&[100, 3_000, 65_535]).unwrap();
             let mut holes = Holes::ALL;
-            // The map holds whatever its last holder left.
+            // The bitmap still holds the bits of its last user.
             let mut bitmap = vec![0xFF; 1_024];
             let mut octets = Octets::default();
             let mut next = 0;
@@ -282,7 +283,7 @@ mod tests {
             }
         }
 
-        /// Compares the two on one fragment; true where it fills a hole.
+        /// Compares the two on one fragment. Returns whether it fills a hole.
         fn try_fragment(&mut self, holes: &mut Holes, bitmap: &mut [u8], range: Range<usize>, more: bool) -> bool {
             let fit = holes.fit(bitmap, &range, more);
             assert_eq!(fit, self.fit(&range, more), "{range:?}, more {more}, {holes:?}");

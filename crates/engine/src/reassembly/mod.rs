@@ -288,7 +288,7 @@ mod tests {
         let now = Time::from_nanos(1_000_000_000);
         let first = v4(1, 5, 0, true, 0, &[7; 64]);
         half.step(now, &[first]);
-        // One that could go on in order, for as long as half of all identifiers have not been used since.
+        // An incomplete datagram can continue as long as fewer than half of all IDs have been used since.
         for id in 0..HALF_A_ROUND - 1 {
             let id = (10_000 + id) as u16;
             half.step(now, &[v4(1, id, 0, true, 0, &[1; 64]), v4(1, id, 64, false, 0, &[1; 64])]);
@@ -334,7 +334,7 @@ mod tests {
             assert!(counts.iter().filter(|count| **count == 0).count() < 60, "{counts:?}");
             assert!(counts.iter().all(|count| *count < 20), "{counts:?}");
         }
-        // In a million places, 4,096 meet eight times.
+        // In a million counters, 4,096 pairs collide eight times.
         assert!(both.len() > 4_070, "{} of 4,096 pairs have counters of their own", both.len());
     }
 
@@ -354,7 +354,7 @@ mod tests {
             fragment[8..40].copy_from_slice(&ends.map(u64::to_be_bytes).concat());
             fragment
         };
-        // The same in all but the version: IPv6 has no protocol here.
+        // Equal in all but the version: IPv6 has no protocol here.
         let mut as_v4 = v4(1, 0, 0, true, 0, &[7; 64]);
         as_v4[9] = 0;
         as_v4[16..20].fill(0);
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn a_datagram_without_memory_uses_up_an_identifier_too() {
         let limits = Limits { bytes: 1 << 28, timeout: None };
-        // Room for a run and a packet that comes.
+        // Memory for one run and one received packet.
         let pool = Pool::new(2 * packet::Buffer::pinned_len_for(64));
         let mut half = Half { out: Output::new(pool, None), ..Half::new(limits, Late::Retire, PushMode::Each) };
         let now = Time::from_nanos(1_000_000_000);
@@ -466,7 +466,7 @@ mod tests {
     /// A fragment of one of many datagrams. Most fragments fit, in many orders, and some do not.
     fn fragment(crowd: usize, step: usize, random: &mut Rng) -> Vec<u8> {
         let number = random.usize(..crowd);
-        // Those of one number have one length; names come again.
+        // Datagrams of one number have one length; IDs recur.
         let (fragments, len) = (2 + number % 5, 8 * (1 + number % 80));
         let in_order = (step / 2) % fragments;
         let index = if random.bool() { in_order } else { random.usize(..fragments) };
@@ -486,7 +486,7 @@ mod tests {
             v6(number as u32, offset, more, marks, &payload)
         } else {
             let tos = if marks == 3 { 2 } else { 0 };
-            // Two sources use the same identifiers.
+            // Two sources use the same IDs.
             v4(1 + number as u8 % 2, number as u16 / 2, offset, more, tos, &payload)
         };
         if marks < 2 || number.is_multiple_of(3) {
@@ -534,6 +534,6 @@ mod tests {
         bytes
     }
 
-    /// Half of the identifications of IPv4.
+    /// Half of all IPv4 IDs.
     const HALF_A_ROUND: u32 = 1 << 15;
 }

@@ -327,7 +327,7 @@ mod tests {
         }
         let protected: Vec<_> = (0..5).map(|index| both.things[index].handle).collect();
         protected.iter().for_each(|at| both.move_to_reserve(*at));
-        // 1,000 of 4,000 bytes is its part: the others go first.
+        // Its part is 1,000 of 4,000 bytes: other entries are evicted first.
         assert_eq!(both.held.victim(), Some(both.things[5].handle));
         both.charge(protected[3], 201);
         assert_eq!(both.held.victim(), Some(protected[0]), "a byte above its part, its own oldest goes");
@@ -346,7 +346,7 @@ mod tests {
         for number in 0..200 {
             both.insert(number, number as u8, 2_464, SECOND);
         }
-        // Eight open datagrams do not make a flood among 200 sources with one each.
+        // Eight open datagrams are no flood among 200 sources with one each.
         (200..208).for_each(|number| both.insert(number, 255, 2_464, SECOND));
         assert_eq!(both.held.victim(), Some(both.things[0].handle));
         (208..240).for_each(|number| both.insert(number, 255, 2_464, SECOND));
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn every_hash_is_drawn_with_the_secret() {
-        // Without the secret in it, what a key hashes to could be foreseen.
+        // Without the secret, the hash of a key could be predicted.
         let hashes = |bits| {
             let mut held = FairTable::new(1_000, &[SECOND], Secret::new(bits));
             SEEN.take();
@@ -384,11 +384,11 @@ mod tests {
         assert!(!SEEN.take().is_empty());
     }
 
-    /// The table under test, beside a list that is searched from end to end.
+    /// The table under test, and the model: a list that is searched completely.
     struct Both {
         held: FairTable<Name, u32>,
         things: Vec<Thing>,
-        /// Sources in the order in which they came to their usage bucket.
+        /// Sources in the order in which they entered their usage bucket.
         sources: Vec<(u8, usize)>,
         limit: usize,
         now: Time,
@@ -490,7 +490,7 @@ mod tests {
             if charge == 0 {
                 thing.protected = None;
             } else if before == 0 {
-                // Behind all others of its source.
+                // To the end of its source's list.
                 let thing = self.things.remove(index);
                 self.things.push(thing);
             }
@@ -546,7 +546,7 @@ mod tests {
             if reserved > self.limit / 4 {
                 return reserve.first().map(|thing| thing.handle);
             }
-            // From the top down, until an eighth of what is unprotected lies there or above.
+            // From the highest bucket down, until an eighth of the unprotected bytes lies there or above.
             let holds_from = |least: usize| {
                 let of_them = self.sources.iter().filter(|(_, level)| *level >= least);
                 of_them.flat_map(|(source, _)| self.open(*source)).map(|thing| thing.charge).sum::<usize>()
@@ -589,7 +589,7 @@ mod tests {
             for thing in &self.things {
                 assert_eq!(self.held.find(&thing.name), Some(thing.handle), "{what}");
             }
-            // Within one patience, the first that came or was touched is the first that is late.
+            // In one time-out class, the entry that came or was refreshed first expires first.
             for timeout in TIMEOUTS {
                 let mut of_it: Vec<_> = self.things.iter().filter(|thing| thing.timeout == timeout).collect();
                 of_it.sort_by_key(|thing| thing.lined_up);

@@ -42,13 +42,13 @@ fn a_batch_is_taken_as_its_packets_are() {
         }
     });
     println!("{guesses:?}, {events:?}");
-    // Of batches that never come to any of this it would say nothing.
+    // Batches that cause none of this would test nothing.
     assert!(guesses.hits > 1_500 && guesses.predicted - guesses.hits > 1_500, "{guesses:?}");
     assert!(guesses.copied_out_bytes > 500_000, "{guesses:?}");
     assert!(events.iter().all(|count| *count > 200), "{:?}", EVENTS.iter().zip(events).collect::<Vec<_>>());
 }
 
-/// A border, and how many frames are pushed at once there, at most.
+/// A border, and the largest number of frames that are pushed at once.
 struct Half {
     gateway: Gateway,
     batch_len: usize,
@@ -59,7 +59,7 @@ impl Half {
         Half { gateway: Gateway::new(settings, Secrets::both(Secret::new(5)), || Pool::new(1 << 28)), batch_len }
     }
 
-    /// Takes frames of one moment. All that can be seen of it.
+    /// Pushes the frames of one moment. Returns all visible effects.
     fn take(&mut self, now: Time, direction: usize, frames: &[Vec<u8>], is_idle: bool) -> Told {
         self.gateway.expire(now);
         for frames in frames.chunks(self.batch_len.min(frames.len())) {
@@ -132,7 +132,7 @@ impl Half {
     }
 }
 
-/// A border that rejoins fragments and coalesces in both directions, at times for fewer connections than there are.
+/// A border that reassembles and coalesces in both directions, sometimes with fewer table entries than connections.
 fn settings(random: &mut Rng) -> GatewaySettings {
     let mut settings = GatewaySettings::usual(GatewayRole::Border, 9_000, 1_500);
     settings.flow_count = *random.choice(&[8, 1_000]).unwrap();
@@ -153,11 +153,11 @@ fn settings(random: &mut Rng) -> GatewaySettings {
     settings
 }
 
-/// Hosts that talk across a border, and what happens to their frames on the way.
+/// Hosts on both sides of a border, and changes to their frames on the way.
 struct Traffic {
-    /// By direction: those that are sent datagrams, and the connections.
+    /// By direction: the hosts that receive datagrams, and the connections.
     talks: [Vec<Talk>; 2],
-    /// Of so many frames one is another's than the last, swapped, repeated, lost.
+    /// One of so many frames is from another sender, swapped, repeated or lost.
     turn: usize,
     swap: usize,
     repeat: usize,
@@ -168,7 +168,7 @@ struct Traffic {
 /// One direction of a connection, or of datagrams between two hosts.
 struct Talk {
     like: Spec,
-    /// Payload of a segment or of a datagram, and of a packet into which it comes cut, if it does.
+    /// Payload of a segment or datagram, and of the fragments in which it arrives, if it does.
     len: usize,
     cut_len: usize,
     next: u32,
@@ -237,7 +237,7 @@ impl Talk {
         let wide_len = if toward == Toward::Narrow { 8_000 } else { 1_400 };
         let len = if is_tcp { random.usize(1..wide_len) } else { random.usize(600..20_000) };
         let cut_len = match (is_tcp, random.u8(..6)) {
-            // Segments in pieces, and few of them.
+            // Fragmented segments, and few of them.
             (true, 0) => 200,
             (true, _) => usize::MAX,
             (false, _) => *random.choice(&[400, 1_000, 1_480]).unwrap(),
@@ -269,7 +269,7 @@ impl Talk {
     }
 }
 
-/// Where what was told of both halves parts, as far as it is counters; else the first packets that differ.
+/// The first difference of two results: of counters, otherwise of packets.
 fn difference((one, one_gone): &Told, (other, other_gone): &Told) -> String {
     let at = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
     let end = |text: &str| text.chars().skip(at.saturating_sub(60)).take(200).collect::<String>();
@@ -278,13 +278,13 @@ fn difference((one, one_gone): &Told, (other, other_gone): &Told) -> String {
     format!("{} instead of {}, {:02x?}", end(other), end(one), packets.collect::<Vec<_>>())
 }
 
-/// Counters, and what left in each direction.
+/// Counters, and the packets that left in each direction.
 type Told = (String, [Vec<Gone>; 2]);
-/// A packet that left: what is said of it beside its bytes, and these.
+/// A packet that left: its metadata and its bytes.
 type Gone = (String, Vec<u8>);
 
 const BOTH: [usize; 2] = [0, 1];
 const HOLD: Duration = Duration::from_micros(300);
-/// What has to happen for the comparison to say something.
+/// Events that must happen, as the comparison tests nothing without them.
 const EVENTS: [Event; 5] =
     [Event::Reassembled, Event::Coalesced, Event::Reordered, Event::RunEvicted, Event::Segments];

@@ -135,7 +135,7 @@ fn the_first_segments_of_a_pushed_write_leave_with_its_last_at_once() {
 
 #[test]
 fn the_wait_follows_the_pace_of_the_flow_between_its_floor_and_its_ceiling() {
-    // Ten times the average interval, by the longest line that is not above it (L12 to L14).
+    // Ten times the average interval, rounded down to a time-out class (L12 to L14).
     for (gap_us, shortest_us, longest_us) in
         [(0, 50, 50), (1, 50, 50), (12, 60, 120), (50, 250, 500), (90, 450, 900), (900, 1_000, 1_000)]
     {
@@ -178,7 +178,7 @@ fn a_flow_that_wakes_as_it_is_forgotten_goes_on() {
         let mut rig = Rig::resizing(9_000);
         rig.push(&p(0, 100));
         rig.release();
-        // Its idle time is over, and nobody has looked.
+        // Its idle time is over, and no packet has come since.
         rig.now = rig.now + Duration::from_secs(idle);
         rig.push(&p(100, 100));
         rig.side.expire(rig.now, &mut rig.connections, &mut rig.out);
@@ -192,7 +192,7 @@ fn a_flow_that_wakes_as_it_is_forgotten_goes_on() {
 
 #[test]
 fn eight_kilobytes_leave_within_the_ceiling_however_long_the_run_could_be() {
-    // lB6: stuck for ever without a time-out.
+    // lB6: held for ever without a time-out.
     for gap_us in [0, 12, 100, 500, 990] {
         let mut rig = Rig::resizing(65_535);
         rig.wait(Duration::from_secs(1));
@@ -228,7 +228,7 @@ fn a_fixed_wait_is_as_long_as_it_says() {
 
 #[test]
 fn no_run_grows_older_than_a_tenth_of_a_retransmission_time_out() {
-    // R126: a flow that never pauses for as long as its wait.
+    // R126: a flow whose pauses are always shorter than its hold time.
     for gap_us in [300, 500, 900, 999] {
         let mut rig = Rig::resizing(65_535);
         rig.wait(Duration::from_secs(1));
@@ -301,7 +301,7 @@ fn a_flow_is_known_from_its_first_segment_to_its_end() {
 
 #[test]
 fn a_flow_that_ends_with_what_waited_is_forgotten_then() {
-    // A segment with FIN waits for its turn; then comes what lets all go.
+    // A segment with FIN waits for its turn; then the flow is flushed.
     let mut rig = Rig::resizing(9_000);
     rig.push_all(&[p(0, 100), Spec { flags: ACK | FIN, ..p(200, 100) }]);
     assert_eq!(rig.push(&p(300, 0)).len(), 3);
@@ -326,7 +326,7 @@ fn exempt_flows_are_never_held() {
         }
         assert_eq!(rig.flush().len(), usize::from(is_held));
     }
-    // By address, from it or to it, alone or with a port.
+    // By address, as source or destination, alone or with a port.
     for (prefix, port, is_held) in [
         ("10.0.0.1/32", None, false),
         ("10.0.0.2/32", None, false),
@@ -339,7 +339,7 @@ fn exempt_flows_are_never_held() {
         let mut rig = Rig::exempting(resize(9_000), Sizing::new(9_000, Role::Transit), 1 << 20, exempt);
         assert_eq!(rig.push(&p(0, 100)).len(), usize::from(!is_held), "{prefix}, {port:?}");
     }
-    // One without an address and a port is all flows.
+    // An exemption without an address and a port covers all flows.
     let mut rig =
         Rig::exempting(resize(9_000), Sizing::new(9_000, Role::Transit), 1 << 20, vec![Exempt::default()]);
     assert_eq!(rig.push(&p(0, 100)).len(), 1);
@@ -354,11 +354,11 @@ fn a_new_connection_whose_opening_was_not_seen_joins_at_once() {
         let start = 200u32.wrapping_sub(back);
         let left =
             rig.push_all(&[Spec { seq: start, ..p(0, 100) }, Spec { seq: start.wrapping_add(100), ..p(0, 100) }]);
-        // What could be a repeat passes at once.
+        // A possible repeat passes at once.
         assert_eq!(left.len(), if policies { 0 } else { 2 }, "{back} bytes back");
         assert_eq!(rig.flush().len(), usize::from(policies));
     }
-    // Far ahead: the same.
+    // Far ahead of the stream: the same.
     let mut rig = Rig::resizing(9_000);
     rig.push(&p(0, 100));
     rig.push_all(&[Spec { seq: 1 << 30, ..p(0, 100) }, Spec { seq: (1 << 30) + 100, ..p(0, 100) }]);
@@ -371,19 +371,20 @@ fn repeats_pass_as_they_came_behind_what_is_held() {
     for rules in [reversible(), resize(9_000)] {
         let mut rig = Rig::carrying(rules);
         rig.push_all(&[p(0, 100), p(100, 100)]);
-        // Of all, of a part, of a part and more, and a keep-alive.
+        // A repeat of all bytes, of a part, of a part and more, and a keep-alive.
         for again in [p(0, 100), p(50, 100), p(150, 100), Spec { payload: vec![0], ..p(249, 1) }] {
             let left = rig.push(&again);
             let last = left.last().expect("it passes");
             assert!(last.as_received && last.frame == again.bytes());
         }
-        // What goes on behind the longest of them joins again.
+        // Segments behind the longest of them are coalesced again.
         rig.push_all(&[p(250, 100), p(350, 100)]);
         assert_eq!(rig.flush().iter().map(payload_len).collect::<Vec<_>>(), [200]);
     }
 }
 
-// R118, R122: what passes moves the stream on, so that its bytes are a repeat when they come once more; and never back.
+// R118, R122: packets that pass advance the stream, so their bytes are a repeat when they come again. The stream
+// never goes back.
 #[test]
 fn what_a_passing_segment_carried_is_known_when_it_comes_again() {
     for rules in [reversible(), resize(9_000)] {
@@ -442,7 +443,7 @@ fn packets_of_two_vlans_or_ports_are_two_flows() {
     let mut rig = Rig::carrying(reversible()).ethernet();
     rig.push_all(&[like(0, 5), like(0, 6), like(100, 5), like(100, 6)]);
     assert_eq!((rig.coalescer().flow_count(), rig.flush().len()), (2, 2));
-    // The priority of a frame is in its header: it parts a run, not a flow.
+    // A frame's priority is in its header: it ends a run, but the flow is the same.
     let mut rig = Rig::carrying(reversible()).ethernet();
     rig.push_all(&[like(0, 5), like(100, 0xE005), like(200, 0xE005)]);
     assert_eq!((rig.coalescer().flow_count(), rig.count(Event::RunChanged), rig.flush().len()), (1, 1, 1));
@@ -481,7 +482,7 @@ fn reversible_gso_packets_have_at_most_128_segments_and_64_datagrams() {
 
 #[test]
 fn what_is_longer_than_a_run_may_be_gathers_to_be_cut_well() {
-    // 1,500 to 576: three pieces of each packet alone, but 2.7 on average of many.
+    // From 1,500 to 576: three segments of each packet alone, but 2.7 on average of many.
     let packets: Vec<_> = (0..40).map(|index| p(index * 1_460, 1_460)).collect();
     let mut rig = Rig::resizing(576);
     let wire = wire(rig.all(&packets));
@@ -547,7 +548,7 @@ fn tcp_with_every_kind_of_option_is_cut_unless_an_option_forbids_it() {
         (&[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2], true),
         (&[253, 4, 1, 2], true),
         (&[1, 1, 1, 0], true),
-        // What signs a segment (RFC 2385, RFC 5925), and what cannot be read.
+        // Options that sign a segment (RFC 2385, RFC 5925), and unreadable ones.
         (&[19, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1], false),
         (&[29, 4, 1, 1], false),
         (&[8, 0, 1, 1], false),
@@ -590,7 +591,7 @@ fn a_wrong_sum_is_wrong_in_every_segment() {
     }
 }
 
-/// Cuts one packet and checks its segments: order, flags, identifications, sums and lengths.
+/// Splits one packet and checks its segments: order, flags, IDs, checksums and lengths.
 fn check_cut(one: &Spec, mtu: usize, split: Split, is_cut: bool) {
     let what =
         format!("IPv{}, {} bytes at {mtu}, flags {:08b}, {split:?}", one.version(), one.payload.len(), one.flags);
@@ -608,7 +609,7 @@ fn check_cut(one: &Spec, mtu: usize, split: Split, is_cut: bool) {
             continue;
         }
         if !is_cut {
-            // Below what every link takes it is left alone; else it must not be cut.
+            // Below the minimum MTU it passes unchanged; otherwise it is rejected, as it must not be fragmented.
             let refused = rig.out.ledger.retired(Reason::TooBig).packets;
             let is_below = one.version() == 6 && mtu < 1_280;
             assert_eq!((wire.len(), refused), if is_below { (1, 0) } else { (0, 1) }, "{what}");
@@ -636,7 +637,7 @@ fn check_cut(one: &Spec, mtu: usize, split: Split, is_cut: bool) {
 }
 
 impl Rig {
-    /// All that leaves when these come at once and no more.
+    /// All packets that leave when these come at once and no more follow.
     fn all(&mut self, packets: &[Spec]) -> Vec<Left> {
         let mut left = self.push_all(packets);
         left.extend(self.flush());
@@ -644,7 +645,7 @@ impl Rig {
     }
 }
 
-/// So many bytes of a stream over IPv4.
+/// `len` bytes of a stream over IPv4.
 fn p(offset: usize, len: usize) -> Spec {
     tcp(4).carrying(offset, len)
 }
@@ -655,7 +656,7 @@ fn after(rules: Rules, packets: &[Spec]) -> Rig {
     rig
 }
 
-/// How long what is held may wait yet.
+/// The remaining hold time.
 fn hold(rig: &Rig) -> Duration {
     rig.side.next_deadline().expect("something is held").since(rig.now)
 }

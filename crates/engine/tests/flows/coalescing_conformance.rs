@@ -1,7 +1,7 @@
 //! Cases of other stacks' test suites for coalescing and segmentation, as tables, with our verdicts.
 //!
-//! The cases are theirs, the words and the packets ours. Where our verdict differs from theirs, the table says so
-//! and by which rule.
+//! The cases are theirs, the words and the packets ours. Where our verdict differs from theirs, the table names the
+//! rule.
 
 #![allow(clippy::type_complexity, reason = "a table's type is its columns")]
 
@@ -27,7 +27,7 @@ fn the_packets_of_linux_gro_arrive_as_its_selftest_says() {
         let table: Vec<(&str, Vec<Spec>, &[usize])> = vec![
             ("data_same", vec![p(0), p(100)], &[200]),
             ("data_lrg_sml", vec![p(0), len(100, 50)], &[150]),
-            // The frame is padded to 60 bytes: padding does not count.
+            // The frame is padded to 60 bytes; the padding is not payload.
             ("data_lrg_1byte", vec![p(0), Spec { padding: 5, ..len(100, 1) }], &[101]),
             ("data_sml_lrg", vec![len(0, 50), p(50)], &[50, 100]),
             ("ack", vec![len(0, 0), len(0, 0), Spec { ack: 101, ..len(0, 0) }], &[0, 0, 0]),
@@ -35,7 +35,7 @@ fn the_packets_of_linux_gro_arrive_as_its_selftest_says() {
             ("flags_syn", interrupted(SYN), &[200, 0, 200]),
             ("flags_rst", interrupted(RST), &[200, 0, 200]),
             ("flags_urg", interrupted(ACK | URG), &[200, 0, 200]),
-            // As 6.18 and older do; 7.1: 100, 200, 200. What has CWR speaks to one segment (L6, R043).
+            // Linux up to 6.18 does so; 7.1: 100, 200, 200. A CWR flag belongs to one segment alone (L6, R043).
             ("flags_cwr", vec![p(0), flagged(100, CWR), flagged(200, CWR), p(300), p(400)], &[100, 100, 100, 200]),
             ("tcp_csum", vec![p(0), Spec { sum: Summed::Off(0xFFFE), ..p(100) }], &[100, 100]),
             ("tcp_seq", vec![p(0), p(101)], &[100, 100]),
@@ -61,7 +61,7 @@ fn the_packets_of_linux_gro_arrive_as_its_selftest_says() {
             ),
             ("ip_ecn", vec![p(0), Spec { tos: 2, ..p(100) }], &[100, 100]),
             ("ip_tos", vec![p(0), Spec { tos: if version == 4 { 1 } else { 0xF0 }, ..p(100) }], &[100, 100]),
-            // Of IPv6's hop limit they have no row; it is the same rule.
+            // They have no row for IPv6's hop limit; the rule is the same.
             ("ip_ttl", vec![p(0), Spec { ttl: 7, ..p(100) }], &[100, 100]),
             ("single", vec![p(0)], &[100]),
             ("data_same, one of them half-filled", vec![p(0), Spec { sum: Summed::Half, ..p(100) }], &[200]),
@@ -102,7 +102,7 @@ fn the_ipv4_packets_of_linux_gro_arrive_as_its_selftest_says() {
     for (case, packets, expected) in table {
         assert_eq!(arrive(&mut Rig::carrying(reversible()), &[&packets]), expected, "{case}");
     }
-    // ip_csum: what has a wrong header checksum is no packet; it passes outside, and leaves a hole.
+    // ip_csum: a packet with a wrong header checksum does not parse. It passes unchanged and leaves a gap.
     let mut rig = Rig::carrying(reversible());
     let wrong = Spec { ip_sum_off: 0xFFFE, ..p(100) }.bytes();
     let parsed = Frame::copy(&wrong, LinkType::Ip, Ingress(0), &mut rig.out.pool);
@@ -170,7 +170,7 @@ fn as_many_flows_as_come_are_joined_at_once_in_their_order() {
     }
 }
 
-// Conformance 1.3: Linux, udpgso.c, the rows that hand a train to a link of 1,500 bytes.
+// Conformance 1.3: Linux, udpgso.c, the rows that send a GSO packet to a link of 1,500 bytes.
 #[test]
 fn gso_packets_of_datagrams_leave_as_udpgso_says() {
     for (version, mss) in [(4, 1_472), (6, 1_452)] {
@@ -194,7 +194,7 @@ fn gso_packets_of_datagrams_leave_as_udpgso_says() {
             (2, Some(1), vec![1; 2]),
             (5, Some(2), vec![2, 2, 1]),
             (128, Some(1), vec![1; 128]),
-            // They refuse more than 128; what a port takes is its own bound.
+            // They reject more than 128 segments; here a port has its own limit.
             (129, Some(1), vec![1; 129]),
         ];
         for (len, segment_len, expected) in table {
@@ -215,7 +215,7 @@ fn gso_packets_of_datagrams_leave_as_udpgso_says() {
                 }
             }
         }
-        // They fail with "message too long"; ours end by name.
+        // They fail with "message too long"; ours are counted by reason.
         for (len, segment_len) in [(mss + 1, None), (mss + 1, Some(mss + 2))] {
             let mut rig = Rig::new(reversible(), Sizing::new(1_500, Role::Transit), 1 << 20);
             assert_eq!(push_gso(&mut rig, &udp(version).carrying(0, len), segment_len).len(), 0);
@@ -238,11 +238,11 @@ fn datagrams_of_one_length_become_a_gso_with_that_length_where_a_port_takes_it()
             assert_eq!(lens(&frames(&left)), [total]);
             assert_eq!(left[0].gso.map(|gso| usize::from(gso.segment_len)), Some(segment));
             assert_eq!(wire(left), packets.iter().map(Spec::bytes).collect::<Vec<_>>());
-            // Without it: as they came.
+            // Without coalescing they pass unchanged.
             let mut rig = Rig::carrying(Rules { udp: false, ..reversible() });
             assert_eq!(arrive(&mut rig, &[&packets]), [segment; 10]);
         }
-        // Equal sizes; a shorter one may end the run.
+        // Equal sizes; a shorter datagram may end the run.
         let by = |lens: &[usize]| -> Vec<Spec> {
             let mut at = 0;
             lens.iter()
@@ -262,7 +262,7 @@ fn datagrams_of_one_length_become_a_gso_with_that_length_where_a_port_takes_it()
         ] {
             assert_eq!(arrive(&mut Rig::carrying(reversible()), &[&by(&sent)]), expected, "{sent:?}");
         }
-        // One without a checksum does not go with one that has it.
+        // A datagram without a checksum is not coalesced with one that has it.
         let mut packets = by(&[100, 100, 100, 100]);
         if version == 4 {
             (packets[2].sum, packets[3].sum) = (Summed::None, Summed::None);
@@ -280,7 +280,7 @@ fn the_rules_of_gvisor_hold_where_the_packets_shall_come_back() {
         let flushed_before: [(&str, Change, [usize; 2], [usize; 2]); 8] = [
             ("CWR", |one| Spec { flags: ACK | CWR, ..one }, [100, 100], [100, 100]),
             ("ECE", |one| Spec { flags: ACK | ECE, ..one }, [100, 100], [100, 100]),
-            // Resizing: the last acknowledgement and window count.
+            // When resizing, the last acknowledgement and window count.
             ("ACK number", |one| Spec { ack: 101, ..one }, [100, 100], [200, 0]),
             ("window", |one| Spec { window: 9, ..one }, [100, 100], [200, 0]),
             ("options' length", |one| one.stamped(1, 1), [100, 100], [100, 100]),
@@ -295,7 +295,7 @@ fn the_rules_of_gvisor_hold_where_the_packets_shall_come_back() {
                 assert_eq!(arrive(&mut rig, &[&[p(0), change(p(100))]]), expected, "{what}, IPv{version}");
             }
         }
-        // Joined, and the run ends: PSH and FIN, which the whole has too.
+        // PSH and FIN: the segment is coalesced and ends the run, and the coalesced packet has the flag too.
         for flags in [PSH, FIN, PSH | FIN] {
             for rules in [reversible(), resize(65_535)] {
                 let mut rig = Rig::carrying(rules);
@@ -304,7 +304,7 @@ fn the_rules_of_gvisor_hold_where_the_packets_shall_come_back() {
                 assert_eq!(ReadPacket::of(&left[0].frame).flags, ACK | flags);
             }
         }
-        // They join URG, RST and SYN and flush after; ours pass (L6, R118).
+        // They coalesce URG, RST and SYN and flush afterwards; ours pass (L6, R118).
         for flags in [URG, RST, SYN] {
             let mut rig = Rig::carrying(reversible());
             assert_eq!(
@@ -312,7 +312,7 @@ fn the_rules_of_gvisor_hold_where_the_packets_shall_come_back() {
                 [100, 100, 100]
             );
         }
-        // A smaller one ends the run, a larger one is not joined; resizing, neither matters.
+        // A smaller segment ends the run, and a larger one is not coalesced. When resizing, neither matters.
         let sizes = [p(0), tcp(version).carrying(100, 50), p(150), tcp(version).carrying(250, 101)];
         assert_eq!(arrive(&mut Rig::carrying(reversible()), &[&sizes]), [150, 100, 101]);
         assert_eq!(arrive(&mut Rig::carrying(resize(65_535)), &[&sizes]), [351]);
@@ -356,7 +356,7 @@ fn the_rules_of_dpdk_hold_but_for_what_must_come_back() {
         assert_eq!(arrive(&mut Rig::carrying(reversible()), &[packets]), *reversed, "{case}: {why}");
         assert_eq!(arrive(&mut Rig::carrying(resize(65_535)), &[packets]), *resized, "{case}: {why}");
     }
-    // GSO: identifications rise or stay; PSH and FIN only on the last; a length below the headers cuts nothing.
+    // GSO: IDs rise or stay; PSH and FIN only on the last segment; a length below the headers splits nothing.
     for ids in [Identifications::Rise, Identifications::Stay] {
         let one = Spec { flags: ACK | PSH | FIN, id: 0xFFFF, ..tcp(4).carrying(0, 3_000) };
         let mut rig = Rig::new(
@@ -391,9 +391,9 @@ fn the_packets_of_vpp_arrive_in_runs_of_44() {
             [ip_len, ip_len, 36 * 1_460 + ip_len % 1_460]
         );
         assert_eq!(seen.iter().map(|seen| seen.ack).collect::<Vec<_>>(), [43, 87, 123], "the last acknowledgement");
-        // What must come back stops at another acknowledgement.
+        // Reversible runs end at another acknowledgement number.
         assert_eq!(arrive(&mut Rig::carrying(reversible()), &[&packets]).len(), 124);
-        // Without joining: as they came.
+        // Without coalescing they pass unchanged.
         let wire = wire(send(&mut Rig::carrying(resize(if version == 4 { 1_500 } else { 1_520 })), &[&packets]));
         assert_eq!(wire, packets.iter().map(Spec::bytes).collect::<Vec<_>>());
     }
@@ -461,14 +461,14 @@ fn the_gso_packets_of_vpp_are_cut_as_the_next_link_needs() {
                 assert!(version == 6 || seen.iter().all(|seen| seen.dont_fragment == (ip_flags == DF)));
             }
         }
-        // Frames that only want a checksum.
+        // Frames that need only a checksum.
         let mut rig = Rig::new(reversible(), Sizing::new(1_500, Role::Transit), 1 << 20);
         let one = Spec { sum: Summed::Half, ..tcp(version).carrying(0, 1_500 - headers) };
         assert_eq!(wire(send(&mut rig, &[std::slice::from_ref(&one)])), [one.finished().bytes()]);
     }
 }
 
-// Conformance 5: tun-rs and wireguard-go, offload tests; section 0 for what they prepend.
+// Conformance 5: tun-rs and wireguard-go, offload tests; section 0 for the header that they prepend.
 #[test]
 fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
     for version in VERSIONS {
@@ -478,7 +478,7 @@ fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
         let table: Vec<(&str, Vec<Spec>, &[usize])> = vec![
             ("PSH interleaved", vec![p(0), pushed(100), p(200), p(300)], &[200, 200]),
             ("an item with a wrong sum", vec![wrong, p(100), p(200)], &[100, 200]),
-            // They join them all to one of 300.
+            // They coalesce all of them into one of 300.
             ("out of order", vec![p(101), p(1), p(201)], &[100, 100, 100]),
             ("unequal class", vec![p(0), Spec { tos: 4, ..p(100) }], &[100, 100]),
             ("unequal hop count", vec![p(0), Spec { ttl: 65, ..p(100) }], &[100, 100]),
@@ -486,7 +486,7 @@ fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
         for (case, packets, expected) in table {
             assert_eq!(arrive(&mut Rig::carrying(reversible()), &[&packets]), expected, "{case}, IPv{version}");
         }
-        // A length of 0 behind the headers, and headers that are cut short, pass as they came.
+        // Packets with length 0 behind the headers, or with truncated headers, pass unchanged.
         for len in [0, 4, 12, 19] {
             let one = p(0).bytes();
             let mut short = one[..ReadPacket::of(&one).upper_at + len].to_vec();
@@ -500,7 +500,7 @@ fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
                 short[4..6].copy_from_slice(&(total - 40).to_be_bytes());
             }
             if version == 6 && len == 0 {
-                continue; // A payload length of 0 says that it is left out.
+                continue; // A payload length of 0 means an omitted length.
             }
             let mut rig = Rig::carrying(reversible());
             rig.push(&p(0));
@@ -508,7 +508,7 @@ fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
             let passes = |left: &Left| left.frame == short && left.as_received;
             assert!(left.last().is_some_and(passes), "{len} bytes of a TCP header, IPv{version}");
         }
-        // A data offset that points before or behind the packet.
+        // A data offset before the end of the TCP header, or past the end of the packet.
         for words in [0, 4, 15] {
             let mut bent = p(0).bytes();
             bent.truncate(bent.len() - 80);
@@ -527,7 +527,7 @@ fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
     }
 }
 
-// Conformance 5.4: tun-rs refuses a segment length of 0; a train without payload is one packet.
+// Conformance 5.4: tun-rs rejects a segment length of 0; a GSO packet without payload is one packet.
 #[test]
 fn a_gso_without_payload_is_one_packet() {
     for split in [Split::Max, Split::Balanced] {
@@ -540,7 +540,7 @@ fn a_gso_without_payload_is_one_packet() {
     }
 }
 
-// Conformance 5.5: quinn-udp: all bytes arrive, with the stride that was sent.
+// Conformance 5.5: quinn-udp: all bytes arrive, in the segment length of the sender.
 #[test]
 fn the_stride_of_quinn_arrives_as_it_was_sent() {
     for version in VERSIONS {
@@ -564,7 +564,7 @@ fn send(rig: &mut Rig, bursts: &[&[Spec]]) -> Vec<Left> {
     left
 }
 
-/// Lengths of the payload of what arrives: of trains, before they are cut.
+/// The payload lengths of the packets that arrive; GSO packets are not split.
 fn arrive(rig: &mut Rig, bursts: &[&[Spec]]) -> Vec<usize> {
     let medium = rig.medium;
     let left = send(rig, bursts);
@@ -575,7 +575,7 @@ fn lens(frames: &[Vec<u8>]) -> Vec<usize> {
     frames.iter().map(|frame| payload_len(frame, LinkType::Ip)).collect()
 }
 
-/// Bytes behind the transport header; of a packet whose header is hidden, behind where it would stand.
+/// Bytes behind the transport header, or behind its place if the header cannot be read.
 fn payload_len(frame: &[u8], medium: LinkType) -> usize {
     let seen = seen(frame, medium);
     assert!(seen.has_header);
@@ -586,7 +586,7 @@ fn frames(left: &[Left]) -> Vec<Vec<u8>> {
     left.iter().map(|left| left.frame.clone()).collect()
 }
 
-/// Pushes a packet that a port delivers as a train.
+/// Pushes a packet that a port delivers as a GSO packet.
 fn push_gso(rig: &mut Rig, one: &Spec, segment_len: Option<usize>) -> Vec<Left> {
     let mut packet = Frame::copy(&one.bytes(), LinkType::Ip, Ingress(0), &mut rig.out.pool).unwrap();
     if one.sum == Summed::Half {

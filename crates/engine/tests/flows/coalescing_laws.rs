@@ -39,7 +39,7 @@ fn segmenting_what_was_joined_gives_back_every_packet_of_every_flow_in_its_order
     ]);
 }
 
-// R126: also where each segment waits for a fixed time, and the next comes just before that is over.
+// R126: also if each segment waits for a fixed time, and the next one comes just before that is over.
 #[test]
 fn a_run_becomes_no_older_than_it_may_however_long_each_segment_waits_for_the_next() {
     for (stretch, bound) in [(1, 20), (5, 20), (12, 20), (19, 20), (20, 40), (50, 100)] {
@@ -60,13 +60,13 @@ fn a_run_becomes_no_older_than_it_may_however_long_each_segment_waits_for_the_ne
     }
 }
 
-// R126: neither does one that a gap makes wait, nor one that begins with what waited.
+// R126: neither does a segment that waits for a gap, nor a run that starts with one that waited.
 #[test]
 fn a_run_becomes_no_older_than_it_may_where_segments_come_out_of_turn() {
     for stretch in [1, 5, 9, 12, 19].map(Duration::from_millis) {
         let mut rig = Rig::carrying(Rules { hold: Hold::Fixed(stretch), ..resize(65_535) }).ethernet();
         let gap = stretch - micros(1);
-        // One of five comes behind the one that follows it.
+        // One segment of five comes after its successor.
         let turn = |index: usize| match index % 5 {
             3 => index + 1,
             4 => index - 1,
@@ -88,7 +88,7 @@ fn a_run_becomes_no_older_than_it_may_where_segments_come_out_of_turn() {
     }
 }
 
-// R115, R118, R119, R127, R130: what joins nothing passes byte for byte, in its turn.
+// R115, R118, R119, R127, R130: packets that cannot be coalesced pass byte for byte, in order.
 #[test]
 fn resizing_leaves_every_stream_and_all_that_is_no_stream_as_they_came() {
     let mut met = Met::default();
@@ -276,7 +276,7 @@ fn segments_that_waited_for_their_turn_leave_no_memory_behind() {
 
 #[test]
 fn tiny_segments_out_of_order_hold_little_and_leave_soon() {
-    // rel:A37: every other byte of a stream, so that nothing can join. Bounds of the work, not of the time.
+    // rel:A37: every other byte of a stream, so no two are coalesced. The work is bounded, not the time.
     for orders in [[2, 0], [0, 2], [4, 2]] {
         let mut rig = Rig::resizing(9_000);
         let mut out = 0;
@@ -289,7 +289,7 @@ fn tiny_segments_out_of_order_hold_little_and_leave_soon() {
         out += rig.flush().len();
         assert_eq!(out, 20_000);
     }
-    // Large ones: no more than 64 KiB wait.
+    // Large segments: no more than 64 KiB wait.
     let mut rig = Rig::resizing(65_535);
     rig.push(&tcp(4).carrying(0, 1_000));
     for index in 1..200 {
@@ -297,7 +297,7 @@ fn tiny_segments_out_of_order_hold_little_and_leave_soon() {
         let (held, _) = rig.side.aggregation.held();
         assert!(held.bytes <= (EARLY_LEN_MAX + 3_000) as u64, "{held:?}");
     }
-    // What lies more than a mebibyte ahead does not wait.
+    // Segments more than a mebibyte ahead do not wait.
     for (ahead, sorted) in [(1 << 20, 1), ((1 << 20) + 1, 0)] {
         let mut rig = Rig::resizing(9_000);
         rig.push(&tcp(4).carrying(0, 100));
@@ -306,7 +306,7 @@ fn tiny_segments_out_of_order_hold_little_and_leave_soon() {
     }
 }
 
-/// A packet on the wire, without padding, and what is read from it.
+/// A packet on the wire, without padding, and its parsed fields.
 struct Flight {
     at: Time,
     frame: Vec<u8>,
@@ -325,12 +325,12 @@ impl Flight {
     }
 }
 
-/// What came, with its half-filled checksums finished.
+/// The received packets, with their partial checksums completed.
 fn flights(sent: &[SentPacket]) -> Vec<Flight> {
     sent.iter().map(|one| Flight::new(Time::ZERO + one.at, &one.spec.finished().bytes())).collect()
 }
 
-/// Pushes all of it, letting time pass as it says; returns what leaves.
+/// Pushes all packets at their times. Returns the packets that leave.
 fn run(rig: &mut Rig, sent: &[SentPacket]) -> Vec<Flight> {
     let mut gone = Vec::new();
     let mut take = |at, left: Left| gone.extend(left.wire.into_iter().map(|frame| Flight::new(at, &frame)));
@@ -346,7 +346,7 @@ fn run(rig: &mut Rig, sent: &[SentPacket]) -> Vec<Flight> {
     gone
 }
 
-/// One direction of a connection, and the fragments between its two hosts: each of them may be of it.
+/// One direction of a connection, or the fragments between its two hosts, as each of them may belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FlowOf {
     port: u16,
@@ -372,7 +372,7 @@ fn is_udp(flights: &[&Flight]) -> bool {
     flights.iter().any(|one| one.seen.protocol == UDP && !one.seen.is_fragment())
 }
 
-/// The same packets in the same order.
+/// Checks that these are the same packets in the same order.
 fn check_same(came: &[&Flight], gone: &[&Flight], what: &str) {
     for (index, (one, other)) in came.iter().zip(gone).enumerate() {
         assert!(one.frame == other.frame, "{what}, packet {index}:\n{:02x?}\n{:02x?}", one.frame, other.frame);
@@ -380,9 +380,11 @@ fn check_same(came: &[&Flight], gone: &[&Flight], what: &str) {
     assert_eq!(came.len(), gone.len(), "{what}");
 }
 
-/// What joins nothing leaves as it came, between the same bytes of the stream as it came; between two of them, every
-/// byte of the stream leaves as often as it came, with the marks and headers that it came with; nothing is longer than
-/// the link takes.
+/// Checks the packets that left against the received ones:
+///
+/// - Packets that cannot be coalesced leave unchanged, between the same bytes of the stream.
+/// - Between two of them, every byte leaves as often as it came, with its marks and headers.
+/// - No packet exceeds the MTU.
 fn check_stream(came: &[&Flight], gone: &[&Flight], mtu: usize, what: &str) {
     let mut rest = gone;
     let mut chunk = Chunk::default();
@@ -405,13 +407,13 @@ fn check_stream(came: &[&Flight], gone: &[&Flight], mtu: usize, what: &str) {
     check_chunk(&chunk, rest, mtu, &format!("{what}, at the end"));
 }
 
-/// The bytes of a stream between two packets that are none of it.
+/// The bytes of a stream between two packets that cannot be coalesced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Chunk {
-    /// A sum over all bytes, each with its place and surroundings.
+    /// A sum over all bytes, each with its place and its header.
     bytes: u64,
     count: usize,
-    /// Where PSH and FIN stand.
+    /// The places of PSH and FIN.
     ends: BTreeSet<(u32, u8)>,
 }
 
@@ -442,7 +444,7 @@ fn check_chunk(came: &Chunk, gone: &[&Flight], mtu: usize, what: &str) {
     assert!(*came == left, "{what}: {came:?} leaves as {left:?}");
 }
 
-/// How many packets are the segments of one that joins nothing but was too long.
+/// The number of packets that are the segments of a long packet which cannot be coalesced.
 fn take_fragments(whole: &Flight, gone: &[&Flight], mtu: usize, what: &str) -> usize {
     let Flight { frame, seen, .. } = whole;
     assert!(seen.may_be_segmented(), "{what}: the traffic has nothing else that is too long");
@@ -455,7 +457,7 @@ fn take_fragments(whole: &Flight, gone: &[&Flight], mtu: usize, what: &str) -> u
         assert_eq!(fragment.seq, seen.seq.wrapping_add((at - seen.payload_at) as u32), "{what}: piece {index}");
         assert!(frame[at..end] == *fragment.payload(), "{what}: piece {index}");
         assert_eq!(fragment.sum_is_right, seen.sum_is_right, "{what}: a wrong sum stays wrong, a right one right");
-        // Where AE is set, CWR is part of a counter, which all repeat (RFC 9768 section 3.2.2).
+        // With AE, CWR is part of a counter, which all segments repeat (RFC 9768 section 3.2.2).
         let counts = frame[seen.upper_at + 12] & 1 != 0;
         let kept = if index == 0 || counts { CWR } else { 0 } | if end == frame.len() { PSH | FIN } else { 0 };
         assert_eq!(fragment.flags, seen.flags & (!(CWR | PSH | FIN) | kept), "{what}: piece {index}");
@@ -467,8 +469,8 @@ fn take_fragments(whole: &Flight, gone: &[&Flight], mtu: usize, what: &str) -> u
     panic!("{what}: {} bytes of a packet are gone", frame.len() - at)
 }
 
-/// A receiver ends in the same state: the same bytes, of which the first copy counts; the same acknowledgement and
-/// window; and no clock that goes back where it did not.
+/// Checks that a receiver ends in the same state: the same bytes, of which the first copy counts, and the same
+/// acknowledgement and window. Timestamps go back only where they did before.
 fn check_receiver(came: &[&Flight], gone: &[&Flight], what: &str) {
     let starts = || came.iter().map(|one| &one.seen).filter(|seen| !seen.is_fragment()).map(|seen| seen.seq);
     let first = starts().next().unwrap_or_default();
@@ -539,7 +541,7 @@ impl Receiver {
     }
 }
 
-/// Packets that 100,000 segments of 1,448 bytes become, 12 µs apart.
+/// The number of packets made of 100,000 segments of 1,448 bytes, 12 µs apart.
 fn joined_count(order: &[usize], len_max: u16) -> usize {
     let mut rig = Rig::resizing(len_max);
     let like = tcp(4).carrying(0, 1_448).stamped(1, 1);
@@ -551,7 +553,7 @@ fn joined_count(order: &[usize], len_max: u16) -> usize {
     count + rig.flush().len()
 }
 
-/// Several seeds' traffic at once, each between hosts of its own.
+/// The traffic of several seeds at once, each between its own hosts.
 fn crowd(seed: u64, wishes: Wishes) -> Vec<SentPacket> {
     let mut all: Vec<SentPacket> = Vec::new();
     for group in 0..4u32 {
@@ -573,7 +575,7 @@ fn crowd(seed: u64, wishes: Wishes) -> Vec<SentPacket> {
     all
 }
 
-/// Which events a swarm met: one that meets none of a kind proves nothing about it.
+/// The events of a swarm. A kind of event that never happens is not tested.
 #[derive(Debug, Default)]
 struct Met {
     events: Vec<u64>,
@@ -604,7 +606,7 @@ impl Met {
 }
 
 const FILE: &str = "-p wideload-engine coalescing_laws";
-/// R126, and what a gap may wait before its run goes on.
+/// R126: the longest time that a gap delays its run.
 const AGE_MAX: Duration = Duration::from_millis(20);
 /// rel:A37.
 const EARLY_COUNT_MAX: usize = 64;

@@ -27,7 +27,7 @@ fn what_a_connection_holds_stays_where_its_handshake_is_forgotten_for_memory() {
 #[test]
 fn streams_without_a_handshake_are_not_given_up_in_a_flood_of_syns() {
     let mut crossing = Crossing::new(64, Duration::from_secs(1));
-    // Connections that began before.
+    // Connections that started earlier.
     for port in 0..400 {
         crossing.push(Toward::Wide, port, ACK, 1, vec![7; 500]);
     }
@@ -92,7 +92,7 @@ fn streams_stay_in_order_whatever_is_switched_replaced_or_forgotten() {
         let mut random = Rng::with_seed(seed);
         let count = *random.choice(&[4, 12, 1_000]).unwrap();
         let mut crossing = Crossing::new(count, Duration::from_millis(random.u64(1..50)));
-        // Where there is no border, what comes by another port is another connection.
+        // Without a border, packets from another port belong to another connection.
         let stays_border = random.bool();
         for _ in 0..400 {
             match random.u8(..40) {
@@ -120,16 +120,17 @@ fn streams_stay_in_order_whatever_is_switched_replaced_or_forgotten() {
     assert!(gathered > 5_000, "{gathered} segments");
 }
 
-/// A border that coalesces in both directions, the hosts on both sides, and what each has sent and was sent.
+/// A border that coalesces in both directions, the hosts on both sides, and the bytes that each has sent and
+/// received.
 struct Crossing {
     gateway: Gateway,
     now: Time,
-    /// What the next packet says, and which of two ports of its side it comes by.
+    /// Flags of the next packet, and the one of two ports of its side by which it arrives.
     flags: u8,
     ingress: u32,
     sent: BTreeMap<(usize, u16), Vec<u8>>,
     came: BTreeMap<(usize, u16), Vec<u8>>,
-    /// The port that each byte of a stream came by.
+    /// The port by which each byte of a stream arrived.
     came_by: BTreeMap<(usize, u16), Vec<u32>>,
 }
 
@@ -217,7 +218,7 @@ impl Crossing {
         [0, 1].map(|direction| self.gateway.ledger(direction).event(event).packets).iter().sum()
     }
 
-    /// What left is the next of its stream.
+    /// Checks that each packet that left continues its stream.
     fn drain(&mut self) {
         for direction in [0, 1] {
             while let Some(egress) = self.gateway.next(direction) {
@@ -242,7 +243,7 @@ impl Crossing {
         }
     }
 
-    /// All that was sent has come.
+    /// Checks that all sent bytes have arrived.
     fn end(mut self) {
         self.gateway.flush(self.now);
         self.drain();
@@ -262,7 +263,7 @@ fn settings(flow_count: usize, hold: Duration, coalesces: bool, is_border: bool)
     settings
 }
 
-/// The ends of a connection, the narrow one first.
+/// The endpoints of a connection, the narrow one first.
 fn ends_of(port: u16) -> [(Address, u16); 2] {
     let [narrow, wide] = [[10, 0, 0, (port % 5) as u8], [10, 1, 0, 1]];
     [(narrow, 1_000 + port), (wide, 80)].map(|(ip, port)| (Address::from(IpAddr::from(ip)), port))

@@ -38,7 +38,7 @@ fn a_fragment_with_df_stays_one() {
     assert_eq!(out.ledger.retired(Reason::TooBig).packets, 1);
 }
 
-/// Pushes a datagram; the identification of its pieces, which are right, if it is cut.
+/// Pushes a datagram. Returns the ID of its fragments if it is fragmented, and checks them.
 fn push(side: &mut Side, out: &mut Output, spec: &Spec) -> Option<[u8; 2]> {
     let bytes = spec.bytes();
     let packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut out.pool).expect("it is a packet");

@@ -87,7 +87,7 @@ fn a_segment_that_is_too_long_becomes_a_gso_whoever_finishes_its_checksum() {
     }
 }
 
-// A card that fills in what a half-filled sum lacks stands for the port here.
+// The test completes partial checksums as a network card does.
 #[test]
 fn a_half_filled_checksum_is_left_byte_for_byte_or_finished_and_counted() {
     for version in VERSIONS {
@@ -129,7 +129,7 @@ fn what_leaves_in_ip_fragments_is_finished_first() {
                 let upper = packet.ip().upper.unwrap();
                 let seen = packet.upper_bytes(upper)[8..].to_vec();
                 payload.extend(&seen);
-                // The datagram's own sum, as its receiver finds it.
+                // The datagram's own checksum, as its receiver verifies it.
                 let whole = Spec { sum: Summed::Right, payload: seen, ..spec.clone() }.bytes();
                 assert!(packet.upper_bytes(upper) == &whole[usize::from(upper.at)..]);
                 out.done(packet);
@@ -238,7 +238,7 @@ fn the_sender_of_a_gso_that_is_refused_is_told_once() {
         assert_eq!(out.ledger.retired(Reason::TooBig).packets, 10);
         assert_eq!(out.ledger.event(Event::IcmpSent).packets, 1);
         side.check(&out).unwrap();
-        // The next train is another matter.
+        // The next GSO packet causes another ICMP error.
         side.push(Time::ZERO, gso(&spec, Some(1_900), &mut out), &mut none(), &mut out);
         assert_eq!(out.ledger.event(Event::IcmpSent).packets, 2);
     }
@@ -272,7 +272,7 @@ fn a_gso_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
             );
             assert!(long.checksum == Checksum::Partial && long.bytes() == one(0, 60_000).bytes());
             out.done(long);
-            // Two segments wait; a train of their flow lets them go first, and the stream goes on behind it.
+            // Two segments wait. A GSO packet of their flow flushes them first, and then follows them.
             side.push(Time::ZERO, gso(&one(60_000, 1_000), None, &mut out), &mut connections, &mut out);
             side.push(Time::ZERO, gso(&one(61_000, 1_000).id(0x1235), None, &mut out), &mut connections, &mut out);
             assert!(out.next().is_none(), "they wait");
@@ -337,7 +337,7 @@ fn none() -> Connections {
     Connections::new(Secret::new(7))
 }
 
-/// A side that joins nothing.
+/// A side without aggregation.
 fn narrow(sizing: Sizing) -> Side {
     Side { aggregation: Aggregation::default(), sizing: sizing }
 }
@@ -352,7 +352,7 @@ fn output() -> Output {
     Output::new(Pool::new(16 << 20), Some(answers))
 }
 
-/// A packet as a port delivers it, as a train where a length of its segments is given.
+/// A packet as a port delivers it; a GSO packet if it has a segment length.
 fn gso(spec: &Spec, segment_len: Option<u16>, out: &mut Output) -> Packet {
     let mut packet = Frame::copy(&spec.bytes(), LinkType::Ip, Ingress(0), &mut out.pool).unwrap();
     if spec.sum == Summed::Half {
@@ -363,7 +363,7 @@ fn gso(spec: &Spec, segment_len: Option<u16>, out: &mut Output) -> Packet {
     packet
 }
 
-/// The segments of a train are of the right sums and lengths, and give its stream back.
+/// Checks that a GSO packet's segments have correct checksums and lengths, and carry its stream.
 fn check_stream(packet: &Packet, spec: &Spec, mtu: usize) {
     let mut stream: Vec<u8> = Vec::new();
     let mut fragments = WirePackets::of(packet);

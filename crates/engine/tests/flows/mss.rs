@@ -1,4 +1,4 @@
-//! The MSS at a border: how SYNs are rewritten, and that no segment is ever longer than its receiver announced.
+//! The MSS at a border: SYNs are rewritten, and no segment exceeds the MSS that its receiver announced.
 
 use crate::rig::*;
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use wideload_engine::{
 fn a_receiver_with_a_small_buffer_is_sent_no_segment_that_its_window_hardly_holds() {
     let plain = vec![2, 4, 5, 180];
     let stamped = [&plain[..], &[1, 1, 8, 10], &[0; 8]].concat();
-    // Toward hosts on 9,000 bytes: six segments of 1,460 cost the fewest packets.
+    // Toward hosts with an MTU of 9,000 bytes: six segments of 1,460 bytes need the fewest packets.
     for (window, options, told) in [
         (65_535, &plain, 6 * 1_460),
         (32_768, &plain, 6 * 1_460),
@@ -118,7 +118,7 @@ fn a_wide_segment_of_the_length_that_is_told_needs_the_fewest_packets_whatever_t
                 let at = syn.ip_header_len() + 22;
                 let left = u16::from_be_bytes([frame[at], frame[at + 1]]);
                 assert_eq!(left, told(mtus, version, Toward::Wide, mss, stamps), "{mtus:?}, IPv{version}, {mss}");
-                // What the wide host then sends leaves in pieces that are alike, where a whole number was told.
+                // Packets of the wide host leave in equal segments if the told MSS holds a whole number of them.
                 let payload_len = left - options_len;
                 let carried =
                     mss.max(floor(version)).min(narrow_mtu - (syn.ip_header_len() + 20) as u16) - options_len;
@@ -174,7 +174,7 @@ fn syns_that_are_damaged_signed_in_fragments_or_resets_pass_as_they_came_and_say
     }
 }
 
-/// One step of a handshake: who speaks, with which flags.
+/// One step of a handshake: direction and flags.
 type Step = (Toward, u8);
 const SYN_FROM_NARROW: Step = (Toward::Wide, SYN);
 const SYN_FROM_WIDE: Step = (Toward::Narrow, SYN);
@@ -213,7 +213,7 @@ fn a_syn_is_raised_only_where_what_it_asks_for_comes_through_here() {
                 let mut gateway = Gateway::new(raise);
                 let port = if what.starts_with("it was") || what.starts_with("it op") { 2 } else { 1 };
                 before.iter().enumerate().for_each(|(index, step)| {
-                    // What opens from elsewhere opens another connection.
+                    // A first packet from elsewhere belongs to another connection.
                     let port = if port == 2 && index == 0 { 1 } else { port };
                     gateway.step(version, port, *step);
                 });
@@ -226,7 +226,7 @@ fn a_syn_is_raised_only_where_what_it_asks_for_comes_through_here() {
     }
 }
 
-// The model: of which sides of two hosts anything was seen.
+// The model: the sides of two hosts from which a packet was seen.
 #[test]
 fn nothing_is_raised_before_both_directions_of_its_hosts_were_seen() {
     let mut raised = 0;
@@ -283,7 +283,7 @@ fn a_handshake_that_passes_whole_or_ends_is_no_sign_of_another_direction() {
         &[SYN_FROM_NARROW, (Toward::Wide, RST | ACK)],
         // Both open at once.
         &[SYN_FROM_NARROW, SYN_FROM_WIDE, ANSWER_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW],
-        // Nothing of its start was seen.
+        // No packet of its start was seen.
         &[ACK_FROM_NARROW, ACK_FROM_WIDE, ACK_FROM_NARROW],
         &[ACK_FROM_WIDE, ACK_FROM_NARROW],
     ];
@@ -319,7 +319,7 @@ fn a_connection_that_goes_on_without_being_seen_is_known_while_it_is_heard() {
     for version in [4, 6] {
         let mut gateway = Gateway::new(Raise::BothWays);
         assert_eq!(gateway.hear(version, 1, Toward::Wide), None, "nothing is known");
-        // What follows the handshake is not seen.
+        // The packets after the handshake are not seen.
         [SYN_FROM_NARROW, ANSWER_FROM_WIDE].into_iter().for_each(|step| gateway.step(version, 1, step));
         for hour in 0..24 {
             gateway.now = gateway.now + Duration::from_secs(if hour == 0 { 200 } else { 3_600 });
@@ -344,7 +344,7 @@ fn a_connection_is_known_while_packets_of_it_pass_and_its_end_shortens_its_life(
         for step in [SYN_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW] {
             gateway.step(4, 1, step);
         }
-        // It talks every two minutes for a day.
+        // It sends every two minutes for a day.
         for _ in 0..720 {
             gateway.now = gateway.now + Duration::from_secs(120);
             gateway.mss.expire(gateway.now);
@@ -488,12 +488,12 @@ fn a_side_that_does_more_than_resize_says_no_length_to_whoever_else_cuts_its_gso
     assert_eq!(reversible.resizes_to(limit(1_500)), Some(limit(1_500)));
 }
 
-/// What one end may say in a handshake: its flags with a sequence number, and what it acknowledges.
+/// A host's packet in a handshake: flags, sequence number, acknowledgement number.
 fn saying(toward: Toward, flags: u8, [seq, ack]: [u32; 2], mss: u16) -> Spec {
     Spec { flags, seq, ack, options: mss_option(mss), ..data(4, 1, toward, 0) }
 }
 
-/// The lengths of what leaves for a train toward the narrow side, or the wide one.
+/// The lengths of the packets that leave for a GSO packet in this direction.
 fn lens(gateway: &mut Gateway, toward: Toward, segment_len: u16) -> Vec<usize> {
     let left = gateway.pass(&data(4, 1, toward, 2 * usize::from(segment_len)), toward, Some(segment_len));
     left.iter().map(|frame| ReadPacket::of(frame).ip_len()).collect()
@@ -520,7 +520,7 @@ fn segments_become_longer_only_after_a_whole_handshake_and_where_the_side_resize
         let whole = if grows { vec![1_040] } else { vec![540, 540] };
         assert_eq!(lens(&mut gateway, Toward::Wide, 500), whole, "{what}");
         assert_eq!(lens(&mut gateway, Toward::Narrow, 500), whole, "{what}");
-        // They become shorter all the same.
+        // Long segments are made shorter nevertheless.
         assert!(lens(&mut gateway, Toward::Narrow, 8_000).iter().all(|len| *len <= 1_500), "{what}");
         for change in
             [(|sizing: &mut Sizing| sizing.gso_packets = SegmentSize::Preserve) as fn(&mut Sizing), |sizing| {
@@ -531,7 +531,7 @@ fn segments_become_longer_only_after_a_whole_handshake_and_where_the_side_resize
             assert_eq!(lens(&mut gateway, Toward::Wide, 500), [540, 540], "{what}");
         }
     }
-    // A host that announces less than every host takes is sent no more than its peer sends by itself.
+    // A host that announces less than the minimum gets packets no longer than its peer sent them.
     let mut gateway = Gateway::new(Raise::Always);
     gateway.pass(&saying(Toward::Narrow, SYN, [70, 0], 200), Toward::Narrow, None);
     gateway.pass(&saying(Toward::Wide, SYN | ACK, [500, 71], 1_460), Toward::Wide, None);
@@ -563,27 +563,27 @@ fn a_live_connections_limits_change_by_its_own_handshake_alone() {
         forged.iter().for_each(|spec| drop(gateway.pass(spec, Toward::Wide, None)));
         assert_eq!(limits(&mut gateway), [1_440, 8_940], "{forged:?}");
         assert_eq!(lens(&mut gateway, Toward::Wide, 500), [1_040], "{forged:?}");
-        // What the live host answers to it, by RFC 5961 section 4.
+        // The live host's challenge ACK (RFC 5961 section 4).
         gateway.step(4, 1, ACK_FROM_WIDE);
         assert_eq!(limits(&mut gateway), [1_440, 8_940]);
-        // Another connection of the same ports has a handshake of its own.
+        // Another connection of the same ports has its own handshake.
         gateway.pass(&saying(Toward::Wide, SYN, [1_000, 0], 1_000), Toward::Wide, None);
         gateway.pass(&saying(Toward::Narrow, SYN | ACK, [90, 1_001], 7_000), Toward::Narrow, None);
         assert_eq!(limits(&mut gateway), [1_040, 7_040], "{forged:?}");
     }
-    // A forged end and a forged SYN let nothing grow, and no limit rises.
+    // After a forged RST and a forged SYN no segment grows, and no limit rises.
     for (mss, expected) in [(9_000, 1_440), (48, 576)] {
         let mut gateway = opened();
         gateway.pass(&saying(Toward::Wide, RST, [9, 0], 0), Toward::Wide, None);
         gateway.pass(&saying(Toward::Wide, SYN, [9, 0], mss), Toward::Wide, None);
         assert_eq!(limits(&mut gateway), [expected, 8_940]);
         assert_eq!(lens(&mut gateway, Toward::Wide, 500), [540, 540]);
-        // The true end and a true handshake begin anew.
+        // A true RST and a true handshake start a new connection.
         gateway.pass(&saying(Toward::Wide, SYN, [1_000, 0], 1_000), Toward::Wide, None);
         gateway.pass(&saying(Toward::Narrow, SYN | ACK, [90, 1_001], 7_000), Toward::Narrow, None);
         assert_eq!(limits(&mut gateway), [1_040, 7_040]);
     }
-    // Until it is answered, each SYN may be the one that is; the answer says which.
+    // Each SYN may be the valid one until the SYN-ACK shows which one is.
     let mut gateway = Gateway::new(Raise::BothWays);
     gateway.pass(&saying(Toward::Wide, SYN, [500, 0], 1_400), Toward::Wide, None);
     gateway.pass(&saying(Toward::Wide, SYN, [9, 0], 48), Toward::Wide, None);
@@ -607,13 +607,13 @@ fn no_limit_rises_by_a_syn_other_than_the_one_that_is_answered() {
             for (seq, mss) in [(500, 1_400), (9, 48), (80, 1_300), (80, 9_000)] {
                 gateway.pass(&syn(seq, mss), Toward::Wide, None);
             }
-            // One of the other end changes nothing of it.
+            // A SYN of the other host changes none of this.
             gateway.pass(&saying(Toward::Narrow, SYN, [7, 0], 9_000), Toward::Narrow, None);
             gateway
         };
         let mut gateway = offered();
         assert_eq!(asked(&mut gateway), unanswered, "{is_new}");
-        // The last one is answered; then one that was offered, but is not known any more.
+        // The last SYN is answered; then one that is not remembered any more.
         for (seq, expected) in [(80, 1_340), (9, unanswered), (8, unanswered)] {
             let mut gateway = offered();
             gateway.pass(&saying(Toward::Narrow, SYN | ACK, [90, seq + 1], 8_900), Toward::Narrow, None);
@@ -639,12 +639,12 @@ fn nothing_grows_once_a_connection_of_the_same_ports_goes_on_without_its_answer(
             let mut gateway = Gateway::new(Raise::BothWays);
             handshake(&mut gateway, 500);
             gateway.pass(&saying(syn_toward, SYN, [1_000, 0], 1_000), syn_toward, None);
-            // Of the connection before.
+            // A packet of the previous connection.
             gateway.pass(&ack([999, 999]), toward, None);
             assert!(grows(&mut gateway), "{toward:?}");
             gateway.pass(&ack(numbers), toward, None);
             assert!(!grows(&mut gateway), "{toward:?}");
-            // Another SYN alone changes nothing of it; a whole handshake does.
+            // Another SYN alone changes nothing; a whole handshake does.
             gateway.pass(&saying(Toward::Wide, SYN, [2_000, 0], 1_400), Toward::Wide, None);
             assert!(!grows(&mut gateway), "{toward:?}");
             handshake(&mut gateway, 2_000);
@@ -665,7 +665,7 @@ fn a_repeated_answer_ends_the_life_of_no_connection_any_sooner() {
     gateway.now = gateway.now + Duration::from_secs(1_000);
     gateway.mss.expire(gateway.now);
     assert_eq!(gateway.mss.flow_count(), 1);
-    // It is heard all the same: the least counts.
+    // Its MSS counts nevertheless: the smallest is kept.
     gateway.pass(&Spec { options: mss_option(7_000), ..answer }, Toward::Narrow, None);
     assert_eq!(gateway.len_max(&data(4, 1, Toward::Wide, 10), Toward::Wide), 7_040);
 }
@@ -723,7 +723,7 @@ fn who_opens_with_data_is_told_what_the_narrow_host_announced() {
 
 #[test]
 fn three_bits_that_count_marks_are_in_every_segment_that_is_cut() {
-    // What the SYN and its answer say of AE, CWR and ECE; whether that agrees to accurate ECN (RFC 9768 table 2).
+    // AE, CWR and ECE of the SYN and of its SYN-ACK; whether they negotiate accurate ECN (RFC 9768 table 2).
     let cases = [
         (0b111, 0b010, true),
         (0b111, 0b011, true),
@@ -742,11 +742,11 @@ fn three_bits_that_count_marks_are_in_every_segment_that_is_cut() {
             gateway.pass(&with(saying(Toward::Narrow, SYN, [70, 0], 8_960), asked), Toward::Narrow, None);
             gateway.pass(&with(saying(Toward::Wide, SYN | ACK, [500, 71], 1_460), answered), Toward::Wide, None);
             let long = with(data(4, 1, Toward::Narrow, 4_000), counter);
-            // A SYN that comes once more, late, agrees to nothing, and takes nothing back.
+            // A late repeat of the SYN changes nothing of this.
             gateway.pass(&with(saying(Toward::Narrow, SYN, [70, 0], 8_960), asked ^ 0b111), Toward::Narrow, None);
             let left = gateway.pass(&long, Toward::Narrow, None);
             let said: Vec<u8> = left.iter().map(|frame| (frame[32] & 1) << 2 | frame[33] >> 6).collect();
-            // AE says it without a handshake.
+            // AE shows it without a handshake.
             let later = if agrees || counter & 0b100 != 0 { counter } else { counter & !0b010 };
             assert_eq!(said, [counter, later, later], "{asked:03b}, {answered:03b}, {counter:03b}");
             assert!(left.iter().all(|frame| ReadPacket::of(frame).sum_is_right));
@@ -754,7 +754,7 @@ fn three_bits_that_count_marks_are_in_every_segment_that_is_cut() {
     }
 }
 
-/// The SYN-ACK that answers a SYN.
+/// The SYN-ACK to a SYN.
 fn answering(syn: &Spec, mss: u16) -> Spec {
     Spec {
         flags: SYN | ACK,
@@ -767,7 +767,7 @@ fn answering(syn: &Spec, mss: u16) -> Spec {
 
 #[test]
 fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
-    // What the receiver announced; the packets' length toward it, in version 4.
+    // The receiver's MSS; the length of packets toward it, in IPv4.
     let toward_narrow =
         [(Some(1_460), 1_500), (Some(1_200), 1_240), (Some(9_000), 1_500), (None, 576), (Some(48), 576)];
     let toward_wide = [(Some(8_960), 9_000), (Some(1_460), 1_500), (Some(65_495), 9_000), (None, 576)];
@@ -784,7 +784,7 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
                 let longest = left.iter().map(|frame| ReadPacket::of(frame).ip_len()).max();
                 assert_eq!(longest, Some(*expected), "{toward:?}, {mss:?}, {segment_len:?}");
             }
-            // Whoever else cuts its trains is told the same, from either direction.
+            // Other splitters of its GSO packets get the same limit, from either direction.
             let seen = gateway.seen(&long, toward, Checksum::Unverified, Some(1_448));
             let back = gateway.seen(&long.turned(), other(toward), Checksum::Unverified, None);
             let ports = [0, 2].map(|at| u16::from_be_bytes([back.payload()[at], back.payload()[at + 1]]));
@@ -810,14 +810,14 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
 fn tcp_that_was_rejoined_from_fragments_is_kept_to_the_safe_length() {
     let mut gateway = Gateway::new(Raise::BothWays);
     let spec = Spec { ip_flags: 0, ..data(4, 1, Toward::Narrow, 6_000) };
-    // As the reassembler hands it on: nobody has looked.
+    // A packet from the reassembler: its limit has not been looked up.
     let packet = Frame::copy(&spec.bytes(), LinkType::Ip, Ingress(0), &mut gateway.out.pool).unwrap();
     gateway.narrow.push(gateway.now, packet, &mut gateway.mss, &mut gateway.out);
     let left = gateway.drain(Toward::Narrow);
     assert_eq!(left.iter().map(|frame| ReadPacket::of(frame).ip_len()).max(), Some(usize::from(SAFE_LEN)));
 }
 
-// The model: the least that each end has said.
+// The model: the smallest MSS that each host has announced.
 #[test]
 fn no_segment_is_longer_than_the_least_that_its_receiver_announced() {
     let mut kept = 0;
@@ -849,7 +849,7 @@ fn no_segment_is_longer_than_the_least_that_its_receiver_announced() {
     assert!(kept > 0 || std::env::var("WIDELOAD_SEED").is_ok(), "nothing is ever asked");
 }
 
-// The model: what each end announced, forgotten where the gateway starts anew.
+// The model: the MSS that each host announced, forgotten when the gateway restarts.
 #[test]
 fn no_segment_is_longer_than_its_receiver_announced_or_than_is_safe_through_restarts() {
     let mut longest = [0; 2];
@@ -871,7 +871,7 @@ fn no_segment_is_longer_than_its_receiver_announced_or_than_is_safe_through_rest
                 sent: [0; 2],
             })
             .collect();
-        // Of which ends, by port and side, a SYN passed since the start.
+        // The hosts, by port and side, of which a SYN passed since the start.
         let mut heard: HashSet<(u16, usize)> = HashSet::new();
         for _ in 0..300 {
             if random.u8(..60) == 0 {
@@ -920,9 +920,9 @@ fn no_segment_is_longer_than_its_receiver_announced_or_than_is_safe_through_rest
     );
 }
 
-// What the tests stand on.
+// Helpers.
 
-/// A border with its two sides, and what stands between them.
+/// A border with its two sides and its connection table.
 struct Gateway {
     wide: Side,
     narrow: Side,
@@ -960,7 +960,7 @@ impl Gateway {
         }
     }
 
-    /// Has a packet seen; what it is then, what is known of its sum, and whether it is as it came.
+    /// Processes a packet. Returns its bytes, the state of its checksum, and whether it is unchanged.
     fn see(&mut self, spec: &Spec, toward: Toward, checksum: Checksum) -> (Vec<u8>, (Checksum, bool)) {
         let packet = self.seen(spec, toward, checksum, None);
         let left = (packet.frame().to_vec(), (packet.checksum, packet.is_as_received()));
@@ -977,7 +977,7 @@ impl Gateway {
         packet
     }
 
-    /// A packet of a connection goes by without being seen: how long may it be?
+    /// The size limit after a packet of an offloaded connection.
     fn hear(&mut self, version: u8, port: u16, toward: Toward) -> Option<SegmentLimit> {
         let spec = data(version, port, toward, 10);
         let packet = Frame::copy(&spec.bytes(), self.medium, Ingress(0), &mut self.out.pool).unwrap();
@@ -987,7 +987,7 @@ impl Gateway {
         self.mss.on_offloaded(self.now, [(source, from), (destination, to)], toward)
     }
 
-    /// How long packets of this connection may be.
+    /// The longest allowed packet of this connection.
     fn len_max(&mut self, spec: &Spec, toward: Toward) -> u16 {
         let packet = self.seen(spec, toward, Checksum::Unverified, None);
         let len_max = packet.segment_limit.map_or(0, |limit| limit.len_max);
@@ -999,13 +999,13 @@ impl Gateway {
         let mss = pick(toward, 1_440, 8_900);
         let options = if flags & SYN == 0 { Vec::new() } else { mss_option(mss) };
         let spec = data(version, port, toward, 0);
-        // Both ends begin with the same number.
+        // Both hosts start with the same sequence number.
         let ack = if flags == SYN | ACK { spec.seq.wrapping_add(1) } else { spec.ack };
         let spec = Spec { flags, ack, options, ..spec };
         self.see(&spec, toward, Checksum::Unverified);
     }
 
-    /// What leaves for a packet, as it stands on the wire.
+    /// The packets that leave for a packet, as on the wire.
     fn pass(&mut self, spec: &Spec, toward: Toward, segment_len: Option<u16>) -> Vec<Vec<u8>> {
         self.push(spec, toward, segment_len);
         self.drain(toward)
@@ -1037,11 +1037,11 @@ impl Gateway {
     }
 }
 
-/// A connection, whose ends always announce the same.
+/// A connection whose hosts always announce the same MSS.
 struct Talk {
     version: u8,
     port: u16,
-    /// Of the wide end, and of the narrow one.
+    /// Of the wide host, and of the narrow one.
     announces: [Option<u16>; 2],
     sent: [usize; 2],
 }
@@ -1074,16 +1074,16 @@ impl Talk {
         seen.version == self.version && seen.ports[pick(toward, 0, 1)] == 10_000 + self.port
     }
 
-    /// Longest packet that an end takes.
+    /// The longest packet that a host accepts.
     fn len_max(&self, end: usize) -> usize {
         let (headers, default) = if self.version == 4 { (40, 536) } else { (60, 1_220) };
         headers + usize::from(self.announces[end].unwrap_or(default).max(default))
     }
 }
 
-/// What the test reads of options.
+/// The MSS options that the test finds.
 struct Read {
-    /// Places and values of each MSS of the right length.
+    /// Place and value of each MSS option of the right length.
     found: Vec<(usize, u16)>,
     is_readable: bool,
     is_signed: bool,
@@ -1115,7 +1115,7 @@ impl Read {
         read
     }
 
-    /// The one MSS that may be changed.
+    /// The only MSS option, which may be changed.
     fn one(&self) -> Option<(usize, u16)> {
         match &self.found[..] {
             [one] if self.is_readable && !self.is_signed && one.1 >= 48 => Some(*one),
@@ -1123,7 +1123,7 @@ impl Read {
         }
     }
 
-    /// Is what it announces unclear, or to be changed, if only it could?
+    /// Whether the MSS is ambiguous, or would be changed if that were possible.
     fn wants(&self, toward: Toward, version: u8) -> bool {
         let default = if version == 4 { 536 } else { 1_220 };
         let mss = self.found.first().map_or(default, |(_, mss)| *mss);
@@ -1132,7 +1132,7 @@ impl Read {
     }
 }
 
-/// All rows of up to three options, and of four with an MSS among other usual ones.
+/// All sequences of up to three options, and of four with an MSS option among common ones.
 fn layouts() -> Vec<Vec<u8>> {
     let menu: Vec<Vec<u8>> = vec![
         vec![1],
@@ -1162,7 +1162,7 @@ fn layouts() -> Vec<Vec<u8>> {
     layouts
 }
 
-/// Options with zeros behind them, up to a multiple of four.
+/// Options padded with zeros to a multiple of four bytes.
 fn padded(options: &[u8]) -> Vec<u8> {
     let mut options = options.to_vec();
     options.resize(options.len().next_multiple_of(4), 0);
@@ -1178,12 +1178,14 @@ fn border(raise: Raise) -> Border {
     Border { wide_mtu, narrow_mtu, raise, safe_len: SAFE_LEN }
 }
 
-/// Of the wide side and the narrow one.
+/// MTUs of the wide side and of the narrow one, in bytes.
 const MTUS: [u16; 2] = [9_000, 1_500];
 
-/// The MSS that hosts of a side are told, where the other's announce one: toward the wide side, of all that it carries and that hold
-/// two narrow segments, the one with the fewest wide and narrow packets for each byte, the longest of several; never less than
-/// what was announced.
+/// The MSS that a side's hosts are told if the other side's hosts announce `announced`.
+///
+/// Toward the wide side these candidates exist: each MSS that its MTU carries and that holds two narrow segments.
+/// The one with the fewest wide and narrow packets for each byte is told, of several the longest. It is never less
+/// than the announced one.
 fn told([wide, narrow]: [u16; 2], version: u8, toward: Toward, announced: u16, has_stamps: bool) -> u16 {
     let [wide, narrow] = [wide, narrow].map(|mtu| mtu - if version == 4 { 40 } else { 60 });
     if toward == Toward::Narrow {
@@ -1199,7 +1201,7 @@ fn told([wide, narrow]: [u16; 2], version: u8, toward: Toward, announced: u16, h
     if best < announced { wide.max(announced) } else { best }
 }
 
-/// The MSS that every host takes (RFC 9293 section 3.7.1, RFC 8200 section 5).
+/// The MSS that every host accepts (RFC 9293 section 3.7.1, RFC 8200 section 5).
 fn floor(version: u8) -> u16 {
     if version == 4 { 536 } else { 1_220 }
 }
@@ -1215,7 +1217,7 @@ fn other(toward: Toward) -> Toward {
     pick(toward, Toward::Narrow, Toward::Wide)
 }
 
-/// The end that packets toward a side come from: 0 is the wide one.
+/// The host that sends toward a side: 0 is the wide one.
 fn sender(toward: Toward) -> usize {
     pick(toward, 1, 0)
 }

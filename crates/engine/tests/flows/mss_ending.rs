@@ -17,7 +17,7 @@ fn who_was_told_more_than_the_narrow_side_takes_is_told_so_with_the_byte_that_wa
         stand.shake(version, 1, 1_440);
         stand.pass(Toward::Wide, Spec { ack: 5_000, flags: ACK, ..stand.of_narrow(version, 1) });
         stand.pass(Toward::Wide, Spec { ack: 9_000, flags: ACK, ..stand.of_narrow(version, 1) });
-        // An older acknowledgement, and one that nobody can have sent.
+        // An older acknowledgement, and one that no host can have sent.
         stand.pass(Toward::Wide, Spec { ack: 6_000, flags: ACK, ..stand.of_narrow(version, 1) });
         stand.pass(Toward::Wide, Spec { ack: 0xC000_0000, flags: ACK, ..stand.of_narrow(version, 1) });
         let told = stand.tell();
@@ -38,7 +38,7 @@ fn who_was_told_more_than_the_narrow_side_takes_is_told_so_with_the_byte_that_wa
         }
         assert!(seen.sum_is_right);
         if stand.medium == LinkType::Ethernet {
-            // To the station that the packets of the narrow host went to.
+            // To the station that received the narrow host's packets.
             assert_eq!(frame[..seen.ip_at], stand.of_narrow(version, 1).bytes()[..seen.ip_at]);
         }
     }
@@ -47,18 +47,18 @@ fn who_was_told_more_than_the_narrow_side_takes_is_told_so_with_the_byte_that_wa
 #[test]
 fn nobody_is_told_who_was_not_told_more_or_has_gone() {
     let mut stand = Stand::new(FLOW_CHARGE * 64);
-    // As the narrow host announced it.
+    // Without raising, the wide host gets the MSS that the narrow host announced.
     stand.border.raise = Raise::Never;
     stand.renew();
     stand.shake(4, 1, 1_440);
     assert_eq!(stand.tell(), Vec::<Option<Vec<u8>>>::new());
     stand.border.raise = Raise::Always;
     stand.renew();
-    // Nothing is raised any more.
+    // From now on nothing is raised.
     stand.mss.stop_raising();
     stand.shake(4, 2, 1_440);
     assert_eq!(stand.tell(), Vec::<Option<Vec<u8>>>::new());
-    // The narrow host has not said yet what it expects.
+    // The narrow host's next expected sequence number is unknown so far.
     stand.renew();
     let syn = Spec { flags: SYN, options: mss_option(1_440), ..stand.of_narrow(4, 3) };
     stand.pass(Toward::Wide, syn);
@@ -76,7 +76,7 @@ fn what_passes_without_being_seen_is_heard_of() {
         stand.out.done(packet);
         stand.mss.on_offloaded_ack([(narrow, 10_001), (wide, 443)], 70_000);
         stand.mss.on_offloaded_ack([(narrow, 10_001), (wide, 443)], 60_000);
-        // Of another connection.
+        // A packet of another connection.
         stand.mss.on_offloaded_ack([(narrow, 10_002), (wide, 443)], 90_000);
         let [Some(frame)] = &stand.tell()[..] else { panic!("it is told") };
         let seq_at = ReadPacket::of(frame).upper_at + 8 + if version == 4 { 24 } else { 44 };
@@ -141,7 +141,7 @@ fn more_are_told_than_the_usual_rate_lets_through() {
     assert_eq!(stand.tell().iter().flatten().count(), 500);
 }
 
-/// A border, as its connections see it.
+/// A border's connection table with its settings.
 struct Stand {
     mss: Connections,
     border: Border,
@@ -170,7 +170,7 @@ impl Stand {
         }
     }
 
-    /// Begins anew by what the border says by now.
+    /// Starts anew with the present settings.
     fn renew(&mut self) {
         self.mss = Connections::at_border(self.limit, self.border.clone(), Secret::new(2));
     }
@@ -184,7 +184,7 @@ impl Stand {
         self.of_narrow(version, port).turned()
     }
 
-    /// The wide host opens a connection, the narrow one announces this.
+    /// A handshake of the wide host; the narrow host announces this MSS.
     fn shake(&mut self, version: u8, port: u16, mss: u16) {
         let syn = Spec { flags: SYN, seq: 99, options: mss_option(8_960), ..self.of_wide(version, port) };
         self.pass(Toward::Narrow, syn);
@@ -203,7 +203,7 @@ impl Stand {
         self.out.done(packet);
     }
 
-    /// What is said of each connection that was raised; none where that cannot be.
+    /// The ICMP error for each raised connection; `None` where none is possible.
     fn tell(&mut self) -> Vec<Option<Vec<u8>>> {
         let connections: Vec<Connection> = self.mss.raised_connections().collect();
         let told = connections.iter().map(|connection| {

@@ -22,22 +22,22 @@ pub struct Rig {
 /// A packet that left.
 #[derive(Clone, Debug)]
 pub struct Left {
-    /// Its frame, before it is cut.
+    /// Its frame, before it is split.
     pub frame: Vec<u8>,
-    /// What stands for it on the wire.
+    /// Its packets on the wire.
     pub wire: Vec<Vec<u8>>,
     pub gso: Option<Gso>,
     pub as_received: bool,
 }
 
 impl Rig {
-    /// One that makes trains, which stay trains, and lets any length pass.
+    /// A side that makes GSO packets and lets any length pass.
     pub fn carrying(rules: Rules) -> Rig {
         let sizing = Sizing { gso_packets: SegmentSize::Preserve, ..Sizing::new(u16::MAX, Role::Transit) };
         Rig::new(rules, sizing, 16 << 20)
     }
 
-    /// One that makes packets of up to `mtu` bytes.
+    /// A side that makes packets of up to `mtu` bytes.
     pub fn resizing(mtu: u16) -> Rig {
         Rig::new(resize(mtu), Sizing::new(mtu, Role::Transit), 16 << 20)
     }
@@ -63,7 +63,7 @@ impl Rig {
         Rig { medium: LinkType::Ethernet, ..self }
     }
 
-    /// Pushes a packet and returns what leaves at once; a half-filled checksum is marked as such.
+    /// Pushes a packet and returns the packets that leave at once. A partial checksum is marked as such.
     pub fn push(&mut self, spec: &Spec) -> Vec<Left> {
         let checksum = if spec.sum == Summed::Half { Checksum::Partial } else { Checksum::Unverified };
         self.push_frame(&spec.bytes(), checksum)
@@ -81,7 +81,7 @@ impl Rig {
         self.drain()
     }
 
-    /// Lets time pass, and gives up what becomes late on the way, when it does.
+    /// Lets time pass, and expires held packets at their deadlines.
     pub fn wait_until(&mut self, moment: Time) -> Vec<(Time, Left)> {
         let mut left = Vec::new();
         while let Some(deadline) = self.side.next_deadline().filter(|deadline| *deadline <= moment) {
@@ -99,13 +99,13 @@ impl Rig {
         self.wait_until(self.now + stretch).into_iter().map(|(_, left)| left).collect()
     }
 
-    /// The port pauses.
+    /// A pause of the port: held bursts leave.
     pub fn release(&mut self) -> Vec<Left> {
         self.side.release(self.now, &mut self.connections, &mut self.out);
         self.drain()
     }
 
-    /// The input ends.
+    /// The end of the input.
     pub fn flush(&mut self) -> Vec<Left> {
         self.side.flush(self.now, &mut self.connections, &mut self.out);
         let left = self.drain();
@@ -144,7 +144,7 @@ impl Rig {
     }
 }
 
-/// What stands on the wire.
+/// The packets on the wire.
 pub fn wire(left: Vec<Left>) -> Vec<Vec<u8>> {
     left.into_iter().flat_map(|left| left.wire).collect()
 }
@@ -161,7 +161,7 @@ pub fn source() -> Role {
     Role::Source(Identifiers::new(Secret::new(3), LIFETIME))
 }
 
-/// Reads a frame of this medium.
+/// Reads a frame of this link type.
 pub fn seen(frame: &[u8], medium: LinkType) -> ReadPacket {
     if medium == LinkType::Ethernet { ReadPacket::of_frame(frame) } else { ReadPacket::read(frame, 0) }
 }

@@ -53,7 +53,8 @@ fn identifications_rise_or_stay_and_nothing_else_of_the_headers_changes() {
         for (index, segment) in cut(&gso, 700, ids, &mut pool).iter().enumerate() {
             let step = if ids == Identifications::Rise { index as u16 } else { 0 };
             assert_eq!(segment[4..6], 0xFFFEu16.wrapping_add(step).to_be_bytes(), "{ids:?}, segment {index}");
-            // class, flags, hop count, protocol, addresses; ports, acknowledgement, window, urgent, options.
+            // Class, flags, hop count, protocol, addresses; ports, acknowledgement, window, urgent pointer,
+            // options.
             for same in [0..2, 6..10, 12..24, 28..33, 34..36, 38..52] {
                 assert_eq!(segment[same.clone()], gso[same], "{ids:?}, segment {index}");
             }
@@ -80,7 +81,7 @@ fn each_datagram_of_a_udp_gso_is_complete() {
             assert!(joined == payload);
         }
     }
-    // Version 4: where the sender made no checksum, none is made.
+    // IPv4: if the sender made no checksum, none is made.
     let mut gso = udp(4, &noise(1_200));
     gso[26..28].fill(0);
     assert!(cut(&gso, 500, Identifications::Rise, &mut pool).iter().all(|datagram| datagram[26..28] == [0, 0]));
@@ -133,7 +134,7 @@ fn source() -> Role {
     Role::Source(Identifiers::new(Secret::new(1), LIFETIME))
 }
 
-/// The packets on the wire that stand for a train.
+/// The packets on the wire of a GSO packet.
 fn cut(gso: &[u8], segment_len: u16, ids: Identifications, pool: &mut Pool) -> Vec<Vec<u8>> {
     let mut packet = Frame::copy(gso, LinkType::Ip, Ingress(0), pool).expect("a train parses");
     packet.gso = Some(Gso { segment_len, ids, maker: Maker::Sender });
@@ -153,7 +154,7 @@ fn fragments(packet: &Packet) -> Vec<Vec<u8>> {
     segments
 }
 
-/// Sequence number and payload of a segment whose lengths and sums are right.
+/// Sequence number and payload of a segment; checks its lengths and checksums.
 fn read_tcp<'a>(segment: &'a [u8], what: &str) -> (u32, &'a [u8]) {
     let sliced = SlicedPacket::from_ip(segment).unwrap_or_else(|error| panic!("{what}: {error}"));
     let Some(TransportSlice::Tcp(header)) = &sliced.transport else { panic!("{what}: no TCP") };
@@ -165,7 +166,7 @@ fn read_tcp<'a>(segment: &'a [u8], what: &str) -> (u32, &'a [u8]) {
     (header.sequence_number(), &segment[segment.len() - header.payload().len()..])
 }
 
-/// The transport checksum as somebody else computes it.
+/// The transport checksum, computed by another library.
 fn right_sum(sliced: &SlicedPacket<'_>) -> u16 {
     match (&sliced.net, &sliced.transport) {
         (Some(etherparse::NetSlice::Ipv4(ip)), Some(TransportSlice::Tcp(tcp))) => {
@@ -184,7 +185,7 @@ fn right_sum(sliced: &SlicedPacket<'_>) -> u16 {
     }
 }
 
-/// A TCP packet with time stamps, as long as one header allows, with an identification near its wrap.
+/// A TCP packet with timestamps, as long as one header allows, with an ID close to its wrap.
 fn tcp(version: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     let options = [1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9, 0];
     testkit::tcp(version).id(0xFFFE).seq(SEQ).flags(flags).options(options).payload(payload).bytes()
@@ -198,5 +199,5 @@ fn noise(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * at / 7 + at) as u8).collect()
 }
 
-/// Near the wrap of sequence numbers.
+/// Close to the wrap of sequence numbers.
 const SEQ: u32 = u32::MAX - 1_000;

@@ -7,7 +7,7 @@ use wideload_engine::{
     RunsBy, Toggle,
 };
 
-// What lost its Fragment header does not stand where a fresh packet stands in its buffer.
+// A packet whose Fragment header was removed starts at another place in its buffer than a new packet.
 #[test]
 fn an_atomic_fragment_starts_a_run_like_any_packet() {
     for len in 2_000..2_040 {
@@ -23,7 +23,8 @@ fn an_atomic_fragment_starts_a_run_like_any_packet() {
     }
 }
 
-// Their headers leave no room in the MTU: a train of them cannot be cut into segments, but each can be fragmented.
+// Their headers leave no room in the MTU. A GSO packet of them cannot be split into segments, but each can be
+// fragmented.
 #[test]
 fn segments_whose_headers_fill_the_mtu_leave_as_each_alone_would() {
     for mtu in 68..=84 {
@@ -69,7 +70,7 @@ fn what_is_authenticated_as_a_whole_is_not_cut_into_segments() {
     assert_eq!(rig.event(Event::Resized), 0);
 }
 
-// R039, R040: who filters by ports drops these; joining never drops.
+// R039, R040: a filter by ports drops these; reassembly never drops.
 #[test]
 fn tiny_fragments_of_tcp_are_joined_like_any_other() {
     let mut rig = Rig::router(1_500);

@@ -1,7 +1,7 @@
 //! Cases of other stacks' test suites for fragmentation and reassembly, as tables, with our verdicts.
 //!
-//! The cases are theirs, the words and the packets ours. Where our verdict differs from theirs, the table says by
-//! which rule: the last lines of this file name them.
+//! The cases are theirs, the words and the packets ours. Where our verdict differs from theirs, the table names the
+//! rule. The last lines of this file explain these rules.
 
 #![allow(clippy::type_complexity, reason = "a table's type is its columns")]
 
@@ -150,7 +150,7 @@ fn three_fragments_join_in_every_order_and_the_longest_datagram_shuffled() {
     }
 }
 
-// OpenBSD: timeout. Six pieces, fifteen seconds apart.
+// OpenBSD: timeout. Six fragments, fifteen seconds apart.
 #[test]
 fn a_datagram_slower_than_timeout_never_completes() {
     for version in VERSIONS {
@@ -191,12 +191,12 @@ fn an_atomic_fragment_passes_whatever_is_held_under_its_identification() {
 // OpenBSD: opt, ext, ext2long, hop.
 #[test]
 fn headers_inside_and_before_the_payload_are_those_of_the_first_fragment() {
-    // An option in the first piece of version 4.
+    // IPv4: an option in the first fragment.
     let payload = pattern(24);
     let first = Spec { ip_options: vec![1, 1, 1, 0], ..ip(4).part(0, &payload[..16], true) };
     let wire = Rig::host().push_all(&[first.bytes(), ip(4).part(16, &payload[16..], false).bytes()]);
     assert_eq!(wire, [Spec { ip_options: vec![1, 1, 1, 0], ..ip(4).payload(payload.clone()) }.bytes()]);
-    // Destination options over both pieces: they accept it, RFC 7112 section 5 (R083) does not.
+    // Destination options spread over both fragments: they accept them, RFC 7112 section 5 (R083) does not.
     let (kind, options) = chain(&[extension(DESTINATION_OPTIONS, 24)], EXPERIMENT);
     let fragmentable = [options, pattern(24)].concat();
     let part = |offset: usize, end: usize, more| {
@@ -206,11 +206,12 @@ fn headers_inside_and_before_the_payload_are_those_of_the_first_fragment() {
     rig.push(&part(0, 8, true));
     rig.push(&part(8, 48, false));
     assert_eq!(rig.retired(Reason::FragHeadersCut), 1);
-    // Whole in the first piece they are fine.
+    // Complete in the first fragment they are accepted.
     let wire = Rig::host().push_all(&[part(0, 32, true), part(32, 48, false)]);
     assert_eq!(wire.len(), 1);
-    // Hop-by-hop options where none may stand (RFC 8200 section 4.1): they drop it after joining. Here the pieces pass as they
-    // came, in any order and also as an only one: without the Fragment header the options would stand where they may.
+    // Hop-by-Hop options behind a Fragment header, where they are not allowed (RFC 8200 section 4.1). They drop the
+    // datagram after reassembly. Here the fragments pass unchanged, in any order, and also a single one. Without
+    // the Fragment header the options would stand in an allowed place.
     let (kind, hop) = chain(&[extension(HOP_BY_HOP, 8)], EXPERIMENT);
     let bytes = [hop, pattern(16)].concat();
     let part = |offset: usize, end: usize, more| {
@@ -222,13 +223,13 @@ fn headers_inside_and_before_the_payload_are_those_of_the_first_fragment() {
         assert_eq!(rig.push_all(&fragments), fragments);
         assert_eq!(rig.out.ledger.passed(Reason::HopByHopMisplaced).packets, fragments.len() as u64);
     }
-    // Where only the first says so, the others wait in vain.
+    // If only the first fragment names them, the others time out.
     let mut rig = Rig::host();
     let other = Spec { protocol: EXPERIMENT, ..ip(6).part(16, &bytes[16..], false) }.bytes();
     assert_eq!(rig.push_all(&[other, first.clone()]), [first]);
 }
 
-// OpenBSD: refrag; VPP: fragments of 400 bytes cut again at 200.
+// OpenBSD: refrag; VPP: fragments of 400 bytes fragmented again to 200.
 #[test]
 fn a_datagram_that_came_in_small_fragments_leaves_in_the_fewest() {
     let payload = pattern(1_608);
@@ -288,13 +289,13 @@ fn the_fragment_sets_of_freebsd_end_as_our_rulings_say() {
             assert_eq!(judge(version, &parts), verdict, "{name} in {version:?}; others: {theirs}");
         }
     }
-    // 20: a repeat of the first piece behind more headers leaves those that are held.
+    // 20: a repeat of the first fragment behind more headers does not change the held ones.
     let payload = pattern(48);
     let first = Spec { extensions: vec![extension(HOP_BY_HOP, 8)], ..ip(6).part(0, &payload[..32], true) };
     let longer = Spec { extensions: vec![extension(HOP_BY_HOP, 24)], ..first.clone() };
     let wire = Rig::host().push_all(&[first.bytes(), longer.bytes(), fragment(6, 32, &payload[32..], false)]);
     assert_eq!(wire, [Spec { fragment: None, payload, ..first }.bytes()]);
-    // 08: the late first piece has headers that push the end past the limit.
+    // 08: the late first fragment has headers that push the end past the limit.
     let mut rig = Rig::host();
     rig.push(&fragment(6, 65_504, &pattern(31), false));
     let first = Spec { extensions: vec![extension(HOP_BY_HOP, 8)], ..ip(6).part(0, pattern(32), true) };
@@ -320,7 +321,8 @@ proptest! {
     }
 }
 
-// gVisor, reassembler_test.go: ranges in units of eight; what completes them afterwards shows what was held.
+// gVisor, reassembler_test.go: ranges in units of eight bytes. Later fragments complete the datagram and show which
+// ones were held.
 #[test]
 fn the_holes_of_gvisor_are_ours_but_for_repeats() {
     let table: [(&str, &[Part], Verdict, &str); 10] = [
@@ -347,7 +349,7 @@ fn the_holes_of_gvisor_are_ours_but_for_repeats() {
     }
 }
 
-// gVisor, fragmentation_test.go: interleaving, protocol, patience, memory.
+// gVisor, fragmentation_test.go: interleaving, protocol, time-out, memory.
 #[test]
 fn two_identifications_complete_each_at_its_own_last_fragment() {
     let part = |id: u32, offset: usize, more: bool| Spec { id, ..ip(4).part(offset, [id as u8; 16], more) }.bytes();
@@ -355,7 +357,7 @@ fn two_identifications_complete_each_at_its_own_last_fragment() {
     assert!(rig.push_all(&[part(1, 0, true), part(2, 0, true)]).is_empty());
     assert_whole(&rig.push(&part(2, 16, false)), &[2; 32]);
     assert_whole(&rig.push(&part(1, 16, false)), &[1; 32]);
-    // Version 6 takes the protocol of the first piece; in version 4 it is part of the key.
+    // IPv6 takes the protocol of the first fragment; in IPv4 it is part of the key.
     for (version, joined) in [(4, 0), (6, 1)] {
         let mut rig = Rig::host();
         let mut last = fragment(version, 16, &[0; 16], false);
@@ -387,7 +389,7 @@ fn half_a_datagram_is_held_until_its_timeout_ends_and_not_longer() {
     }
 }
 
-/// A host with memory for three first fragments of eight bytes, and what one of them takes, in bytes.
+/// A host with memory for three first fragments of eight bytes, and the memory that one of them takes, in bytes.
 fn of_three_fragments() -> (Rig, usize) {
     let one = {
         let mut rig = Rig::host();
@@ -398,7 +400,7 @@ fn of_three_fragments() -> (Rig, usize) {
     (Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits), one)
 }
 
-/// Eight bytes of a datagram.
+/// A fragment of eight bytes.
 fn part(id: u32, offset: usize, more: bool) -> Vec<u8> {
     Spec { id, ..ip(4).part(offset, [0; 8], more) }.bytes()
 }
@@ -420,7 +422,8 @@ fn memory_that_runs_out_takes_the_oldest_and_repeats_cost_none() {
 #[test]
 fn what_is_held_in_the_place_of_another_datagram_is_not_taken_for_it() {
     let (mut rig, _) = of_three_fragments();
-    // The fourth takes the room of the first, and the fifth its place; what the first still waits for is none of it.
+    // The fourth datagram evicts the first, and the fifth takes its place. Later fragments of the first do not
+    // belong to it.
     (0..5).for_each(|id| drop(rig.push(&part(id, 0, true))));
     assert!(rig.retired(Reason::FragEvicted) >= 1);
     for id in 0..2 {
@@ -429,7 +432,7 @@ fn what_is_held_in_the_place_of_another_datagram_is_not_taken_for_it() {
     assert_eq!(rig.push(&part(4, 8, false)).len(), 1);
 }
 
-// gVisor, fragmentation_test.go, ipv4_test.go and ipv6_test.go: sizes that are written.
+// gVisor, fragmentation_test.go, ipv4_test.go and ipv6_test.go: sizes of fragments.
 #[test]
 fn the_sizes_that_gvisor_writes_are_ours() {
     let table: [(u16, usize, &[(usize, usize)]); 9] = [
@@ -462,7 +465,8 @@ fn the_sizes_that_gvisor_writes_are_ours() {
     }
 }
 
-// gVisor, ipv4_test.go: TestInvalidFragments. A header of length 0 is no packet; the ends are 65,535 with header.
+// gVisor, ipv4_test.go: TestInvalidFragments. A header of length 0 does not parse. The limit of the end is 65,535
+// bytes, header included.
 #[test]
 fn the_invalid_fragments_of_gvisor_are_refused() {
     for flags in [DF | MF, MF] {
@@ -472,7 +476,8 @@ fn the_invalid_fragments_of_gvisor_are_refused() {
         assert_eq!(rig.push(&bytes).len(), 1, "it passes unread");
         assert_eq!(rig.out.ledger.passed(Reason::BadHeaderLen).packets, 1);
     }
-    // gVisor holds an end of 65,536 and drops 65,537; no datagram of either has a length that a header can say.
+    // gVisor holds a fragment that ends at 65,536 and drops one at 65,537. No datagram of either has a length that
+    // its header can state.
     for len in [16, 17] {
         let mut rig = Rig::host();
         rig.push(&ip(4).part(65_520, vec![0; len], false).bytes());
@@ -524,7 +529,7 @@ fn udp_datagrams_arrive_by_the_reception_tables_of_gvisor() {
             let datagram = udp(version).payload(pattern(len - 8)).upper();
             for split in [64, len / 2 / 8 * 8, (len - 1) / 8 * 8] {
                 let (low, high) = datagram.split_at(split);
-                // One half alone, both halves with more to follow, halves of two identifications: nothing.
+                // None of these completes a datagram: one half alone, both halves with MF, halves with two IDs.
                 let nothing: [&[Vec<u8>]; 4] = [
                     &[of(1, false, 0, low, true)],
                     &[of(1, false, split, high, false)],
@@ -539,7 +544,7 @@ fn udp_datagrams_arrive_by_the_reception_tables_of_gvisor() {
                 let in_order = [of(1, false, 0, low, true), of(1, false, split, high, false)];
                 assert_whole(&Rig::host().push_all(&in_order), &datagram);
                 assert_whole(&Rig::host().push_all(in_order.iter().rev()), &datagram);
-                // Two sources with one identification, interleaved; the second datagram is split elsewhere.
+                // Two sources with one ID, interleaved; the second datagram is split at another place.
                 let (other_low, other_high) = datagram.split_at(32);
                 let mut rig = Rig::host();
                 rig.push(&of(1, false, 0, low, true));
@@ -548,7 +553,7 @@ fn udp_datagrams_arrive_by_the_reception_tables_of_gvisor() {
                 assert_whole(&rig.push(&of(1, true, 32, other_high, false)), &datagram);
             }
         }
-        // A first piece of 63 bytes.
+        // A first fragment of 63 bytes.
         let datagram = udp(version).payload(pattern(256)).upper();
         let mut rig = Rig::host();
         rig.push(&of(1, false, 0, &datagram[..63], true));
@@ -568,7 +573,7 @@ fn a_forwarded_packet_is_cut_or_its_sender_told() {
     assert_eq!((wire[0][20..22].to_vec(), wire[0].len()), (vec![3, 4], 576));
     let places: Vec<_> = ReadPacket::all(&rig.push(&echo(0))).iter().map(ReadPacket::place).collect();
     assert_eq!(places, [(0, 976, true), (976, 36, false)]);
-    // Exactly the MTU passes; 1,500 bytes over 576 make three.
+    // A packet of exactly the MTU passes; 1,500 bytes over an MTU of 576 make three fragments.
     let exact = whole(4, &pattern(556));
     let mut rig = Rig::router(576);
     assert_eq!(rig.push(&exact), [exact]);
@@ -576,13 +581,13 @@ fn a_forwarded_packet_is_cut_or_its_sender_told() {
     let wire = rig.push(&bytes);
     assert_eq!(wire.len(), 3);
     assert_eq!(Rig::host().push_all(&wire), [bytes]);
-    // The quoted hop limit is as it was received.
+    // The quoted hop limit is the received one.
     let long = whole(6, &pattern(1_400));
     let wire = Rig::router(1_280).push(&long);
     assert_eq!((wire[0].len(), wire[0][48..56].to_vec()), (1_280, long[..8].to_vec()));
 }
 
-// DPDK, app/test/test_ipfrag.c: the fields with flags and offset, in units of eight.
+// DPDK, app/test/test_ipfrag.c: the header fields with flags and offset, in units of eight bytes.
 #[test]
 fn the_offset_fields_of_dpdk_are_ours_where_its_fragments_are_full() {
     let first_copied = vec![7, 7, 4, 0, 0, 0, 0, 0x83, 7, 4, 0xC0, 0xA8, 0xE3, 0x96, 0, 0, 1, 1, 1, 0];
@@ -592,8 +597,8 @@ fn the_offset_fields_of_dpdk_are_ours_where_its_fragments_are_full() {
         (1_280, 1_400, 0, vec![], 0, &[0x2000, 0x009D]),
         (600, 1_400, 0, vec![], 0, &[0x2000, 0x2048, 0x0090]),
         (600, 1_400, DF, vec![], 0, &[]),
-        // DPDK gives every piece the room of the first; ours fill what shorter headers leave: 0x8c there, five pieces
-        // there, four pieces there.
+        // DPDK leaves every fragment the room of the first one; ours fill the room that shorter headers leave.
+        // Theirs: 0x8c here, then five fragments, then four.
         (600, 1_400, 0, first_copied.clone(), 0, &[0x2000, 0x2046, 0x008D]),
         (68, 104, MF, first_copied, 0, &[0x2000, 0x2003, 0x2008]),
         (68, 104, MF, later_copied.clone(), 13, &[0x200D, 0x2012, 0x2017]),
@@ -623,7 +628,7 @@ fn the_offset_fields_of_dpdk_are_ours_where_its_fragments_are_full() {
     assert_eq!(Rig::router(4).push(&bytes), [bytes], "no link takes four bytes: nothing is done");
 }
 
-// DPDK, app/test/test_reassembly.c: the sweep. Its table ends at eight pieces, ours does not: NO_CAP.
+// DPDK, app/test/test_reassembly.c: the sweep. Its table ends at eight fragments, ours does not: NO_CAP.
 #[test]
 fn the_sweep_of_dpdk_is_joined_in_every_order_of_its_list() {
     for version in VERSIONS {
@@ -682,7 +687,7 @@ fn the_single_cases_of_dpdk_end_as_our_rulings_say() {
             assert_eq!(judge(version, parts), verdict, "{name} in {version:?}; others: {theirs}");
         }
     }
-    // Its IPv6 table refuses headers before the Fragment header; ours carries them.
+    // Its IPv6 table rejects headers before the Fragment header; ours keeps them.
     let payload = pattern(64);
     let part = |offset: usize, more| {
         Spec { extensions: vec![extension(ROUTING, 8)], ..ip(6).part(offset, &payload[offset..offset + 32], more) }
@@ -692,7 +697,7 @@ fn the_single_cases_of_dpdk_end_as_our_rulings_say() {
     assert_eq!(wire, [Spec { extensions: vec![extension(ROUTING, 8)], ..ip(6).payload(payload) }.bytes()]);
 }
 
-// VPP, test_reassembly.py: captures of fuzzers, and what follows them.
+// VPP, test_reassembly.py: captures of fuzzers, each followed by a good datagram.
 #[test]
 fn what_once_broke_vpp_is_refused_and_the_next_datagram_joined() {
     let good = pattern(1_000);
@@ -704,7 +709,7 @@ fn what_once_broke_vpp_is_refused_and_the_next_datagram_joined() {
     // 44924: the last two overlap by eight bytes that differ. VPP delivers one datagram; ours: OVERLAP.
     let parts = [Part(0, 24, true, Real), Part(24, 32, true, Real), Part(48, 27, false, Dummy)];
     assert_eq!(judge(4, &parts), Nothing);
-    // frag_1: one byte with more to follow, twice.
+    // frag_1: one byte with MF, twice.
     let mut rig = Rig::host();
     rig.push_all(&[ip(4).part(0, [1], true).bytes(), ip(4).part(8, [1], true).bytes()]);
     assert_eq!(rig.retired(Reason::FragLenNot8), 2);
@@ -723,14 +728,14 @@ fn the_duplicates_and_chains_of_vpp_are_joined() {
                 }
                 let twice: Vec<Vec<u8>> = parts.iter().flat_map(|part| [part.clone(), part.clone()]).collect();
                 let mut rig = Rig::host();
-                // The second copy of the last piece opens a datagram that never completes.
+                // The second copy of the last fragment starts a datagram that is never completed.
                 assert_whole(&rig.push_all(&twice), &payload);
                 let mut rig = Rig::host();
                 assert_whole(&rig.push_all(parts.iter().rev()), &payload);
                 assert_whole(&rig.push_all(&parts), &payload);
             }
         }
-        // A last piece of one byte; ten repeats of the first.
+        // A last fragment of one byte; ten repeats of the first.
         assert_eq!(judge(version, &[Part(0, 176, true, Real), Part(176, 1, false, Real)]), Whole(177));
         let mut parts = vec![Part(0, 8, true, Real); 11];
         parts.extend([Part(8, 8, true, Real), Part(16, 8, false, Real)]);
@@ -738,7 +743,7 @@ fn the_duplicates_and_chains_of_vpp_are_joined() {
     }
 }
 
-// VPP, IPv6: what is answered, and fifty pairs that overlap.
+// VPP, IPv6: ICMP errors, and fifty pairs that overlap.
 #[test]
 fn the_malformed_version_6_fragments_of_vpp_are_answered_as_the_standard_says() {
     let (kind, options) = chain(&[extension(DESTINATION_OPTIONS, 512)], UDP);
@@ -764,14 +769,14 @@ fn the_malformed_version_6_fragments_of_vpp_are_answered_as_the_standard_says() 
     }
     assert_eq!((rig.retired(Reason::FragOverlap), rig.retired(Reason::FragZeroLen)), (100, 50));
     assert_eq!((rig.held(), rig.out.pool.in_use_count()), (0, 0));
-    // A Fragment header of which two bytes are here ends in silence.
+    // A Fragment header of only two bytes causes no ICMP error.
     let mut short = Spec { protocol: FRAGMENT, ..ip(6).payload(vec![UDP, 0]) }.bytes();
     assert_eq!(Rig::host().push(&short), [short.clone()]);
     short[41] = 255;
     assert_eq!(Rig::host().push(&short), [short.clone()]);
 }
 
-// VPP, fragments in fragments: what is inside a tunnel is payload.
+// VPP, fragments in fragments: packets inside a tunnel are payload.
 #[test]
 fn fragments_that_carry_fragments_are_joined_one_layer_at_a_time() {
     let inner = whole(4, &pattern(1_000));
@@ -789,7 +794,7 @@ fn fragments_that_carry_fragments_are_joined_one_layer_at_a_time() {
 // Suricata, src/defrag.c, and the model of Novak and Sturges.
 #[test]
 fn what_intrusion_detection_must_guess_is_killed_here() {
-    // Seventeen pieces, by offset and length in bytes. Every policy but ours makes another datagram of them.
+    // Seventeen fragments, by offset and length in bytes. Every policy but ours makes another datagram of them.
     let novak = [
         (0, 24),
         (32, 16),
@@ -893,7 +898,7 @@ fn the_orders_of_other_suites_all_join() {
     let parts = fragments(4, &payload, 200);
     let frames: Vec<_> = [8, 0, 1, 2, 3, 4, 7, 6, 5].iter().map(|index| parts[*index].clone()).collect();
     assert_whole(&Rig::host().push_all(&frames), &payload);
-    // Runs: the end, the middle, the start; then odd before even.
+    // In thirds: the end, the middle, the start; then odd before even.
     let payload = pattern(9_999);
     for room in (8..1_492).step_by(104) {
         let parts = fragments(6, &payload, room);
@@ -904,7 +909,7 @@ fn the_orders_of_other_suites_all_join() {
     }
 }
 
-// Linux, ip_defrag.c -o: one piece too many, between the odd and the even.
+// Linux, ip_defrag.c -o: one fragment too many, between the odd and the even.
 #[test]
 fn an_extra_fragment_that_overlaps_is_never_delivered() {
     for version in VERSIONS {
@@ -937,7 +942,7 @@ fn etherparse_and_we_refuse_the_same_ends() {
     }
 }
 
-// lwIP, Zephyr, scapy: how many pieces.
+// lwIP, Zephyr, scapy: the number of fragments.
 #[test]
 fn other_suites_count_the_same_fragments() {
     for (version, mtu, payload_len, count) in [
@@ -955,7 +960,7 @@ fn other_suites_count_the_same_fragments() {
     }
 }
 
-// Click, IPFragmenter and IPReassembler. No IPv4 link takes 40 bytes, so the cut is asked for by hand.
+// Click, IPFragmenter and IPReassembler. No IPv4 link has an MTU of 40 bytes, so the fragmentation is set directly.
 #[test]
 fn the_fragmenter_of_click_and_ours_cut_a_packet_with_options_alike() {
     for options in [vec![1, 1, 1, 0], vec![2, 0, 0, 0]] {
@@ -985,8 +990,8 @@ fn the_tests_of_thc_leave_nothing_behind() {
         rig.push(&Spec { protocol: kind, ..ip(6).payload(payload) }.bytes());
         assert_eq!(rig.out.ledger.passed(Reason::FragNested).packets, 1);
     }
-    // Complete, with one piece sent again with other bytes, before or after the true one. A forged last piece that comes
-    // before the true one completes the datagram: who joins cannot know.
+    // A complete datagram, with one fragment sent again with other bytes, before or after the true one. A forged
+    // last fragment that comes before the true one completes the datagram: reassembly cannot detect it.
     let parts = [Part(0, 400, true, Real), Part(400, 400, true, Real), Part(800, 408, false, Real)];
     for again in 0..2 {
         let Part(offset, len, more, _) = parts[again];
@@ -996,36 +1001,36 @@ fn the_tests_of_thc_leave_nothing_behind() {
             assert_eq!(judge(6, &set), Nothing, "{set:?}");
         }
     }
-    // Two of three.
+    // Two of three fragments.
     for missing in 0..3 {
         let mut set = parts.to_vec();
         set.remove(missing);
         assert_eq!(judge(6, &set), Nothing);
     }
-    // Sums past the limit.
+    // Lengths past the limit.
     for (fragments, len) in [(47, 1_394), (48, 1_394)] {
         let set = row(fragments, 1_400, fragments * 1_400 - 1_400 + len);
         assert_eq!(judge(6, &set), Nothing);
     }
 }
 
-// What the tests stand on.
+// Helpers.
 
-/// One piece: offset, length, MF, and whose bytes.
+/// One fragment: offset, length, MF, and its bytes.
 #[derive(Clone, Copy, Debug)]
 struct Part(usize, usize, bool, Bytes);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bytes {
-    /// Those of the datagram.
+    /// The bytes of the datagram.
     Real,
-    /// Others.
+    /// Other bytes.
     Dummy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// One datagram of this length, with its own bytes.
+    /// One datagram of this length with its own bytes.
     Whole(usize),
     Nothing,
 }
@@ -1041,7 +1046,7 @@ impl Part {
     }
 }
 
-/// What leaves when these pieces have come, errors aside.
+/// The verdict on these fragments, from the packets that leave, ICMP errors aside.
 #[track_caller]
 fn judge(version: u8, parts: &[Part]) -> Verdict {
     let mut rig = Rig::host();
@@ -1058,7 +1063,7 @@ fn judge(version: u8, parts: &[Part]) -> Verdict {
     }
 }
 
-/// Pieces of `room` bytes in order, of a datagram of `len` bytes whose last piece is among them.
+/// Fragments of `room` bytes in order, of a datagram of `len` bytes. The last one ends the datagram.
 fn row(count: usize, room: usize, len: usize) -> Vec<Part> {
     (0..count)
         .map(|index| {
@@ -1068,19 +1073,19 @@ fn row(count: usize, room: usize, len: usize) -> Vec<Part> {
         .collect()
 }
 
-/// The pieces of a row, none of them the last, and some more.
+/// The fragments of a row, all with MF, and some more.
 fn with(mut parts: Vec<Part>, more: &[(usize, usize, bool)]) -> Vec<Part> {
     parts.iter_mut().for_each(|part| part.2 = true);
     parts.extend(more.iter().map(|(offset, len, more)| Part(*offset, *len, *more, Real)));
     parts
 }
 
-/// A piece from the first to the last of these units of eight.
+/// A fragment of the units of eight bytes from `first` to `last`.
 fn units(first: usize, last: usize, more: bool) -> Part {
     Part(first * 8, (last - first + 1) * 8, more, Real)
 }
 
-/// The whole packet with the identification that its pieces got.
+/// The whole packet with the ID of its fragments.
 fn stamped(bytes: &[u8], first: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     if bytes[0] >> 4 == 4 {
@@ -1093,12 +1098,12 @@ fn stamped(bytes: &[u8], first: &[u8]) -> Vec<u8> {
 }
 
 const SAME: &str = "the same";
-/// A repeat (every byte of it already held, and equal) is dropped alone, whatever its length and MF. Some count equal
-/// bytes at another place as an overlap.
+/// A repeat (all of its bytes are already held, and equal) is dropped alone, whatever its length and MF. Some
+/// stacks count equal bytes at another place as an overlap.
 const REPEAT: &str = "nothing; ours: a repeat is dropped alone";
-/// Any other overlap ends the datagram (RFC 5722 section 4, R063). OpenBSD's and VPP's IPv4 trim.
+/// Any other overlap drops the datagram (RFC 5722 section 4, R063). OpenBSD's and VPP's IPv4 trim.
 const OVERLAP: &str = "IPv4 trims, IPv6 drops; ours: an overlap ends the datagram";
-/// The key of a datagram that ended by overlap is poisoned until its deadline (R063).
+/// The key of a datagram that was dropped for overlap is poisoned until its deadline (R063).
 const POISON: &str = "the new set is joined; ours: its key is poisoned";
-/// Pieces have no cap, since their cost has one (C9).
+/// The number of fragments has no cap, as their memory is charged (C9).
 const NO_CAP: &str = "nothing past a cap on pieces; ours has none";

@@ -57,7 +57,7 @@ fn every_reason_is_reached() {
         let count = rig.out.ledger.retired(*reason).packets + rig.out.ledger.passed(*reason).packets;
         assert!(count > 0, "{reason} is not reached: {:?}", rig.out.ledger);
     }
-    // Only who reads files meets the first two, and only a port of a kernel the third.
+    // The first two occur only with capture files, the third only at a live port.
     let elsewhere = [Reason::OtherLink, Reason::SnapCut, Reason::TooManySegments];
     for reason in Reason::ALL {
         let reached = table.iter().any(|(known, _)| known == reason);
@@ -195,14 +195,14 @@ fn counters_have_names_and_sentences_of_their_own() {
     }
 }
 
-// What the tests stand on.
+// Helpers.
 
 fn after(mut rig: Rig, frames: &[Vec<u8>]) -> Rig {
     rig.push_all(frames);
     rig
 }
 
-/// A router that joins fragments to 1,500 bytes, within so many bytes of memory.
+/// A router that merges fragments to 1,500 bytes, within so many bytes of memory.
 fn joining(bytes: usize) -> Rig {
     joining_within(join_limits(bytes))
 }
@@ -218,7 +218,7 @@ fn join_limits(bytes: usize) -> MergeLimits {
     MergeLimits { bytes, timeout: Duration::from_millis(10), full: Full::Pass, runs: RunsBy::Datagram }
 }
 
-/// A border, across which these packets went.
+/// A border after these packets have crossed it.
 fn crossing(packets: &[(Toward, Vec<u8>)]) -> Rig {
     let mut rig = Rig::host();
     let border = Border { wide_mtu: 9_000, narrow_mtu: 1_500, raise: Raise::Always, safe_len: SAFE_LEN };
@@ -231,13 +231,13 @@ fn crossing(packets: &[(Toward, Vec<u8>)]) -> Rig {
     rig
 }
 
-/// A SYN with this MSS, and a checksum that is wrong by so much.
+/// A SYN with this MSS and a checksum that is wrong by this amount.
 fn syn(mss: u16, sum_off: u16) -> Vec<u8> {
     let sum = if sum_off == 0 { Summed::Right } else { Summed::Off(sum_off) };
     tcp(4).seq(0).flags(SYN).options([&[2, 4], &mss.to_be_bytes()[..]].concat()).sum(sum).bytes()
 }
 
-/// A side that gathers segments to 1,500 bytes.
+/// A side that coalesces segments to 1,500 bytes.
 fn gathering(mode: Mode) -> Rig {
     let mut rig = Rig::router(1_500);
     rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, rules(mode), Vec::new(), secret()));
@@ -261,7 +261,7 @@ fn ethernet() -> Rig {
     Rig { medium: LinkType::Ethernet, ..Rig::host() }
 }
 
-/// Eight bytes of this value at an offset.
+/// A fragment of eight bytes of this value.
 fn part(offset: usize, value: u8, more: bool) -> Vec<u8> {
     fragment(4, offset, &[value; 8], more)
 }
@@ -276,7 +276,7 @@ fn total_len_of_19() -> Vec<u8> {
     with_total_len(ip(4).payload(vec![0; 8]), 19)
 }
 
-/// What an offloading sender hands to its card: a total length of 0.
+/// A packet that a sender leaves to its network card: total length 0.
 fn without_len() -> Vec<u8> {
     with_total_len(udp(4).ip_flags(0).payload([1; 100]), 0)
 }
@@ -288,7 +288,7 @@ fn with_total_len(packet: Spec, len: u16) -> Vec<u8> {
     bytes
 }
 
-/// A jumbogram: length 0, and an option that would say the length.
+/// A jumbogram: length 0, without the option that states its length.
 fn jumbo() -> Vec<u8> {
     let mut bytes = Spec { extensions: vec![extension(HOP_BY_HOP, 8)], ..ip(6).payload(vec![0; 8]) }.bytes();
     bytes[4..6].fill(0);
@@ -300,7 +300,7 @@ fn behind(headers: Vec<(u8, Vec<u8>)>) -> Vec<u8> {
     Spec { protocol: next_header, ..ip(6).payload(payload) }.bytes()
 }
 
-/// A first piece of `len` bytes, all of them the front of one header.
+/// A first fragment of `len` bytes: the start of a long header.
 fn headers_cut(len: usize) -> Vec<u8> {
     let (next_header, options) = chain(&[extension(DESTINATION_OPTIONS, 2_048)], UDP);
     Spec { protocol: next_header, ..ip(6).part(0, &options[..len], true) }.bytes()
@@ -329,7 +329,7 @@ fn evicted(late: Late) -> Rig {
     after(Rig::with_limits(1_500, Role::Transit, Some(late), limits), &[part(0, 0, true)])
 }
 
-/// A card that has given out all identifications of one pair.
+/// A source that has assigned all IDs of one pair.
 fn worn_out() -> Rig {
     let mut rig = Rig::new(68, Role::Source(Identifiers::new(secret(), Duration::from_secs(60))), None);
     for _ in 0..65_536 {
@@ -351,7 +351,7 @@ fn half_filled() -> Rig {
     rig
 }
 
-/// Segments that are not of one length: sequence number, length, flags.
+/// Segments of unequal lengths: sequence number, length, flags.
 const THREE: [(u32, usize, u8); 3] = [(0, 50, 0), (50, 100, 0), (150, 10, PSH)];
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;

@@ -25,7 +25,7 @@ fn in_every_order_with_every_repeat_a_host_makes_of_few_fragments_what_it_made_w
         for repeated in 0..5 {
             let sent: Vec<_> =
                 order.iter().map(|index| whole[if *index == 5 { repeated } else { *index }].clone()).collect();
-            // Room for two pieces, for three, and for all.
+            // Room for two fragments, for three, and for all.
             for mtu in [68, 92, 200] {
                 let mut rig = joining(mtu);
                 let left = through(&mut rig, &sent);
@@ -88,7 +88,7 @@ fn whatever_comes_a_host_makes_of_what_leaves_what_it_makes_of_what_came() {
             *events.entry(event.name()).or_insert(0) += rig.event(event);
         }
     }
-    // Every rule was at work, and hosts were content.
+    // Every rule was applied, and the receiving hosts got their datagrams.
     assert!(delivered > 2_000 && events.values().all(|count| *count > 50), "{delivered} datagrams, {events:?}");
 }
 
@@ -115,7 +115,7 @@ fn datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_al
                 policies.then(|| Coalescer::new(1 << 20, udp_gso_packets(), Vec::new(), secret()));
             let mut left = rig.push_all(&came);
             left.extend(rig.flush());
-            // Of a train that is refused its sender is told once.
+            // A rejected GSO packet causes one ICMP error: not compared.
             left.retain(|frame| ReadPacket::of(frame).protocol == UDP);
             left.sort();
             gathered += rig.event(Event::Coalesced);
@@ -147,7 +147,7 @@ fn atomic_fragments_leave_as_if_they_had_no_fragment_header() {
                 .collect();
             let mut left = rig.push_all(&came);
             left.extend(rig.flush());
-            // Of what is too long a train's sender is told once.
+            // A rejected GSO packet causes one ICMP error: not compared.
             left.retain(|frame| ReadPacket::of(frame).protocol == UDP);
             let runs: u64 = Event::RUN_ENDS.iter().map(|event| rig.event(*event)).sum();
             gathered += rig.event(Event::Coalesced) - runs;
@@ -158,7 +158,7 @@ fn atomic_fragments_leave_as_if_they_had_no_fragment_header() {
     assert!(gathered > 100, "{gathered}");
 }
 
-// The rules that close a run, one by one.
+// The rules that end a run, one by one.
 
 #[test]
 fn a_datagram_that_fits_leaves_whole_the_moment_its_last_fragment_comes() {
@@ -243,13 +243,13 @@ fn a_header_that_changes_closes_the_run() {
         assert_only(&rig.flush(), &changed);
         assert_counts(&rig, &[(Event::Merged, 2), (Event::MergedChanged, 1)]);
     }
-    // What has DF joins nothing, and does not wait.
+    // A fragment with DF is neither merged nor held.
     let mut rig = joining(1_500);
     rig.push_all(&[base(0).bytes(), base(1).bytes()]);
     let fragment = base(2).ip_flags(DF).bytes();
     assert_eq!(places(&rig.push(&fragment)), [(0, 160, true), (160, 80, true)]);
     assert_counts(&rig, &[(Event::Merged, 2), (Event::MergedChanged, 1)]);
-    // So does the link header: priority, station.
+    // The link header is shared too: the VLAN priority, the sender's MAC address.
     for (at, value) in [(14, 0x20), (11, 9)] {
         let frame = |fragment: &Spec, at: usize, value: u8| {
             let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 5, 8, 0];
@@ -298,7 +298,7 @@ fn where_the_pool_has_no_longer_buffer_the_run_leaves_and_the_next_fragment_star
     let mut rig = joining(9_000);
     rig.out = Output::new(Pool::new(3 * 2_500), None);
     let left = through(&mut rig, &sent);
-    // Four fit into the buffer that the first came in.
+    // Four fit into the buffer of the first fragment.
     assert_eq!(left.len(), 5);
     assert_eq!(rig.event(Event::MergedEvicted), 4);
     compare(&sent, &left, 9_000, "a short pool");
@@ -312,7 +312,7 @@ fn a_longer_buffer_than_was_charged_for_takes_the_room_that_there_is() {
         for (bytes, left_count) in [(usual, 5), (5 * usual, 1)] {
             let limits = MergeLimits { bytes, full, ..USUAL };
             let mut rig = joining_within(9_000, limits);
-            // A pool that has one of the longest, and no memory for another of the longer ones.
+            // A pool with one of the longest buffers, and without memory for another of the longer ones.
             let mut pool = Pool::new(68_000 + 3 * 2_500);
             let longest = pool.share(65_536).unwrap();
             pool.give(longest);
@@ -336,7 +336,7 @@ fn a_longer_buffer_than_was_charged_for_takes_the_room_that_there_is() {
 
 #[test]
 fn what_was_joined_for_a_longer_link_is_cut_again_and_nothing_with_df_is_joined() {
-    // A side that takes less than the joiner was told: nothing may end for that.
+    // A side with a smaller MTU than the merger's. No packet may end because of that.
     let part = |flags: u16, start: usize, end: usize| Spec {
         ip_flags: flags | if end < 1_400 { MF } else { 0 },
         ..ip(4).part(start, &pattern(1_400)[start..end], false)
@@ -355,7 +355,7 @@ fn what_was_joined_for_a_longer_link_is_cut_again_and_nothing_with_df_is_joined(
     }
 }
 
-// What a run holds, and what it does not.
+// Fragments that belong to a run, and others.
 
 #[test]
 fn a_run_may_start_anywhere_in_its_datagram() {
@@ -387,7 +387,8 @@ fn what_joins_has_one_header_and_every_field_of_it_is_right() {
 
 #[test]
 fn options_of_the_first_fragment_alone_stay_with_it() {
-    // Record route, which only the first piece carries, and a loose source route, which all do (RFC 791 section 3.1).
+    // Record route, which only the first fragment carries, and a loose source route, which all carry (RFC 791
+    // section 3.1).
     let route = [0x83, 7, 4, 192, 0, 2, 9];
     let record = [7, 7, 4, 0, 0, 0, 0];
     let first_options = [&record[..], &route, &[0, 0]].concat();
@@ -397,19 +398,19 @@ fn options_of_the_first_fragment_alone_stay_with_it() {
     };
     let joined = Spec { ip_options: first_options.clone(), ..ip(4).payload(payload.clone()) }.bytes();
     let shorter = [&route[..], &[0]].concat();
-    // Linux writes no-operations where the others stood.
+    // Linux writes no-operations in place of the other options.
     let blanked = [&[1; 7][..], &route, &[0, 0]].concat();
     for options in [&shorter, &blanked] {
         let mut rig = joining(1_500);
         assert_only(&rig.push_all(&[part(0, &first_options), part(80, options)]), &joined);
-        // A later run keeps the later header.
+        // A later run keeps the header of the later fragments.
         let [one, other] =
             [80, 160].map(|at| Spec { ip_options: options.clone(), ..ip(4).part(at, &payload[..80], true) });
         rig.push_all(&[one.bytes(), other.bytes()]);
         let expected = Spec { payload: [&payload[..80], &payload[..80]].concat(), ..one };
         assert_only(&rig.flush(), &expected.bytes());
     }
-    // Whose option is gone, has another value or cannot be read says something else.
+    // The fragment is not merged if its option is missing, differs or cannot be read.
     let other_route = [0x83, 7, 4, 192, 0, 2, 8, 0];
     let unreadable = [&route[..], &[0x94]].concat();
     for options in [&[][..], &other_route, &unreadable] {
@@ -434,13 +435,13 @@ fn the_longer_header_of_the_first_fragment_counts_against_the_mtu() {
 fn a_run_of_one_leaves_byte_for_byte_and_is_counted_nowhere() {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     frame.extend(Spec { tos: 0x11, ..ip(4).part(16, [5; 8], true) }.bytes());
-    // Padding of the link, which says nothing.
+    // Link padding, which is not part of the packet.
     frame.resize(60, 0xEE);
     let mut rig = Rig { medium: LinkType::Ethernet, ..joining(1_500) };
     assert_eq!(rig.push(&frame), [[0; 0]; 0]);
     assert_only(&rig.wait(USUAL.timeout), &frame);
     assert_counts(&rig, &[]);
-    // What joins it stands where the padding stood.
+    // The merged payload replaces the padding.
     let mut rig = Rig { medium: LinkType::Ethernet, ..joining(1_500) };
     let next = Spec { tos: 0x11, ..ip(4).part(24, [6; 8], true) }.bytes();
     rig.push_all(&[frame.clone(), [&frame[..14], &next].concat()]);
@@ -456,7 +457,7 @@ fn a_fragment_that_none_like_it_fits_behind_does_not_wait() {
         assert_only(&rig.push(&sent), &sent);
     }
     assert_counts(&rig, &[]);
-    // Half of the room is not too long.
+    // A fragment of half the room is not too long.
     assert_eq!(through(&mut rig, &fragments_of(9, &payload, 736)).len(), 3);
 }
 
@@ -476,7 +477,7 @@ fn what_is_malformed_passes_in_its_turn_as_it_came() {
         let left = rig.push(&malformed);
         assert_eq!(places(&left[..1]), [(0, 160, true)]);
         assert_only(&left[1..], &malformed);
-        // None of it starts a run either.
+        // Malformed fragments start no run either.
         assert_only(&rig.push(&malformed), &malformed);
         assert_eq!(rig.out.ledger.retired_all().packets, 0);
     }
@@ -484,28 +485,28 @@ fn what_is_malformed_passes_in_its_turn_as_it_came() {
 
 #[test]
 fn what_has_passed_is_never_joined_to_what_has_not() {
-    // A repeat of the second, and the third with it, would overlap the second at the host.
+    // A repeat of the second fragment, merged with the third, would overlap the second at the host.
     let sent = fragments(4, &pattern(400), 80);
     let pick = |order: &[usize]| order.iter().map(|index| sent[*index].clone()).collect::<Vec<_>>();
     for (order, expected) in [
         (&[1, 0, 1, 2, 3, 4][..], &[(80, 80, true), (0, 80, true), (80, 80, true), (160, 240, false)][..]),
         (&[3, 1, 3, 2], &[(240, 80, true), (80, 80, true), (240, 80, true), (160, 80, true)]),
-        // The last is seen too, though it never waits.
+        // The last fragment counts too, though it never waits.
         (&[4, 3, 4], &[(320, 80, false), (240, 80, true), (320, 80, false)]),
     ] {
         let mut rig = joining(1_500);
         assert_eq!(places(&through(&mut rig, &pick(order))), expected, "{order:?}");
     }
-    // Nor is it over while a piece of it was one that a host drops: that piece may come again.
+    // The datagram is not over either after a fragment that a host drops: that fragment may be sent again.
     let dropped = Spec { ip_options: vec![7, 4, 4, 0], ..ip(4).part(80, &pattern(400)[80..160], true) }.bytes();
     let again = [&sent[..1], &[dropped], &sent[2..], &sent[..2]].concat();
     let left = through(&mut joining(1_500), &again);
     assert_eq!(places(&left[left.len() - 2..]), [(0, 80, true), (80, 80, true)]);
     compare(&again, &left, 1_500, "a piece that a host drops");
-    // A datagram that passed in order is forgotten: its identification may be the next one's.
+    // A datagram that passed in order is forgotten: the next one may have its ID.
     let mut rig = joining(1_500);
     assert_eq!(places(&through(&mut rig, &[sent.clone(), sent.clone()].concat())), [(0, 400, false); 2]);
-    // What did not is forgotten after a while, and what is newer does not make that longer.
+    // Any other datagram is forgotten after a while, and newer fragments do not extend that time.
     rig.push_all(&pick(&[1, 0]));
     for _ in 0..9 {
         rig.wait(Duration::from_millis(11));
@@ -567,7 +568,7 @@ fn whole_packets_and_version_6_pass() {
     for packet in [whole(4, &[1; 80]), whole(6, &[1; 80])] {
         assert_only(&rig.push(&packet), &packet);
     }
-    // Also those with a Fragment header and one piece (RFC 8200 section 4, R087).
+    // Also a single fragment with a Fragment header (RFC 8200 section 4, R087).
     for sent in fragments(6, &pattern(2_000), 400).iter().chain([&fragment(6, 0, &[1; 8], false)]) {
         assert_only(&rig.push(sent), sent);
     }
@@ -593,14 +594,16 @@ fn datagrams_that_came_in_fragments_leave_in_fragments_out_of_a_gso_too() {
         rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, udp_gso_packets(), Vec::new(), secret()));
         rig
     };
-    // Of a train of such datagrams, which fits nowhere, none is refused, and none is cut finer than it came.
+    // A GSO packet of such datagrams exceeds the MTU. None is dropped, and none leaves in shorter fragments than it
+    // came in.
     let mut policies = rig();
     assert_eq!(policies.push_all(&[fragments(1), fragments(2)].concat()), [[0; 0]; 0], "their flow holds them");
     let left = policies.flush();
     assert_eq!(places(&left), [(0, 808, true), (808, 800, false), (0, 808, true), (808, 800, false)]);
     assert!(ReadPacket::all(&left).iter().all(|wire| wire.dont_fragment));
     assert_eq!((policies.event(Event::Coalesced), policies.retired(Reason::TooBig)), (2, 0));
-    // One that came whole is no part of their train: it must not be cut, and its sender is told.
+    // A datagram that came unfragmented is not in their GSO packet. It must not be fragmented, and its sender gets
+    // an ICMP error.
     let mut parts = rig();
     let left = parts.push_all([&fragments(1)[..], &[datagram(2).bytes()]].concat().iter());
     assert_eq!(places(&left), [(0, 808, true), (808, 800, false)]);
@@ -632,7 +635,7 @@ fn segments_that_came_in_fragments_are_joined_with_such_alone() {
     }
 }
 
-// What is held, and for whom.
+// Limits of memory, and eviction.
 
 #[test]
 fn when_full_a_newcomer_passes_and_open_runs_go_on() {
@@ -643,9 +646,9 @@ fn when_full_a_newcomer_passes_and_open_runs_go_on() {
         one.iter().zip(&other).flat_map(|(one, other)| [rig.push(one), rig.push(other)].concat()).collect();
     assert_eq!(left.len(), 6, "one leaves whole, the other as it came");
     assert!(other.iter().all(|fragment| left.contains(fragment)));
-    // The last piece needs no room.
+    // The last fragment needs no memory.
     assert_counts(&rig, &[(Event::Merged, 5), (Event::MergedComplete, 1), (Event::MergeRefused, 4)]);
-    // One byte less is no room for any.
+    // With one byte less, no run fits.
     let mut rig = joining_within(1_500, MergeLimits { bytes: limits.bytes - 1, ..limits });
     assert_eq!(through(&mut rig, &one), one);
     assert_eq!(rig.event(Event::MergeRefused), 4);
@@ -690,7 +693,7 @@ fn the_one_buffer_is_pushed_out_by_any_other_datagram_and_a_flows_by_its_own() {
         rig.push_all(&one[..2]);
         assert_eq!(rig.push(&other[0]).len(), after_own_flow, "{runs:?}");
         assert_eq!(rig.event(Event::MergedEvicted), after_own_flow as u64);
-        // A packet that is no fragment pushes nothing.
+        // An unfragmented packet evicts no run.
         assert_eq!(rig.push(&whole(4, &[1; 8])).len(), 1);
     }
 }
@@ -708,7 +711,7 @@ fn each_destination_has_what_was_said_for_its_prefix() {
         let mut rig = joining(9_000);
         rig.side.aggregation.merger = Some(FragmentMerger::new(USUAL, 1_500, secret()));
         rig.side.aggregation.policies = policies.clone();
-        // Without the stage that is named, fragments pass.
+        // Without the policy's stage, fragments pass.
         let mut without = Rig {
             side: Side {
                 aggregation: Aggregation { policies: policies.clone(), ..Aggregation::default() },
@@ -731,10 +734,10 @@ fn a_router_joins_nothing_unless_it_is_asked_for_by_name() {
     let sent = fragments(4, &pattern(3_000), 488);
     let mut rig = Rig::router(9_000);
     assert_eq!(rig.push_all(&sent), sent);
-    // To have a joiner is not to be asked.
+    // A merger without a policy merges nothing.
     rig.side.aggregation.merger = Some(FragmentMerger::new(USUAL, 9_000, secret()));
     assert_eq!(rig.push_all(&sent), sent);
-    // Where every other piece takes another way, those that come here leave as they came, each in its time.
+    // If every other fragment takes another path, the remaining ones leave unchanged within the time-out.
     let mut rig = joining(9_000);
     let half: Vec<_> = sent.iter().step_by(2).cloned().collect();
     let mut left = rig.push_all(&half);
@@ -742,7 +745,7 @@ fn a_router_joins_nothing_unless_it_is_asked_for_by_name() {
     assert_eq!(left, half);
 }
 
-// Hop by hop.
+// Reassembly for the next hop.
 
 #[test]
 fn what_two_hops_cut_is_joined_apart() {
@@ -755,7 +758,7 @@ fn what_two_hops_cut_is_joined_apart() {
     }
     let mut rig = Rig { medium: LinkType::Ethernet, ..rejoining(FragmentPolicy::ReassembleHop, 1_500) };
     assert_eq!(rig.push_all(&[frame(1, &sent[0]), frame(1, &sent[1])]).len(), 1);
-    // Where no station is named, there is one.
+    // Without a link header all fragments are from one station.
     let mut rig = rejoining(FragmentPolicy::ReassembleHop, 1_500);
     assert_whole(&rig.push_all(&sent), &pattern(160));
 }
@@ -773,7 +776,7 @@ fn hop_by_hop_a_datagram_is_cut_again_where_it_is_too_long() {
 #[test]
 fn version_6_leaves_in_fragments_no_longer_than_came_or_whole_toward_its_host() {
     let payload = pattern(3_000);
-    // Pieces of unequal length; all of it would fit.
+    // Fragments of unequal length; the whole datagram would fit.
     let cuts = [0, 400, 1_600, 1_608, 2_400, 3_000];
     let sent: Vec<_> =
         cuts.windows(2).map(|cut| fragment(6, cut[0], &payload[cut[0]..cut[1]], cut[1] < 3_000)).collect();
@@ -807,7 +810,7 @@ fn version_6_that_is_late_hop_by_hop_leaves_in_fragments_no_longer_than_came() {
         let bytes: usize = ReadPacket::all(&left).iter().map(|wire| wire.body().len()).sum();
         assert_eq!(bytes, (3 - first) * lens);
     }
-    // A last piece of few bytes alone.
+    // A last fragment of few bytes alone.
     let last = fragment(6, 1_000, &[1; 3], false);
     let mut rig = rejoining(FragmentPolicy::ReassembleHop, 9_000);
     rig.push(&last);
@@ -821,7 +824,7 @@ fn hop_by_hop_no_fragment_header_is_taken_out() {
     assert_whole(&rejoining(FragmentPolicy::Reassemble, 1_500).push(&atomic), &[1; 80]);
 }
 
-// What the papers say.
+// Claims of papers.
 
 // cB11
 #[test]
@@ -857,20 +860,20 @@ fn with_fewer_buffers_than_datagrams_eviction_joins_nothing_and_passing_joins_it
                 if buffers >= datagrams {
                     assert_eq!((passing, left(datagrams, buffers, Full::Evict, mtu)), (ideal, ideal), "{what}");
                 }
-                // At least so great a part of the gain as there are buffers for the datagrams.
+                // The gain is at least in proportion to the number of buffers per datagram.
                 let gain = (came - ideal) * buffers.min(datagrams);
                 assert!((came - passing) * datagrams >= gain, "{what}: {passing} of {came}, at best {ideal}");
             }
         }
     }
-    // One buffer that any other datagram pushes out, and one for each flow (C13).
+    // With one buffer for all, any other datagram evicts it. The alternative is one for each flow (C13).
     let by = |runs| through(&mut joining_within(1_500, MergeLimits { runs, ..USUAL }), &woven(2)).len();
     assert_eq!((by(RunsBy::All), by(RunsBy::Flow), by(RunsBy::Datagram)), (38, 14, 14));
 }
 
-// What the tests stand on.
+// Helpers.
 
-/// Fragments as they come, each with the time since the one before it.
+/// Received fragments, each with the time since the one before it.
 struct Scene {
     mtu: u16,
     limits: MergeLimits,
@@ -887,7 +890,7 @@ impl Scene {
         let datagrams: Vec<_> = (0..random.usize(1..=4)).map(|_| draw_fragments(random, mtu)).collect();
         let mut sent = weave(random, datagrams);
         disorder(random, &mut sent);
-        // All within the time in which repeats are known, some beyond patience.
+        // All within the time in which repeats are recognised, some after the time-out.
         let mut left_us = 90_000;
         let sent = sent.into_iter().map(|fragment| {
             let gap = if random.u8(..10) == 0 { random.u64(..12_000).min(left_us) } else { 0 };
@@ -898,12 +901,12 @@ impl Scene {
     }
 }
 
-/// The pieces of a datagram, in order.
+/// The fragments of a datagram, in order.
 fn draw_fragments(random: &mut Rng, mtu: u16) -> Vec<Spec> {
     let longest = *random.choice(&[200, 2_000, 10_000]).unwrap();
     let payload_len = random.usize(17..longest);
     let dont_fragment = random.u8(..4) == 0;
-    // What may not be cut must fit, longest header counted.
+    // Packets with DF must fit the MTU with the longest header.
     let room_max = if dont_fragment { usize::from(mtu) - 60 } else { 1_440 };
     let room = (8 * random.usize(1..=150)).max(payload_len / 40).min(room_max).max(8) / 8 * 8;
     let even = random.bool();
@@ -942,13 +945,13 @@ fn draw_fragments(random: &mut Rng, mtu: u16) -> Vec<Spec> {
         start = end;
     }
     if let [whole] = &mut fragments[..] {
-        // It may overtake pieces under its identification.
+        // It may overtake fragments with the same ID.
         whole.id = 0xFFFF;
     }
     fragments
 }
 
-/// All pieces, those of each datagram in order: one datagram after the other, in turns or at random.
+/// All fragments, each datagram's in order: one datagram after the other, in turns or at random.
 fn weave(random: &mut Rng, datagrams: Vec<Vec<Spec>>) -> Vec<Spec> {
     let mut queues: Vec<_> = datagrams.into_iter().map(Vec::into_iter).collect();
     let direction = random.u8(..3);
@@ -968,7 +971,7 @@ fn weave(random: &mut Rng, datagrams: Vec<Vec<Spec>>) -> Vec<Spec> {
     woven
 }
 
-/// What a network does, and what no honest sender does.
+/// Changes that networks make, and changes that no correct sender makes.
 fn disorder(random: &mut Rng, sent: &mut Vec<Spec>) {
     let often = *random.choice(&[0, 1, 3, 10, 30]).unwrap();
     if random.u8(..8) == 0 {
@@ -981,7 +984,7 @@ fn disorder(random: &mut Rng, sent: &mut Vec<Spec>) {
             2 | 3 => sent.insert(to, sent[at].clone()),
             4 if sent.len() > 1 => drop(sent.remove(at)),
             5 if !is_whole(&sent[at]) => {
-                // Another piece near this one, with other bytes.
+                // Another fragment near this one, with other bytes.
                 let offset = (offset(&sent[at]) + 8 * random.usize(..3)).saturating_sub(8 * random.usize(..3));
                 let payload = vec![random.u8(..); 8 * random.usize(1..4)];
                 sent.insert(to, sent[at].clone().part(offset, payload, true));
@@ -991,7 +994,7 @@ fn disorder(random: &mut Rng, sent: &mut Vec<Spec>) {
                 sent.insert(to, sent[at].clone().part(offset(&sent[at]), payload, true));
             }
             7 if offset(&sent[at]) > 0 && sent[at].ip_options.is_empty() => {
-                // An option that only a first piece may carry: a host drops this one alone.
+                // An option that only a first fragment may carry: a host drops this fragment alone.
                 sent.insert(to, Spec { ip_options: vec![7, 4, 4, 0], ..sent[at].clone() });
                 if random.bool() {
                     sent.remove(if at < to { at } else { at + 1 });
@@ -1011,8 +1014,8 @@ fn offset(fragment: &Spec) -> usize {
     fragment.fragment.map_or(0, |(offset, _)| offset)
 }
 
-/// Of each datagram that comes in fragments, the octets in the order in which they came or left, each with its place and
-/// what its header said: joining changes nothing of this.
+/// The octets of each fragmented datagram, in the order of arrival or departure. Each has its place and a hash of
+/// its header's fields. Merging changes none of this.
 type Octets = BTreeMap<[u8; 11], Vec<(usize, u16, u64)>>;
 
 fn octets(frames: &[Vec<u8>]) -> Octets {
@@ -1021,7 +1024,7 @@ fn octets(frames: &[Vec<u8>]) -> Octets {
         let wire = ReadPacket::of(frame);
         let key: Vec<u8> = [&frame[4..6], &frame[9..10], &frame[12..20]].concat();
         let of_it = octets.entry(key.try_into().unwrap()).or_default();
-        // What is not said by place: class, mark, hop count, DF, the reserved bit, options that all pieces carry.
+        // The fields that all fragments carry: class, mark, hop count, DF, the reserved bit, copied options.
         let said = (frame[1], frame[8], frame[6] & 0xC0, copied_options(&wire.header()[20..]));
         let said = hash(&said);
         if wire.offset() == 0 {
@@ -1058,12 +1061,13 @@ fn hash(value: &(impl Hash + ?Sized)) -> u64 {
     hasher.finish()
 }
 
-/// What left says the same as what came, in the same order, fits, and gives a host the same datagrams; returns how many.
+/// Checks that `left` is `sent` merged: the same octets in the same order, within the MTU, and the same datagrams
+/// at a host. Returns the number of datagrams.
 #[track_caller]
 fn compare(sent: &[Vec<u8>], left: &[Vec<u8>], mtu: u16, what: &str) -> usize {
     assert!(left.iter().all(|frame| frame.len() <= usize::from(mtu)), "{what}: longer than {mtu}");
     assert!(octets(sent) == octets(left), "{what}: {:?} left as {:?}", places(sent), places(left));
-    // Without joining, a router cuts what is too long.
+    // A router without merging fragments packets that exceed the MTU.
     let mut expected = Rig::host().push_all(&Rig::router(mtu).push_all(sent));
     let mut delivered = Rig::host().push_all(left);
     expected.sort();
@@ -1072,7 +1076,7 @@ fn compare(sent: &[Vec<u8>], left: &[Vec<u8>], mtu: u16, what: &str) -> usize {
     delivered.len()
 }
 
-/// The counters say what happened, and nothing ended.
+/// Checks that the counters agree with the frames, and that no packet ended.
 #[track_caller]
 fn check_books(rig: &Rig, sent: &[Vec<u8>], left: &[Vec<u8>], what: &str) {
     assert_eq!(rig.out.ledger.retired_all().packets, 0, "{what}");
@@ -1086,7 +1090,7 @@ fn check_books(rig: &Rig, sent: &[Vec<u8>], left: &[Vec<u8>], what: &str) {
     }
 }
 
-/// So often each of these, and no other, was done.
+/// Checks that these events happened so often, and no others.
 #[track_caller]
 fn assert_counts(rig: &Rig, expected: &[(Event, u64)]) {
     for event in JOINED.into_iter().chain([Event::Merged, Event::MergeRefused]) {
@@ -1095,7 +1099,7 @@ fn assert_counts(rig: &Rig, expected: &[(Event, u64)]) {
     }
 }
 
-/// A side of a router that joins gracefully what is for anybody.
+/// A router's side that merges fragments to any destination.
 fn joining(mtu: u16) -> Rig {
     joining_within(mtu, USUAL)
 }
@@ -1108,7 +1112,7 @@ fn joining_within(mtu: u16, limits: MergeLimits) -> Rig {
     rig
 }
 
-/// A side of a router that makes whole datagrams, and cuts what is too long.
+/// A router's side that reassembles datagrams and fragments them to the MTU.
 fn rejoining(join: FragmentPolicy, mtu: u16) -> Rig {
     let mut rig = Rig::new(mtu, Role::Transit, Some(RELEASE));
     rig.side.aggregation.policies = Prefixes::new(join);
@@ -1126,12 +1130,12 @@ fn places(frames: &[Vec<u8>]) -> Vec<(usize, usize, bool)> {
     ReadPacket::all(frames).iter().map(ReadPacket::place).collect()
 }
 
-/// The pieces of a datagram under this identification.
+/// The fragments of a datagram with this ID.
 fn fragments_of(id: u32, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
     ip(4).id(id).payload(payload).parts(room)
 }
 
-/// Datagrams of 9,000 bytes from as many hosts in 19 pieces of 508 bytes, the pieces in turns.
+/// Datagrams of 9,000 bytes from as many hosts in 19 fragments of 508 bytes. The datagrams take turns.
 fn woven(datagrams: usize) -> Vec<Vec<u8>> {
     let payload = pattern(8_980);
     let starts: Vec<_> = (0..8_980).step_by(488).collect();
@@ -1142,14 +1146,14 @@ fn woven(datagrams: usize) -> Vec<Vec<u8>> {
     starts.into_iter().flat_map(|start| (0..datagrams).map(move |host| fragment(start, host))).collect()
 }
 
-/// What one run is charged.
+/// The memory that one run is charged.
 fn run_charge(mtu: u16) -> usize {
     let mut rig = joining(mtu);
     rig.push(&fragment(4, 0, &[0; 8], true));
     rig.side.aggregation.merger.as_ref().map_or(0, FragmentMerger::charged)
 }
 
-/// A packet in pieces of so many bytes, as it came; whole where it is no longer.
+/// A packet in fragments of `room` payload bytes; unchanged if it is no longer.
 fn cut(whole: &Spec, room: usize) -> Vec<Vec<u8>> {
     if whole.upper().len() > room { whole.parts(room) } else { vec![whole.bytes()] }
 }
@@ -1163,7 +1167,7 @@ const USUAL: MergeLimits =
     MergeLimits { bytes: 4 << 20, timeout: Duration::from_millis(10), full: Full::Pass, runs: RunsBy::Datagram };
 const LIMITS: Limits = Limits { bytes: 4 << 20, timeout: None };
 const RELEASE: Late = Late::Release { mtu: 9_000 };
-/// What joining makes.
+/// The events that merging causes.
 const JOINED: [Event; 8] = [
     Event::MergedComplete,
     Event::MergedLast,
@@ -1174,7 +1178,7 @@ const JOINED: [Event; 8] = [
     Event::MergedEvicted,
     Event::MergedAtEnd,
 ];
-/// Marks among octets.
+/// Marks among the octets.
 const STARTS: u16 = 256;
 /// See [`STARTS`].
 const EMPTY: u16 = 257;

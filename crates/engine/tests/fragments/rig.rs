@@ -24,7 +24,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// A side with this MTU and role, and the reassembler of a host or of a box on the way, where there is one.
+    /// A side with this MTU and role. With `late` it has the reassembler of a host or of a gateway in transit.
     pub fn new(mtu: u16, role: Role, late: Option<Late>) -> Rig {
         Rig::with_limits(mtu, role, late, Limits { bytes: 16 << 20, timeout: None })
     }
@@ -45,22 +45,22 @@ impl Rig {
         }
     }
 
-    /// A host that joins what comes and lets any length pass.
+    /// A host that reassembles and lets any length pass.
     pub fn host() -> Rig {
         Rig::new(u16::MAX, Role::Transit, Some(Late::Retire))
     }
 
-    /// A host's card: it cuts what its host sends.
+    /// A host's network card: it fragments its host's packets.
     pub fn card(mtu: u16) -> Rig {
         Rig::new(mtu, Role::Source(identifiers()), None)
     }
 
-    /// A router that joins nothing.
+    /// A router that does not reassemble.
     pub fn router(mtu: u16) -> Rig {
         Rig::new(mtu, Role::Transit, None)
     }
 
-    /// Pushes one frame and returns what leaves at once; what cannot be read passes and is counted.
+    /// Pushes one frame and returns the frames that leave at once. Unparsed frames pass and are counted.
     pub fn push(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         match Frame::copy(frame, self.medium, self.ingress, &mut self.out.pool) {
             Ok(packet) => self.side.push(self.now, packet, &mut self.connections, &mut self.out),
@@ -91,17 +91,17 @@ impl Rig {
         self.drain()
     }
 
-    /// Packets that ended for this reason.
+    /// Packets that were dropped or rejected for this reason.
     pub fn retired(&self, reason: Reason) -> u64 {
         self.out.ledger.retired(reason).packets
     }
 
-    /// How often this was done.
+    /// The count of this event.
     pub fn event(&self, event: Event) -> u64 {
         self.out.ledger.event(event).packets
     }
 
-    /// Fragments that are held.
+    /// Held fragments.
     pub fn held(&self) -> u64 {
         self.side.aggregation.held().0.packets
     }
@@ -135,7 +135,7 @@ pub fn fragments(version: u8, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
     ip(version).payload(payload).parts(room)
 }
 
-/// A whole datagram with this payload must be all that leaves.
+/// Checks that a whole datagram with this payload is the only frame that left.
 #[track_caller]
 pub fn assert_whole(wire: &[Vec<u8>], payload: &[u8]) {
     let wire = ReadPacket::all(wire);
@@ -144,7 +144,7 @@ pub fn assert_whole(wire: &[Vec<u8>], payload: &[u8]) {
     assert!(wire[0].body() == payload, "{} bytes leave as {}", payload.len(), wire[0].body().len());
 }
 
-/// This packet must be all that leaves, byte for byte.
+/// Checks that this packet is the only frame that left, byte for byte.
 #[track_caller]
 pub fn assert_only(wire: &[Vec<u8>], packet: &[u8]) {
     assert_eq!(wire.len(), 1, "one packet leaves");

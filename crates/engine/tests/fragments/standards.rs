@@ -16,7 +16,7 @@ use wideload_engine::{Event, IcmpResponder, Identifiers, Late, Limits, Output, R
 
 // Fragmentation.
 
-// R001, R030, R062: payloads of eights, the fewest pieces, in order, none over another.
+// R001, R030, R062: payloads that are multiples of 8 bytes, the fewest fragments, in order, without overlaps.
 #[test]
 fn fragments_are_the_fewest_that_fit_and_follow_each_other_without_a_gap() {
     for option_len in [0, 4, 40] {
@@ -26,7 +26,7 @@ fn fragments_are_the_fewest_that_fit_and_follow_each_other_without_a_gap() {
             let lens = [1, 7, 8, 9, room - 1, room, room + 1, 2 * room, 2 * room + 9, 9_000, 65_515 - option_len];
             for len in lens {
                 let payload = pattern(len);
-                // Copied into every piece, so that all headers are alike.
+                // Copied into every fragment, so all headers are equally long.
                 let options = option(0x83, option_len);
                 let wire = rig.push(&Spec { ip_options: options, ..ip(4).payload(payload.clone()) }.bytes());
                 let wire = ReadPacket::all(&wire);
@@ -36,7 +36,7 @@ fn fragments_are_the_fewest_that_fit_and_follow_each_other_without_a_gap() {
     }
 }
 
-// R001, R030, R062, in version 6.
+// R001, R030, R062, in IPv6.
 #[test]
 fn a_host_card_cuts_version_6_in_the_fewest_fragments_too() {
     for mtu in (1_280..1_300).chain([1_492, 1_500, 9_000]) {
@@ -50,7 +50,7 @@ fn a_host_card_cuts_version_6_in_the_fewest_fragments_too() {
     }
 }
 
-// R002, R038: a box that is transparent leaves hop counts alone, too.
+// R002, R038: a transparent gateway leaves hop counts unchanged too.
 #[test]
 fn what_fits_leaves_byte_for_byte_and_what_does_not_is_cut_or_with_df_discarded() {
     for mtu in [68u16, 576, 1_500, 9_000] {
@@ -104,7 +104,7 @@ fn options_marked_copied_go_into_every_fragment_and_the_others_into_the_first() 
         (&[0x89, 3, 4, 0], &[0x89, 3, 4, 0]),
         (&[0x94, 4, 0, 0], &[0x94, 4, 0, 0]),
         (&[0xC0, 6, 1, 2, 3, 4, 0, 0], &[0xC0, 6, 1, 2, 3, 4, 0, 0]),
-        // Record route, time stamp, an unknown one that is not copied, no-operations.
+        // Record route, time stamp, an unknown one without the copied flag, no-operations.
         (&[7, 7, 4, 0, 0, 0, 0, 0], &[]),
         (&[0x44, 8, 5, 0, 0, 0, 0, 0], &[]),
         (&[0x1E, 4, 1, 2], &[]),
@@ -126,7 +126,7 @@ fn options_marked_copied_go_into_every_fragment_and_the_others_into_the_first() 
     }
 }
 
-// R005: every IPv4 link takes 68 bytes; for a link that does not, nothing is cut.
+// R005: every IPv4 link carries 68 bytes; for a smaller MTU nothing is fragmented.
 #[test]
 fn sixty_eight_bytes_pass_any_ipv4_link_whole() {
     let bytes = Spec { ip_options: option(0x83, 40), ..ip(4).payload(pattern(8)) }.bytes();
@@ -165,7 +165,7 @@ fn the_fragments_of_one_packet_leave_all_or_none() {
     assert_eq!(rig.event(Event::Fragmented) + refused, 70_000);
 }
 
-// R076, R077: a new datagram's identification is not that of one that may still be on its way.
+// R076, R077: a new datagram's ID differs from those of datagrams that may still be in the network.
 #[test]
 fn an_identification_comes_back_only_after_a_datagrams_lifetime() {
     let lifetime = seconds(2);
@@ -184,13 +184,13 @@ fn an_identification_comes_back_only_after_a_datagrams_lifetime() {
     }
 }
 
-// R076: what another version sends does not bring an identification round sooner.
+// R076: IPv6 packets do not make IPv4 IDs wrap sooner.
 #[test]
 fn fast_version_6_traffic_does_not_bring_version_4s_identifications_round() {
     let mut rig = Rig::card(1_500);
     let narrow = whole(4, &[0; 2_000]);
     let first = ReadPacket::of(&rig.push(&narrow)[0]).id;
-    // So many pairs that some must share whatever they are counted by.
+    // So many address pairs that some share a counter.
     for number in 1..8_192u16 {
         let mut destination = PEER_V6;
         destination[14..].copy_from_slice(&number.to_be_bytes());
@@ -252,7 +252,7 @@ fn identifications_of_one_pair_do_not_tell_those_of_another() {
     let gaps: BTreeSet<_> =
         by_pair.iter().zip(by_pair.iter().skip(1)).map(|(low, high)| (high - low).ilog2()).collect();
     assert!(gaps.len() > 4, "identifications are spread: {gaps:?}");
-    // Every bit of them is set in about half.
+    // Every bit is set in about half of the IDs.
     for bit in 0..32 {
         let set = by_secret.iter().filter(|id| *id >> bit & 1 == 1).count();
         assert!((150..350).contains(&set), "bit {bit} is set in {set} of 500");
@@ -295,7 +295,7 @@ fn a_router_never_cuts_version_6_and_tells_the_sender_what_the_link_takes() {
     }
 }
 
-// R086, R111: a piece in transit is no exception, whatever headers it lacks.
+// R086, R111: a fragment in transit is no exception, whichever headers it lacks.
 #[test]
 fn a_router_refuses_a_long_version_6_fragment_by_packet_too_big_even_where_headers_are_cut() {
     let (first, headers) = chain(&[extension(DESTINATION_OPTIONS, 2_048)], TCP);
@@ -326,7 +326,7 @@ fn each_fragment_repeats_the_headers_that_hops_read_and_no_others() {
         let wire = Rig::card(1_500).push(&bytes);
         for fragment in &wire {
             let fragment_at = 40 + repeated_len;
-            // All that is repeated is as it was, but for the lengths and the byte that names the Fragment header.
+            // All repeated headers are unchanged, except the lengths and the byte that names the Fragment header.
             let differing: Vec<_> =
                 (0..fragment_at).filter(|at| fragment[*at] != bytes[*at] && !(4..6).contains(at)).collect();
             assert_eq!(differing.len(), 1, "{repeated_len}: {differing:?}");
@@ -419,7 +419,7 @@ fn datagrams_of_every_length_up_to_the_longest_are_joined() {
     }
 }
 
-// R007, R014: IPv6 counts the payload alone, so the longest datagram passes 65,535 bytes.
+// R007, R014: an IPv6 length counts the payload alone, so the longest datagram exceeds 65,535 bytes.
 #[test]
 fn the_longest_version_6_payload_is_joined() {
     let payload = pattern(65_535);
@@ -434,7 +434,7 @@ fn the_longest_version_6_payload_is_joined() {
     assert_eq!(joined.bytes()[4..6], [0xFF, 0xFF]);
 }
 
-// R008, R041, R092: the later copy does not win; nobody does.
+// R008, R041, R092: the later copy does not win; the datagram is dropped.
 #[test]
 fn a_later_copy_of_accepted_bytes_ends_the_datagram() {
     for version in VERSIONS {
@@ -466,7 +466,7 @@ fn the_header_of_a_whole_datagram_is_that_of_its_first_fragment() {
     }
 }
 
-// R012, R017, R091: the piece at offset 0 is what the error quotes.
+// R012, R017, R091: the error quotes the fragment at offset 0.
 #[test]
 fn a_late_datagram_is_dropped_whole_and_its_sender_told_only_if_the_first_fragment_came() {
     for version in VERSIONS {
@@ -577,7 +577,7 @@ fn a_congestion_mark_on_any_fragment_survives_or_the_datagram_ends() {
     }
 }
 
-// R060: a piece that was left behind is gone before its identification comes round.
+// R060: an incomplete datagram is dropped before its ID wraps.
 #[test]
 fn a_pair_that_wraps_its_identifications_within_the_timeout_is_never_mixed() {
     let mut rig = Rig::host();
@@ -599,7 +599,7 @@ fn a_pair_that_wraps_its_identifications_within_the_timeout_is_never_mixed() {
     assert_eq!(rig.retired(Reason::FragLate), 1);
 }
 
-// R061: carried, not judged.
+// R061: the checksum is carried, not verified.
 #[test]
 fn a_wrong_transport_checksum_stays_wrong_through_joining() {
     let bytes = udp(4).ip_flags(0).payload(pattern(3_000)).sum(Summed::Off(0x5A)).bytes();
@@ -652,7 +652,7 @@ fn a_fragment_with_more_to_follow_carries_eights_of_bytes_and_no_fragment_is_emp
 // R069
 #[test]
 fn no_datagram_ends_past_the_longest_even_when_options_come_late() {
-    // The highest offset, with all that a packet can carry behind it.
+    // The highest offset, with as many bytes as a packet can carry.
     let mut rig = Rig::host();
     rig.push(&ip(4).part(65_528, vec![0; 65_515], false).bytes());
     assert_eq!((rig.retired(Reason::FragOversize), rig.held()), (1, 0));
@@ -730,7 +730,7 @@ fn a_datagram_that_is_given_up_for_memory_leaves_no_fragment_behind() {
     }
 }
 
-// R072: a share per source, and a reserve for what has come in order.
+// R072: a share for each source, and a reserve for datagrams that came in order.
 #[test]
 fn a_flood_from_one_source_leaves_the_datagrams_of_others_alone() {
     let limits = Limits { bytes: 64 * BUFFER_LEN, timeout: None };
@@ -787,7 +787,7 @@ fn an_atomic_fragment_leaves_at_once_and_disturbs_nothing() {
     assert!(rig.push(&fragment(6, 0, &payload[..32], true)).is_empty());
     assert_whole(&rig.push(&fragment(6, 0, &atomic, false)), &atomic);
     assert_whole(&rig.push(&fragment(6, 32, &payload[32..], false)), &payload);
-    // The headers before it stay as they were.
+    // The headers before it are unchanged.
     let front = vec![extension(HOP_BY_HOP, 8), extension(DESTINATION_OPTIONS, 24)];
     let bytes = Spec { extensions: front.clone(), ..ip(6).part(0, &atomic, false) }.bytes();
     assert_eq!(rig.push(&bytes), [Spec { extensions: front, ..ip(6).payload(atomic) }.bytes()]);
@@ -923,7 +923,7 @@ fn neighbour_discovery_in_fragments_is_silently_dropped() {
     }
 }
 
-// What a gateway owes to packets and their senders.
+// Duties of a gateway to packets and their senders.
 
 // R011, R021, R035
 #[test]
@@ -993,7 +993,7 @@ fn no_error_answers_what_must_not_be_answered() {
         assert!(rig.push(&Spec { protocol: ICMPV6, ..ip(6).payload(payload) }.bytes()).is_empty());
         assert_eq!(rig.event(Event::IcmpForbidden), 1);
     }
-    // Sent to all stations of the link, though to one address.
+    // Sent to all stations of the link, but to a unicast address.
     for group in [[0xFF; 6], [1, 0, 0x5E, 0, 0, 1]] {
         let bytes = long(vec![0; 700]).bytes();
         let frame = [&group[..], &[2, 0, 0, 0, 0, 2, 8, 0], &bytes].concat();
@@ -1001,7 +1001,7 @@ fn no_error_answers_what_must_not_be_answered() {
         assert!(rig.push(&frame).is_empty());
         assert_eq!(rig.event(Event::IcmpForbidden), 1);
     }
-    // Packet Too Big answers even multicast, so that its path MTU can be found.
+    // Packet Too Big is sent even about multicast packets, so that their path MTU can be found.
     let mut many = PEER_V6;
     many[..2].copy_from_slice(&[0xFF, 0x0E]);
     let wire = Rig::router(1_280).push(&Spec { destination: many.into(), ..ip(6).payload(vec![0; 1_400]) }.bytes());
@@ -1044,13 +1044,13 @@ fn link_padding_never_becomes_payload() {
         assert_eq!(wire.len(), 1);
         assert_whole(&[wire[0][14..].to_vec()], &payload);
     }
-    // A fragment that leaves its length out is no offloading sender's: where its padding starts, nobody knows.
+    // A fragment with length 0 is not from an offloading sender: the start of its padding is unknown.
     let mut bytes = Spec { protocol: UDP, ..ip(4).part(8, pattern(16), true) }.bytes();
     resum(&mut bytes, 2, 0);
     assert_eq!(Ip::parse(&bytes), Err(ParseError::BadTotalLen));
 }
 
-// rel:A53, and the first law: what a frame holds behind its packet is no reason to be longer than the link takes.
+// rel:A53, and the first law: bytes behind a packet are no reason for a frame that exceeds the MTU.
 #[test]
 fn what_stands_behind_a_packet_goes_where_both_together_are_too_long() {
     for version in VERSIONS {
@@ -1099,7 +1099,7 @@ fn errors_keep_to_their_rate_and_no_count_of_them_is_exact() {
     assert!(counts.len() > 3, "the jitter shows: {counts:?}");
 }
 
-// R037, rel:A31: how many errors a host can draw at once does not hang on what another one drew.
+// R037, rel:A31: the number of errors that one host causes at once does not depend on another host's.
 #[test]
 fn what_one_host_draws_at_once_tells_nothing_of_another() {
     let bytes =
@@ -1115,7 +1115,7 @@ fn what_one_host_draws_at_once_tells_nothing_of_another() {
     }
 }
 
-// R037: the smallest bucket still gives its one token.
+// R037: the smallest bucket still holds one token.
 #[test]
 fn a_bucket_of_one_token_lets_one_error_out_at_a_time() {
     let answers = IcmpResponder::new([ROUTER_V4.into(), ROUTER_V6.into()], 10, 1, secret());
@@ -1167,7 +1167,7 @@ fn a_datagram_keeps_its_identification_and_a_new_one_gets_a_fresh_one() {
     let mut router = Rig::new(1_000, Role::Transit, Some(Late::Retire));
     let again = ReadPacket::all(&router.push_all(&parts));
     assert!(again.len() == 5 && again.iter().all(|fragment| fragment.id == 0x1234));
-    // Where we are the source all are ours, for kept ones could meet them.
+    // As a source we assign all IDs, as kept ones could equal them.
     let mut rig = Rig::new(1_000, Role::Source(identifiers()), Some(Late::Retire));
     let ours = ReadPacket::all(&rig.push_all(&parts));
     assert!(ours.len() == 5 && ours.iter().all(|fragment| fragment.id == ours[0].id));
@@ -1253,7 +1253,7 @@ fn every_row_that_nothing_keeps_yet_is_written_down_and_no_other() {
     assert_same_rows(waiting, waits, "is not kept yet");
 }
 
-/// Are these, each once, the ids of the rows of which this holds?
+/// Checks that `written` holds, each once, the ids of the rows for which `holds` is true.
 #[track_caller]
 fn assert_same_rows(mut written: Vec<String>, holds: impl Fn(&Row) -> bool, what: &str) {
     written.sort();
@@ -1274,7 +1274,7 @@ fn assert_same_rows(mut written: Vec<String>, holds: impl Fn(&Row) -> bool, what
     written.iter().for_each(|id| assert!(rows.contains(id), "DEVIATIONS.md: no {id}"));
 }
 
-/// The ids of both tables of DEVIATIONS.md: what is done otherwise, and what is not there yet.
+/// The ids of both tables of DEVIATIONS.md: the deviations, and the rows that are not implemented yet.
 fn deviations() -> [Vec<String>; 2] {
     let page = read("docs/DEVIATIONS.md");
     let (departures, waiting) =
@@ -1282,7 +1282,7 @@ fn deviations() -> [Vec<String>; 2] {
     [departures, waiting].map(|part| table_column(part, 0))
 }
 
-// What the tests stand on.
+// Helpers.
 
 /// One row of the table of standards.
 struct Row {
@@ -1302,7 +1302,7 @@ fn rows() -> Vec<Row> {
     rows.collect()
 }
 
-/// The ids that comments cite, each with one file that does.
+/// The ids that comments cite, each with a file that cites it.
 fn cited_ids() -> HashMap<String, PathBuf> {
     let mut cited = HashMap::new();
     each_citation(|id, file, _| {
@@ -1322,7 +1322,7 @@ fn tested_ids() -> BTreeSet<String> {
     tested
 }
 
-/// Tells each id that a comment cites, the file, and whether it is in a test.
+/// Calls `tell` with each id that a comment cites, the file, and whether it is in a test.
 fn each_citation(mut tell: impl FnMut(String, &Path, bool)) {
     for crate_entry in fs::read_dir(root().join("crates")).unwrap() {
         for part in ["src", "tests"] {
@@ -1400,7 +1400,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Checks the pieces of one datagram with equal headers.
+/// Checks that a datagram's fragments are the fewest possible, with equal headers.
 #[track_caller]
 fn assert_fewest(wire: &[ReadPacket], payload: &[u8], mtu: usize, room: usize) {
     assert!(wire.iter().all(|fragment| fragment.ip_len() <= mtu));
@@ -1417,7 +1417,7 @@ fn assert_fewest(wire: &[ReadPacket], payload: &[u8], mtu: usize, room: usize) {
     assert_eq!(laid_out(wire), payload);
 }
 
-/// The payload that pieces make, each at its offset; holes are zero.
+/// The payload of fragments, each at its offset; holes are zero.
 fn laid_out(wire: &[ReadPacket]) -> Vec<u8> {
     let end = wire.iter().map(|fragment| fragment.offset() + fragment.body().len()).max().unwrap_or(0);
     let mut payload = vec![0; end];
@@ -1436,8 +1436,8 @@ fn option(kind: u8, len: usize) -> Vec<u8> {
     option
 }
 
-/// The mark of a whole datagram whose pieces have these, by RFC 3168 section 5.3: the first piece's stands where they
-/// differ only in which codepoint says "takes part".
+/// The ECN mark of a datagram whose fragments have these marks (RFC 3168 section 5.3). The first fragment's mark counts
+/// if they differ only in the ECT codepoint.
 fn mark_of(marks: &[u8]) -> Option<u8> {
     let (not_ect, ce) = (marks.contains(&0), marks.contains(&3));
     match (not_ect, ce) {
@@ -1448,7 +1448,7 @@ fn mark_of(marks: &[u8]) -> Option<u8> {
     }
 }
 
-/// Writes a word into an IPv4 header of 20 bytes, and its checksum anew.
+/// Writes a word into an IPv4 header of 20 bytes, and updates its checksum.
 fn resum(bytes: &mut [u8], at: usize, word: u16) {
     bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
     bytes[10..12].fill(0);
@@ -1467,9 +1467,9 @@ fn with_last(mut address: [u8; 16], last: u8) -> [u8; 16] {
     address
 }
 
-/// What rows apply to that this program is not.
+/// Components that this program does not have.
 const ABSENT: [&str; 3] = ["tunnel-mode", "optional", "endpoint"];
-/// What rows speak of that does not exist yet: path MTU discovery of our own, and acknowledgements of our own.
+/// Components that do not exist yet: path MTU discovery and acknowledgements of our own.
 const WAITING: [&str; 3] = ["PMTUD", "sizing", "ack-gen"];
-/// What a buffer of the smallest class pins: headroom, content, a bit for each eight bytes.
+/// Memory of a buffer of the smallest class: headroom, content, a bit for each eight bytes.
 const BUFFER_LEN: usize = HEADROOM + CLASS_LENS[0] + CLASS_LENS[0] / 64;

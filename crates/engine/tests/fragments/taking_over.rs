@@ -98,13 +98,13 @@ fn a_gso_of_what_came_in_fragments_leaves_in_no_longer_ones_after_another_side_t
         let mut sent = Vec::new();
         for id in 0..count {
             let content: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
-            // Nobody else may cut it.
+            // It has DF: only its source may fragment it.
             let datagram = udp(4).id(id).payload(content);
             datagram.parts(room).iter().for_each(|fragment| stand.push(fragment));
             sent.push(datagram.upper());
         }
         assert_eq!(stand.left.len(), 0, "seed {seed}: they wait for more");
-        // All of them are too long for what the next one's interface carries.
+        // All of them exceed the MTU of the new side.
         let old = std::mem::replace(&mut stand.side, joining_udp(1_480));
         stand.side.take_over(stand.now, old, &mut stand.connections, &mut stand.out);
         assert_eq!(stand.out.ledger.event(Event::RunAtEnd).packets, 1, "seed {seed}: they were one train");
@@ -141,7 +141,7 @@ fn what_is_held_leaves_under_identifications_that_were_not_given_out() {
         let hold = Holding::Fixed(Duration::from_millis(10));
         GatewaySettings::one(SideSettings { coalesce: Some(Mode::Resize), coalesces_udp, hold, ..side })
     };
-    // Drawn anew from the same secret, all that was given out would be given out again.
+    // New counters from the same secret would repeat all assigned IDs.
     let secrets = Secrets::both(Secret::new(1));
     let mut gateway = Gateway::new(&settings(true), secrets, || Pool::new(8 << 20));
     let mut ids = Vec::new();
@@ -166,7 +166,7 @@ fn what_is_held_leaves_under_identifications_that_were_not_given_out() {
     assert_eq!((ids.len(), ids.iter().collect::<HashSet<_>>().len()), (9, 9), "{ids:?}");
 }
 
-/// Identifications of the datagrams that leave.
+/// IDs of the datagrams that leave.
 fn first_ids(gateway: &mut Gateway) -> Vec<u32> {
     let mut ids = Vec::new();
     while let Some(Egress::Forward(packet)) = gateway.next(0) {
@@ -182,7 +182,7 @@ fn first_ids(gateway: &mut Gateway) -> Vec<u32> {
     ids
 }
 
-/// A side that is changed now and then.
+/// A side that is replaced now and then.
 struct Stand {
     side: Side,
     connections: Connections,
@@ -245,7 +245,7 @@ impl Stand {
     }
 }
 
-/// One that joins so, and joins segments.
+/// A side with this fragment policy, which coalesces TCP.
 fn side(join: FragmentPolicy) -> Side {
     let secret = Secret::new(5);
     let limits = Limits { bytes: 4 << 20, timeout: None };
@@ -264,7 +264,7 @@ fn side(join: FragmentPolicy) -> Side {
     Side { aggregation: aggregation, sizing: Sizing::new(9_100, Role::Transit) }
 }
 
-/// One that joins UDP too, into packets that nobody else may see, and whose interface carries so many bytes.
+/// A side that coalesces UDP too, with this MTU.
 fn joining_udp(mtu: u16) -> Side {
     let whole = side(FragmentPolicy::Reassemble);
     let coalescer = Some(Coalescer::new(4 << 20, rules(true), Vec::new(), Secret::new(5)));

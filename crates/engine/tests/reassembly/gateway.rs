@@ -34,7 +34,7 @@ fn a_frame_of_any_length_is_received_whole_wherever_its_payload_was_to_land() {
             let both = [PlacementMode::Never, PlacementMode::Always].map(|guessing| {
                 let side = SideSettings { placement: guessing, ..reassembling() };
                 let mut gateway = gateway(side);
-                // What comes next looks like what came last.
+                // The next packet looks like the previous one.
                 push(&mut gateway, &Spec { id: 2, ..whole.clone() }.ethernet().fragments(1_500));
                 let mut frames = fragments();
                 frames.insert(at, other.clone());
@@ -84,7 +84,7 @@ fn nothing_is_let_go_of_while_its_places_are_lent() {
     gateway.expire(NOW + Duration::from_secs(60));
 }
 
-/// A frame that is no packet.
+/// A frame without an IP packet.
 fn arp() -> Vec<u8> {
     [&[0xFF; 6][..], &[2; 6], &[0x08, 0x06], &[1; 28]].concat()
 }
@@ -102,7 +102,7 @@ fn secrets() -> Secrets {
     Secrets::both(Secret::new(5))
 }
 
-/// Pushes frames as one batch, payloads to the places that are lent; what leaves.
+/// Pushes frames as one batch, with payloads in the offered slots. Returns the frames that leave.
 fn push(gateway: &mut Gateway, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut batch = Batch::default();
     let (mut places, pool) = gateway.places(0);

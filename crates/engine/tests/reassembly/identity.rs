@@ -16,7 +16,7 @@ fn every_length_of_ipv4_is_cut_and_joined_to_itself() {
 
 #[test]
 fn every_length_of_ipv6_is_cut_and_joined_to_itself() {
-    // Longer ones than an MTU can say cannot be pushed: 65,535 less the header.
+    // Longer ones exceed every MTU and cannot be pushed: 65,535 less the header.
     let lens = (1..=65_495 - UDP_LEN).map(|len| len + UDP_LEN);
     [1_280, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(6, *mtu, Split::Max, lens.clone()));
 }
@@ -38,7 +38,7 @@ fn a_cut_makes_the_fewest_fragments_and_even_ones_are_never_tiny() {
             let mut lens: Vec<usize> = (room + 1..room + 60).chain((room..60_000).step_by(997)).collect();
             lens.extend((1..6).flat_map(|count| (0..40).map(move |more| count * alike + more)));
             for len in lens.into_iter().filter(|len| *len > room + 48 && *len < 65_400) {
-                // The last piece takes any length, the others eights.
+                // The last fragment takes any length, the others multiples of eight bytes.
                 let fewest = 1 + (len - room).div_ceil(alike);
                 let datagram = ip(version).noise(len);
                 for split in [Split::Max, Split::Balanced] {
@@ -96,7 +96,8 @@ fn fragments_cut_again_join_to_the_whole() {
                     }
                 }
                 assert_eq!(end, len, "every byte leaves");
-                // Who is cut in its host's stead loses DF (and what was not cut keeps it, unless it is the longest).
+                // A datagram that is fragmented for its host loses DF. One that is not fragmented keeps it, unless
+                // it is the longest.
                 datagram.ip_flags = if ReadPacket::of(left[0].ip()).dont_fragment { DF } else { 0 };
                 let frames: Vec<_> = left.iter().map(|left| left.frame.as_slice()).collect();
                 assert_eq!(frames, [datagram.bytes()], "version {version}, {len} bytes, {wide} then {narrow}");
@@ -168,7 +169,7 @@ fn a_router_never_cuts_what_says_no() {
     }
 }
 
-/// Cuts datagrams of these payloads at `mtu` in the place of their source, joins the pieces, compares.
+/// Fragments datagrams of these payloads to `mtu` as their source, reassembles them, compares.
 fn cut_and_join(version: u8, mtu: u16, split: Split, lens: impl Iterator<Item = usize>) {
     let payload = noise(65_536, u64::from(mtu));
     let mut cutting = Station::source(mtu, split);
@@ -177,7 +178,7 @@ fn cut_and_join(version: u8, mtu: u16, split: Split, lens: impl Iterator<Item = 
     header.ip_flags = DF;
     let original = Spec { payload: Vec::new(), ..header }.bytes();
     for (index, len) in lens.enumerate() {
-        // As fast as identifiers allow: 25,000 a second.
+        // As fast as the IDs allow: 25,000 per second.
         let now = at(Duration::from_micros(40) * index as u32);
         let payload = &payload[..len];
         let header = header_for(&original, len);
@@ -217,7 +218,7 @@ fn check(side: &Side, station: &Station) {
     side.check(&station.out).unwrap_or_else(|broken| panic!("{broken}"));
 }
 
-/// The datagram is what its host sent; where it was cut, with the identification of its pieces and without DF.
+/// Checks that the datagram is its host's. If it was fragmented, it has the ID of its fragments and no DF.
 fn assert_same(joined: &Packet, header: &[u8], payload: &[u8], was_cut: bool, id: u32) {
     assert!(joined.payload() == payload, "{} bytes differ", payload.len());
     let mut expected = header.to_vec();
@@ -241,7 +242,8 @@ fn header_for(original: &[u8], payload_len: usize) -> Vec<u8> {
     header
 }
 
-/// Pieces of what stood at `place` are disjoint and in order, within the MTU, in eights, and only its last may end it.
+/// Checks the fragments of `place`: disjoint, in order, within the MTU, in multiples of eight bytes. Only the last
+/// may end the datagram.
 fn check_fragments(fragments: &[&[u8]], place: &Place, mtu: u16, end: &mut usize) {
     assert!(!fragments.is_empty(), "something leaves");
     for (index, fragment) in fragments.iter().enumerate() {

@@ -51,7 +51,7 @@ fn neither_batches_nor_landing_change_anything_that_can_be_seen() {
         }
     }
     println!("{all:?}, wrong in {wrong_by_seed}");
-    // A law about guesses says nothing where none is made, none is right or none is wrong.
+    // The comparison tests nothing if no prediction is made, none is right or none is wrong.
     assert!(all.hits > 20_000 && all.predicted - all.hits > 5_000 && wrong_by_seed > 250, "{all:?}");
 }
 
@@ -98,14 +98,14 @@ fn who_sees_headers_first_is_lent_the_right_place_whoever_sends() {
         }
     }
     let guesses = landing.guesses();
-    // All but the first pieces, and the first datagrams.
+    // All but the first fragments and the first datagrams.
     assert!(guesses.hits * 10 > guesses.predicted * 8 && guesses.in_place_bytes > 2 * 30 * 7_520, "{guesses:?}");
 }
 
 #[test]
 fn who_always_guesses_wrong_stops() {
     let mut station = Station::usual(Call::Batch, PlacementMode::WherePays);
-    // Two hosts in turns: what follows a piece is never the piece that follows.
+    // Two hosts in turns: each fragment is followed by one of the other host.
     let frames: Vec<_> = (0..400)
         .flat_map(|id| {
             let [one, other] = [1, 2].map(|host| datagram(4, host, id, 9_000, 1_480));
@@ -146,23 +146,23 @@ fn other_traffic_is_not_guessed_about() {
     assert!(guesses.predicted <= 64 && guesses.hits == 0, "{guesses:?}");
 }
 
-/// A gateway, and how frames come to it.
+/// A gateway, and the mode in which frames are received.
 struct Station {
     gateway: Gateway,
     direction: Came,
-    /// Are headers seen before places are lent?
+    /// Whether headers are read before slots are offered.
     looks_first: bool,
     gone: Vec<Vec<u8>>,
 }
 
-/// How frames come.
+/// The mode in which frames are received.
 #[derive(Clone, Copy, Debug)]
 enum Came {
-    /// One by one, each whole.
+    /// One by one, complete.
     Singly,
-    /// At once, each whole.
+    /// In one batch, complete.
     Whole,
-    /// At once, their payloads to the places that are lent.
+    /// In one batch, with their payloads in the offered slots.
     Apart(Call),
 }
 
@@ -200,7 +200,7 @@ impl Station {
         self.gateway.ledger(0).event(Event::Reassembled).packets
     }
 
-    /// Takes a batch; all that can be seen of it.
+    /// Pushes a batch. Returns all visible effects.
     fn step(&mut self, now: Time, frames: &[Vec<u8>]) -> (String, Vec<Vec<u8>>) {
         self.gateway.expire(now);
         match self.direction {
@@ -221,7 +221,7 @@ impl Station {
         (format!("{counts:?} {in_use_count} {totals:?} {events:?} {ends:?}"), gone)
     }
 
-    /// Receives frames as one batch, by this call to the places that are lent, and pushes them.
+    /// Receives frames as one batch, by this call into the offered slots, and pushes them.
     fn push(&mut self, now: Time, frames: &[Vec<u8>], apart: Option<Call>) {
         let mut batch = Batch::default();
         let Batch { split, frames: whole } = &mut batch;
@@ -263,7 +263,7 @@ impl Station {
     }
 }
 
-/// Hosts that send datagrams, and what happens to the frames on the way.
+/// Hosts that send datagrams, and changes to their frames on the way.
 struct Traffic {
     hosts: Vec<Host>,
     speaking: usize,
@@ -273,11 +273,12 @@ struct Traffic {
     repeat: usize,
     lose: usize,
     stranger: usize,
-    /// One frame in so many has a twin that differs in one bit of its headers or in length, before it or in its place.
+    /// One frame in so many gets a copy in front of it or instead of it. The copy differs in one header bit or in
+    /// length.
     twin: usize,
-    /// Do hosts take turns, each with a whole datagram?
+    /// Whether hosts take turns, each with a complete datagram.
     takes_turns: bool,
-    /// Frames that came and may come again.
+    /// Sent frames, which may be sent again.
     past: Vec<Vec<u8>>,
 }
 
@@ -285,12 +286,12 @@ struct Host {
     version: u8,
     number: u8,
     protocol: u8,
-    /// Does it send to where pieces are joined hop by hop?
+    /// Whether it sends to a destination with reassembly for the next hop.
     is_elsewhere: bool,
     lens: Vec<usize>,
     step: usize,
     id: u32,
-    /// Frames of its datagram that are still to be sent, the next one last.
+    /// Frames of its datagram still to be sent, the next one last.
     left: Vec<Vec<u8>>,
 }
 
@@ -380,12 +381,12 @@ impl Host {
     }
 }
 
-/// A frame that is no fragment that anybody waits for.
+/// A frame that belongs to no held datagram.
 fn stranger(random: &mut Rng) -> Vec<u8> {
     let payload = noise(random.usize(0..1_500), random.u64(..));
     match random.u8(..9) {
         0 => payload,
-        // The tag looks like the start of an IPv4 header.
+        // The VLAN tag looks like the start of an IPv4 header.
         7 => {
             let mut frame = tagged(v4(1, random.u32(..), 0, true, 0, &noise(8 * random.usize(1..185), 3)));
             frame[14..16].copy_from_slice(&[0x45, 7]);
@@ -405,7 +406,7 @@ fn stranger(random: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// The frames of a datagram whose payload is this long, in order.
+/// The frames of a datagram with this payload length, in order.
 fn datagram(version: u8, host: u8, id: u32, len: usize, step: usize) -> Vec<Vec<u8>> {
     let payload = noise(len, u64::from(id) << 8 | u64::from(host));
     let fragments = payload.chunks(step).enumerate();
@@ -426,7 +427,7 @@ fn v6(host: u8, id: u32, offset: usize, more: bool, payload: &[u8]) -> Vec<u8> {
     Spec { protocol: UDP, ..packet.ethernet() }.bytes()
 }
 
-/// A first fragment whose next header is another extension header, which stands where payload would.
+/// A first fragment whose next header is another extension header, in the place of payload.
 fn v6_with_options(payload: &[u8]) -> Vec<u8> {
     let mut frame = v6(1, 7, 0, true, &[&[17, 0, 1, 4, 0, 0, 0, 0][..], payload, &[0; 8]].concat());
     frame[14 + 40] = 60;
@@ -442,14 +443,14 @@ fn padded(frame: &mut Vec<u8>, len: usize) {
     frame.extend(vec![0xEE; len]);
 }
 
-/// Puts an option of four bytes behind an IPv4 header.
+/// Inserts an option of four bytes behind an IPv4 header.
 fn with_option(frame: &mut Vec<u8>) {
     frame.splice(34..34, [0x88, 4, 1, 2]);
     frame[14] = 0x46;
     reseal(frame, 4);
 }
 
-/// Has the second piece carry this congestion mark.
+/// Sets this ECN mark in the second fragment.
 fn mark(frames: &mut [Vec<u8>], bits: u8) {
     if let Some(frame) = frames.get_mut(1) {
         frame[15] = bits;
@@ -457,7 +458,7 @@ fn mark(frames: &mut [Vec<u8>], bits: u8) {
     }
 }
 
-/// Has a frame come from a host that speaks this protocol, and go to where pieces are joined hop by hop.
+/// Changes a frame's protocol and, if `is_elsewhere`, its destination to one with reassembly for the next hop.
 fn readdress(frame: &mut [u8], protocol: u8, is_elsewhere: bool) {
     if frame[12] == 8 {
         (frame[23], frame[31]) = (protocol, if is_elsewhere { 2 } else { 1 });
@@ -467,20 +468,20 @@ fn readdress(frame: &mut [u8], protocol: u8, is_elsewhere: bool) {
     }
 }
 
-/// Has a first piece carry a tunnel in UDP, where it is so long.
+/// Writes a UDP tunnel's header into a first fragment if it is long enough.
 fn tunnelled(frame: &mut [u8]) {
     if let Some(start) = frame.get_mut(front_len(frame)..).and_then(<[u8]>::first_chunk_mut) {
         *start = [0x30, 0x39, 0x12, 0xB5, 0xF0, 0, 0, 0, 8, 0, 0, 0, 1, 2, 3, 0];
     }
 }
 
-/// Has the pieces from one on differ from those before them in the same bit of their headers.
+/// Flips the same bit in the headers of all fragments from one on.
 fn change_from_one_on(frames: &mut [Vec<u8>], random: &mut Rng) {
     let (from, at, bit) = (random.usize(..frames.len()), random.usize(..front_len(&frames[0])), random.u8(..8));
     frames[from..].iter_mut().for_each(|frame| flip(frame, at, bit));
 }
 
-/// A frame that differs from another in one bit of its headers, or in length.
+/// A copy of a frame that differs in one bit of its headers, or in length.
 fn twin(frame: &[u8], random: &mut Rng) -> Vec<u8> {
     let mut twin = frame.to_vec();
     let front_len = front_len(frame);
@@ -498,7 +499,7 @@ fn twin(frame: &[u8], random: &mut Rng) -> Vec<u8> {
     twin
 }
 
-/// Changes a bit in a frame's headers; the checksum is right, unless it is what was changed.
+/// Flips a bit in a frame's headers. The checksum stays correct unless the bit is in it.
 fn flip(frame: &mut [u8], at: usize, bit: u8) {
     frame[at] ^= 1 << bit;
     if frame[12] == 8 && frame[14] == 0x45 && !(24..26).contains(&at) {
@@ -506,7 +507,7 @@ fn flip(frame: &mut [u8], at: usize, bit: u8) {
     }
 }
 
-/// Bytes in front of a fragment's payload, where its header has no options.
+/// Bytes in front of a fragment's payload, for a header without options.
 fn front_len(frame: &[u8]) -> usize {
     if frame[12] == 8 { 34 } else { 62 }
 }

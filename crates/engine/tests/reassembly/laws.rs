@@ -180,7 +180,7 @@ fn fragments_that_are_released_lose_no_congestion_mark_for_any_tuple() {
     for version in [4, 6] {
         for tuple in 0..4u32.pow(4) {
             let marks: [u8; 4] = [0, 2, 4, 6].map(|shift| (tuple >> shift & 3) as u8);
-            // One is missing, at any place, and those that come do so in any turn.
+            // One fragment is missing, at any place, and the others come in any order.
             for (missing, turned) in (0..5).flat_map(|missing| (0..4).map(move |turned| (missing, turned))) {
                 let datagram = ip(version).noise(64 * 5);
                 let mut station = Station::joining(USUAL, Late::Release { mtu: mtu_min(&datagram) as u16 });
@@ -217,7 +217,7 @@ fn the_header_of_a_datagram_is_that_of_the_fragment_at_offset_0() {
                 let mut fragment = datagram.clone();
                 fragment.ttl += *index as u8;
                 if version == 6 {
-                    // RFC 8200 section 4.5 (R093): what the others name as next header does not matter.
+                    // RFC 8200 section 4.5 (R093): the next header in later fragments does not matter.
                     fragment.protocol = if *index == 0 { UDP } else { EXPERIMENT };
                 }
                 left.extend(station.push(Time::ZERO, &fragment.fragment(&places[*index]), &datagram));
@@ -239,7 +239,7 @@ fn each_part_of_the_key_tells_datagrams_apart() {
         ("ingress", |header| header.ingress += 1),
     ];
     for version in [4, 6] {
-        // Version 6 knows no protocol until a datagram is whole (RFC 8200 section 4.5, R093).
+        // IPv6 knows no protocol until a datagram is complete (RFC 8200 section 4.5, R093).
         for (what, change) in changes.into_iter().filter(|(what, _)| version == 4 || *what != "protocol") {
             let mut one = ip(version).noise(2_000);
             one.vlans = Some(vec![7]);
@@ -270,7 +270,7 @@ fn a_whole_datagram_passes_whatever_is_held_under_its_key() {
             let mut left = Vec::new();
             for (index, fragment) in fragments.iter().enumerate() {
                 if index == at {
-                    // Version 6: with a Fragment header that says "all of it" (RFC 6946 section 4, R081).
+                    // IPv6: with a Fragment header that covers the whole datagram (RFC 6946 section 4, R081).
                     let frame = atomic.fragment(&Place { range: 0..100, more: false });
                     assert_eq!(
                         frames(&station.push(Time::ZERO, &frame, &datagram)),
@@ -328,7 +328,8 @@ fn a_fragment_that_is_followed_is_a_multiple_of_eight_long() {
 fn no_datagram_is_longer_than_its_length_field_can_say() {
     for header in headers() {
         let (first_len, later_len) = (header.fragment_len(0), header.fragment_len(8));
-        // IPv4's length field counts the header of the whole, IPv6's its extension headers (never the Fragment header).
+        // IPv4's length field includes the header of the whole datagram, IPv6's its extension headers (never the
+        // Fragment header).
         let longest = if header.version() == 4 { 65_535 - first_len } else { 65_535 + 48 - first_len };
         let start = longest / 8 * 8 - 1_024;
         for excess in -9..=24isize {
@@ -355,7 +356,7 @@ fn no_datagram_is_longer_than_its_length_field_can_say() {
                 assert_eq!(ledger.event(Event::Reassembled).packets, u64::from(excess <= 0), "{what}");
                 assert_eq!(ledger.retired(Reason::FragOversize).packets > 0, excess > 0, "{what}");
                 let whole = Spec { payload: datagram.payload[..end].to_vec(), ..header.clone() };
-                // What joins may be longer than any MTU can say, by IPv6's own header; then it leaves in pieces again.
+                // An IPv6 datagram may exceed any MTU by its own header; then it leaves in fragments again.
                 let leaves_whole = excess <= 0 && whole.bytes().len() - header.link_len() <= 65_535;
                 if excess <= 0 && !leaves_whole {
                     let payload: Vec<u8> = left
@@ -442,7 +443,7 @@ fn a_packet_that_is_no_fragment_goes_on_untouched() {
 
 #[test]
 fn order_and_interleaving_of_many_datagrams_do_not_matter() {
-    // Identifications that share a hint, in rounds: one piece of each, then the next of each.
+    // IDs that share a hint, in rounds: one fragment of each, then the next of each.
     for version in [4, 6] {
         for step in [1, 32, 64, 128] {
             let datagrams: Vec<Spec> = (0..40)
@@ -479,7 +480,7 @@ fn check_marks(version: u8, marks: &[u8], turned: usize) {
         left.extend(station.push(Time::ZERO, &header.fragment(&place), &datagram));
     }
     let what = format!("{marks:?} in version {version}, first {turned}");
-    // One piece is a whole datagram, whose mark stays.
+    // One fragment alone is a whole datagram, and its mark stays.
     match joined_mark(marks.iter().copied()) {
         Some(Some(mark)) => assert_eq!(ReadPacket::of(left[0].ip()).ecn(), mark, "{what}"),
         Some(None) => assert!([1, 2].contains(&ReadPacket::of(left[0].ip()).ecn()), "{what}"),
@@ -494,7 +495,7 @@ fn check_marks(version: u8, marks: &[u8], turned: usize) {
     }
 }
 
-/// Fragments released late carry exactly these octets, in order, each once, none above the MTU.
+/// Checks that late released fragments carry exactly these octets, in order, each once, none above the MTU.
 fn check_released(left: &[Left], header: &Spec, held: &[Option<u8>], end_came: bool, mtu: usize, what: &str) {
     let mut octets = vec![None; held.len()];
     let mut before = 0;
@@ -531,7 +532,7 @@ fn datagrams_of_each_count(header: &Spec, mtu: usize) -> Vec<(Spec, Vec<Vec<u8>>
     datagrams
 }
 
-/// Headers of both versions: plain, and with what may stand before the fragmented part.
+/// Headers of both versions: plain, and with others in front of the fragmented part.
 fn headers() -> Vec<Spec> {
     let plain = |version| Spec { tos: 0xB8, ..ip(version) };
     let v4 = |options: &[Vec<u8>]| Spec { ip_options: options.concat(), ..plain(4) };

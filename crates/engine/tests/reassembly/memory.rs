@@ -32,7 +32,7 @@ fn what_is_charged_never_passes_the_limit() {
             );
             let charged = charged(&station);
             assert!(charged <= limit, "seed {seed}, step {step}: {charged} bytes charged, {limit} allowed");
-            // What is charged is what is pinned: buffers, and a little for each poisoned key.
+            // The charged memory is the pinned memory: buffers, and a little for each poisoned key.
             let (_, buffers) = station.side.aggregation.held();
             assert!(charged >= buffers * 2_048, "seed {seed}: {buffers} buffers for {charged} bytes");
         }
@@ -64,7 +64,8 @@ fn what_is_evicted_leaves_nothing_behind() {
         assert!(evicted >= 60, "{evicted} pieces");
         let held = station.side.aggregation.held().0.packets;
         assert_eq!(evicted + held, 80, "every piece is held or gone");
-        // Each comes again, whole: those that were evicted have left no trace, and those that are held are repeats.
+        // Each datagram comes again, complete. Evicted ones have left no state, and fragments of held ones are
+        // repeats.
         for datagram in &datagrams {
             let left: Vec<_> = datagram
                 .fragments(1_500)
@@ -96,7 +97,7 @@ fn a_poisoned_key_is_charged_little() {
 
 #[test]
 fn a_pool_that_runs_dry_loses_packets_and_nothing_else() {
-    // The pool is far smaller than the limit: opening and growing fail at any moment.
+    // The pool is far smaller than the limit: new and larger buffers fail at any moment.
     for seed in 0..40 {
         let mut random = Rng::with_seed(seed);
         let limits = Limits { bytes: 64 << 20, timeout: None };
@@ -135,8 +136,9 @@ fn a_pool_that_runs_dry_loses_packets_and_nothing_else() {
 
 #[test]
 fn a_flood_from_everywhere_does_not_stop_good_datagrams() {
-    // rel:G24, scaled: first fragments from sources that never repeat. 4 MiB are 1,700 of the smallest buffers, so what
-    // comes within 2.7 ms, or 0.85 ms, of its first piece meets it; half of that where sources with two take their part.
+    // rel:G24, scaled: first fragments from sources that never repeat. 4 MiB are 1,700 of the smallest buffers. So
+    // a fragment is in time if it comes within 2.7 ms, or 0.85 ms, of its datagram's first one. Where sources with
+    // two datagrams take their part, the time is half of that.
     for (per_second, gap_us) in [(630_000, 1_000), (2_000_000, 400)] {
         for good in [Good::ManySources, Good::OneSource] {
             let flood = Flood { per_second, sources: u32::MAX };
@@ -149,7 +151,7 @@ fn a_flood_from_everywhere_does_not_stop_good_datagrams() {
 
 #[test]
 fn a_slow_drip_stops_nobody() {
-    // rel:G26: 150 first fragments a second for 60 s, 200 good datagrams a second.
+    // rel:G26: 150 first fragments per second for 60 s, 200 good datagrams per second.
     let flood = Flood { per_second: 150, sources: u32::MAX };
     for good in [Good::ManySources, Good::OneSource] {
         let gap = Duration::from_millis(100);
@@ -160,7 +162,7 @@ fn a_slow_drip_stops_nobody() {
 
 #[test]
 fn a_flood_from_few_sources_hurts_only_them() {
-    // rel:G27: at most 1,000 sources, at any rate; the others have long gaps.
+    // rel:G27: at most 1,000 sources, at any rate; the good datagrams' fragments come with long gaps.
     let few = [1, 100, 1_000].map(|sources| (sources, Good::ManySources));
     for (sources, good) in few.into_iter().chain([1, 10, 50].map(|sources| (sources, Good::OneSource))) {
         for per_second in [200_000, 1_000_000] {
@@ -175,7 +177,7 @@ fn a_flood_from_few_sources_hurts_only_them() {
 
 #[test]
 fn datagrams_in_order_outlive_a_flood_in_the_reserve() {
-    // After two pieces in order the third may take its time.
+    // After two fragments in order the third may come late.
     let flood = Flood { per_second: 630_000, sources: u32::MAX };
     let gap = Duration::from_micros(500);
     for good in [Good::ManySources, Good::OneSource] {
@@ -198,7 +200,7 @@ fn nothing_is_allocated_for_a_packet_once_the_house_is_warm() {
 
 #[test]
 fn a_million_last_fragments_hold_no_more_than_one() {
-    // Jolt2: the same impossible last piece, for ever; and the same possible one.
+    // Jolt2: the same impossible last fragment, repeated for ever; and the same possible one.
     for (start, len) in [(65_520, 9), (65_488, 24)] {
         let datagram = Spec { payload: noise(len, 1), ..ip(4).noise(0) };
         let fragment = datagram.fragment_with(&Place { range: start..start + len, more: false }, &datagram.payload);
@@ -217,7 +219,8 @@ fn a_million_last_fragments_hold_no_more_than_one() {
 
 #[test]
 fn last_fragments_far_away_cost_what_they_pin() {
-    // Rose: a tiny first and last piece span 64 kB under each of many keys; the limit counts what that pins.
+    // Rose: a tiny first and last fragment span 64 kB under each of many keys. The limit counts the memory that
+    // this pins.
     let mut station = Station::usual();
     let payload = [7; 8];
     for id in 0..20_000 {
@@ -236,7 +239,7 @@ fn last_fragments_far_away_cost_what_they_pin() {
 
 #[test]
 fn deliveries_do_not_depend_on_the_secret() {
-    // Whoever chooses identifiers and addresses without the key only draws lots in a table that nobody sees.
+    // Without the secret, chosen IDs and addresses only give random places in the table.
     let mut lines: Vec<Vec<Vec<u8>>> = Vec::new();
     for secret in [SECRET, 0, 1, u128::MAX, 0xDEAD_BEEF << 64] {
         let mut station = Station::joining_by(USUAL, Late::Release { mtu: 1_500 }, secret);
@@ -260,24 +263,24 @@ fn deliveries_do_not_depend_on_the_secret() {
     assert!(lines.iter().all(|line| *line == lines[0]), "the same packets leave in the same order");
 }
 
-/// First fragments that nothing ever follows.
+/// First fragments without any others.
 #[derive(Clone, Copy, Debug)]
 struct Flood {
     per_second: u32,
-    /// From so many sources.
+    /// The number of sources.
     sources: u32,
 }
 
-/// Who sends the good datagrams.
+/// The sources of the good datagrams.
 #[derive(Clone, Copy, Debug)]
 enum Good {
-    /// Each from a source of its own.
+    /// A source for each.
     ManySources,
-    /// All from one, so that several are open at once.
+    /// One source for all, so that several are open at once.
     OneSource,
 }
 
-/// A flood, and good datagrams whose pieces are `gap` apart.
+/// A flood, and good datagrams whose fragments come `gap` apart.
 struct Scene {
     flood: Flood,
     good: Good,
@@ -297,7 +300,7 @@ impl Scene {
         self.run_fragments(&[0..1_000, 1_000..1_400], self.gap)
     }
 
-    /// With a third piece that comes a second after the second.
+    /// With a third fragment, one second after the second.
     fn run_with_late_third(&self) -> Outcome {
         self.run_fragments(&[0..1_000, 1_000..2_000, 2_000..2_400], Duration::from_secs(1))
     }
@@ -308,7 +311,7 @@ impl Scene {
         let payload = noise(2_400, 5);
         let mut flooding = Spec { payload: vec![0; 1_000], ..ip(4).noise(0) };
         let first = Place { range: 0..1_000, more: true };
-        // What is on its way: in lines of equal delay, so each is in order.
+        // Frames in transit: in queues of equal delay, so each is in order.
         let mut later: Vec<VecDeque<(Duration, Vec<u8>)>> = vec![VecDeque::new(); ranges.len()];
         let (mut sent, mut next_good) = (0u64, Duration::ZERO);
         let step = Duration::from_secs(1) / self.flood.per_second;
@@ -351,7 +354,7 @@ impl Scene {
     }
 }
 
-/// A station and packets built beforehand: joined, repeated, killed, evicted and late in each round.
+/// A station and prepared packets. Each round reassembles, repeats, drops, evicts and expires datagrams.
 struct Warm {
     station: Station,
     frames: Vec<Vec<u8>>,
@@ -379,7 +382,7 @@ impl Warm {
             }
             frames.extend(fragments);
         }
-        // Datagrams take turns, a few pieces of each.
+        // Datagrams take turns, a few fragments of each.
         frames.chunks_mut(60).for_each(|chunk| random.shuffle(chunk));
         let limits = Limits { bytes: 1 << 20, timeout: Some(Duration::from_millis(1)) };
         Warm { station: Station::joining(limits, late), frames, packets: 0 }

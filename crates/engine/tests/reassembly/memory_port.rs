@@ -4,7 +4,7 @@
 use packet::{Buffer, Frame, HEADROOM, HeaderLayout, Ingress, LinkType, PayloadSlots, Pool, SplitFrame};
 use wideload_engine::packet;
 
-/// When a port learns what it received.
+/// The moment at which a port knows the received frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// After a whole batch.
@@ -13,7 +13,7 @@ pub enum Call {
     Frame,
 }
 
-/// What the kernel does: fills one memory after the other.
+/// As the kernel does: fills one slot or buffer after the other.
 pub fn receive(
     batch: &[Vec<u8>],
     call: Call,
@@ -64,7 +64,7 @@ fn scatter(frame: &[u8], front: HeaderLayout, place: &mut [u8], buffer: &mut Buf
     buffer.put(AT + header.len() + place.len(), spill);
 }
 
-/// What landed; behind a wrong guess all is copied out at once.
+/// The split frame; after a wrong prediction all of it is copied out at once.
 fn apart(
     buffer: Buffer,
     len: usize,
@@ -82,7 +82,7 @@ fn apart(
     })
 }
 
-/// Where a frame starts in its buffer.
+/// Offset of a frame in its buffer, in bytes.
 const AT: usize = HEADROOM - 14;
-/// A place may be longer than the frame that comes.
+/// Length of a slot, in bytes: longer than the frames.
 const ROOM: usize = 2_048;

@@ -30,7 +30,7 @@ fn try_overlaps(version: u8) {
     }
 }
 
-/// Tries every relation of so many fragments and returns how many those were.
+/// Tries every relation of so many fragments. Returns their number.
 fn try_relations(count: usize, version: u8) -> usize {
     let (mut bench, mut tried) = (Bench::new(version), 0);
     each_relation(count, &mut |relation| {
@@ -40,7 +40,7 @@ fn try_relations(count: usize, version: u8) -> usize {
     tried
 }
 
-/// A station, the model, and all pieces that a relation can ask for.
+/// A station, the model, and all fragments that a relation can need.
 struct Bench {
     version: u8,
     station: Station,
@@ -57,23 +57,23 @@ struct Piece {
     frame: Vec<u8>,
 }
 
-/// How a fragment ends.
+/// The end of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// More follow it.
+    /// More fragments follow.
     More,
-    /// It is the last, and full.
+    /// The last fragment, at its full length.
     Last,
-    /// It is the last, three bytes short of full.
+    /// The last fragment, three bytes short of its full length.
     Ragged,
 }
 
-/// Whose bytes a fragment carries.
+/// The bytes that a fragment carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bytes {
-    /// Those of the datagram.
+    /// The datagram's bytes.
     True,
-    /// Its own.
+    /// Other bytes.
     Own,
 }
 
@@ -116,7 +116,7 @@ impl Bench {
             let fragment = self.fragment(label, ranks, end, bytes);
             let left = self.station.push_ip(at(self.now), &fragment.frame);
             let what = || format!("version {}: {relation:?}, liars {liars:b}, last {last:?}", self.version);
-            // At offset 0 the last one is a whole datagram, whatever else is held.
+            // At offset 0 the last fragment is a whole datagram, whichever others are held.
             let expected = if fragment.place.range.start == 0 && !fragment.place.more {
                 Some(Spec { payload: fragment.payload, ..self.header.clone() })
             } else {
@@ -133,7 +133,7 @@ impl Bench {
         self.give_up(relation, liars, last);
     }
 
-    /// What is held is what the model holds; then it is given up.
+    /// Checks that the held octets are those of the model, and expires them.
     fn give_up(&mut self, relation: &[Range<usize>], liars: u32, last: Option<(usize, End)>) {
         self.now += Duration::from_secs(120);
         let mut expected = Vec::new();
@@ -170,8 +170,8 @@ impl Bench {
     }
 }
 
-/// Calls `visit` with every relation of so many fragments: the ranks of their starts and ends, where ranks may be
-/// shared and a fragment ends after it starts.
+/// Calls `visit` with every relation of so many fragments: the ranks of their starts and ends. Ranks may be shared,
+/// and a fragment ends after it starts.
 fn each_relation(count: usize, visit: &mut impl FnMut(&[Range<usize>])) {
     fn rank(
         rank_at: usize,

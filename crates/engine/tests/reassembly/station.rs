@@ -9,11 +9,11 @@ use wideload_engine::{
     WirePackets,
 };
 
-/// A side and where its packets go.
+/// One side and its output.
 pub struct Station {
-    /// What is tested.
+    /// The side under test.
     pub side: Side,
-    /// Where it lets packets go.
+    /// The connection table of its TCP flows.
     pub connections: Connections,
     pub out: Output,
 }
@@ -21,41 +21,41 @@ pub struct Station {
 /// A frame that left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// Its bytes, link header counted.
+    /// Its bytes, link header included.
     pub frame: Vec<u8>,
     /// Where its IP header starts.
     pub ip_at: usize,
-    /// The port that its packet came from.
+    /// The port of its ingress.
     pub ingress: u32,
-    /// Is it a piece of a packet that was cut?
+    /// Whether it is a fragment of a packet that was fragmented here.
     pub cut: bool,
 }
 
 impl Station {
-    /// One that joins what comes, and lets whole datagrams of any length go.
+    /// One that reassembles, and forwards datagrams of any length.
     pub fn joining(limits: Limits, late: Late) -> Station {
         Station::joining_by(limits, late, SECRET)
     }
 
-    /// One that joins by this secret.
+    /// The same with this secret.
     pub fn joining_by(limits: Limits, late: Late, secret: u128) -> Station {
         let reassembler = Reassembler::new(limits, late, Secret::new(secret));
         let sizing = Sizing::new(u16::MAX, Role::Transit);
         Station::of(Some(reassembler), sizing, 2 * limits.bytes + ROOM)
     }
 
-    /// One that cuts for `mtu` in the place of the source.
+    /// One that fragments to `mtu` as the source.
     pub fn source(mtu: u16, split: Split) -> Station {
         let identifiers = Identifiers::new(Secret::new(SECRET), LIFETIME);
         Station::of(None, Sizing { split, ..Sizing::new(mtu, Role::Source(identifiers)) }, ROOM)
     }
 
-    /// One that cuts for `mtu` on the way.
+    /// One that fragments to `mtu` in transit.
     pub fn router(mtu: u16, split: Split) -> Station {
         Station::of(None, Sizing { split, ..Sizing::new(mtu, Role::Transit) }, ROOM)
     }
 
-    /// Any one.
+    /// One of any kind.
     pub fn of(reassembler: Option<Reassembler>, sizing: Sizing, pool_len: usize) -> Station {
         let side = Side { aggregation: Aggregation { reassembler, ..Aggregation::default() }, sizing: sizing };
         Station {
@@ -65,12 +65,12 @@ impl Station {
         }
     }
 
-    /// One that holds up to 4 MiB, as long as the standards say.
+    /// One that holds up to 4 MiB, with the time-outs of the standards.
     pub fn usual() -> Station {
         Station::joining(USUAL, Late::Retire)
     }
 
-    /// Pushes a frame: Ethernet where `vlans` has tags, else bare IP; returns what leaves.
+    /// Pushes a frame: Ethernet if `vlans` has tags, otherwise bare IP. Returns the frames that leave.
     pub fn push(&mut self, now: Time, frame: &[u8], header: &Spec) -> Vec<Left> {
         let medium = if header.vlans.is_none() { LinkType::Ip } else { LinkType::Ethernet };
         self.push_frame(now, frame, medium, Ingress(header.ingress))
@@ -81,7 +81,7 @@ impl Station {
         self.push_frame(now, frame, LinkType::Ip, Ingress(0))
     }
 
-    /// Pushes a frame of any medium.
+    /// Pushes a frame of any link type.
     pub fn push_frame(&mut self, now: Time, frame: &[u8], medium: LinkType, ingress: Ingress) -> Vec<Left> {
         let packet = Frame::copy(frame, medium, ingress, &mut self.out.pool);
         let packet = packet.unwrap_or_else(|unfit| panic!("{unfit:?}: {frame:02x?}"));
@@ -92,13 +92,13 @@ impl Station {
         left
     }
 
-    /// Pushes a bare IP packet, given in two parts, and checks nothing: for laws that walk billions of bytes.
+    /// Pushes a bare IP packet in two parts, without checks: for tests over billions of bytes.
     pub fn push_parts(&mut self, now: Time, header: &[u8], payload: &[u8]) {
         let packet = self.packet_of(header, payload);
         self.side.push(now, packet, &mut self.connections, &mut self.out);
     }
 
-    /// A bare IP packet of this station's pool.
+    /// A bare IP packet in a buffer of this station's pool.
     pub fn packet_of(&mut self, header: &[u8], payload: &[u8]) -> Packet {
         let len = header.len() + payload.len();
         let mut buffer = self.out.pool.share(len).expect("the pool has room for what this law holds");
@@ -111,7 +111,7 @@ impl Station {
         }
     }
 
-    /// Gives up what is late and returns what leaves.
+    /// Expires late datagrams and returns the frames that leave.
     pub fn expire(&mut self, now: Time) -> Vec<Left> {
         self.side.expire(now, &mut self.connections, &mut self.out);
         self.checked();
@@ -120,7 +120,7 @@ impl Station {
         left
     }
 
-    /// Lets go of everything and returns what leaves.
+    /// Flushes all held fragments and returns the frames that leave.
     pub fn flush(&mut self, now: Time) -> Vec<Left> {
         self.side.flush(now, &mut self.connections, &mut self.out);
         self.checked();
@@ -130,7 +130,7 @@ impl Station {
         left
     }
 
-    /// Takes what has left, as it stands on the wire.
+    /// Takes the sent packets, as on the wire.
     pub fn drain(&mut self) -> Vec<Left> {
         let mut left = Vec::new();
         while let Some(packet) = self.out.next() {
@@ -151,7 +151,7 @@ impl Station {
         left
     }
 
-    /// The laws of the house, between two packets.
+    /// Checks the laws that hold between any two packets.
     pub fn checked(&self) {
         self.side.check(&self.out).unwrap_or_else(|broken| panic!("{broken}"));
         if let Some(reassembler) = &self.side.aggregation.reassembler {
@@ -167,20 +167,20 @@ impl Left {
         &self.frame[self.ip_at..]
     }
 
-    /// The key of the datagram that it belongs to.
+    /// The key of its datagram.
     pub fn key(&self) -> Key {
         Key::of_seen(&ReadPacket::read(&self.frame, self.ip_at), self.ingress)
     }
 }
 
-/// A moment this long after the origin.
+/// The moment this long after the origin.
 pub fn at(stretch: Duration) -> Time {
     Time::ZERO + stretch
 }
 
-/// A key for tables and identifiers; no law depends on it.
+/// The secret for tables and IDs; no law depends on it.
 pub const SECRET: u128 = 0x0123_4567_89AB_CDEF_1122_3344_5566_7788;
-/// What a table holds by default: 4 MiB, with the patience of the standards.
+/// The default limits of a table: 4 MiB, with the time-outs of the standards.
 pub const USUAL: Limits = Limits { bytes: 4 << 20, timeout: None };
-/// Memory for what is on its way, in bytes.
+/// Memory for packets in processing, in bytes.
 pub const ROOM: usize = 16 << 20;

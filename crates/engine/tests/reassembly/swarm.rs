@@ -45,7 +45,7 @@ fn with_memory_enough_every_scene_ends_as_the_model_says() {
         met.add(&fates);
     });
     println!("{seeds} scenes: {met:?}");
-    // A swarm that meets none of a kind proves nothing about it.
+    // A swarm without one kind of outcome tests nothing of it.
     let least = [met.whole, met.repeats, met.killed, met.poisoned, met.released, met.mixed].into_iter().min();
     assert!(seeds < 500 || least >= Some(seeds / 10), "{met:?}");
 }
@@ -71,14 +71,14 @@ fn with_memory_short_nothing_leaves_that_nobody_sent_and_the_limit_holds() {
     });
 }
 
-/// What happens, drawn from a seed: first which kinds of things happen at all, then the things.
+/// A scene drawn from a seed: first the kinds of events, then the events.
 struct Scene {
     timeout: Option<Duration>,
     late: Late,
     sent: Vec<Sent>,
 }
 
-/// One piece on its way.
+/// One fragment in transit.
 #[derive(Clone)]
 struct Sent {
     at: Duration,
@@ -118,7 +118,7 @@ impl Scene {
             1 => sent.chunks_mut(6).for_each(|chunk| random.shuffle(chunk)),
             _ => {}
         }
-        // In all, from no time to several patiences.
+        // The whole scene takes from no time to several time-outs.
         let span = timeout.unwrap_or(Duration::from_secs(60)) * random.u32(0..4);
         let step = span / (sent.len() as u32 + 1);
         let mut now = Duration::from_nanos(random.u64(..1 << 40));
@@ -161,7 +161,7 @@ fn draw_header(random: &mut Rng, version: u8, ids: u32, extras: bool) -> Spec {
     let mut header = ip(version);
     header.source = host(version, 1 + random.u32(..2));
     header.destination = host(version, random.u32(6..8));
-    // Multiples of these share a hint, of the joiner and of the reassembler.
+    // Multiples of these share a hint, in the merger and in the reassembler.
     header.id = (random.u32(..ids) * *random.choice(&[1, 64, 16_384]).unwrap()) % 65_536;
     header.protocol = *random.choice(&[UDP, EXPERIMENT]).unwrap();
     header.vlans = random.choice([None, Some(vec![7]), Some(vec![8]), Some(vec![7, 8])]).unwrap();
@@ -177,7 +177,7 @@ fn draw_header(random: &mut Rng, version: u8, ids: u32, extras: bool) -> Spec {
     header
 }
 
-/// At least two pieces of any lengths, in order.
+/// At least two fragments of any lengths, in order.
 fn draw_places(random: &mut Rng, len: usize) -> Vec<Place> {
     let units = len.div_ceil(8);
     let count = random.usize(2..=units.min(9));
@@ -190,7 +190,7 @@ fn draw_places(random: &mut Rng, len: usize) -> Vec<Place> {
     starts.zip(ends).map(|(start, end)| Place { range: start..end, more: end < len }).collect()
 }
 
-/// A piece near another one, under its key: with equal bytes where they overlap, or with others.
+/// A fragment near another one, with its key: with equal bytes where they overlap, or with others.
 fn forge(random: &mut Rng, like: &Sent, equal: bool) -> Sent {
     let start = like.place.range.start.saturating_sub(8 * random.usize(..4)) + 8 * random.usize(..4);
     let more = random.u8(..4) > 0;
@@ -218,7 +218,7 @@ fn send(header: &Spec, place: Place, payload: &[u8]) -> Sent {
     Sent { at: Duration::ZERO, header: header.clone(), place, payload: payload.to_vec(), frame }
 }
 
-/// How many pieces met which fate.
+/// The number of fragments for each outcome.
 #[derive(Debug, Default)]
 struct Fates {
     whole: u64,
@@ -261,7 +261,7 @@ impl Fates {
     }
 }
 
-/// Gives up what is late, and compares what leaves with what the model held.
+/// Expires late datagrams, and compares the frames that leave with the model's.
 fn expire(station: &mut Station, model: &mut Model, late: Late, now: Duration, fates: &mut Fates) {
     assert_eq!(station.side.next_deadline(), model.next_deadline().map(at));
     let left = station.expire(at(now));
@@ -305,7 +305,7 @@ fn check_sent(left: &[Left], known: &BTreeMap<Key, HashSet<(usize, u8)>>) {
         let seen = ReadPacket::of(fragment.ip());
         let offset = seen.fragment.map_or(0, |(offset, _)| offset);
         let mut payload = seen.body().iter().enumerate();
-        // A whole IPv6 datagram has no identification: some sender of its pair sent each octet.
+        // A reassembled IPv6 datagram has no ID: each octet came from some sender of its pair.
         let of_it = |key: &Key| *key == fragment.key() || seen.fragment.is_none() && key.of_pair(&fragment.key());
         let sets: Vec<_> = known.iter().filter(|(key, _)| of_it(key)).map(|(_, octets)| octets).collect();
         assert!(payload.all(|(at, octet)| sets.iter().any(|octets| octets.contains(&(offset + at, *octet)))));

@@ -92,7 +92,7 @@ fn datagrams_of_both_versions_are_given_up_each_in_its_time() {
         let mut datagram = ip(version).noise(2_000);
         datagram.id = index;
         let now = Duration::from_millis(317) * index;
-        // Version 4's deadlines come while later ones still arrive.
+        // IPv4's deadlines come while later datagrams still arrive.
         let early: Vec<u32> = station.expire(at(now)).iter().map(id).collect();
         let due: Vec<u32> = take_due(&mut expected, now);
         assert_eq!(early, due, "at {now:?}");
@@ -125,7 +125,7 @@ fn a_flush_lets_everything_go_at_once() {
 
 #[test]
 fn identifiers_that_come_round_never_mix_datagrams() {
-    // 100,000 datagrams a second use all 65,536 identifiers in 0.66 s, long before patience ends.
+    // 100,000 datagrams per second use all 65,536 IDs in 0.66 s, long before the time-out.
     for seed in 0..4 {
         for rate in [3_000, 20_000, 100_000] {
             let mut fast = Fast::new(seed);
@@ -137,7 +137,7 @@ fn identifiers_that_come_round_never_mix_datagrams() {
 
 #[test]
 fn identifiers_that_become_fast_never_mix_datagrams() {
-    // Patience was long when the slow ones came; the fast ones meet what they left.
+    // The time-out was long when the slow datagrams came; the fast ones meet their incomplete rest.
     for seed in 0..4 {
         let mut fast = Fast::new(seed);
         for rate in [500, 100_000, 2_000, 50_000] {
@@ -147,7 +147,7 @@ fn identifiers_that_become_fast_never_mix_datagrams() {
     }
 }
 
-/// One pair's datagrams of two pieces, one piece in a hundred lost, under identifiers that count up.
+/// One pair's datagrams of two fragments with ascending IDs. One fragment in a hundred is lost.
 struct Fast {
     station: Station,
     random: fastrand::Rng,
@@ -190,7 +190,8 @@ impl Fast {
 
     fn judge(mut self, what: &str) {
         self.station.checked();
-        // Of a hundred datagrams two lose a piece; some of those hit one that comes a round later.
+        // Of a hundred datagrams two lose a fragment. Some of these spoil a datagram with the same ID, one wrap
+        // later.
         assert!(self.whole >= self.number / 100 * 97, "{} of {}: {what}", self.whole, self.number);
         self.station.flush(at(self.now));
     }
@@ -202,7 +203,7 @@ fn take_due(expected: &mut Vec<(Duration, u32)>, now: Duration) -> Vec<u32> {
     due.into_iter().map(|(_, id)| id).collect()
 }
 
-/// Versions with their patience: as the standards say, and as somebody asked.
+/// Versions with their time-outs: those of the standards, and configured ones.
 fn deadlines() -> Vec<(u8, Option<Duration>, Duration)> {
     let asked = [Duration::from_millis(500), Duration::from_nanos(100_001), Duration::from_secs(200)];
     let versions = [4, 6].into_iter();

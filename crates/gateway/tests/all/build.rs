@@ -16,7 +16,7 @@ fn timeout_is_what_was_asked_for_or_what_is_usual_for_the_direction_of_joining()
     assert_eq!(wide("wide-interface", "tap:w0", "").fragment_timeout, None, "as a host waits");
 }
 
-/// What is done to packets that leave by the wide side of a gateway of this role.
+/// The engine's settings for the wide side of a gateway of this role.
 fn wide(role: &str, port: &str, more: &str) -> SideSettings {
     let (wide, narrow) = (format!("port = {port:?}\nmtu = 9000\n{more}"), "port = \"packet:n0\"\nmtu = 1500");
     let text = format!("role = {role:?}\n[wide]\n{wide}\n[narrow]\n{narrow}\n");

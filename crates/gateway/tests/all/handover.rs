@@ -56,7 +56,7 @@ fn what_other_workers_hold_leaves_before_their_process_ends_and_one_that_hangs_i
     let (wakes, sleeps) = mpsc::channel::<()>();
     let hanging = thread::spawn(move || hangs.run_guarded(&[]));
     let hang = move |_, _: &mut Gateway| {
-        // It wakes when the other end is gone.
+        // It wakes when the sender is dropped.
         let _ = sleeps.recv();
     };
     assert!(hung_reins.give(Command::Change(Box::new(hang))));
@@ -91,7 +91,7 @@ fn what_one_worker_holds_another_goes_on_with() {
     assert_eq!(left.iter().map(Vec::len).collect::<Vec<_>>(), [1_720], "one datagram, whole");
 }
 
-// Whole, each of these would be too long for the link of the second worker, and must not be cut.
+// Reassembled, each of these would exceed the MTU of the second worker's link, and must not be fragmented.
 #[test]
 fn what_came_in_fragments_goes_over_in_fragments_out_of_a_gso_too() {
     let gso = [1, 2].map(udp_fragments).concat();
@@ -104,8 +104,8 @@ fn a_segment_that_came_in_fragments_goes_over_in_fragments() {
     assert_goes_over_in_fragments(&fragments);
 }
 
-// The identifications of a resized train rise by one, whatever those were that came: no heir may see them in
-// pieces.
+// A resized GSO packet has successive IDs, whichever the received ones were. A successor must not receive its
+// packets as fragments with these IDs.
 #[test]
 fn fragments_that_wait_meet_none_of_a_gso_that_goes_over_with_them() {
     let contents = [[1; 1_588], [2; 1_588]];
@@ -122,7 +122,7 @@ fn fragments_that_wait_meet_none_of_a_gso_that_goes_over_with_them() {
     assert!(stream == contents.concat());
 }
 
-// A whole packet of IPv6 does not say which identification its pieces had.
+// A reassembled IPv6 packet has no ID of its fragments.
 #[test]
 fn what_came_in_fragments_of_ipv6_keeps_their_identification() {
     let bytes = udp(6).payload([7; 1_600]).sum(Summed::Off(1)).bytes();
@@ -136,7 +136,7 @@ fn what_came_in_fragments_of_ipv6_keeps_their_identification() {
     assert!(left.iter().all(|frame| frame[6] == 44 && frame[44..48] == [1, 2, 3, 4]));
 }
 
-/// What comes waits in a first worker. A second one goes on with it, and lets go of it as it came.
+/// Checks that a successor takes over the held frames and sends them with the received lengths.
 #[track_caller]
 fn assert_goes_over_in_fragments(fragments: &[Vec<u8>]) {
     let (left_count, handed_frames) = held_of(coalescing(Mode::Reversible, 65_535), fragments);
@@ -148,7 +148,7 @@ fn assert_goes_over_in_fragments(fragments: &[Vec<u8>]) {
     assert!(left.iter().all(|frame| frame.len() <= 828 && frame[6] & 0x40 != 0), "as they came");
 }
 
-/// How much leaves a worker that hands over, and what it hands over.
+/// The number of frames that left a worker which hands over, and the frames that it handed over.
 fn held_of(gateway: Gateway, frames: &[Vec<u8>]) -> (usize, Vec<HandedFrame>) {
     let (handles, commands) = commands().expect("there is room");
     let (mut worker, left) = worker_with(gateway, frames, commands);
@@ -162,7 +162,7 @@ fn held_of(gateway: Gateway, frames: &[Vec<u8>]) -> (usize, Vec<HandedFrame>) {
     (left_count, handover::read(read, 1).handed_frames.remove(0))
 }
 
-/// What leaves a worker that goes on with this, and ends.
+/// The frames that leave a worker which takes over these frames and ends.
 fn left_of(gateway: Gateway, handed_frames: &[HandedFrame]) -> Vec<Vec<u8>> {
     let (handles, commands) = commands().expect("there is room");
     let (mut worker, left) = worker_with(gateway, &[], commands);
@@ -198,7 +198,7 @@ fn frames_behind_one_that_is_for_nobody_are_taken_and_those_behind_none_are_coun
     for (between, taken, lost) in [
         (&no_tenth_worker, 3, (1, 0)),
         (&no_third_direction, 3, (1, 0)),
-        // Nobody knows where it ends; those behind it stand in a row.
+        // The end of this frame is unknown; the frames behind it are unreadable.
         (&too_long, 1, (2, 1)),
     ] {
         let text = [&frame[..], between, &frame, &frame].concat();
@@ -253,8 +253,8 @@ fn a_batch_that_is_dropped_after_a_panic_is_counted() {
     assert_adds_up(&last);
 }
 
-// A datagram lies in one buffer. Of its three fragments one has left when the port panics; who sent them again would
-// send that twice.
+// A datagram lies in one buffer. One of its three fragments has left when the port panics. Sending the buffer again
+// would send that fragment twice.
 #[test]
 fn what_is_being_sent_when_a_port_panics_is_not_sent_again_and_each_packet_of_it_is_counted() {
     let (handles, commands) = commands().expect("there is room");
@@ -272,7 +272,7 @@ fn what_is_being_sent_when_a_port_panics_is_not_sent_again_and_each_packet_of_it
     assert_eq!(last.directions[0].broken, None, "its buffers are where they belong");
 }
 
-/// Is nothing left unexplained of a worker that has ended?
+/// Checks that the counters of an ended worker add up.
 #[track_caller]
 fn assert_adds_up(last: &Snapshot) {
     let figures = Stats::of(std::slice::from_ref(last));
@@ -284,7 +284,7 @@ fn assert_adds_up(last: &Snapshot) {
     }
 }
 
-/// A pipe out of which this comes, and nothing more.
+/// A pipe with these bytes, closed for writing.
 fn pipe_with(bytes: &[u8]) -> OwnedFd {
     let (read, write) = rustix::pipe::pipe().expect("there is room");
     assert_eq!(rustix::io::write(&write, bytes), Ok(bytes.len()));
@@ -377,7 +377,7 @@ fn a_burst_leaves_at_once_though_it_filled_its_last_batch() {
         let ends = [Event::RunAtEnd, Event::RunTimeout].map(|event| gateway.ledger(0).event(event).packets);
         to.send(ends).expect("somebody listens");
     };
-    // A run that waits for its timer has left by then.
+    // By now, a run that waits for its timer has left.
     thread::sleep(Duration::from_millis(5));
     assert!(handles.give(Command::Change(Box::new(tells))));
     assert_eq!(from.recv().expect("it obeys"), [1, 0]);
@@ -397,7 +397,7 @@ fn who_asks_a_worker_that_ends_hears_that_nobody_answers() {
     assert!(!handles.give(Command::Tell(to)), "it has ended");
 }
 
-/// The bytes that a worker writes when it hands over a packet of the other direction.
+/// The bytes that a worker writes for a packet handed over in direction 1.
 fn handed(packet: &mut Packet) -> Vec<u8> {
     let (read, write) = rustix::pipe::pipe().expect("there is room");
     HandoffWriter::each(write, 1)[0].write(1, packet).expect("somebody reads");
@@ -407,7 +407,7 @@ fn handed(packet: &mut Packet) -> Vec<u8> {
     bytes
 }
 
-/// Waits until a worker has taken so many frames.
+/// Waits until a worker has received so many frames.
 fn has_taken(handles: &WorkerHandle, count: u64) {
     let until = Instant::now() + Duration::from_secs(10);
     while handles.ask().expect("it works").ends[0].rx.frames < count {
@@ -419,20 +419,20 @@ fn has_taken(handles: &WorkerHandle, count: u64) {
 /// Frames that left.
 type Left = Arc<Mutex<Vec<Vec<u8>>>>;
 
-/// A worker whose wide port gives these, and whose narrow one keeps what leaves.
+/// A worker whose wide port delivers these frames, and whose narrow port keeps the sent ones.
 fn worker(frames: &[Vec<u8>]) -> (Worker, WorkerHandle, Left) {
     let (handles, commands) = commands().expect("there is room");
     let (worker, left) = worker_by(frames, commands, None);
     (worker, handles, left)
 }
 
-/// The same, which hears these commands, and has siblings.
+/// The same with these commands and peer workers.
 fn worker_by(frames: &[Vec<u8>], commands: Commands, peers: Option<PeerHandoff>) -> (Worker, Left) {
     let (worker, left) = worker_with(gateway(SideSettings::new(9_000, Position::Source)), frames, commands);
     (worker.with_peers(peers), left)
 }
 
-/// By this, what came in pieces waits for more of its flow before a link of this MTU, for which no TCP is resized.
+/// A gateway that holds received fragments for more of their flow. It resizes no TCP to this MTU.
 fn coalescing(mode: Mode, mtu: u16) -> Gateway {
     gateway(SideSettings {
         coalesce: Some(mode),
@@ -449,7 +449,7 @@ fn worker_with(gateway: Gateway, frames: &[Vec<u8>], commands: Commands) -> (Wor
     (Worker::new(Clock::start(), ends, gateway, commands), left)
 }
 
-/// A TCP segment of a flow that belongs to this one of two workers.
+/// A TCP segment of a flow that belongs to worker `number` of two.
 fn segment_of_worker(number: usize) -> Packet {
     let mut pool = Pool::new(1 << 20);
     for port in 1_000_u16.. {
@@ -461,7 +461,7 @@ fn segment_of_worker(number: usize) -> Packet {
     unreachable!("of so many flows one belongs to each")
 }
 
-/// Does this in both directions; fragments are joined.
+/// A gateway with these settings in both directions, which reassembles fragments.
 fn gateway(side: SideSettings) -> Gateway {
     let side = SideSettings {
         memory: 4 << 20,
@@ -478,16 +478,16 @@ fn output() -> Output {
     Output::new(Pool::new(16 << 20), None)
 }
 
-/// A port of memory.
+/// A port in memory.
 struct Memory {
     eventfd: OwnedFd,
     frames: VecDeque<Vec<u8>>,
     left: Left,
-    /// Frames that it gives at once.
+    /// Frames that it delivers at once.
     batch_count: usize,
-    /// Is it to panic once it has given its frames?
+    /// Whether it panics after its frames.
     panics: bool,
-    /// How many wires it takes before it panics once, where it does.
+    /// The number of frames that it accepts before it panics once.
     panics_behind: Option<usize>,
 }
 
@@ -555,19 +555,19 @@ impl Port for Memory {
     }
 }
 
-/// Longer than what is waited for takes.
+/// Longer than any expected wait.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn fragment(offset: usize, len: usize, more: bool) -> Vec<u8> {
     ip(4).id(9).part(offset, vec![5; len], more).bytes()
 }
 
-/// The two pieces, with DF, of a datagram of 1,608 bytes that has no checksum.
+/// The two fragments, with DF, of a datagram of 1,608 bytes without a checksum.
 fn udp_fragments(id: u32) -> Vec<Vec<u8>> {
     udp(4).id(id).payload(vec![id as u8; 1_600]).sum(Summed::None).parts(808)
 }
 
-/// Two pieces, with DF, of what TCP sent.
+/// Two fragments, with DF, of a TCP segment.
 fn tcp_fragments(id: u32, segment: &Spec) -> Vec<Vec<u8>> {
     segment.clone().id(id).parts(808)
 }

@@ -22,7 +22,7 @@ fn a_port_that_refuses_a_gso_is_given_its_segments_finished() {
     assert!(plain.iter().all(|frame| is_finished(frame)), "the reference is right");
     let refuses_gso_packets = |wire: &TxFrame<'_>| wire.to_do.gso.is_some().then_some(SendError::ToDo);
     let (frames, sent) = sent_to(Fake::new(ALL, refuses_gso_packets), packets());
-    // Single packets are still left to the port: it finishes their sums as a card does.
+    // Single packets are still left to the port: it completes their checksums as a network card does.
     assert_eq!(frames, plain);
     assert_eq!((sent.offloads_rejected, sent.packets, sent.rejected), (1, plain.len() as u64, 0));
 }
@@ -31,7 +31,7 @@ fn a_port_that_refuses_a_gso_is_given_its_segments_finished() {
 fn a_port_that_refuses_checksums_is_given_finished_packets_from_then_on() {
     let packets = || (0..200).map(|number| tcp(number, 100 + number, None)).collect::<Vec<_>>();
     let (plain, _) = sent_to(Fake::new(NOTHING, |_| None), packets());
-    // It takes what it said it takes for a while.
+    // For a while it accepts packets as announced.
     let mut timeout = 70;
     let refuses = move |wire: &TxFrame<'_>| {
         timeout -= i32::from(wire.to_do.checksum.is_some());
@@ -96,7 +96,7 @@ fn a_full_port_is_waited_for_a_little_and_then_dropped_for() {
     send(&mut sender, &mut fake, (0..8).map(|number| tcp(number, 100, None)).collect());
     assert!(began.elapsed() < Duration::from_secs(1));
     assert_eq!((sender.sent().packets, sender.sent().queue_full), (3, 5));
-    // It has room again, and nothing that was dropped comes late.
+    // It has room again, and no dropped packet comes late.
     fake.room = 100;
     send(&mut sender, &mut fake, vec![tcp(8, 100, None)]);
     assert_eq!(fake.taken.iter().map(|frame| number(frame)).collect::<Vec<_>>(), [0, 1, 2, 8]);
@@ -108,7 +108,7 @@ fn the_other_fragments_of_a_datagram_that_a_full_port_tore_are_dropped_and_count
     let mut fake = Fake::new(NOTHING, |_| None);
     let mut sender = Sender::new(NOTHING);
     let mut out = Output::new(Pool::new(1 << 24), None);
-    // It has room for one packet and some fragments of the next, which leaves in 160, and again afterwards.
+    // It has room for one packet and some fragments of the next one, which leaves in 160; and again afterwards.
     let cut = |out: &mut Output| {
         let mut packet = udp(7, 60_000, None).packet(&mut out.pool);
         packet.complete_checksum();
@@ -129,14 +129,14 @@ fn the_other_fragments_of_a_datagram_that_a_full_port_tore_are_dropped_and_count
     assert_eq!(sent.queue_full, 64 - 6);
     assert_eq!(sent.queue_full + sent.datagram_dropped, fragment_count - 5);
     assert_eq!(number(&fake.taken[6]), 2, "what follows leaves");
-    // The next datagram of the same kind leaves whole: it has all its fragments with it.
+    // The next datagram of the same kind leaves complete: all of its fragments are in the batch.
     sender.put(cut(&mut out));
     sender.flush(&mut fake, &mut out);
     assert_eq!(
         (fake.taken.len() as u64, sender.sent().datagram_dropped),
         (7 + fragment_count, sent.datagram_dropped)
     );
-    // Fragments that came as such: those of the datagrams that were torn end, others leave, and before long all do.
+    // Received fragments: those of incomplete datagrams are dropped, others leave, and soon all leave.
     fake.taken.clear();
     (fake.room, fake.frees_after) = (1, 5);
     for (id, offset) in [(1, 0), (2, 0), (1, 80)] {
@@ -175,17 +175,17 @@ fn a_port_that_refuses_even_what_is_finished_is_not_asked_for_ever() {
     assert_eq!((frames.len(), sent.packets, sent.rejected), (0, 0, 4));
 }
 
-/// Why a port does not take a wire, if it does not.
+/// The reason for which a port rejects a frame, if there is one.
 type Refuses = Box<dyn FnMut(&TxFrame<'_>) -> Option<SendError> + Send>;
 
-/// A port in memory, which refuses what it is told to.
+/// A port in memory with chosen rejections.
 struct Fake {
     offloads: Offloads,
     refuses: Refuses,
-    /// Frames as they would be on the wire: checksums that were left to it are finished.
+    /// Frames as on the wire: with completed checksums.
     taken: Vec<Vec<u8>>,
     room: usize,
-    /// After how many calls without room it has room for all.
+    /// The number of calls without room after which it has room for all.
     frees_after: usize,
     at_once: usize,
     null: File,
@@ -262,7 +262,7 @@ fn sent_to(mut fake: Fake, packets: Vec<Build>) -> (Vec<Vec<u8>>, TxStats) {
     (fake.taken, sender.sent())
 }
 
-/// Sends, and says how many half-filled checksums were finished.
+/// Sends packets. Returns the number of completed partial checksums.
 fn send(sender: &mut Sender, fake: &mut Fake, packets: Vec<Build>) -> u64 {
     let mut out = Output::new(Pool::new(1 << 24), None);
     for build in packets {
@@ -275,7 +275,7 @@ fn send(sender: &mut Sender, fake: &mut Fake, packets: Vec<Build>) -> u64 {
     out.ledger.event(Event::ChecksumCompleted).packets
 }
 
-/// A packet to be made, whose checksum is half-filled.
+/// A packet to build, with a partial checksum.
 struct Build {
     bytes: Vec<u8>,
     segment_len: Option<u16>,
@@ -298,7 +298,7 @@ impl Build {
     }
 }
 
-/// A TCP packet, or train, with this number as its sequence number.
+/// A TCP packet or GSO packet with this sequence number.
 fn tcp(number: u32, payload_len: u32, segment_len: Option<u16>) -> Build {
     let payload: Vec<u8> = (0..payload_len).map(|at| (at * 7 + number) as u8).collect();
     Build::of(testkit::tcp(4).seq(number).payload(payload), segment_len)
@@ -309,12 +309,12 @@ fn udp(number: u32, payload_len: u32, segment_len: Option<u16>) -> Build {
     Build::of(testkit::udp(4).payload(payload), segment_len)
 }
 
-/// A fragment of a UDP datagram, with more to come.
+/// A fragment of a UDP datagram, with MF.
 fn fragment(id: u32, offset: usize) -> Build {
     Build::of(Spec { protocol: UDP, ..ip(4).id(id).part(offset, [1; 80], true) }, None)
 }
 
-/// Do both sums of an IPv4 frame hold?
+/// Whether both checksums of an IPv4 frame are correct.
 fn is_finished(frame: &[u8]) -> bool {
     ReadPacket::of_frame(frame).sum_is_right
 }

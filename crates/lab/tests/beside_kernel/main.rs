@@ -37,14 +37,14 @@ fn main() -> ExitCode {
         trial("link_local_datagrams_cross_a_wide_interface", link_local_datagrams),
         trial("dhcpv6_works_over_a_wide_interface", dhcpv6),
         trial("fragments_with_one_hop_left_end_at_a_router", one_hop_left),
-        // It compares times, and wants a quiet machine: `-- --include-ignored --test-threads 1`.
+        // It compares times, and needs an idle machine: `-- --include-ignored --test-threads 1`.
         trial("a_scan_of_a_link_delays_nobody_else", scan).with_ignored_flag(true),
         trial("the_first_packet_to_a_neighbour_is_not_lost", first_packet),
         trial("a_helper_that_is_set_down_cuts_nobody_off", helper_down),
         trial("frames_with_a_tag_are_untouched", tagged_frames),
     ];
     let mut arguments = Arguments::from_args();
-    // Most of the time they wait.
+    // Most of the time the tests wait.
     arguments.test_threads.get_or_insert(6);
     libtest_mimic::run(&arguments, tests).exit_code()
 }
@@ -188,8 +188,8 @@ fn two_next_hops(net: &Net) {
     ip(&net.middle, "-6 route add fd78:9::/64 nexthop via fd78:1::1 nexthop via fd78:3::1");
 }
 
-/// For each flow of IPv4, messages that came by each interface; for each of IPv6, how many came at all: Linux chooses the path
-/// by the next header, too, and so fragments have another one than what is whole.
+/// For each IPv4 flow, the number of messages by each interface; for each IPv6 flow, the number in all. Linux
+/// chooses an IPv6 path by the next header too, so fragments may take another path than unfragmented packets.
 fn flows(net: &Net, from: &Host) -> (Vec<[usize; 2]>, Vec<usize>) {
     let of_v6 = flows_of(net, from, v6(9, 0));
     assert!([0, 1].iter().all(|&path| of_v6.iter().any(|flow| flow[path] > 0)), "{of_v6:?}");
@@ -211,7 +211,7 @@ fn flows_of(net: &Net, from: &Host, network: IpAddr) -> Vec<[usize; 2]> {
     for flow in 1..=FLOW_COUNT as u8 {
         let sender = from.space().enter(|| bound(any.replace("4000", "0").parse().unwrap(), None)).unwrap();
         if network.is_ipv6() {
-            // Linux chooses the path by the label, too, and gives each message another one.
+            // Linux chooses the path by the flow label too, and gives each message another one.
             sockets::set_option(&sender, libc::IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, &0_i32.to_ne_bytes()).unwrap();
         }
         sender.connect(address(flow)).unwrap();
@@ -402,7 +402,7 @@ fn scan() {
         for &middle in middles {
             let with = median(middle);
             for ((len, without), with) in [64, 3_000].into_iter().zip(without).zip(with) {
-                // Threads have to have their turn on a busy machine.
+                // Threads need time to run on a busy machine.
                 assert!(
                     with <= without.max(Duration::from_micros(700)) * 3,
                     "{middle:?}: {len} bytes take {with:?}, without {without:?}"
@@ -412,7 +412,7 @@ fn scan() {
     }
 }
 
-/// Messages to addresses that nobody has.
+/// Sends messages to addresses without a host.
 fn scan_from(host: &Host, ends: &AtomicBool) {
     let socket = host.space().enter(|| bound("[::]:0".parse().unwrap(), None)).unwrap();
     let message = payload(0, 3_000);
@@ -423,7 +423,7 @@ fn scan_from(host: &Host, ends: &AtomicBool) {
         let [high, low] = [(number >> 16) as u16, number as u16];
         let target = Ipv6Addr::new(0xFD78, 2, 0, 0, 0, 1, high, low);
         let len = if number.is_multiple_of(2) { 64 } else { 3_000 };
-        // The table of neighbours is full in the end.
+        // At the end the neighbour table is full.
         let _ = socket.send_to(&message[..len], SocketAddr::new(target.into(), 9));
         thread::sleep(Duration::from_micros(500));
     }
@@ -539,7 +539,7 @@ fn tagged_frames() {
     }
 }
 
-/// Has netfilter drop packets in the middle.
+/// Makes netfilter drop packets in the middle host.
 fn drop_in(net: &Net, hook: &str, rule: &str) {
     let lines = format!(
         "add table inet filter; add chain inet filter {hook} {{ type filter hook {hook} priority 0; }}; \
@@ -561,7 +561,7 @@ fn needing_nft(name: &str, test: fn()) -> Trial {
     })
 }
 
-/// linux/in6.h.
+/// From linux/in6.h.
 const IPV6_AUTOFLOWLABEL: i32 = 70;
-/// Of each version.
+/// Flows of each IP version.
 const FLOW_COUNT: usize = 50;

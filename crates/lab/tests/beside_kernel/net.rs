@@ -27,29 +27,29 @@ use std::time::{Duration, Instant};
 use testkit::{Summed, udp};
 use wideload_lab::net::{Host, HostLink, Offloading, cable};
 
-/// What the host in the middle is.
+/// The role of the middle host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Middle {
     /// A router without a gateway.
     Forwarding,
-    /// A router that joins fragments up to the wide link's MTU.
+    /// A router that merges fragments up to the wide link's MTU.
     Graceful,
     /// A router that reassembles toward the wide link.
     Reassembling,
     /// A host without a gateway.
     Stock,
-    /// A host with a wide interface over the one of this name.
+    /// A host with a wide interface on this interface.
     Wide(&'static str),
 }
 
-/// What the hosts are joined by.
+/// The links between the hosts.
 #[derive(Clone, Copy)]
 pub struct Links<'a> {
-    /// Makes the interfaces, which are up and have no addresses.
+    /// Creates the interfaces, which are up and have no addresses.
     pub lay: &'a dyn Fn(&Net),
-    /// What crosses all of them.
+    /// The IP versions that cross all of them.
     pub versions: &'static [Version],
-    /// The VRF that `lay` puts the middle's interfaces into.
+    /// The VRF of the middle host's interfaces.
     pub vrf: Option<&'static str>,
 }
 
@@ -59,18 +59,18 @@ pub struct Net {
     pub middle: Host,
     pub wide: Host,
     versions: &'static [Version],
-    /// Where sockets of the middle are bound.
+    /// The VRF of sockets in the middle host.
     vrf: Option<&'static str>,
     service: Option<Service>,
 }
 
 impl Net {
-    /// Makes it, and waits until packets cross.
+    /// Creates the hosts, and waits until packets cross.
     pub fn new(what: Middle) -> Net {
         Net::joined(CABLES, what, |_| ())
     }
 
-    /// The same, by other links; `prepare` changes the hosts before a gateway starts.
+    /// The same with other links; `prepare` changes the hosts before a gateway starts.
     pub fn joined(links: Links, what: Middle, prepare: impl FnOnce(&Net)) -> Net {
         let [narrow, middle, wide] = ["narrow", "middle", "wide"].map(|name| Host::new(name).unwrap());
         for host in [&narrow, &middle, &wide] {
@@ -117,13 +117,13 @@ impl Net {
             ip(&self.narrow, "addr add fe80::1/64 dev narrow nodad");
             ip(&self.middle, "addr add fe80::2/64 dev to-narrow nodad");
             ip(&self.middle, &format!("-6 route add fd78:9::/64 via fd78:1::1{vrf}"));
-            // A router tells, and a datagram would be lost for it.
+            // A router would announce its MTU by an ICMP error, at the cost of a datagram.
             ip(&self.wide, &format!("-6 route add default via fd78:1::2 mtu {mtu}"));
             ip(&self.wide, "-6 route add local fd78:9::/64 dev lo");
         }
     }
 
-    /// Each with its host.
+    /// All interfaces, each with its host.
     fn interfaces(&self) -> [(&Host, &'static str); 6] {
         let Net { narrow, middle, wide, .. } = self;
         [
@@ -136,33 +136,33 @@ impl Net {
         ]
     }
 
-    /// Do packets with this address cross the links?
+    /// Whether packets of this IP version cross the links.
     fn crosses(&self, address: IpAddr) -> bool {
         self.versions.contains(if address.is_ipv4() { &Version::V4 } else { &Version::V6 })
     }
 
-    /// Datagrams of a host for an address of another one, both in the VRF where there is one.
+    /// Datagrams from one host to an address of another, both in the VRF if there is one.
     pub fn datagrams<'a>(&self, from: &'a Host, to: &'a Host, target: IpAddr) -> Datagrams<'a> {
         let vrf_of = |host| self.vrf.filter(|_| std::ptr::eq(host, &raw const self.middle));
         Datagrams { source_device: vrf_of(from), device: vrf_of(to), ..Datagrams::new(from, to, target) }
     }
 
-    /// Longest packet that an interface of the middle takes, in bytes.
+    /// The MTU of an interface of the middle host, in bytes.
     fn mtu(&self, name: &str) -> u32 {
         self.middle.tell(|netlink| Ok(netlink.interface(name)?.mtu)).unwrap()
     }
 
-    /// Is there a gateway?
+    /// Whether there is a gateway.
     pub fn has_gateway(&self) -> bool {
         self.service.is_some()
     }
 
-    /// Packets that the gateway took so far.
+    /// Packets that the gateway has received so far.
     pub fn taken(&self) -> u64 {
         self.taken_by_end().iter().sum()
     }
 
-    /// Those among them that came by the narrow link.
+    /// Those of them that came from the narrow link.
     pub fn taken_from_narrow(&self) -> u64 {
         self.taken_by_end()[1]
     }
@@ -188,7 +188,7 @@ impl Net {
         }
     }
 
-    /// Do the gateway's counts add up?
+    /// Whether the gateway's counters add up.
     pub fn is_right(&self) -> bool {
         let snapshots = self.service.as_ref().map(|service| service.snapshots().unwrap()).unwrap_or_default();
         snapshots.iter().flat_map(|snapshot| &snapshot.directions).all(|direction| direction.broken.is_none())
@@ -199,7 +199,7 @@ impl Net {
         host.tell(|netlink| Ok(netlink.interface(name)?.index)).unwrap()
     }
 
-    /// Interfaces that are just up drop what they are given for a moment.
+    /// Waits until packets cross: an interface that has just come up drops packets for a moment.
     fn settle(&self, forwards: bool) {
         let directions = [
             (&self.narrow, &self.middle, 2, 2),
@@ -222,25 +222,25 @@ impl Net {
     }
 }
 
-/// Datagrams of one sender for one receiver.
+/// Datagrams from one sender to one receiver.
 pub struct Datagrams<'a> {
     pub from: &'a Host,
-    /// Where the sender is bound.
+    /// The sender's address.
     pub source: SocketAddr,
-    /// The interface that it is bound to.
+    /// The sender's interface.
     pub source_device: Option<&'a str>,
-    /// Its packets' TTL.
+    /// The TTL of its packets.
     pub hops: u32,
     pub to: &'a Host,
-    /// Whom the sender sends to.
+    /// The destination address.
     pub target: SocketAddr,
-    /// Where the receiver is bound.
+    /// The receiver's address.
     pub at: SocketAddr,
-    /// The interface that the receiver is bound to.
+    /// The receiver's interface.
     pub device: Option<&'a str>,
 }
 
-/// What came of them: for each length how many arrived whole, and the errors that the sender was told.
+/// The outcome: for each length the number of complete datagrams, and the errors that the sender got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivered {
     pub arrived: [usize; LENS.len()],
@@ -248,19 +248,19 @@ pub struct Delivered {
 }
 
 impl Delivered {
-    /// All came, and nobody complained.
+    /// Whether all arrived, without errors.
     pub fn is_all(&self) -> bool {
         self.arrived == [COUNT; LENS.len()] && self.errors.is_empty()
     }
 
-    /// None came.
+    /// Whether none arrived.
     pub fn is_none(&self) -> bool {
         self.arrived == [0; LENS.len()]
     }
 }
 
 impl<'a> Datagrams<'a> {
-    /// From any address.
+    /// With any source address.
     pub fn new(from: &'a Host, to: &'a Host, target: IpAddr) -> Datagrams<'a> {
         let any: IpAddr =
             if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -269,7 +269,7 @@ impl<'a> Datagrams<'a> {
         Datagrams { from, source, source_device: None, hops: 64, to, target, at: target, device: None }
     }
 
-    /// Sends a few of each length.
+    /// Sends a few datagrams of each length.
     pub fn send(&self) -> Delivered {
         let receiver = self.to.space().enter(|| bound(self.at, self.device)).unwrap();
         receiver.set_read_timeout(Some(QUIET)).unwrap();
@@ -289,11 +289,11 @@ impl<'a> Datagrams<'a> {
         let mut errors = BTreeSet::new();
         let mut keep = |error: Option<io::Error>| errors.extend(error.and_then(|error| error.raw_os_error()));
         keep(sender.connect(self.target).err());
-        // Numbers go on from one sending to the next, so that a late message of an earlier one is recognised.
+        // Numbers continue from one call to the next, so that a late message of an earlier call is recognised.
         let first = SENT.fetch_add((COUNT * LENS.len()) as u64, Ordering::Relaxed);
         for (number, len) in (first..).zip((0..COUNT).flat_map(|_| LENS)) {
             let message = payload(number, len);
-            // What was heard of the one before is said of this one, which is not sent then.
+            // An error of the previous datagram is reported here, and this one is not sent.
             for _ in 0..3 {
                 let sent = sender.send(&message);
                 if sent.is_ok() {
@@ -308,7 +308,7 @@ impl<'a> Datagrams<'a> {
         while let Ok(len) = receiver.recv(&mut room) {
             let number = u64::from_be_bytes(room[..8].try_into().unwrap());
             if number < first {
-                // Late; it counts as missing where it was sent.
+                // Late: it counts as missing in its own call.
                 continue;
             }
             assert!(seen.insert(number), "message {number} comes twice");
@@ -324,14 +324,14 @@ impl<'a> Datagrams<'a> {
     }
 }
 
-/// A message of this length that tells its number.
+/// A message of this length that starts with its number.
 pub fn payload(number: u64, len: usize) -> Vec<u8> {
     let mut bytes = wideload_lab::traffic::content(number, len);
     bytes[..8].copy_from_slice(&number.to_be_bytes());
     bytes
 }
 
-/// A socket at an address, and on one interface alone where it is named.
+/// A socket at an address, and on one interface if it is given.
 pub fn bound(address: SocketAddr, device: Option<&str>) -> io::Result<UdpSocket> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(ipproto::UDP))?;
@@ -339,7 +339,7 @@ pub fn bound(address: SocketAddr, device: Option<&str>) -> io::Result<UdpSocket>
         sockets::set_option(&socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, device.as_bytes())?;
     }
     sockopt::set_socket_recv_buffer_size_force(&socket, 8 << 20)?;
-    // A socket that is closed keeps its port as long as a process that another test is starting has a copy of it.
+    // A closed socket keeps its port as long as a process has a copy, such as one that another test is starting.
     let mut outcome = bind(&socket, &address);
     for _ in 0..100 {
         if outcome != Err(Errno::ADDRINUSE) {
@@ -352,13 +352,13 @@ pub fn bound(address: SocketAddr, device: Option<&str>) -> io::Result<UdpSocket>
     Ok(UdpSocket::from(socket))
 }
 
-/// A datagram of UDP from the narrow host in fragments; its length is its identification.
+/// A UDP datagram from the narrow host in fragments; its length is its ID.
 pub fn fragments(target: IpAddr, message: &[u8]) -> Vec<Vec<u8>> {
     let datagram = udp(4).from(v4(2, 1)).to(target).ports(9, PORT).id(message.len() as u32).ip_flags(0);
     datagram.sum(Summed::None).payload(message).parts(FRAGMENT_LEN)
 }
 
-/// Sends back what comes, until it is dropped.
+/// Returns each datagram until it is dropped.
 pub struct Echo {
     pub target: SocketAddr,
     ends: Arc<AtomicBool>,
@@ -381,7 +381,7 @@ impl Echo {
             let mut room = vec![0; 65_535];
             while !is_over.load(Ordering::Relaxed) {
                 if let Ok((len, from)) = socket.recv_from(&mut room) {
-                    // One that is not sent is a ping without an answer.
+                    // An echo that is not sent counts as a ping without an answer.
                     let _ = socket.send_to(&room[..len], from);
                 }
             }
@@ -399,7 +399,7 @@ impl Drop for Echo {
     }
 }
 
-/// How long a message and its echo take; none where none comes in time.
+/// The round-trip time of a message; `None` after the time-out.
 pub fn ping(from: &Host, target: SocketAddr, len: usize, timeout: Duration) -> Option<Duration> {
     let any: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = from.space().enter(|| bound(SocketAddr::new(any, 0), None)).unwrap();
@@ -416,7 +416,7 @@ pub fn ip(host: &Host, words: &str) {
     run(host, "ip", &words.split(' ').collect::<Vec<_>>());
 }
 
-/// Gives `nft` a few lines in a host.
+/// Passes lines to `nft` in a host.
 pub fn nft(host: &Host, lines: &str) {
     run(host, "nft", &[lines]);
 }
@@ -437,12 +437,12 @@ pub fn v6(network: u8, host: u8) -> IpAddr {
     Ipv6Addr::new(0xFD78, network.into(), 0, 0, 0, 0, 0, host.into()).into()
 }
 
-/// One of a link: an interface by its number, and the last byte.
+/// A link-local address: the interface by its index, and the last byte.
 pub fn link_local(host: u8, port: u16, index: u32) -> SocketAddr {
     SocketAddrV6::new(Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, host.into()), port, 0, index).into()
 }
 
-/// Datagrams of both versions both ways: through a router, or between a host and its neighbour.
+/// Datagrams of both IP versions in both directions: through a router, or between a host and its neighbour.
 pub fn both_directions(net: &Net, kernel: Middle) -> Vec<Delivered> {
     let directions = if kernel == Middle::Stock {
         [(&net.narrow, &net.middle, 2, 2), (&net.middle, &net.narrow, 2, 1)]
@@ -461,8 +461,8 @@ pub fn both_directions(net: &Net, kernel: Middle) -> Vec<Delivered> {
     delivered
 }
 
-/// What happens without a gateway, which is what happens with each of these. `prepare` changes the hosts before it starts. A
-/// difference has to be seen twice: a busy machine makes some that nobody sees again.
+/// Checks that each of these middles behaves as one without a gateway. `prepare` changes the hosts before the
+/// gateway starts. A difference must be seen twice, as a busy machine causes some that do not recur.
 pub fn alike<T: PartialEq + Debug>(
     kernel: Middle,
     middles: &[Middle],
@@ -472,7 +472,7 @@ pub fn alike<T: PartialEq + Debug>(
     alike_by(CABLES, kernel, middles, prepare, outcome)
 }
 
-/// The same, by other links.
+/// The same with other links.
 pub fn alike_by<T: PartialEq + Debug>(
     links: Links,
     kernel: Middle,
@@ -493,7 +493,8 @@ pub fn alike_by<T: PartialEq + Debug>(
     without
 }
 
-/// All that is sent arrives both ways, with and without a gateway, which takes fragments from the narrow link.
+/// Checks that all datagrams arrive in both directions, with and without a gateway. The gateway receives the
+/// fragments from the narrow link.
 pub fn arrives_alike(links: Links, kernel: Middle, middles: &[Middle]) {
     alike_by(
         links,
@@ -516,22 +517,22 @@ fn cables(net: &Net) {
     lay_other(net);
 }
 
-/// A cable between the narrow host and the middle.
+/// A cable between the narrow host and the middle host.
 pub fn lay_narrow(net: &Net) {
     lay([(&net.narrow, "narrow"), (&net.middle, "to-narrow")], 1_500);
 }
 
-/// One between the middle and the wide host.
+/// A cable between the middle host and the wide one.
 pub fn lay_wide(net: &Net) {
     lay([(&net.middle, "to-wide"), (&net.wide, "wide")], 9_000);
 }
 
-/// Another one.
+/// A second one.
 pub fn lay_other(net: &Net) {
     lay([(&net.middle, "to-other"), (&net.wide, "other")], 9_000);
 }
 
-/// A cable that every packet crosses as a real link would carry it.
+/// A cable that carries every packet as a real link would.
 pub fn lay(ends: [(&Host, &str); 2], mtu: u32) {
     lay_with(Offloading::Off, ends, mtu);
 }
@@ -541,7 +542,7 @@ pub fn lay_with(offloading: Offloading, ends: [(&Host, &str); 2], mtu: u32) {
     cable(ends.map(|(host, interface)| HostLink { host, interface, mtu, addresses: &[] }), offloading).unwrap();
 }
 
-/// A test that needs nothing.
+/// A test without preconditions.
 pub fn trial(name: &str, test: fn()) -> Trial {
     Trial::test(name, move || {
         test();
@@ -549,25 +550,25 @@ pub fn trial(name: &str, test: fn()) -> Trial {
     })
 }
 
-/// Cables alone.
+/// Plain cables.
 pub const CABLES: Links = Links { lay: &cables, versions: &[Version::V4, Version::V6], vrf: None };
 /// Routers with a gateway.
 pub const ROUTERS: &[Middle] = &[Middle::Graceful, Middle::Reassembling];
 /// Wide interfaces.
 pub const WIDE_INTERFACES: &[Middle] = &[Middle::Wide("to-narrow")];
-/// A middle without a gateway, and those with one that are compared with it.
+/// A middle host without a gateway, and those with a gateway to compare.
 pub const ROLES: &[(Middle, &[Middle])] = &[(Middle::Forwarding, ROUTERS), (Middle::Stock, WIDE_INTERFACES)];
-/// Lengths of the messages, in bytes: one that fits, and two that leave in fragments.
+/// Lengths of the messages, in bytes: one unfragmented, two in fragments.
 pub const LENS: [usize; 3] = [100, 3_000, 20_000];
-/// How many of each.
+/// Number of messages of each length.
 pub const COUNT: usize = 3;
-/// Payload of a fragment, in bytes: it fits the link with two tags.
+/// Payload of a fragment, in bytes: it fits the link with two VLAN tags.
 const FRAGMENT_LEN: usize = 1_400;
 pub const PORT: u16 = 4_000;
-/// How many messages were sent so far, by all tests.
+/// Number of messages sent so far, by all tests.
 static SENT: AtomicU64 = AtomicU64::new(0);
 pub const TIMEOUT: Duration = Duration::from_secs(10);
-/// After so long nothing more is waited for.
+/// Longest wait for a further message.
 const QUIET: Duration = Duration::from_millis(400);
 const SETTINGS: [(&str, &str); 8] = [
     ("ipv4/conf/all/rp_filter", "0"),

@@ -1,4 +1,4 @@
-//! A kind of device -> two such devices, connected by a cable or between two hosts.
+//! A kind of device -> two devices of it, connected by a cable or between two hosts.
 
 use crate::net::{Net, ip, lay, run};
 use packet::Version;
@@ -7,17 +7,17 @@ use std::process::Command;
 use tempfile::NamedTempFile;
 use wideload_lab::net::Host;
 
-/// Something that not every kernel has.
+/// A feature that not every kernel has.
 #[derive(Debug)]
 pub struct Need {
-    /// What it is called.
+    /// Its name.
     pub what: &'static str,
-    /// Succeed where it is there: in a host with the ends `one` and `other` of a cable.
+    /// Commands that succeed if it exists: in a host with the ends `one` and `other` of a cable.
     probe: &'static [&'static str],
 }
 
 impl Need {
-    /// What is said where the kernel lacks it.
+    /// The message if the kernel lacks it.
     pub fn missing(&self) -> Option<String> {
         let host = Host::new("probe").unwrap();
         host.tell(|netlink| netlink.make_veth("one", "other", host.space())).unwrap();
@@ -33,36 +33,36 @@ impl Need {
     }
 }
 
-/// A kind of device that carries packets over something else.
+/// A kind of device that carries packets over another link.
 #[derive(Debug)]
 pub struct Device {
-    /// What it is called, in names of tests.
+    /// Its name in names of tests.
     pub name: &'static str,
     pub needs: &'static [&'static Need],
-    /// What crosses it.
+    /// The IP versions that cross it.
     pub versions: &'static [Version],
-    /// What its headers take, in bytes.
+    /// Length of its headers, in bytes.
     pub overhead: u32,
-    /// Can what it carries be longer than its path takes? Its packets leave in fragments then.
+    /// Whether its packets may exceed the MTU of their path. They leave in fragments then.
     pub is_cut: bool,
-    /// Does it make GSO packets?
+    /// Whether it makes GSO packets.
     pub makes_gso: bool,
-    /// The commands that make one. `{name}` is its name and `{over}` the interface below; `{own}`, `{peer}`, `{own6}` and
-    /// `{peer6}` are addresses of both ends, `{key}` and `{of_peer}` a file with a private key and the peer's public key;
-    /// `{path}` says whether its packets may leave in fragments.
+    /// The commands that create one. `{name}` is its name and `{over}` the interface below. `{own}`, `{peer}`,
+    /// `{own6}` and `{peer6}` are addresses of both ends. `{key}` and `{of_peer}` are a file with a private key and
+    /// the peer's public key. `{path}` sets whether its packets may leave in fragments.
     make: &'static [&'static str],
 }
 
-/// How long a tunnel's packets are, with what they carry.
+/// The length of a tunnel's packets, inner packet included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// They fit the narrow link.
+    /// They fit the narrow link's MTU.
     Fits,
-    /// They do not.
+    /// They exceed it.
     TooLong,
 }
 
-/// One end of what is below devices.
+/// One end of the link below devices.
 #[derive(Clone, Copy)]
 pub struct Below<'a> {
     pub host: &'a Host,
@@ -74,19 +74,19 @@ pub struct Below<'a> {
 }
 
 impl Device {
-    /// The paths that it can have.
+    /// The paths that are possible for it.
     pub fn paths(&self) -> &'static [Path] {
         if self.is_cut { &[Path::Fits, Path::TooLong] } else { &[Path::Fits] }
     }
 
-    /// Makes both of these names, which take packets of up to `mtu` bytes.
+    /// Creates two devices with these names and the MTU `mtu`.
     pub fn make(&self, below: [Below<'_>; 2], names: [&str; 2], mtu: u32, path: Path) {
         for at in [0, 1] {
             self.make_one(at, below, names[at], mtu, path);
         }
     }
 
-    /// Makes one of them.
+    /// Creates one of them.
     pub fn make_one(&self, at: usize, below: [Below<'_>; 2], name: &str, mtu: u32, path: Path) {
         let (own, peer) = (below[at], below[1 - at]);
         let mut key = NamedTempFile::new().unwrap();
@@ -108,19 +108,19 @@ impl Device {
         }
     }
 
-    /// Has the narrow host and the middle joined by two of these over a cable.
+    /// Connects the narrow host and the middle host by two of these over a cable.
     pub fn lay_narrow(&self, net: &Net) {
         self.lay([&net.narrow, &net.middle], ["narrow", "to-narrow"], 1_500);
     }
 
-    /// Has the middle and the wide host joined so.
+    /// Connects the middle host and the wide host in the same way.
     pub fn lay_wide(&self, net: &Net) {
         self.lay([&net.middle, &net.wide], ["to-wide", "wide"], 9_000);
     }
 
     fn lay(&self, hosts: [&Host; 2], names: [&str; 2], mtu: u32) {
         let overs = names.map(|name| format!("below-{}", &name[name.len() - 4..]));
-        // Two of one host have other names.
+        // Two in one host have other names.
         let overs = [format!("{}-1", overs[0]), format!("{}-2", overs[1])];
         let at = |end: usize| Below {
             host: hosts[end],
@@ -170,7 +170,7 @@ pub const VLAN: Device = Device {
     makes_gso: true,
     make: &["ip link add link {over} name {name} type vlan id 10"],
 };
-/// A tag of 802.1Q behind one of 802.1ad.
+/// An 802.1Q tag behind an 802.1ad tag.
 pub const QINQ: Device = Device {
     name: "qinq",
     needs: &[&VLAN_DEVICE],
@@ -338,9 +338,9 @@ const WIREGUARD: Device = Device {
     ],
 };
 
-/// Those that stand on an Ethernet link.
+/// Devices on an Ethernet link.
 pub const ON_ETHERNET: &[&Device] = &[&VLAN, &QINQ, &BOND, &MACVLAN];
-/// Those that carry packets in packets.
+/// Devices that carry packets in packets.
 pub const TUNNELS: &[&Device] = &[
     &IPIP,
     &SIT,
@@ -357,7 +357,7 @@ pub const TUNNELS: &[&Device] = &[
     &WIREGUARD,
 ];
 
-/// Private keys of WireGuard and their public ones. They protect nothing.
+/// Private keys of WireGuard and their public ones. They protect no data.
 const KEYS: [(&str, &str); 2] = [
     ("2A1MMEnEqgV+1sMbh3SRZrplgYN9NE7tKF19VyiUSV0=", "S9JmzxnkbIJWE/ok4ttqPEgfZ5grjziyTC/4nx6oWm8="),
     ("uNTQn6Hsn2ateCS9OEs5nEWEQBywXXC510//owhRnUM=", "WeRgFiTrzq3vNZgOWLhOGLF3//dII4XpqNqNGHFt5HM="),

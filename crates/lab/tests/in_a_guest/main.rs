@@ -48,12 +48,12 @@ fn main() -> ExitCode {
     tests.extend(vlans::tests());
     tests.extend(vrfs::tests());
     let mut arguments = Arguments::from_args();
-    // Most of the time they wait.
+    // Most of the time the tests wait.
     arguments.test_threads.get_or_insert(6);
     libtest_mimic::run(&arguments, tests).exit_code()
 }
 
-/// The middle reaches the narrow host by devices of this kind.
+/// The middle host reaches the narrow host by devices of this kind.
 fn narrow(device: &Device, kernel: Middle, middles: &[Middle]) {
     let lay = |net: &net::Net| {
         device.lay_narrow(net);

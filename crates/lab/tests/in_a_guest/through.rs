@@ -44,7 +44,7 @@ fn between(device: &Device, kernel: Middle, middles: &[Middle]) {
             let before = net.taken_from_narrow();
             let outcome = talk(device, &net.narrow, far);
             assert!(net.is_right());
-            // Packets that fit are the kernel's own.
+            // The kernel processes unfragmented packets itself.
             if net.has_gateway() && path == Path::TooLong {
                 assert!(net.taken_from_narrow() > before, "no fragment of the tunnel's packets was taken");
             }
@@ -55,7 +55,7 @@ fn between(device: &Device, kernel: Middle, middles: &[Middle]) {
     }
 }
 
-/// Cables that GSO packets cross whole, with GRO on at their ends.
+/// Cables that GSO packets cross unsplit, with GRO on at their ends.
 fn lay_all(net: &Net) {
     let ends = [
         [(&net.narrow, "narrow"), (&net.middle, "to-narrow")],
@@ -103,7 +103,7 @@ pub fn border(device: &Device) {
     }
 }
 
-/// GSO packets came by these interfaces, where the tunnel makes such.
+/// Checks that GSO packets arrived by these interfaces, if the tunnel makes any.
 fn check_gso(device: &Device, path: Path, middle: &Host, names: [&str; 2]) {
     for name in names {
         let received = middle.tell(|netlink| Ok(netlink.interface(name)?.counters.received)).unwrap();
@@ -116,14 +116,14 @@ fn check_gso(device: &Device, path: Path, middle: &Host, names: [&str; 2]) {
     }
 }
 
-/// Makes the tunnel's devices, with addresses.
+/// Creates the tunnel's devices, with addresses.
 fn make(device: &Device, path: Path, ends: [(&Host, (&str, &str)); 2]) {
     let below = ends.map(|(host, (v4, v6))| Below { host, over: "", v4, v6 });
     let mtu = if path == Path::Fits { 1_500 - device.overhead } else { LONG_MTU };
     device.make(below, ["tunnel"; 2], mtu, path);
     for ((host, _), number) in ends.into_iter().zip(1..) {
         if path == Path::TooLong {
-            // Else TCP would have the tunnel's packets fit.
+            // Otherwise TCP would adapt to the narrow link's MTU.
             host.space().set_sysctl("ipv4/ip_no_pmtu_disc", "1").unwrap();
         }
         for address in inner(device, number) {
@@ -141,7 +141,7 @@ fn inner(device: &Device, number: u8) -> impl Iterator<Item = IpAddr> {
         .filter_map(move |(version, address)| versions.contains(&version).then_some(address))
 }
 
-/// Has GRO join what an interface receives, also where it comes one by one.
+/// Switches GRO on for an interface, also for packets that arrive one by one.
 fn join_received(host: &Host, name: &str) {
     let features = [("rx-gro", Switch::On), ("rx-udp-gro-forwarding", Switch::On)];
     host.space().enter(|| drop(features::set(name, &features).unwrap()));
@@ -151,7 +151,7 @@ fn join_received(host: &Host, name: &str) {
     run(host, "unshare", &["-m", "sh", "-c", &format!("mount -t sysfs sysfs /sys && {writes}")]);
 }
 
-/// TCP, datagrams and GSO packets of UDP by the tunnel, both ways: all arrives.
+/// Sends TCP, datagrams and UDP GSO packets through the tunnel, in both directions, and checks that all arrive.
 fn talk(device: &Device, one: &Host, other: &Host) -> Vec<(bool, Delivered, usize)> {
     let directions = [(one, other, 2), (other, one, 1)];
     let mut outcome = Vec::new();
@@ -174,9 +174,9 @@ fn talk(device: &Device, one: &Host, other: &Host) -> Vec<(bool, Delivered, usiz
     outcome
 }
 
-/// Sends GSO packets of UDP; how many of their datagrams arrive.
+/// Sends UDP GSO packets. Returns the number of their datagrams that arrive.
 fn segments(from: &Host, to: &Host, target: IpAddr) -> usize {
-    // Not that of the datagrams, the last of which may still be on their way.
+    // Another port than the datagrams', the last of which may still be in transit.
     let at = SocketAddr::new(target, PORT + 1);
     let receiver = to.space().enter(|| bound(at, None)).unwrap();
     receiver.set_read_timeout(Some(TIMEOUT / 10)).unwrap();
@@ -203,10 +203,10 @@ fn segments(from: &Host, to: &Host, target: IpAddr) -> usize {
     seen.len()
 }
 
-/// Longest packet that a tunnel takes whose own do not fit the narrow link, in bytes.
+/// MTU of a tunnel whose own packets exceed the narrow link's MTU, in bytes.
 const LONG_MTU: u32 = 4_000;
 const TCP_LEN: usize = 2 << 20;
-/// Of a datagram in a GSO packet, in bytes: it fits every tunnel.
+/// Payload of a datagram in a GSO packet, in bytes: it fits every tunnel.
 const SEGMENT_LEN: usize = 1_200;
 /// Datagrams in a GSO packet.
 const SEGMENT_COUNT: usize = 20;

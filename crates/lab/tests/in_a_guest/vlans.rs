@@ -28,8 +28,8 @@ pub fn tests() -> Vec<Trial> {
     ]
 }
 
-/// A VLAN of the narrow host and the middle, with addresses of its own, beside packets without a tag. Each device stands on
-/// the one before.
+/// A VLAN of the narrow host and the middle host, with its own addresses, beside untagged packets. Each device is
+/// on top of the previous one.
 fn beside(devices: &[&str]) {
     for offloading in [Offloading::Off, Offloading::On] {
         let lay = |net: &Net| {
@@ -50,7 +50,7 @@ fn beside(devices: &[&str]) {
                 ip(host, &format!("addr add {}/24 dev {below}", v4(4, number)));
                 ip(host, &format!("addr add {}/64 dev {below} nodad", v6(4, number)));
             }
-            // What has such a source goes back by the VLAN.
+            // Packets from such a source return by the VLAN.
             ip(&net.narrow, "route add default via 10.78.4.2 table 4");
             ip(&net.narrow, "rule add from 10.78.4.1 table 4");
             ip(&net.narrow, "-6 route add default via fd78:4::2 table 4");
@@ -76,7 +76,7 @@ fn beside(devices: &[&str]) {
     }
 }
 
-/// Datagrams both ways by the VLAN.
+/// Datagrams in both directions by the VLAN.
 fn tagged(net: &Net, kernel: Middle) -> Vec<Delivered> {
     let (far, network, host) = if kernel == Middle::Stock { (&net.middle, 4, 2) } else { (&net.wide, 1, 1) };
     let there = [(v4(4, 1), v4(network, host)), (v6(4, 1), v6(network, host))].map(|(own, target)| {
@@ -86,7 +86,7 @@ fn tagged(net: &Net, kernel: Middle) -> Vec<Delivered> {
     there.into_iter().chain(back).collect()
 }
 
-/// Two hosts whose VLAN devices a bridge or a border joins.
+/// Two hosts whose VLAN devices are connected by a bridge or a border.
 fn border(device: &Device) {
     let outcome = |mtus: [u32; 2], is_border: bool| {
         let three_hosts = ThreeHosts::new(mtus, Offloading::On).unwrap();
@@ -163,6 +163,6 @@ fn inner(number: u8) -> [IpAddr; 2] {
     [v4(5, number), v6(5, number)]
 }
 
-/// It leaves room for two tags.
+/// It leaves room for two VLAN tags.
 const VLAN_MTU: u32 = 1_496;
 const TCP_LEN: usize = 2 << 20;

@@ -30,7 +30,7 @@ pub fn tests() -> Vec<Trial> {
     ]
 }
 
-/// Cables, and all of the middle's interfaces in a VRF.
+/// Cables, and all of the middle host's interfaces in a VRF.
 const IN_VRF: Links = Links { lay: &in_vrf, vrf: Some("red"), ..CABLES };
 
 fn in_vrf(net: &Net) {
@@ -115,7 +115,7 @@ fn sockets_outside() {
     assert!(let_in.iter().all(Delivered::is_all), "{let_in:?}");
 }
 
-/// A middle with two VRFs, each of which has a narrow and a wide host; all addresses are twice there.
+/// A middle host with two VRFs, each with a narrow and a wide host. All addresses exist twice.
 struct Twice {
     middle: Host,
     sides: [Side; 2],
@@ -137,19 +137,19 @@ impl Side {
         Side { vrf, narrow, wide, device: format!("{vrf}-n") }
     }
 
-    /// Names of the middle's interfaces.
+    /// Names of the middle host's interfaces.
     fn names(&self) -> [String; 2] {
         ["to-n", "to-w"].map(|name| format!("{}-{name}", self.vrf))
     }
 
-    /// Lays both cables.
+    /// Connects both cables.
     fn join(&self, middle: &Host) {
         let [to_narrow, to_wide] = self.names();
         lay([(&self.narrow, &self.device), (middle, &to_narrow)], 1_500);
         lay([(middle, &to_wide), (&self.wide, "wide")], 9_000);
     }
 
-    /// Gives addresses to all interfaces, and routes to the hosts.
+    /// Sets the addresses of all interfaces, and the routes to the hosts.
     fn give_addresses(&self, middle: &Host) {
         let [to_narrow, to_wide] = self.names();
         let Side { narrow, wide, device, .. } = self;
@@ -183,13 +183,13 @@ fn start(middle: &Host, config: &str, vrf: &str) -> Service {
     middle.space().enter(|| Service::start(config)).unwrap()
 }
 
-/// Packets that a gateway took of what came by the narrow link.
+/// Packets from the narrow link that a gateway received.
 fn taken_from_narrow(service: &Service) -> u64 {
     service.snapshots().unwrap().iter().map(|snapshot| snapshot.ends[1].rx.packets).sum()
 }
 
 impl Twice {
-    /// `forwards`: the middle is a router. Gateways of this configuration are in the first VRFs, as many as are named.
+    /// If `forwards`, the middle host is a router. Gateways with this configuration run in the first `count` VRFs.
     fn new(forwards: bool, config: Option<&str>, count: usize) -> Twice {
         let middle = Host::new("middle").unwrap();
         settings(&middle, forwards);
@@ -202,7 +202,7 @@ impl Twice {
         let start = |side: &Side| config.map(|config| start(&middle, config, side.vrf));
         let services = sides.iter().take(count).filter_map(start).collect();
         let twice = Twice { middle, sides, services };
-        // Interfaces that are just up drop what they are given for a moment.
+        // Interfaces that have just come up drop packets for a moment.
         for side in &twice.sides {
             for target in twice.targets(forwards) {
                 let until = Instant::now() + TIMEOUT;
@@ -214,7 +214,7 @@ impl Twice {
         twice
     }
 
-    /// Of the host that the narrow ones send to.
+    /// Addresses of the host to which the narrow ones send.
     fn targets(&self, forwards: bool) -> [IpAddr; 2] {
         if forwards { [v4(1, 1), v6(1, 1)] } else { [v4(2, 2), v6(2, 2)] }
     }
@@ -224,8 +224,8 @@ impl Twice {
         Datagrams { device, ..Datagrams::new(&side.narrow, to, target) }
     }
 
-    /// Fragments of two datagrams in turns, one in each VRF, with the same addresses and the same identification: did each
-    /// arrive as it was sent?
+    /// Sends fragments of two datagrams in turns, one in each VRF, with the same addresses and the same ID. Returns
+    /// whether each arrived unchanged.
     fn in_turns(&self, forwards: bool) -> Vec<bool> {
         let target = self.targets(forwards)[0];
         let receivers = self.sides.each_ref().map(|side| {

@@ -535,7 +535,7 @@ mod tests {
             rig.offload(GSO, 1_500);
             assert_eq!(rig.says(GSO), if is_done { Said::Goes(1_460) } else { Said::Kept });
         }
-        // What comes before it is lent is noted.
+        // The program notes packets that come before the flow is offloaded.
         let mut rig = Rig::new();
         assert_eq!(rig.says(opening), Said::Kept);
         rig.flow_offload.expect(flow(GSO));
@@ -547,7 +547,7 @@ mod tests {
         assert_eq!(rig.says(GSO), Said::Kept);
         rig.settle(2);
         assert_eq!(rig.says(GSO), Said::Goes(1_460));
-        // Where it opens anew, too.
+        // So it does when the connection opens again.
         assert_eq!(rig.says(opening), Said::Kept);
         rig.flow_offload.expect(flow(GSO));
         rig.offload(GSO, 1_500);
@@ -654,7 +654,7 @@ mod tests {
         assert_eq!(rig.says(GSO), Said::Kept, "the worker has not received all");
         rig.settle(2);
         assert_eq!(rig.says(GSO), Said::Goes(1_460));
-        // One of another flow that is with the worker is in nobody's way.
+        // A packet of another flow at the worker changes nothing.
         assert_eq!(rig.says(Packet { to_port: 81, ..GSO }), Said::Kept);
         assert_eq!(rig.says(GSO), Said::Goes(1_460));
     }
@@ -694,7 +694,7 @@ mod tests {
             other.filter(|other| flow(*other).at() == flow(GSO).at() && other.from_port != GSO.from_port);
         let other = other.next().expect("there are more ports than places");
         let until = rig.flow_offload.long(flow(GSO).at() + UNTIL_AT) as *const AtomicU64;
-        // SAFETY: the memory is that of the stand's leases, which live on.
+        // SAFETY: the memory is that of the rig's offloaded flows, which outlive the reference.
         let until = unsafe { &*until };
         for (ended_before, is_free) in [(-1, false), (1, false), (10 * GRACE as i64, true)] {
             until.store(now().wrapping_add_signed(-ended_before * 1_000), Ordering::SeqCst);
@@ -731,7 +731,7 @@ mod tests {
             (900, 861, 144, Said::Goes(860)),
             (140, 2_000, 860, Said::Goes(100)),
             (40 + 144, 2_880, 144, Said::Goes(144)),
-            // Headers alone are as long as may be.
+            // The headers alone are as long as the limit.
             (40, 2_880, 144, Said::Kept),
             (41, 2_880, 144, Said::Goes(1)),
             (576, 3_000, 20_000, Said::Kept),
@@ -750,7 +750,7 @@ mod tests {
     fn what_the_kernel_may_not_take_for_a_flow_is_the_workers() {
         let mut rig = Rig::ready(1_500);
         let frame = frame(GSO);
-        // Options, fragments, another protocol, a header that is too short or too long.
+        // Options, fragments, another protocol, a TCP header that is too short or too long.
         for (at, value) in [(14, 0x46), (20, 0x20), (21, 0x01), (23, 17), (46, 0x40), (46, 0xF0)] {
             let mut frame = frame.clone();
             frame[at] = value;
@@ -779,7 +779,7 @@ mod tests {
             }
         };
         load_all();
-        // Rights are a thread's own.
+        // Rights belong to a thread.
         let with_few = std::thread::spawn(move || {
             let few = CapabilitySet::BPF | CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
             let few = CapabilitySets { effective: few, permitted: few, inheritable: CapabilitySet::empty() };
@@ -819,7 +819,7 @@ mod tests {
             rig.flow_offload.end(flow(long));
             rig.says(long);
             rig.settle(1);
-            // In eight pieces, and not in nine.
+            // Eight segments are possible, nine are not.
             for (len_max, said) in [(len_max - 250, Said::Goes(250)), (len_max - 251, Said::Kept)] {
                 let mut rig = Rig::new();
                 rig.offload(long, len_max);
@@ -830,8 +830,7 @@ mod tests {
         }
     }
 
-    // The last piece is the packet itself, at which the test looks; the others come out at the other end of a
-    // cable.
+    // The last segment is the packet itself, which the test reads. The others arrive at the other end of a cable.
     #[test]
     fn each_fragment_of_a_packet_that_is_cut_has_headers_of_its_own() {
         Namespace::new().expect("the test runs as root").enter(|| {
@@ -860,7 +859,7 @@ mod tests {
             half_sum(version, &mut frame);
             frame
         };
-        // Sequence and identification wrap; PSH and ACK are set.
+        // Sequence number and IP ID wrap; PSH and ACK are set.
         let mut whole = spoken(len, u32::MAX - 700, 0x18, 0xFFFE);
         whole[payload_at..].iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 7 / 3) as u8);
         let mut told = [0_u8; TOLD_LEN];
@@ -1016,7 +1015,7 @@ mod tests {
             let gso = Packet { len, segment_len, ..GSO };
             assert_eq!(rig.says(gso), Said::Goes(said), "{len} by {segment_len} to {len_max}");
         }
-        // What was once not known stays so while the lease runs.
+        // A limit that may not grow stays so while the flow is offloaded.
         let mut rig = Rig::ready(900);
         rig.flow_offload.offload(flow(GSO), SegmentLimit { len_max: 900, may_grow: false });
         rig.flow_offload.offload(flow(GSO), growing(900));
@@ -1058,7 +1057,7 @@ mod tests {
         fn beside(heartbeat: Option<&Heartbeat>) -> Rig {
             let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
             let settings = Settings { target: Some(TO), beats: heartbeat.map(Heartbeat::beats), room: 0 };
-            // The kernel tries a socket's program with what is behind the Ethernet header alone.
+            // The kernel tests a socket's program with the bytes behind the Ethernet header alone.
             let program = program::load((names::FLOW_SOCKET, Kind::Classifier), map.as_fd(), settings, "test");
             let program = program.expect("the kernel takes it");
             let links = [(); 2].map(|()| program.try_clone().expect("there are descriptors"));
@@ -1080,7 +1079,7 @@ mod tests {
             self.flow_offload.offload(flow(packet), growing(len_max));
         }
 
-        /// So many more frames were received, and nothing is left of them.
+        /// The worker has received `count` more frames, and holds none of them.
         fn settle(&mut self, count: u64) {
             self.flow_offload.count(count);
             self.flow_offload.commit();
@@ -1115,12 +1114,12 @@ mod tests {
         program: OwnedFd,
         /// Number of the interface at its near end.
         index: u32,
-        /// At its far end.
+        /// A packet socket at its far end.
         socket: OwnedFd,
     }
 
     impl Cable {
-        /// One in the namespace of this thread, once frames come through.
+        /// A cable in the namespace of this thread, once frames cross it.
         fn new() -> Cable {
             let mut netlink = Netlink::open().expect("a socket is free");
             let here = Namespace::here().expect("/proc is there");
@@ -1130,7 +1129,7 @@ mod tests {
             let program = load((names::FLOW_INGRESS, Kind::Classifier), Settings::default());
             let (cable, probe) = (Cable { program, index: near, socket: tap(far) }, tap(near));
             let frame = frame(Packet { len: 100, ..LONG });
-            // An interface that is just up drops what it is given for a moment.
+            // An interface that has just come up drops packets for a moment.
             while cable.comes(Duration::from_millis(1)).is_none_or(|came| came != frame) {
                 rustix::io::write(&probe, &frame).expect("the interface is up");
             }
@@ -1143,7 +1142,7 @@ mod tests {
             self.comes(Duration::from_secs(10)).expect("it comes")
         }
 
-        /// The next frame of the test; kernels say something of their own, too.
+        /// The next frame of the test; kernels send packets of their own too.
         fn comes(&self, timeout: Duration) -> Option<Vec<u8>> {
             let until = Instant::now() + timeout;
             while Instant::now() < until {
@@ -1158,7 +1157,7 @@ mod tests {
         }
     }
 
-    /// A packet socket on an interface, which never waits.
+    /// A non-blocking packet socket on an interface.
     fn tap(index: u32) -> OwnedFd {
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
         let socket = linux::device::socket(libc::AF_PACKET, kind).expect("the test runs as root");
@@ -1174,13 +1173,13 @@ mod tests {
         socket
     }
 
-    /// A program, with a table of its own.
+    /// A program with its own table.
     fn load(program: (names::Name, Kind), settings: Settings<'_>) -> OwnedFd {
         let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
         program::load(program, map.as_fd(), settings, "test").expect("the kernel takes it")
     }
 
-    /// The frame of a packet whose sum is that of its pseudo-header alone.
+    /// The frame of a packet with a partial checksum: that of its pseudo-header.
     fn half_summed(of: Packet) -> Vec<u8> {
         let mut frame = frame(of);
         half_sum(of.version, &mut frame);
@@ -1217,14 +1216,14 @@ mod tests {
         frame
     }
 
-    /// Where flows go.
+    /// The interface to which flows are redirected.
     const TO: u32 = 9;
     /// Length of `struct __sk_buff`, in bytes.
     const TOLD_LEN: usize = 192;
     const GSO: Packet =
         Packet { version: 4, from_port: 40_000, to_port: 80, flags: 0x10, len: 2_880, segment_len: 144 };
     const LONG: Packet = Packet { len: 2_000, segment_len: 0, ..GSO };
-    /// As the program has it.
+    /// The same limit as in the program.
     const SINGLES_MAX: usize = 8;
     /// Payload of segments, in bytes: the kernel tests a program with no more than a page.
     const FRAGMENT_LEN: usize = 400;

@@ -1,4 +1,5 @@
-//! Packets -> the MTU that they advise: router advertisements and DHCP, near misses, and every change of one byte.
+//! Packets -> the MTU that they announce: router advertisements and DHCP, near misses, and every change of one
+//! byte.
 
 use crate::frames::{fragment_v4, fragment_v6};
 use testkit::{Spec, Transport, icmp, seal_ip, seal_transport, udp};
@@ -68,7 +69,7 @@ fn a_dhcp_server_advises_what_its_option_says() {
         [&[0, 0][..], &mtu, &lease, &[255, 26, 2, 3, 0]].concat(),
         [&mtu[..], &lease].concat(),
         [&interface_mtu(9_000)[..], &mtu, &[255]].concat(),
-        // What is not two bytes long is another thing.
+        // A field of another length than two bytes is another option.
         [&[26, 1, 1, 26, 0][..], &mtu, &[255]].concat(),
     ] {
         assert_eq!(told(&Dhcp::with(&options).bytes()), Some(1_500), "{options:02x?}");
@@ -136,7 +137,7 @@ fn no_change_of_a_byte_and_no_noise_makes_it_panic_or_advise_what_is_not_written
             for value in [0, 1, 2, 5, 26, 52, 127, 255, bytes[at] ^ 0x80] {
                 let mut bytes = bytes.clone();
                 bytes[at] = value;
-                // Once with a right sum, once as it is.
+                // Once with a correct checksum, once unchanged.
                 for sealed in [true, false] {
                     if sealed {
                         seal_transport(&mut bytes);
@@ -163,7 +164,7 @@ fn no_change_of_a_byte_and_no_noise_makes_it_panic_or_advise_what_is_not_written
     assert!(told_count > 100, "some of it is advice: {told_count}");
 }
 
-// What the tests stand on.
+// Helpers.
 
 fn told(bytes: &[u8]) -> Option<u32> {
     let mut pool = Pool::new(1 << 20);

@@ -17,7 +17,7 @@ fn a_half_filled_checksum_is_recognised_and_finished() {
                 let mut packet = read(&half, LinkType::Ip, &mut pool);
                 packet.detect_checksum();
                 if half_sum == field(&right, transport, &mut pool) {
-                    // By chance the half sum is the whole: nothing needs finishing.
+                    // By chance the partial checksum equals the complete one.
                     assert_eq!(packet.checksum, Checksum::Unverified);
                 } else {
                     assert_eq!(packet.checksum, Checksum::Partial, "{transport:?} of {len}");
@@ -33,7 +33,7 @@ fn a_half_filled_checksum_is_recognised_and_finished() {
     }
 }
 
-// rel:A49: no wrong sum is turned right but a half-filled one.
+// rel:A49: no wrong checksum is corrected, except a partial one.
 #[test]
 fn of_all_values_of_the_field_only_the_half_filled_one_is_finished() {
     let mut pool = Pool::new(1 << 20);
@@ -63,7 +63,7 @@ fn a_right_checksum_that_equals_the_half_sum_is_left_alone() {
     let mut pool = Pool::new(1 << 20);
     let mut bytes = packet(headers()[16].clone(), Transport::Udp, &[0; 8]);
     let half = half_fill(&mut bytes, Transport::Udp, &mut pool);
-    // The payload's first word makes the whole sum right with the half sum in the field.
+    // With this first word of the payload, the partial checksum in the field makes the whole sum correct.
     let words = (0..=u16::MAX).find(|word| {
         bytes[48..50].copy_from_slice(&word.to_be_bytes());
         let packet = read(&bytes, LinkType::Ip, &mut pool);
@@ -80,14 +80,14 @@ fn a_right_checksum_that_equals_the_half_sum_is_left_alone() {
     assert_eq!(field(&bytes, Transport::Udp, &mut pool), half);
 }
 
-// R096: a UDP sum whose complement is 0 goes out as all ones.
+// R096: a UDP checksum whose complement is 0 is sent as all ones.
 #[test]
 fn a_udp_sum_of_zero_goes_out_as_all_ones() {
     let mut pool = Pool::new(1 << 20);
     for ip in [headers()[0].clone(), headers()[16].clone()] {
         let mut bytes = packet(ip, Transport::Udp, &[0; 8]);
         let at = field_at(&bytes, Transport::Udp, &mut pool);
-        // The right checksum of this payload, added to the payload, leaves a sum whose complement is 0.
+        // The payload's own checksum, added to the payload, gives a sum whose complement is 0.
         let right = [bytes[at], bytes[at + 1]];
         bytes[at + 2..at + 4].copy_from_slice(&right);
         half_fill(&mut bytes, Transport::Udp, &mut pool);
@@ -104,7 +104,7 @@ fn a_udp_sum_of_zero_goes_out_as_all_ones() {
 #[test]
 fn no_checksum_is_judged_where_there_is_none() {
     let mut pool = Pool::new(1 << 20);
-    // UDP without one, fragments, ICMP.
+    // UDP without a checksum, fragments, ICMP.
     let mut none = packet(headers()[0].clone(), Transport::Udp, &noise(20));
     none[26..28].fill(0);
     let echo = packet(headers()[0].clone(), Transport::Echo, &noise(20));
@@ -127,7 +127,7 @@ fn a_length_that_an_offloading_sender_left_out_is_written() {
     let mut pool = Pool::new(1 << 20);
     for transport in TRANSPORTS {
         for len in [1, 40, 1_400, 60_000] {
-            // The sum of the header may be missing too. A short frame may be padding behind a broken packet.
+            // The header checksum may be missing too. A short frame may be padding behind a damaged packet.
             let right = packet(headers()[0].clone(), transport, &noise(len));
             for sum_missing in [true, false] {
                 let mut bytes = right.clone();
@@ -138,7 +138,7 @@ fn a_length_that_an_offloading_sender_left_out_is_written() {
                 }
                 check_len(&bytes, &right, transport, bytes.len() > 60, &mut pool);
             }
-            // Version 6: behind an empty one.
+            // IPv6: behind an empty one.
             let right = packet(headers()[16].clone(), transport, &noise(len));
             let mut bytes = right.clone();
             bytes[4..6].fill(0);
@@ -168,7 +168,7 @@ proptest! {
         let backward = parts.rev().fold(Sum::ZERO, |sum, part| part + sum);
         prop_assert_eq!(forward.checksum(), Sum::of(&bytes).checksum());
         prop_assert_eq!(backward.checksum(), forward.checksum());
-        // Of nothing but zeros the sum can be written in two ways.
+        // The sum of only zeros has two representations.
         prop_assert!((forward + Sum::of(&bytes) - forward - forward).is_right());
     }
 
@@ -177,7 +177,7 @@ proptest! {
     fn a_patched_checksum_is_that_of_the_changed_header(
         header in prop::collection::vec(any::<u16>(), 9), at in 0usize..9, new in any::<u16>(),
     ) {
-        // A header names its version, so its sum is never plus zero.
+        // A header has a version, so its sum is never plus zero.
         let mut header = header;
         header[0] |= 0x4000;
         let new = if at == 0 { new | 0x4000 } else { new };
@@ -206,7 +206,7 @@ proptest! {
     }
 }
 
-// What the tests stand on.
+// Helpers.
 
 fn check_len(bytes: &[u8], right: &[u8], transport: Transport, expected: bool, pool: &mut Pool) {
     let expected = expected && transport != Transport::Echo;
@@ -223,7 +223,7 @@ fn check_len(bytes: &[u8], right: &[u8], transport: Transport, expected: bool, p
     pool.give(packet.into_buffer());
 }
 
-/// Where the checksum field stands.
+/// The place of the checksum field.
 fn field_at(bytes: &[u8], transport: Transport, pool: &mut Pool) -> usize {
     let packet = read(bytes, LinkType::Ip, pool);
     let at = usize::from(packet.ip().upper.unwrap().at);
@@ -236,7 +236,7 @@ fn field(bytes: &[u8], transport: Transport, pool: &mut Pool) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Writes what an offloading sender leaves in the field: the sum of the pseudo-header, not complemented.
+/// Writes the partial checksum of an offloading sender: the sum of the pseudo-header, not complemented.
 fn half_fill(bytes: &mut [u8], transport: Transport, pool: &mut Pool) -> u16 {
     let at = field_at(bytes, transport, pool);
     let packet: Packet = read(bytes, LinkType::Ip, pool);

@@ -140,7 +140,7 @@ fn no_error_answers_a_version_6_packet_that_must_not_be_answered() {
         bytes
     };
     let many = [0xFF, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-    // Answered by Packet Too Big; by complaints about a piece; by others.
+    // Whether Packet Too Big is sent; errors about a fragment; other errors.
     let table: Vec<(&str, Vec<u8>, [bool; 3])> = vec![
         ("plain", from(HOST_V6, PEER_V6), [true; 3]),
         ("echo request", icmp(128), [true; 3]),
@@ -168,7 +168,7 @@ fn no_error_answers_a_version_6_packet_that_must_not_be_answered() {
     }
 }
 
-// R020, R047: nor what was sent to more stations than one, whatever its IP header says.
+// R020, R047: nor about a packet that was sent to several stations, whatever its IP header states.
 #[test]
 fn no_error_answers_a_frame_for_many_stations() {
     let mut pool = Pool::new(1 << 20);
@@ -214,7 +214,7 @@ fn without_a_buffer_there_is_no_error() {
     pool.give(about.into_buffer());
 }
 
-// What the tests stand on.
+// Helpers.
 
 #[track_caller]
 fn check_v4(icmp_error: IcmpError, kind: Icmpv4Type, about: &Packet, pool: &mut Pool) {

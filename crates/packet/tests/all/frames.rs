@@ -4,7 +4,7 @@ use testkit::fields::{DESTINATION_OPTIONS, DF, HOP_BY_HOP, PSH, ROUTING, UDP};
 pub use testkit::{HOST_V4, HOST_V6, PEER_V4, PEER_V6, Spec, extension, icmp, ip, seal_ip, tcp, udp};
 use wideload_packet::{Frame, Ingress, LinkType, Packet, Pool};
 
-/// What stands behind the IP headers.
+/// The content of a packet behind its IP headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     Udp,
@@ -74,18 +74,18 @@ pub fn fragment_v6(offset: usize, more: bool, payload: &[u8]) -> Vec<u8> {
     Spec { protocol: UDP, ..ip(6).id(0xDEAD_BEEF).part(offset, payload, more) }.bytes()
 }
 
-/// Reads a frame, which must be readable.
+/// Parses a frame, which must be valid.
 #[track_caller]
 pub fn read(bytes: &[u8], medium: LinkType, pool: &mut Pool) -> Packet {
     Frame::copy(bytes, medium, Ingress(3), pool).unwrap()
 }
 
-/// Bytes with no pattern that a sum would miss.
+/// Bytes without a pattern that a checksum would miss.
 pub fn noise(len: usize) -> Vec<u8> {
     testkit::noise(len, 7)
 }
 
-/// An IPv4 option that fills these bytes, none of which end the list.
+/// An IPv4 option of `len` bytes, none of which end the list.
 fn options(len: usize) -> Vec<u8> {
     let mut options = vec![0xAB; len];
     if len > 0 {

@@ -91,7 +91,7 @@ fn a_glance_at_a_checksum_is_a_close_look() {
     }
 }
 
-/// Whether a glance takes the second segment for one like the first; it must be one.
+/// Whether the header match accepts the second segment after the first; if so, checks that it may.
 fn check(first: &[u8], second: &[u8], pool: &mut Pool) -> bool {
     let first = read(first, Checksum::Verified, pool).expect("it is a packet");
     let part = SegmentFacts::of(&first).expect("it is a segment");
@@ -127,7 +127,7 @@ fn read(bytes: &[u8], checksum: Checksum, pool: &mut Pool) -> Option<Packet> {
 fn flipped(bytes: &[u8], bits: &[usize]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bits.iter().for_each(|bit| bytes[bit / 8] ^= 1 << (bit % 8));
-    // What the wrong header checksum would hide.
+    // Corrects the header checksum, which would hide the change.
     if bytes[0] >> 4 == 4 && !bits.iter().any(|bit| (10..12).contains(&(bit / 8))) {
         seal_v4(&mut bytes);
     }
@@ -141,7 +141,7 @@ fn seal_v4(bytes: &mut [u8]) {
     }
 }
 
-/// A way to lay out a segment.
+/// A layout of a segment's headers.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     version: u8,
@@ -157,7 +157,7 @@ impl Layout {
         self.ip_len() + if self.stamped { 32 } else { 20 }
     }
 
-    /// A segment with so many bytes; its transport checksum is not right.
+    /// A segment with this payload length; its transport checksum is wrong.
     fn segment(self, payload_len: usize) -> Vec<u8> {
         let payload: Vec<u8> = (0..payload_len).map(|at| (at * 7 + 1) as u8).collect();
         let segment = tcp(self.version).seq(4_096).payload(payload).sum(Summed::Off(0x55));
@@ -169,7 +169,7 @@ impl Layout {
         bytes
     }
 
-    /// Sequence and acknowledgement number, window and checksum; time stamps.
+    /// The places of sequence and acknowledgement number, window, checksum and timestamps.
     fn moving(self) -> Vec<Range<usize>> {
         let tcp = self.ip_len();
         let mut moving = vec![tcp + 4..tcp + 12, tcp + 14..tcp + 18];

@@ -52,7 +52,7 @@ fn every_fragment_is_read_as_etherparse_reads_it() {
 
 #[test]
 fn fragments_of_one_shape_differ_in_nothing_that_joining_looks_at_but_their_offset() {
-    // Every pair of bits of the headers flipped, in pieces that start their datagram and in those that do not.
+    // Every pair of the headers' bits is flipped, in first fragments and in later ones.
     for (offset, more) in [(8, true), (1_480, true), (1_480, false)] {
         for (bytes, header_len) in [
             (fragment_v4(offset, more, &noise(64)), 20),
@@ -69,7 +69,7 @@ fn fragments_of_one_shape_differ_in_nothing_that_joining_looks_at_but_their_offs
                         other[second / 8] ^= 1 << (second % 8);
                     }
                     mend_packet(&mut other);
-                    // A later piece starts somewhere: what starts its datagram is looked at closely.
+                    // Only later fragments are compared here: a first fragment's headers are parsed closely.
                     let Ok(other) = Ip::parse(&other) else { continue };
                     if other.fragment.is_none_or(|fragment| fragment.offset == 0) {
                         continue;
@@ -151,7 +151,7 @@ fn every_flipped_bit_and_every_cut_is_read_or_refused() {
                 let mut bytes = base.clone();
                 bytes[at] = value;
                 survive(&bytes, &mut pool);
-                // With the sum put right, the checks behind it are reached.
+                // With a correct header checksum the checks behind it are reached.
                 if mend_header_sum(&mut bytes) {
                     survive(&bytes, &mut pool);
                 }
@@ -175,7 +175,7 @@ proptest! {
         prop_assert_eq!(pool.in_use_count(), 0);
     }
 
-    // A walk along random headers ends, and what it says lies within the packet.
+    // The walk along random headers ends, and its results lie within the packet.
     #[test]
     fn any_chain_of_headers_ends(kinds in prop::collection::vec((0usize..7, 0u8..5), 0..20), tail in 0usize..64) {
         let numbers = [0u8, 43, 44, 51, 60, 17, 59];
@@ -199,7 +199,7 @@ proptest! {
     }
 }
 
-// R097: a packet at the limit of headers can be read again in the pieces that we make of it.
+// R097: a packet at the limit of headers can be parsed again from the fragments that we make of it.
 #[test]
 fn a_fragment_header_does_not_count_against_the_limit_of_headers() {
     let chain = |count: usize, len: usize, fragment: bool| {
@@ -229,7 +229,7 @@ fn a_fragment_header_does_not_count_against_the_limit_of_headers() {
     }
 }
 
-// What the tests stand on.
+// Helpers.
 
 #[test]
 fn the_site_of_an_address_is_its_network_as_routes_have_it() {
@@ -246,7 +246,7 @@ fn the_site_of_an_address_is_its_network_as_routes_have_it() {
     }
 }
 
-/// Compares all that a packet says of its IP header.
+/// Compares all fields of the parsed IP header.
 #[track_caller]
 fn agrees(packet: &Packet, theirs: &NetSlice, whole: &[u8]) {
     let ip = packet.ip();
@@ -272,7 +272,7 @@ fn agrees(packet: &Packet, theirs: &NetSlice, whole: &[u8]) {
             assert_eq!(ip.len, 40 + u32::from(header.payload_length()));
             assert_eq!((ip.id, ip.dont_fragment), (0, true));
             assert_eq!(ip.ecn.bits(), header.traffic_class() & 3);
-            // What every piece would repeat ends behind the last header that hops read (R088).
+            // The part that every fragment repeats ends behind the last header that hops read (R088).
             let repeated = v6.extensions().clone().into_iter().fold((40, 40), |(at, end), extension| {
                 use etherparse::Ipv6ExtensionSlice::*;
                 match extension {
@@ -299,7 +299,7 @@ fn survive(frame: &[u8], pool: &mut Pool) {
     survive_on(frame, LinkType::Ethernet, pool);
 }
 
-/// Does to a frame all that can be done to a packet.
+/// Applies all operations on packets to a frame.
 fn survive_on(frame: &[u8], medium: LinkType, pool: &mut Pool) {
     let Ok(mut packet) = Frame::copy(frame, medium, Ingress(0), pool) else { return };
     let ip = *packet.ip();
@@ -353,7 +353,7 @@ fn fragment_header_len(ip: &Ip) -> usize {
     usize::from(ip.payload_at - ip.header_len)
 }
 
-/// Puts the header sum of an IPv4 packet behind an untagged Ethernet header right; false where it was.
+/// Corrects the IPv4 header checksum behind an untagged Ethernet header. Returns false if it was correct.
 fn mend_header_sum(frame: &mut [u8]) -> bool {
     frame.get_mut(14..).is_some_and(mend_packet)
 }
@@ -369,7 +369,7 @@ fn mend_packet(packet: &mut [u8]) -> bool {
     before != packet[10..12]
 }
 
-/// The same IPv4 packet with eight bytes of options that do nothing.
+/// The same IPv4 packet with eight bytes of options without effect.
 fn with_options(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.splice(20..20, [1; 8]);
     bytes[0] += 2;

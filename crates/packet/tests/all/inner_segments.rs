@@ -77,7 +77,7 @@ fn what_leaves_is_what_the_tunnels_sender_would_have_sent_one_by_one() {
                 let whole = outer(kind, version, 0, &inner(inner_version, 0, 0, &payload, true));
                 let header_len = whole.len() - payload.len();
                 let mut half = whole.clone();
-                // As GSO leaves it: sums to be filled in, for some length or other.
+                // As GSO leaves them: checksums to be completed, for some length.
                 half[header_len - 4..header_len - 2].copy_from_slice(&[0xAB, 0xCD]);
                 let mut segments = InnerSegments::of(&half, LinkType::Ethernet, header_len - 20, segment_len)
                     .unwrap_or_else(|| panic!("{kind:?}, IPv{inner_version} in IPv{version}"));
@@ -100,7 +100,7 @@ fn what_leaves_is_what_the_tunnels_sender_would_have_sent_one_by_one() {
     }
 }
 
-/// A packet on its way along a source route: its header names the next hop, and this one its destination.
+/// A packet on its way along a source route: its header has the next hop as destination, and `route` the final one.
 fn routed(packet: &[u8], route: &[u8], to_at: usize) -> Vec<u8> {
     let (is_v4, header_len) = if packet[0] >> 4 == 4 { (true, 20) } else { (false, 40) };
     let address_len = if is_v4 { 4 } else { 16 };
@@ -133,7 +133,7 @@ fn pseudo_headers_have_the_final_destination_of_a_source_route() {
     };
     let loose = |pointer: u8| vec![1, 131, 11, pointer, 7, 7, 7, 7, 8, 8, 8, 8];
     let strict = vec![137, 7, 4, 0, 0, 0, 0, 0];
-    // The route, and where it has the destination.
+    // The route, and the place of the final destination in it.
     let cases: [(u8, Vec<u8>, Option<usize>); 9] = [
         (6, v6(0, 1, 1), Some(8)),
         (6, v6(0, 2, 3), Some(40)),
@@ -174,7 +174,7 @@ fn pseudo_headers_have_the_final_destination_of_a_source_route() {
         }
         assert_eq!(segments.next_len(), None);
     }
-    // Where no segments are left, the header has it.
+    // Without segments left, the header has the final destination.
     let plain = inner(6, 0, 0, &payload, true);
     let done = [&plain[..6], &[43], &plain[7..40], &[6, 0, 77, 0, 0, 0, 0, 0], &plain[40..]].concat();
     let whole = outer(Kind::Ip, 4, 0, &done);
@@ -197,7 +197,7 @@ fn what_is_no_tunnel_or_does_not_lead_to_the_transport_header_is_left_alone() {
             assert!(InnerSegments::of(&whole, LinkType::Ethernet, wrong, 1_448).is_none(), "{kind:?}, {wrong}");
         }
         assert!(InnerSegments::of(&whole, LinkType::Ethernet, at, 0).is_none());
-        // Cut anywhere, changed anywhere in front: nothing panics.
+        // Truncated or changed anywhere in its front: no panic.
         for len in 0..at + 20 {
             assert!(InnerSegments::of(&whole[..len], LinkType::Ethernet, at, 1_448).is_none(), "{kind:?}, {len}");
         }

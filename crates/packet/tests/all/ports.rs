@@ -24,11 +24,11 @@ fn a_checksum_that_is_left_is_the_pseudo_headers_sum_and_finishing_it_gives_the_
                 assert!(packet.bytes() == expected, "nothing but the field changes");
                 assert_eq!(packet.checksum, Checksum::Partial);
                 assert!(!packet.is_as_received() && packet.checksum_error().fold() == 0);
-                // What a card does: it sums from the transport header on, the field with it.
+                // As a network card does: the sum from the transport header on, the field included.
                 let card = Sum::of(&expected[upper_at..]).checksum();
                 let card = if transport == Transport::Udp && card == 0 { 0xFFFF } else { card };
                 assert_eq!(card.to_be_bytes(), right[field_at..field_at + 2]);
-                // What is left already stays so.
+                // A checksum that is already deferred stays so.
                 assert_eq!(packet.defer_checksum(), Some((upper_at, field_at)));
                 assert!(packet.bytes() == expected && packet.is_partial());
                 assert!(packet.complete_checksum() && packet.bytes() == right && !packet.is_partial());
@@ -163,7 +163,7 @@ fn a_link_header_that_is_too_long_is_refused() {
     packet.set_link_header(LinkType::Ethernet, &[0; LINK_LEN_MAX + 1]);
 }
 
-/// Reads a frame that lies at this place in a buffer.
+/// Parses a frame at this place in a buffer.
 fn laid(bytes: &[u8], at: usize, medium: LinkType, pool: &mut Pool) -> Packet {
     let mut buffer = pool.share(at + bytes.len()).unwrap();
     buffer.put(at, bytes);
@@ -173,7 +173,7 @@ fn laid(bytes: &[u8], at: usize, medium: LinkType, pool: &mut Pool) -> Packet {
     }
 }
 
-/// A link header of this length that announces this.
+/// A link header of this length with this protocol.
 fn link(medium: LinkType, len: usize, ether_type: &[u8]) -> Vec<u8> {
     match medium {
         LinkType::Ethernet => {

@@ -1,4 +1,4 @@
-//! Headers stamped from sums of their common fields, against headers that are summed anew.
+//! Headers stamped from checksums of their common fields, compared with headers whose checksums are computed anew.
 
 use testkit::fields::word;
 use testkit::{Spec, ip, seal_ip, seal_transport, sum};
@@ -24,7 +24,7 @@ fn a_fragment_has_the_sum_of_its_header_for_every_length_place_and_identificatio
                     check(1_480, Fragment { id: 0xFFFF, offset, more });
                 }
             }
-            // Among all identifications are those that make a sum of plus or minus zero.
+            // The IDs include those that give a sum of plus or minus zero.
             for id in 0..=0xFFFF {
                 check(1_000, Fragment { id, offset: 1_000, more: true });
             }
@@ -65,7 +65,7 @@ fn a_segment_has_its_sums_for_every_payload_sum_length_and_number() {
                 let headers = template.stamp(&mut room, SegmentRange { index, offset, payload, place });
                 check_segment(headers, payload, protocol);
             };
-            // Among all words are those that make a sum of plus or minus zero.
+            // The words include those that give a sum of plus or minus zero.
             for word in 0..=u16::MAX {
                 check(1, 3, &word.to_be_bytes());
                 check(usize::from(word), 5, &[1, 2, 3]);
@@ -104,7 +104,7 @@ fn a_template_writes_its_header_and_nothing_behind_it() {
     }
 }
 
-/// Stamps a piece and compares it with what is asked for.
+/// Stamps a fragment's header and compares it with the requested fields.
 fn check_fragment(packet: &Packet, template: &Template<'_>, payload_len: usize, fragment: Fragment) {
     let mut room = [0xAA; FRAGMENT_HEADER_LEN_MAX];
     let header = template.stamp(&mut room, payload_len, fragment);
@@ -114,12 +114,12 @@ fn check_fragment(packet: &Packet, template: &Template<'_>, payload_len: usize, 
     let flags = word(packet.header(), 6) & 0x8000 | if fragment.more { 0x2000 } else { 0 };
     assert_eq!(word(header, 6), flags | fragment.offset >> 3);
     assert_eq!((header[1], &header[8..10], &header[12..20]), (0, &[64, 17][..], &packet.header()[12..20]));
-    // What only the first piece carries, these options among them, is in no other.
+    // Options of the first fragment alone, such as these, are in no other.
     let is_of_the_first = |byte: &u8| [0x07, 0x44].contains(byte);
     assert!(fragment.offset == 0 || !header[20..].iter().any(is_of_the_first), "{header:02x?}");
 }
 
-/// Are the lengths and sums of a segment what they are when all of it is summed?
+/// Checks that a segment's lengths and checksums equal those computed over all of it.
 fn check_segment(headers: &[u8], payload: &[u8], protocol: u8) {
     let segment = [headers, payload].concat();
     let mut expected = segment.clone();
@@ -146,7 +146,7 @@ fn ipv6(protocol: u8, upper: &[u8]) -> Vec<u8> {
     Spec { protocol, ..ip(6) }.payload(upper).bytes()
 }
 
-/// With time stamps, and a sequence number that wraps.
+/// With timestamps, and a sequence number that wraps.
 fn tcp_header() -> Vec<u8> {
     let mut header =
         vec![1, 187, 0x27, 0x10, 0xFF, 0xFF, 0xFF, 0xF0, 0, 0, 0, 6, 0x80, 0x98, 4, 0, 0xBE, 0xEF, 0, 0];
@@ -158,8 +158,8 @@ fn udp_header() -> Vec<u8> {
     vec![1, 187, 0x27, 0x10, 0x0B, 0xC0, 0xBE, 0xEF]
 }
 
-/// An option that every piece carries; one of those, and two that only the first does.
+/// An option that every fragment carries; then one of those, and two of the first fragment alone.
 const COPIED: [u8; 4] = [0x94, 4, 0, 0];
-/// A copied one of five bytes and one of three that is not: what padding makes up for.
+/// A copied one of five bytes and one of three bytes that is not copied: padding is needed.
 const PADDED: [u8; 8] = [0x86, 5, 0, 0, 0, 0x07, 3, 4];
 const BOTH: [u8; 12] = [0x07, 4, 4, 0, 0x94, 4, 0, 0, 0x44, 4, 5, 0];

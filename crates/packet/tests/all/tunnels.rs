@@ -35,7 +35,7 @@ fn what_only_nearly_looks_like_a_tunnel_is_none() {
     }
 }
 
-// The model: a message is what it was made for on the ports of that, and ESP on ESP's, where nearly all is ESP.
+// The model: a message belongs to its tunnel on that tunnel's ports. On ESP's port nearly all messages are ESP.
 #[test]
 fn a_message_is_told_on_the_ports_of_its_kind_and_on_no_other() {
     let known = [VXLAN, OLD_VXLAN, GENEVE, GTP, WIREGUARD, ESP, CLIENT];
@@ -73,13 +73,13 @@ fn a_whole_message_of_any_length_is_told_where_its_kind_may_have_that_length() {
         for len in 0..=longest.len() {
             example.bytes = longest[..len].to_vec();
             let cut = told(&fragment_of(&example, 0, false));
-            // In IPv6, a fragment that is the whole datagram.
+            // In IPv6, a single fragment with the whole datagram.
             assert_eq!(told(&fragment_of_v6(&example, 0, false)), cut, "{example:?}");
             if example.ports.is_none() {
                 assert_eq!(cut, Some(example.tunnel), "{example:?}");
                 continue;
             }
-            // The UDP header claims more than there is.
+            // The UDP header states more bytes than there are.
             assert_eq!(cut.is_some(), len == longest.len(), "{example:?}");
             let Some(message_len) = len.checked_sub(8) else { continue };
             example.bytes[4..6].copy_from_slice(&(len as u16).to_be_bytes());
@@ -110,7 +110,7 @@ fn a_first_fragment_of_any_length_is_told_by_the_length_that_its_udp_header_says
             }
         }
     }
-    // A handshake that is a byte too long is none, as soon as its header says so.
+    // A handshake with a byte too many is none, once its header states the length.
     for mut example in examples().into_iter().filter(|example| example.tunnel == Tunnel::WireGuard) {
         let is_handshake = example.bytes[8] != 4;
         let len = example.bytes.len() as u16 + 1;
@@ -122,7 +122,7 @@ fn a_first_fragment_of_any_length_is_told_by_the_length_that_its_udp_header_says
 #[test]
 fn a_later_fragment_is_told_by_its_protocol_alone() {
     for example in examples() {
-        // What lies at its start looks like a header, and is none.
+        // The bytes at its start look like a header, and are none.
         let expected = example.ports.is_none().then_some(example.tunnel);
         for (offset, more) in [(8, true), (8, false), (1_480, true), (65_000, false)] {
             for packet in [fragment_of(&example, offset, more), fragment_of_v6(&example, offset, more)] {
@@ -130,7 +130,7 @@ fn a_later_fragment_is_told_by_its_protocol_alone() {
             }
         }
     }
-    // Where IPv6 options stand in front of the tunnel, later pieces name the options.
+    // If IPv6 options precede the tunnel's header, later fragments name the options.
     let options = Example { protocol: 60, ..over_ip(Tunnel::Gre, 47) };
     assert_eq!(told(&fragment_of_v6(&options, 8, false)), None);
 }
@@ -183,14 +183,14 @@ fn noise_on_the_port_of_wireguard_is_not_wireguard() {
     }
 }
 
-// What the tests stand on.
+// Helpers.
 
-/// What stands behind the IP headers of a packet.
+/// The content of a packet behind its IP headers.
 #[derive(Clone, Debug)]
 struct Example {
     tunnel: Tunnel,
     protocol: u8,
-    /// From and to which port, where it is in UDP.
+    /// Source and destination port, if it is in UDP.
     ports: Option<(u16, u16)>,
     bytes: Vec<u8>,
 }
@@ -220,7 +220,7 @@ fn examples() -> Vec<Example> {
     add(Tunnel::WireGuard, WIREGUARD, CLIENT, &[2, 0, 0, 0], 92);
     add(Tunnel::WireGuard, WIREGUARD, WIREGUARD, &[3, 0, 0, 0], 64);
     add(Tunnel::WireGuard, CLIENT, WIREGUARD, &[4, 0, 0, 0], 32);
-    // The longest that a tunnel with an MTU of 1,420 sends.
+    // The longest message of a tunnel with an MTU of 1,420.
     add(Tunnel::WireGuard, WIREGUARD, CLIENT, &[4, 0, 0, 0], 1_452);
     add(Tunnel::Ipsec, ESP, ESP, &[0xC0, 0xDE, 0xCA, 0xFE, 0, 0, 0, 1], 100);
     add(Tunnel::Ipsec, CLIENT, ESP, &[0, 0, 0, 1, 0, 0, 0, 0], 40);
@@ -228,11 +228,11 @@ fn examples() -> Vec<Example> {
     examples
 }
 
-/// What stands on a tunnel's port and is no tunnel, or is one of a kind that is not told.
+/// Messages on a tunnel's port that are no tunnel, or of a kind that is not detected.
 fn near_misses() -> Vec<(&'static str, Example)> {
     let mut all = Vec::new();
     let mut add = |what, source, destination, start: &[u8], len| {
-        // The kind is of no interest here.
+        // The kind does not matter here.
         all.push((what, over_udp(Tunnel::Gre, source, destination, start, len)));
     };
     add("VXLAN without the flag", CLIENT, VXLAN, &[0, 0, 0, 0, 0, 0, 1, 0], 80);
@@ -283,7 +283,7 @@ fn near_misses() -> Vec<(&'static str, Example)> {
     for protocol in [1, 2, 3, 5, 6, 33, 40, 42, 46, 48, 49, 58, 89, 103, 115, 132, 136, 255] {
         all.push(("another protocol", over_ip(Tunnel::Gre, protocol)));
     }
-    // The ports of a tunnel in a protocol that has ports, too.
+    // The ports of a tunnel in other protocols with ports.
     for protocol in [6, 33, 132, 136] {
         let example = over_udp(Tunnel::Vxlan, CLIENT, VXLAN, &[0x08, 0, 0, 0, 0, 0, 1, 0], 80);
         all.push(("VXLAN's port elsewhere", Example { protocol, ..example }));
@@ -295,7 +295,7 @@ fn over_ip(tunnel: Tunnel, protocol: u8) -> Example {
     Example { tunnel, protocol, ports: None, bytes: noise(48) }
 }
 
-/// A message that starts so and goes on with noise, or ends, after `len` bytes.
+/// A message of `len` bytes that starts with these bytes and continues with noise.
 fn over_udp(tunnel: Tunnel, source: u16, destination: u16, start: &[u8], len: usize) -> Example {
     let message = [start, &noise(len)[start.len()..]].concat();
     let bytes = in_udp(source, destination, &message);
@@ -310,7 +310,7 @@ fn packet(ip: &Spec, example: &Example) -> Vec<u8> {
     Spec { protocol: example.protocol, ..ip.clone() }.payload(&example.bytes).bytes()
 }
 
-/// A fragment with these bytes as its payload; a whole packet where it is at 0 and nothing follows.
+/// A fragment with these bytes as its payload; an unfragmented packet if it is at 0 without MF.
 fn fragment_of(example: &Example, offset: usize, more: bool) -> Vec<u8> {
     Spec { protocol: example.protocol, ..ip(4).part(offset, &example.bytes, more) }.bytes()
 }
@@ -329,7 +329,7 @@ fn told_on(frame: &[u8], medium: LinkType) -> Option<Tunnel> {
     Tunnel::of(&read(frame, medium, &mut Pool::new(1 << 20)))
 }
 
-/// A port that no tunnel has.
+/// A port of no tunnel.
 const CLIENT: u16 = 40_000;
 const VXLAN: u16 = 4_789;
 const OLD_VXLAN: u16 = 8_472;

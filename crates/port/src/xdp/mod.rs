@@ -535,13 +535,13 @@ mod tests {
                 }
                 false
             };
-            // An interface that is just up drops what it is given for a moment.
+            // An interface that has just come up drops packets for a moment.
             while !comes(&mut far, Duration::from_millis(1)) {
                 assert_eq!(near.transmit(&[wire]).expect("it is up"), 1);
             }
             while comes(&mut far, Duration::from_millis(20)) {}
             assert!(!near.has_unsent(), "all has left");
-            // As where the kernel shows no progress.
+            // As if the kernel made no progress.
             near.put(&wire);
             near.rings.sending.publish();
             assert!(near.has_unsent());

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use testkit::Spec;
 use wideload_port::{GsoKind, GsoRequest, Offloads, Port, TxFrame, TxOffload};
 
-/// A network namespace that lives as long as this.
+/// A network namespace, as long as this value lives.
 pub struct Namespace(File);
 
 impl Namespace {
@@ -27,13 +27,13 @@ impl Namespace {
         Namespace(made.join().expect("the thread ends"))
     }
 
-    /// Enters it with the calling thread.
+    /// Moves the calling thread into it.
     pub fn enter(&self) {
         // SAFETY: the descriptor is open; the call changes this thread only.
         assert_eq!(unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
     }
 
-    /// Runs this in it.
+    /// Runs `within` in it.
     pub fn run<T: Send>(&self, within: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let ran = scope.spawn(|| {
@@ -67,14 +67,14 @@ pub struct Forwarder {
     pub told: Told,
 }
 
-/// What was forwarded.
+/// The counts of a forwarder.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Told {
     pub frame_count: u64,
     pub byte_count: u64,
     pub gso_count: u64,
     pub partial_count: u64,
-    /// Half-filled checksums that the forwarder finished, for a port that does not.
+    /// Partial checksums that the forwarder completed for a port that cannot.
     pub finished_count: u64,
     pub lost_count: u64,
     pub longest: usize,
@@ -85,7 +85,7 @@ impl Forwarder {
         Forwarder { pool: Pool::new(64 << 20), frames: Vec::new(), told: Told::default() }
     }
 
-    /// One batch; true where something came.
+    /// Forwards one batch. Returns whether there was a frame.
     pub fn forward(&mut self, from: &mut dyn Port, to: &mut dyn Port) -> bool {
         let received = from.receive(Ingress(0), &mut self.pool, &mut self.frames).expect("the interface is up");
         assert_eq!(received.count, received.lost_count + self.frames.len());
@@ -120,7 +120,7 @@ impl Forwarder {
     }
 }
 
-/// Finishes a half-filled checksum; true where there was one.
+/// Completes a partial checksum. Returns whether there was one.
 pub fn finish(frame: &mut Frame) -> bool {
     match frame {
         Frame::Ip(packet) => packet.complete_checksum(),
@@ -128,7 +128,7 @@ pub fn finish(frame: &mut Frame) -> bool {
     }
 }
 
-/// What is left to the port: all that was left to us.
+/// The offload request for a frame: everything that the sender left to its network card.
 pub fn to_do(frame: &mut Frame) -> TxOffload {
     let Frame::Ip(packet) = frame else { return TxOffload::default() };
     if packet.checksum != Checksum::Partial {
@@ -192,7 +192,7 @@ pub fn wait(ports: &[&mut dyn Port], milliseconds: i32) {
     unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, milliseconds) };
 }
 
-/// Receives until a frame comes that `is_it`, at most ten seconds, and gives its bytes to `get_mut`.
+/// Receives frames, at most ten seconds, until `look` returns a value.
 pub fn receive_one<T>(port: &mut dyn Port, pool: &mut Pool, mut look: impl FnMut(&Frame) -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(10);
     let mut frames = Vec::new();
@@ -251,7 +251,7 @@ pub fn transfer(from: &Namespace, to: &Namespace, address: &str, len: usize) -> 
     started.elapsed()
 }
 
-/// Sends until something comes: an interface that is just up takes frames for a moment and drops them.
+/// Sends until a frame arrives: an interface that has just come up drops frames for a moment.
 pub fn settle(one: &mut dyn Port, other: &mut dyn Port) {
     let came = (0..100).any(|_| {
         send(one, &ours(100));
@@ -265,14 +265,14 @@ pub fn plain(frame: &[u8]) -> TxFrame<'_> {
     TxFrame { header, payload, to_do: TxOffload::default() }
 }
 
-/// Sends it, however often the other end's queue is full.
+/// Sends a frame; repeats while the queue is full.
 pub fn send(port: &mut dyn Port, frame: &[u8]) {
     while port.transmit(&[plain(frame)]).expect("it is up") == 0 {
         thread::yield_now();
     }
 }
 
-/// Takes frames until none comes for a while and says how many they were.
+/// Receives frames until none comes for a while. Returns their number.
 pub fn drain(port: &mut dyn Port) -> u64 {
     let mut pool = Pool::new(64 << 20);
     let mut frames = Vec::new();
@@ -290,7 +290,7 @@ pub fn drain(port: &mut dyn Port) -> u64 {
     count
 }
 
-/// The same, once so many have come, or none for long.
+/// The same, once `count` frames have come, or none for long.
 pub fn drain_at_least(port: &mut dyn Port, count: u64) -> u64 {
     let (began, mut taken) = (Instant::now(), 0);
     while taken < count && began.elapsed() < TIMEOUT {
@@ -299,12 +299,12 @@ pub fn drain_at_least(port: &mut dyn Port, count: u64) -> u64 {
     taken
 }
 
-/// An Ethernet frame of `len` bytes with an experimental protocol, from us to a station that is none.
+/// An Ethernet frame of `len` bytes with an experimental protocol, from the test to an unknown station.
 pub fn ours(len: usize) -> Vec<u8> {
     to_nobody(testkit::ip(4).payload(vec![0xCD; len - 34])).bytes()
 }
 
-/// A packet in a frame to a station that is none.
+/// A packet in a frame to an unknown station.
 pub fn to_nobody(packet: Spec) -> Spec {
     Spec {
         macs: [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9]],

@@ -388,7 +388,7 @@ mod tests {
             Offload { dma: DmaSettings { order, ..plain.dma.clone() }, ..plain }.run(&busy, Duration::from_secs(1))
         };
         let stack = with(WriteOrder::LastIn);
-        // It is asked again after a second.
+        // It runs again after one second.
         let is_late = |wait: &Option<Duration>| wait.is_none_or(|wait| wait > Duration::from_secs(1));
         assert!(stack.syn_waits.iter().any(is_late), "{:?}", stack.syn_waits);
         assert!(stack.jain() < 0.5, "{}", stack.jain());

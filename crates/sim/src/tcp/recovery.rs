@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn the_window_comes_down_in_proportion_rfc_6937_3_1() {
         let mut direction = Proportional::begin(20_000);
-        // One of twenty segments is lost, the bound is half: every second arrival sends one.
+        // One of twenty segments is lost, and the bound is half: every second arrival sends one.
         let mut sent = 0;
         for arrival in 1..=19 {
             let in_flight = 19_000 - 1_000 * arrival + sent;

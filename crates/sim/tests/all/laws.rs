@@ -57,7 +57,7 @@ fn what_loses_or_invents_marks_of_congestion_breaks_integrity() {
                 let is_seen = match (&broken, shown) {
                     (Some(broken), Some(what)) => broken.law == Law::Integrity && broken.what.contains(what),
                     (None, None) => true,
-                    // Of pieces, which are marked together, it is not known whether they all came so.
+                    // Fragments are marked together, so it is not known whether all came so.
                     (None, Some("arrived marked")) => sizes == Sizes::Fixed(5_000),
                     _ => false,
                 };
@@ -129,13 +129,14 @@ fn a_broken_law_shrinks_to_fewer_packets_and_names_the_command_that_repeats_it()
     assert_eq!(again.run().expect_err("the smaller case breaks it too"), failure.what);
 }
 
-/// The first law that a bent gateway breaks.
+/// The first law that a gateway with an injected bug breaks.
 fn broken(bend: InjectedBug) -> Broken {
     let outcome = run(&scene(GatewayRole::Border, Some(bend)));
     outcome.broken.unwrap_or_else(|| panic!("{bend:?} breaks no law: {:?}", outcome.hits))
 }
 
-/// A host on wide links, a gateway, a host on narrow ones: datagrams that no router may cut, some too long, and streams.
+/// A host on wide links, a gateway, a host on narrow ones. Datagrams that no router may fragment, some too long,
+/// and streams.
 fn scene(role: GatewayRole, bend: Option<InjectedBug>) -> Scene {
     let topology = pair(role, LinkShape { delay: Duration::from_micros(50), ..LinkShape::default() });
     let [far, near] = HOSTS;
@@ -154,7 +155,7 @@ fn scene(role: GatewayRole, bend: Option<InjectedBug>) -> Scene {
     Scene { topology, flows, bend, seed: 5, ..Scene::default() }
 }
 
-/// Datagrams and a stream toward the wide host that take part in congestion notification, joined where they come in pieces.
+/// ECN-capable datagrams and a stream toward the wide host. Fragments are reassembled.
 fn marked(bend: Option<InjectedBug>, marks_above: Option<u64>, sizes: Sizes) -> Scene {
     let mut scene = scene(GatewayRole::WideInterface, bend);
     let [far, near] = HOSTS;
@@ -169,7 +170,7 @@ fn marked(bend: Option<InjectedBug>, marks_above: Option<u64>, sizes: Sizes) -> 
     scene
 }
 
-/// The same, with nothing that must be refused.
+/// The same plan without packets that must be rejected.
 fn fitting(plan: Plan) -> Plan {
     let sizes = if plan.kind == FlowKind::Datagrams { Sizes::Between(1, 1_400) } else { plan.sizes };
     Plan { sizes, ..plan }

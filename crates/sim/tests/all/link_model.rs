@@ -104,7 +104,8 @@ fn in_byte_mode_a_frame_is_dropped_as_often_as_its_length_says() {
     assert!((8.0..12.5).contains(&ratio), "byte mode: {long} long ones and {short} short ones");
 }
 
-/// Offers frames of two kinds, mixed, at so many times the line's rate; says how many of each were dropped early, and in all.
+/// Offers frames of two kinds, mixed, at `load` times the line's rate. Returns the early drops of each kind, and
+/// all drops.
 fn offer(red: Red, load: f64, len_of: impl Fn(usize) -> usize) -> ([u64; 2], u64) {
     let rate = 10_000_000;
     let shape = LinkShape {
@@ -120,7 +121,7 @@ fn offer(red: Red, load: f64, len_of: impl Fn(usize) -> usize) -> ([u64; 2], u64
     for _ in 0..40_000 {
         let kind = rng.usize(0..2);
         let len = len_of(kind);
-        // Uneven gaps, or the frames would fall in step with the line.
+        // Uneven gaps, as frames would otherwise be in step with the line.
         now += 8e9 * len as f64 / rate as f64 / load * (0.5 + rng.f64());
         let time = Time::from_nanos(now as u64);
         let fate = link.push(time, &vec![0; len]);
@@ -288,7 +289,7 @@ fn a_frame_that_is_held_back_is_overtaken_by_as_many_as_asked() {
         let (left, link) = trace(&shape, &offers);
         let held: Vec<u64> = held_back(&shape, &offers);
         assert!((60..140).contains(&held.len()), "{} of 2,000 at 5 %", held.len());
-        // The last ones have too few behind them.
+        // The last ones have too few frames behind them.
         for index in held.iter().filter(|index| **index < 1_900) {
             let place = left.iter().position(|(_, left)| left == index).unwrap();
             let overtook = left[..place].iter().filter(|(_, other)| other > index && !held.contains(other)).count();
@@ -326,7 +327,7 @@ fn a_queue_in_bytes_takes_frames_till_their_bytes_are_its_own() {
     assert_eq!(fates, [true, true, true, false, true, false], "the first is on the line, not in the queue");
 }
 
-/// Any mixture of what a link can do.
+/// A random mixture of a link's properties.
 fn any_shape(rng: &mut Rng) -> LinkShape {
     let delay = Duration::from_nanos(rng.u64(0..5_000_000));
     let share = |rng: &mut Rng| if rng.bool() { rng.f64() * 0.3 } else { 0.0 };
@@ -361,7 +362,7 @@ fn offers(rng: &mut Rng, count: usize) -> Vec<(Time, usize)> {
     (0..count).map(offer).collect()
 }
 
-/// When each frame leaves, in the order in which they do; the link is asked in between.
+/// The departure time of each frame, in order of departure. The link is queried in between.
 fn trace(shape: &LinkShape, offers: &[(Time, usize)]) -> (Vec<(Time, u64)>, Link) {
     let mut link = Link::new(shape.clone());
     let mut left = Vec::new();
@@ -388,7 +389,7 @@ fn held_back(shape: &LinkShape, offers: &[(Time, usize)]) -> Vec<u64> {
     held.collect()
 }
 
-/// A frame that the line took, in the simple model.
+/// A frame that the line accepted, in the simple model.
 struct Taken {
     index: u64,
     start: u128,
@@ -397,8 +398,8 @@ struct Taken {
     copies: usize,
 }
 
-/// The same without a queue, a heap or a running state: every question is asked of the whole past, in fractions of a
-/// nanosecond as large as the rate says. Which frames are held back or doubled is taken from the link.
+/// The model without queue, heap or running state. It computes every result from the whole past, in fractions of a
+/// nanosecond that depend on the rate. The link decides which frames are held back or doubled.
 fn simple(shape: &LinkShape, offers: &[(Time, usize)], link: &Link) -> Vec<(Time, u64)> {
     let rate = u128::from(shape.rate_bits_per_second.unwrap_or(1));
     let lost: Vec<bool> = Losses::new(shape).take(offers.len()).collect();
@@ -428,7 +429,8 @@ fn simple(shape: &LinkShape, offers: &[(Time, usize)], link: &Link) -> Vec<(Time
     }
     assert!(taken.is_sorted_by_key(|taken| taken.start));
     let displacement = shape.reorder.map_or(0, |reorder| reorder.displacement);
-    // Order of leaving: time; of one time, frames in order before those held till their deadline; then behind whom.
+    // Order of departure: by time; at one time, frames in order before those held until their deadline; then by
+    // predecessor.
     let mut leaving: Vec<(u128, usize, usize, usize, u64, usize)> = Vec::new();
     for (place, one) in taken.iter().enumerate() {
         let others = taken.iter().enumerate().skip(place + 1).filter(|(_, other)| !other.is_held);
@@ -449,7 +451,7 @@ fn simple(shape: &LinkShape, offers: &[(Time, usize)], link: &Link) -> Vec<(Time
     leaving.into_iter().flat_map(times).collect()
 }
 
-/// Frames that leave twice where nothing is ever dropped, and so wherever they are not.
+/// Frames that leave twice if no frame is ever dropped, and so wherever they are not dropped.
 fn doubled(shape: &LinkShape, offers: &[(Time, usize)]) -> Vec<u64> {
     let LinkShape { duplicates, seed, .. } = *shape;
     let (left, _) = trace(&LinkShape { duplicates, seed, ..LinkShape::default() }, offers);

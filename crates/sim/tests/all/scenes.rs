@@ -5,7 +5,7 @@ use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes, Talk};
 use wideload_sim::link::LinkShape;
 use wideload_sim::{Gateway, GatewayRole, Kind, Outcome, Scene, Simulation, Topology};
 
-/// A host on wide links, a gateway, a host on narrow ones, over a wire like this.
+/// A host on wide links, a gateway, a host on narrow ones, over a wire with these properties.
 pub fn pair(role: GatewayRole, shape: LinkShape) -> Topology {
     let mut topology = Topology::default();
     let far = topology.node("far", Kind::Host { dont_fragment: true });
@@ -17,7 +17,7 @@ pub fn pair(role: GatewayRole, shape: LinkShape) -> Topology {
     topology
 }
 
-/// Six hundred of something, in bursts of twenty.
+/// Six hundred packets or messages, in bursts of twenty.
 pub fn plan(kind: FlowKind, from: usize, to: usize, sizes: Sizes) -> Plan {
     Plan {
         kind,

@@ -9,7 +9,7 @@ use wideload_sim::tcp::settings::Memory;
 fn ten_times_the_segments_take_no_more_memory_from_the_heap() {
     let count = |len| allocation_counter::measure(|| send(len, 0.001)).count_total;
     let (few, many) = (count(20_000_000), count(200_000_000));
-    // What holds segments grows by doubling, as far as the longest flight.
+    // The segment store grows by doubling, up to the longest flight.
     assert!(many < few + 40, "{few} times for 20 MB, {many} times for 200 MB");
 }
 

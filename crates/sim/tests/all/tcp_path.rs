@@ -20,7 +20,7 @@ fn whatever_a_path_does_all_bytes_arrive_and_both_ends_end() {
         assert_eq!(outcome.arrived, [transfer.lens[1], transfer.lens[0]], "{repeat}");
         assert!(outcome.complete.is_some(), "{repeat}");
         assert_eq!(outcome.ends[0], Some(End::Closed), "{repeat}");
-        // The last acknowledgement may be lost for good, and then the one who closed last asks in vain.
+        // The last acknowledgement may be lost for good. Then the end that closed last gets no answer.
         assert!(matches!(outcome.ends[1], Some(End::Closed | End::GaveUp | End::Reset)), "{repeat}");
     }
 }
@@ -45,8 +45,8 @@ fn a_path_that_carries_nothing_ends_in_giving_up() {
     assert_eq!(outcome.ends[0], Some(End::GaveUp));
 }
 
-/// Milliseconds that Linux 6.18 took over its own line of 100 Mb/s (`wideload lab tcp`): what its receiver offers at first, and
-/// how fast that grows, decides at 9,000 bytes.
+/// Milliseconds that Linux 6.18 took over its own line of 100 Mb/s (`wideload lab tcp`). At 9,000 bytes they depend
+/// on the receiver's first window and its growth.
 #[test]
 fn transfers_of_wide_segments_take_what_the_kernel_takes() {
     let measured = [(10, 300_000, 52.6), (10, 1_000_000, 109.1), (100, 300_000, 455.3), (100, 1_000_000, 596.3)];
@@ -74,7 +74,7 @@ fn transfers_of_wide_segments_take_what_the_kernel_takes() {
     }
 }
 
-/// A transfer over a path that breaks what it can.
+/// A transfer over a path with random faults.
 fn draw(seed: u64) -> Transfer {
     let mut random = fastrand::Rng::with_seed(seed);
     let version = if random.bool() { Version::V4 } else { Version::V6 };
@@ -136,7 +136,7 @@ fn settings(random: &mut fastrand::Rng, version: Version) -> Settings {
         probes_tail: random.bool(),
         reduction: [Reduction::AtOnce, Reduction::Proportional][random.usize(0..2)],
         timer: [TimerBounds::OneSecond, TimerBounds::Linux][random.usize(0..2)],
-        // Nothing is given up, so that all has to arrive.
+        // Retransmission never stops, so that all data must arrive.
         retry_count_max: 60,
         nagle: [Nagle::Off, Nagle::AnyOutstanding, Nagle::ShortOutstanding][random.usize(0..3)],
         acks: Acks {
@@ -157,11 +157,11 @@ fn settings(random: &mut fastrand::Rng, version: Version) -> Settings {
     }
 }
 
-/// Runs a transfer and holds it to the laws that can be seen from outside.
+/// Runs a transfer and checks the laws that are visible from outside.
 fn watch(transfer: &Transfer, seed: u64) -> Outcome {
     let mut scales = [0; 2];
     let mut scaled = [false; 2];
-    // Behind the last sequence number that each end has offered, and that the other has been told of.
+    // The end of the sequence numbers that each end has offered, and that the other has received.
     let mut offered: [Option<u32>; 2] = [None; 2];
     let mut told: [Option<u32>; 2] = [None; 2];
     run(transfer, TIMEOUT, |now, seen| {

@@ -89,7 +89,7 @@ fn no_more_leaves_than_the_peers_window_takes_rfc_9293_3_8_6() {
     script.expect(&["1:1461", "1461:2921"]);
     script.wait(100);
     script.push(Segment { window: 4_000, ..acking(2_921) });
-    // The rest of the window is shorter than a segment, and than half of the longest window: it waits.
+    // The rest of the window is shorter than a segment, and than half of the longest window, so nothing is sent.
     script.expect(&["2921:4381", "4381:5841"]);
 }
 
@@ -133,7 +133,7 @@ fn a_peer_that_selects_nothing_says_it_by_three_duplicates_rfc_5681_3_2_and_rfc_
     (0..6).for_each(|_| script.ack(1));
     script.take();
     script.wait(100);
-    // A part is acknowledged: the next hole is sent again.
+    // A partial acknowledgement: the next gap is retransmitted.
     script.ack(4_381);
     script.expect(&["4381:5841 again"]);
 }
@@ -157,7 +157,7 @@ fn the_tail_is_probed_after_two_round_trips_rfc_8985_7_2() {
     script.take();
     script.wait(202);
     script.expect(&["2921:4381 again"]);
-    // The answer selects the probe, and what was lost before it is found.
+    // The peer's SACK covers the probe, and the loss before it is detected.
     script.wait(100);
     script.sack(1, &[(2_921, 4_381)]);
     script.wait(30);
@@ -311,13 +311,13 @@ fn a_window_that_is_rounded_up_opens_by_a_segment_too_rfc_9293_3_8_6_2_2() {
     script.wait(500);
     let full = script.take_last();
     assert_eq!(full.window, 0, "nothing is read");
-    // Full segments fill 7,401 bytes of twice the first memory, and one may still come; what was promised beyond that, as each
-    // window was rounded up to 512 bytes, is read first.
+    // Full segments fill 7,401 bytes of twice the first memory, and one more may arrive. Each window was rounded up
+    // to 512 bytes. The bytes announced beyond the memory are read first.
     let beyond = full.ack - 501 - (7_401 - 1_000);
     let mut opened_after = None;
     for read in (100..3_000).step_by(100) {
         script.read(100);
-        // Who asks is answered.
+        // A window probe is answered.
         script.push(Segment { flags: ACK, ..acking_at(0, 1) });
         let last = script.take_last();
         assert_eq!(last.ack, full.ack);
@@ -333,7 +333,7 @@ fn a_window_that_is_rounded_up_opens_by_a_segment_too_rfc_9293_3_8_6_2_2() {
 
 #[test]
 fn a_syn_of_memory_that_grows_offers_whole_segments() {
-    // As Linux 6.18 does.
+    // The values of Linux 6.18.
     for (mtu, first, limit, window) in [
         (1_500, 65_535, 16 << 20, 64_240),
         (9_000, 65_535, 16 << 20, 62_720),
@@ -531,7 +531,7 @@ fn a_receiver_that_drops_what_it_selected_gets_it_again_rfc_2018_8() {
     script.wait(30);
     script.take();
     script.wait(100);
-    // The hole is filled, and yet the rest is not acknowledged.
+    // The gap is filled, but the rest is not acknowledged.
     script.ack(1_461);
     script.wait(400);
     assert!(script.take().contains(&"1461:2921 again".to_owned()));
@@ -602,7 +602,7 @@ fn a_loss_that_only_the_probe_has_mended_is_taken_for_congestion_rfc_8985_7_4() 
         script.wait(100);
         let mut sack = Blocks::default();
         if repeats {
-            // Both copies have arrived: nothing was lost.
+            // Both copies have arrived: no loss.
             sack.push(100 + 2_921, 100 + 4_381);
         }
         script.push(Segment { sack, ..acking(5_841) });
@@ -660,7 +660,7 @@ fn an_acknowledgement_of_what_was_not_sent_is_answered_and_else_ignored_rfc_9293
     assert_eq!(script.end.acked_len(), 0);
 }
 
-/// One end, and what left it.
+/// One end, and the segments that it sent.
 struct Script {
     end: Connection,
     now: Time,
@@ -679,7 +679,7 @@ impl Script {
         Script { end: Connection::listening(settings), ..Script::new(plain()) }
     }
 
-    /// A connection whose handshake took 100 ms, to a peer with a window of a megabyte.
+    /// A connection with a handshake of 100 ms, to a peer with a window of one megabyte.
     fn established(settings: Settings) -> Script {
         Script::established_with(settings, 65_535)
     }
@@ -714,7 +714,7 @@ impl Script {
         self.act(|end, now, mut out| end.write(now, len, &mut out));
     }
 
-    /// The last segment that left since.
+    /// The last segment sent since the previous call.
     fn take_last(&mut self) -> Segment {
         let last = self.left.last().expect("something left").0;
         self.take();
@@ -753,7 +753,7 @@ impl Script {
         self.push(data(place, len));
     }
 
-    /// So many milliseconds pass.
+    /// Lets milliseconds pass.
     fn wait(&mut self, millis: u64) {
         self.until((self.now + Duration::from_millis(millis)).since(Time::ZERO));
     }
@@ -767,7 +767,7 @@ impl Script {
         self.now = moment;
     }
 
-    /// What left since it was last asked, as text, in places that count from the SYN.
+    /// The segments sent since the previous call, as text. Places count from the SYN.
     fn take(&mut self) -> Vec<String> {
         self.left.drain(..).map(|(segment, is_again)| text(&segment, is_again)).collect()
     }
@@ -798,7 +798,7 @@ fn text(segment: &Segment, is_again: bool) -> String {
     format!("ack {}{sack}", segment.ack - 500)
 }
 
-/// The peer's answer: its SYN has number 500, ours 100.
+/// The peer's SYN-ACK: its initial sequence number is 500, ours 100.
 fn syn_ack() -> Segment {
     Segment {
         seq: 500,
@@ -823,7 +823,7 @@ fn data(place: u32, len: u32) -> Segment {
     Segment { len, flags: ACK | PSH, ..acking_at(place, 1) }
 }
 
-/// Linux's choices without those that a script would have to repeat.
+/// Linux's settings without those that every script would have to repeat.
 fn plain() -> Settings {
     Settings {
         initial_seq: 100,

@@ -24,7 +24,7 @@ fn the_same_seed_gives_the_same_run_and_another_one_another() {
 
 #[test]
 fn a_trace_is_the_same_in_every_build() {
-    // Of this scene, whose every number is whole, so that no rounding of another machine shows.
+    // All numbers of this scene are integers, so that rounding on other machines has no effect.
     let outcome = run(&scene(plain(), LinkShape::default()));
     assert_eq!(format!("{:016x}", outcome.trace), TRACE);
 }
@@ -237,7 +237,7 @@ fn plain() -> GatewayRole {
     GatewayRole::WideInterface
 }
 
-/// A host behind a gateway, and a host on the other side of a link that is like this.
+/// A host behind a gateway, and a host on the other side of a link with these properties.
 fn scene(role: GatewayRole, shape: LinkShape) -> Scene {
     let topology = pair(role, shape);
     let [far, near] = HOSTS;
@@ -249,7 +249,7 @@ fn scene(role: GatewayRole, shape: LinkShape) -> Scene {
     Scene { topology, flows, seed: 5, ..Scene::default() }
 }
 
-/// A host, a router of this kind, and a host behind a shorter MTU; its datagrams may be cut.
+/// A host, a router of this kind, and a host behind a smaller MTU; its datagrams may be fragmented.
 fn routed(kind: Router) -> Scene {
     let mut topology = Topology::default();
     let one = topology.node("one", Kind::Host { dont_fragment: false });
@@ -269,5 +269,5 @@ fn talking(mut scene: Scene, [from, to]: [usize; 2]) -> Scene {
 }
 
 const SEEDS: [u64; 8] = [0, 1, 2, 4, 5, 8, 9, 11];
-/// What the scene of `a_trace_is_the_same_in_every_build` came to when it was written.
+/// The hash of this scene's trace in `a_trace_is_the_same_in_every_build`.
 const TRACE: &str = "0c4d40ef21fe088f";
