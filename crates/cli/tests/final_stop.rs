@@ -121,7 +121,7 @@ impl Net {
         let folder = TempDir::new().expect("there is room");
         let (config, control) = (folder.path().join("border.toml"), folder.path().join("border.sock"));
         let more = format!(
-            "control = \"{}\"\nanswer-from = [\"10.77.0.9\", \"fd77::9\"]\n[mss]\nraise = \"always\"\n",
+            "control = \"{}\"\nicmp-source = [\"10.77.0.9\", \"fd77::9\"]\n[mss]\nraise = \"always\"\n",
             control.display()
         );
         fs::write(&config, three_hosts.border(&more, "", "")).expect("there is room");

@@ -146,12 +146,16 @@ fn what_the_kernel_offers_is_tried_before_it_is_trusted_and_nothing_of_that_stay
 
 #[test]
 fn a_reload_loses_and_reorders_nothing() {
-    let net = Net::new("join = \"hop\"");
+    let net = Net::new("fragment-policy = \"reassemble-hop\"");
     let mut gateway = net.run();
     let stream = net.stream(STEP, 4_000);
     for round in 0..20 {
         thread::sleep(Duration::from_millis(50));
-        net.write(if round % 2 == 0 { "join = \"graceful\"" } else { "join = \"hop\"" });
+        net.write(if round % 2 == 0 {
+            "fragment-policy = \"merge\""
+        } else {
+            "fragment-policy = \"reassemble-hop\""
+        });
         gateway.tell(Signal::HUP);
         gateway.wait_for(|words| words.iter().filter(|word| word.ends_with(": reloaded")).count() > round);
     }
@@ -163,7 +167,7 @@ fn a_reload_loses_and_reorders_nothing() {
 
 #[test]
 fn a_restart_loses_and_reorders_nothing() {
-    for (more, len, step) in [("", 100, BRISK), ("join = \"hop\"", 4_000, STEP)] {
+    for (more, len, step) in [("", 100, BRISK), ("fragment-policy = \"reassemble-hop\"", 4_000, STEP)] {
         let net = Net::new(more);
         let mut gateway = net.run();
         let stream = net.stream(step, len);
@@ -183,7 +187,7 @@ fn a_restart_loses_and_reorders_nothing() {
 
 #[test]
 fn what_is_held_becomes_whole_behind_a_reload_and_a_restart() {
-    let net = Net::new("join = \"hop\"\npatience = \"5s\"");
+    let net = Net::new("fragment-policy = \"reassemble-hop\"\ntimeout = \"5s\"");
     let mut gateway = net.run();
     let [wide_name, _, _, narrow_name] = net.three_hosts.names();
     let open = |host: &lab::net::Host, name: &str| {
@@ -218,7 +222,7 @@ fn what_is_held_becomes_whole_behind_a_reload_and_a_restart() {
 
 #[test]
 fn what_a_dead_successor_does_not_take_is_counted_and_told_by_the_next_worker_process() {
-    let net = Net::new("join = \"hop\"\npatience = \"60s\"");
+    let net = Net::new("fragment-policy = \"reassemble-hop\"\ntimeout = \"60s\"");
     let mut gateway = net.run();
     let status = || daemon::control::Client::connect(&net.control).and_then(|mut client| client.status());
     let name = net.three_hosts.names()[3];

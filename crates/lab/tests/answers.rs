@@ -39,7 +39,7 @@ fn errors_come_from_the_interfaces_own_address_where_none_is_named() {
 fn no_error_is_sent_about_what_one_station_of_a_side_sends_to_another() {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let [wide, ..] = three_hosts.names();
-    let middle = three_hosts.gateway(&three_hosts.border("answer-from = [\"10.77.0.9\"]", "", "")).unwrap();
+    let middle = three_hosts.gateway(&three_hosts.border("icmp-source = [\"10.77.0.9\"]", "", "")).unwrap();
     three_hosts.settle().unwrap();
     let mut socket = three_hosts.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
     let stations = [[2, 0, 0, 0, 0, 0xA], [2, 0, 0, 0, 0, 0xB], [2, 0, 0, 0, 0, 0xC]];
@@ -66,7 +66,7 @@ fn no_error_is_sent_about_what_one_station_of_a_side_sends_to_another() {
 fn a_datagram_with_df_is_cut_where_a_border_is_told_to_and_its_sender_hears_nothing() {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let middle =
-        three_hosts.gateway(&three_hosts.border("answer-from = [\"10.77.0.9\"]", "", "df = \"cut\"")).unwrap();
+        three_hosts.gateway(&three_hosts.border("icmp-source = [\"10.77.0.9\"]", "", "df = \"fragment\"")).unwrap();
     three_hosts.settle().unwrap();
     let [wide, ..] = three_hosts.names();
     let mut seen = three_hosts.wide.space().enter(|| FrameSocket::open(wide)).unwrap();

@@ -40,7 +40,7 @@ fn the_routers_own_addresses_are_its_kernels() {
 
 #[test]
 fn fragments_are_joined_toward_a_wide_link_when_it_is_asked_for() {
-    for (more, at_most) in [("", 1_500), ("join = \"graceful\"\n", 9_000)] {
+    for (more, at_most) in [("", 1_500), ("fragment-policy = \"merge\"\n", 9_000)] {
         let net = Net::new(more);
         let before = net.wide.tell(|netlink| Ok(netlink.interface("wide")?.counters.received)).unwrap();
         let messages = Messages { len: 8_000, count: 200, rate: Some(50e6) };

@@ -22,7 +22,9 @@ fn a_million_fragments_meet_whichever_worker_it_is() {
 /// transit at once.
 fn fragments_meet(datagram_count: u32) {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
-    let middle = three_hosts.gateway(&three_hosts.border("workers = 2\n", "join = \"hop\"", "")).unwrap();
+    let middle = three_hosts
+        .gateway(&three_hosts.border("workers = 2\n", "fragment-policy = \"reassemble-hop\"", ""))
+        .unwrap();
     let mut rng = fastrand::Rng::with_seed(5);
     let mut fragments = Vec::new();
     let mut fragment_count = 0;
@@ -72,7 +74,9 @@ fn fragments_meet(datagram_count: u32) {
 #[test]
 fn segments_of_a_connection_stay_in_order_and_what_was_rebuilt_goes_to_its_flows_worker() {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
-    let middle = three_hosts.gateway(&three_hosts.border("workers = 2\n", "join = \"hop\"", "")).unwrap();
+    let middle = three_hosts
+        .gateway(&three_hosts.border("workers = 2\n", "fragment-policy = \"reassemble-hop\"", ""))
+        .unwrap();
     let mut frames = Vec::new();
     let mut next = [0_u32; FLOWS as usize];
     let mut rng = fastrand::Rng::with_seed(6);

@@ -82,7 +82,7 @@ pub enum Experiment {
     /// Reload, restart and kill a gateway, and audit its counters
     #[command(after_help = SOAK_HELP)]
     Soak(SoakArgs),
-    /// Stop, reload, restart and kill a gateway under 50 TCP flows
+    /// Stop, reload, restart and kill a gateway under load
     #[command(after_help = LIFECYCLE_HELP)]
     Lifecycle(LifecycleArgs),
     /// Compare the simulator's TCP with the kernel's

@@ -43,7 +43,7 @@ fn a_router_refuses_what_must_not_be_cut_and_answers_in_the_output() {
     assert_eq!(fate(&report, "retired", "too_big")["packets"], 1);
     assert_eq!(fate(&report, "done", "answered")["packets"], 1);
     let other =
-        scratch.rewrite(&[&input, &output], &["--mtu", "1500", "--as", "router", "--answer-from", "198.51.100.1"]);
+        scratch.rewrite(&[&input, &output], &["--mtu", "1500", "--as", "router", "--icmp-source", "198.51.100.1"]);
     assert_eq!(other.status.code(), Some(0));
     assert_eq!(frames(&output)[0].1[12..16], [198, 51, 100, 1]);
 }
@@ -68,7 +68,7 @@ fn what_never_completes_leaves_late_with_the_same_bytes() {
     assert_eq!((&out[1].1[20..], &out[2].1[20..]), (&fragments[1][20..], &fragments[3][20..]));
     assert_eq!(fate(&json(&run), "done", "released_late")["packets"], 1);
     // With a shorter time-out they are released earlier.
-    scratch.rewrite(&[&input, &output], &["--mtu", "1500", "--patience", "2.5"]);
+    scratch.rewrite(&[&input, &output], &["--mtu", "1500", "--timeout", "2.5"]);
     assert_eq!(frames(&output)[0].0, 12_500_000_000);
 }
 
@@ -216,10 +216,10 @@ fn every_wrong_argument_is_refused_with_a_reason() {
         (&["--mtu", "many"], "many"),
         (&[], "--mtu"),
         (&["--mtu", "1500", "--as", "bridge"], "bridge"),
-        (&["--mtu", "1500", "--answer-from", "nobody"], "nobody"),
-        (&["--mtu", "1500", "--as", "router", "--answer-from", "224.0.0.1"], "224.0.0.1"),
-        (&["--mtu", "1500", "--patience", "-1"], "patience"),
-        (&["--mtu", "1500", "--patience", "soon"], "soon"),
+        (&["--mtu", "1500", "--icmp-source", "nobody"], "nobody"),
+        (&["--mtu", "1500", "--as", "router", "--icmp-source", "224.0.0.1"], "224.0.0.1"),
+        (&["--mtu", "1500", "--timeout", "-1"], "timeout"),
+        (&["--mtu", "1500", "--timeout", "soon"], "soon"),
         (&["--mtu", "1500", "--memory", "0"], "memory"),
         (&["--mtu", "1500", "--json", "--quiet"], "--quiet"),
     ] {

@@ -83,7 +83,7 @@ fn each_stage_works_alone_and_can_be_left_out() {
         lens(&["--mtu", "9000", "--as", "border"]),
         sorted(&[&[merged], &in_fragments, &fragments, &segments])
     );
-    let router = ["--mtu", "9000", "--as", "router", "--join", "graceful"];
+    let router = ["--mtu", "9000", "--as", "router", "--fragment-policy", "merge"];
     assert_eq!(lens(&router), sorted(&[&narrow, &[3_000], &fragments, &[576]]), "the sender of TCP is told");
 }
 
@@ -216,9 +216,10 @@ fn fragments_with_df_leave_a_router_as_long_as_they_came_and_with_df() {
     let records: Vec<_> = in_fragments.iter().map(|piece| (1, piece.clone())).collect();
     let input = scratch.pcap("in.pcap", &records);
     let output = scratch.path("out.pcap");
-    for how in ["graceful", "hop"] {
+    for how in ["merge", "reassemble-hop"] {
         for mtu in ["1500", "9000"] {
-            let run = scratch.rewrite(&[&input, &output], &["--mtu", mtu, "--as", "router", "--join", how]);
+            let run =
+                scratch.rewrite(&[&input, &output], &["--mtu", mtu, "--as", "router", "--fragment-policy", how]);
             assert_eq!(run.status.code(), Some(0), "{}", said(&run));
             assert_eq!(frames(&output), records, "{how} at {mtu}");
         }
@@ -270,11 +271,11 @@ fn arguments_that_cannot_be_meant_are_refused_with_what_to_do() {
         (&["--exempt", ":70000"], "from 0 to 65535"),
         (&["--exempt", ":"], "such as 192.0.2.0/24"),
         (&["--exempt", "[::1]"], "such as 192.0.2.0/24"),
-        (&["--join-for", "192.0.2.0/24", "--as", "border"], "--join graceful"),
-        (&["--join-for", "192.0.2.1/24", "--join", "hop"], "192.0.2.0/24"),
-        (&["--reassemble", "--join", "hop"], "give one of them"),
-        (&["--as", "router", "--join", "graceful", "--patience", "60"], "at most 0.5 s"),
-        (&["--as", "host", "--join", "graceful"], "--off reassemble"),
+        (&["--fragment-policy-for", "192.0.2.0/24", "--as", "border"], "--fragment-policy graceful"),
+        (&["--fragment-policy-for", "192.0.2.1/24", "--fragment-policy", "reassemble-hop"], "192.0.2.0/24"),
+        (&["--reassemble", "--fragment-policy", "reassemble-hop"], "remove one of them"),
+        (&["--as", "router", "--fragment-policy", "merge", "--timeout", "60"], "at most 0.5"),
+        (&["--as", "host", "--fragment-policy", "merge"], "--off reassemble"),
         (&["--off", "everything"], "possible values"),
     ] {
         let run = scratch.rewrite(&[&input, &output], &[&["--mtu", "9000"], args].concat());

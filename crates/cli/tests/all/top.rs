@@ -158,8 +158,8 @@ fn before() -> Stats {
     };
     let all = &mut figures.all;
     all.processor_seconds = 100.0;
-    all.to_wide = direction(&[("reassemble", false), ("join", false), ("coalesce", true), ("segment", true)]);
-    all.to_narrow = direction(&[("reassemble", false), ("join", false), ("coalesce", false), ("segment", true)]);
+    all.to_wide = direction(&[("reassemble", false), ("merge", false), ("coalesce", true), ("segment", true)]);
+    all.to_narrow = direction(&[("reassemble", false), ("merge", false), ("coalesce", false), ("segment", true)]);
     all.wide = end("packet:lan0");
     all.narrow = end("packet:wan0");
     all.to_narrow.retired.insert("too_big".to_owned(), Count { packets: 1, bytes: 8_980 });

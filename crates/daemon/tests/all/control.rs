@@ -56,7 +56,7 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_l
 
 #[test]
 fn joining_that_is_switched_off_gives_back_the_fragments_it_holds_and_leaves_segments_joined() {
-    let mut live = Live::start_with("join = \"hop\"\npatience = \"10s\"");
+    let mut live = Live::start_with("fragment-policy = \"reassemble-hop\"\ntimeout = \"10s\"");
     let control = serve(&live);
     let mut client = Client::connect(control.path().unwrap()).expect("it answers");
     put(&mut live.narrow, &[first_fragment(800), segment(1, 1, 1_000)]);
@@ -65,7 +65,7 @@ fn joining_that_is_switched_off_gives_back_the_fragments_it_holds_and_leaves_seg
         (stage(&held.all.to_wide, "reassemble"), stage(&held.all.to_wide, "coalesce")),
         ((true, 1), (true, 1))
     );
-    let join = |switch| Request::Bypass { stage: "join".to_owned(), direction: Direction::Both, switch };
+    let join = |switch| Request::Bypass { stage: "merge".to_owned(), direction: Direction::Both, switch };
     client.ask(&join(Toggle::Off)).expect("it can");
     let off = client.status().expect("it answers");
     assert_eq!(
@@ -217,7 +217,7 @@ fn what_is_no_request_is_refused_with_a_sentence() {
         ("[1]", r#"the request is not a JSON object; send one, such as {"do":"status"}"#),
         ("{}", r#"the request lacks the field "do"; use status, bypass, reload, restart, stop or version"#),
         (r#"{"do":"dance"}"#, "dance: unknown request; use status, bypass, reload, restart, stop or version"),
-        (r#"{"do":"bypass","stage":"join"}"#, "bypass: missing field `switch`"),
+        (r#"{"do":"bypass","stage":"merge"}"#, "bypass: missing field `switch`"),
         (r#"{"do":"status","how":1}"#, "status: unknown field `how`, there are no fields"),
         (
             r#"{"do":"bypass","stage":"sing","switch":"on"}"#,

@@ -75,7 +75,7 @@ pub fn config(folder: &Path, mtu: u16) -> String {
     let control = folder.join("control.sock");
     format!(
         r#"role = "border"
-answer-from = ["192.0.2.1", "2001:db8::1"]
+icmp-source = ["192.0.2.1", "2001:db8::1"]
 control = "{}"
 [wide]
 port = "tap:wide0"

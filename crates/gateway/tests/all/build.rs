@@ -8,9 +8,9 @@ use wideload_gateway::build::settings;
 
 #[test]
 fn timeout_is_what_was_asked_for_or_what_is_usual_for_the_direction_of_joining() {
-    let asked = wide("border", "packet:w0", "patience = \"500ms\"");
+    let asked = wide("border", "packet:w0", "timeout = \"500ms\"");
     assert_eq!(asked.merge_timeout, Duration::from_millis(500));
-    let usual = wide("router", "packet:w0", "join = \"hop\"");
+    let usual = wide("router", "packet:w0", "fragment-policy = \"reassemble-hop\"");
     assert_eq!(usual.merge_timeout, Duration::from_millis(10));
     assert_eq!(usual.fragment_timeout, Some(Duration::from_millis(500)));
     assert_eq!(wide("wide-interface", "tap:w0", "").fragment_timeout, None, "as a host waits");

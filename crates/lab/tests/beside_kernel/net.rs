@@ -180,7 +180,7 @@ impl Net {
         };
         match what {
             Middle::Forwarding | Middle::Stock => None,
-            Middle::Graceful => Some(router("join = \"graceful\"")),
+            Middle::Graceful => Some(router("fragment-policy = \"merge\"")),
             Middle::Reassembling => Some(router("reassemble = true")),
             Middle::Wide(over) => {
                 Some(format!("role = \"wide-interface\"\n[wide]\nmtu = 65535\n{}", side("narrow", over)))

@@ -298,7 +298,7 @@ fn two_vrfs(forwards: bool, configs: &[&str]) {
 }
 
 const ROUTER_THAT_JOINS: &str = "role = \"router\"\n[wide]\nport = \"packet:{vrf}-to-w\"\nmtu = 9000\n\
-                                 join = \"graceful\"\n[narrow]\nport = \"packet:{vrf}-to-n\"\nmtu = 1500\n";
+                                 fragment-policy = \"merge\"\n[narrow]\nport = \"packet:{vrf}-to-n\"\nmtu = 1500\n";
 const ROUTER_THAT_REASSEMBLES: &str = "role = \"router\"\n[wide]\nport = \"packet:{vrf}-to-w\"\nmtu = 9000\n\
                                        reassemble = true\n[narrow]\nport = \"packet:{vrf}-to-n\"\nmtu = 1500\n";
 const WIDE_INTERFACE: &str = "role = \"wide-interface\"\n[wide]\nmtu = 65535\n[narrow]\nport = \"packet:{vrf}-to-n\"\n\

@@ -78,11 +78,11 @@ impl Network {
 
     /// A configuration; the second of two, if asked, that a reload switches between.
     pub(super) fn config(&self, is_second: bool) -> String {
-        let timeout = if is_second { "patience = \"9ms\"\n" } else { "" };
+        let timeout = if is_second { "timeout = \"9ms\"\n" } else { "" };
         let hold = if is_second { "hold = \"burst\"\n" } else { "" };
         match &self.hosts {
             Hosts::Three(three_hosts) if self.role == Role::Border => {
-                let more = format!("{USER}answer-from = [\"10.77.0.9\", \"fd77::9\"]\n[mss]\nraise = \"always\"");
+                let more = format!("{USER}icmp-source = [\"10.77.0.9\", \"fd77::9\"]\n[mss]\nraise = \"always\"");
                 three_hosts.border(&more, hold, "")
             }
             Hosts::Three(three_hosts) => {
@@ -90,12 +90,12 @@ impl Network {
                 let [wide, narrow] = MTUS;
                 format!(
                     "role = \"router\"\n{USER}[wide]\nport = \"packet:{to_wide}\"\nmtu = {wide}\n\
-                     join = \"graceful\"\ncoalesce = \"resize\"\n{timeout}\
+                     fragment-policy = \"merge\"\ncoalesce = \"resize\"\n{timeout}\
                      [narrow]\nport = \"packet:{to_narrow}\"\nmtu = {narrow}\ncoalesce = \"resize\"\n"
                 )
             }
             Hosts::Pair(pair, _) => {
-                let timeout = if is_second { "patience = \"9s\"" } else { "" };
+                let timeout = if is_second { "timeout = \"9s\"" } else { "" };
                 pair.wide_interface(0, WIDE_MTU, [USER, timeout, ""])
             }
         }
@@ -105,7 +105,7 @@ impl Network {
     pub(super) fn holding_stages(&self) -> &'static [&'static str] {
         match self.role {
             Role::Border => &["coalesce"],
-            Role::Router => &["coalesce", "join"],
+            Role::Router => &["coalesce", "merge"],
             Role::WideInterface => &["reassemble"],
         }
     }

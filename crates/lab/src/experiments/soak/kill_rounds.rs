@@ -78,7 +78,7 @@ impl<'a> KillRounds<'a> {
 
 fn write(three_hosts: &ThreeHosts, folder: &Path, wide: &str) -> io::Result<()> {
     let more = format!(
-        "control = \"{}\"\nmetrics = \"{METRICS}\"\nuser = \"nobody\"\nanswer-from = [\"10.77.0.254\", \"fd77::fe\"]\n\
+        "control = \"{}\"\nmetrics = \"{METRICS}\"\nuser = \"nobody\"\nicmp-source = [\"10.77.0.254\", \"fd77::fe\"]\n\
          [mss]\nraise = \"always\"",
         control(folder).display()
     );

@@ -152,7 +152,7 @@ pub fn soak(settings: &SoakSettings, mut tell: impl FnMut(&str)) -> io::Result<S
         reloads(settings, &mut soak, &mut tell)?;
     }
     if settings.restarts > 0 {
-        for (len, step, wide) in [(100, BRISK, ""), (LONG_LEN, STEADY, "join = \"hop\"")] {
+        for (len, step, wide) in [(100, BRISK, ""), (LONG_LEN, STEADY, "fragment-policy = \"reassemble-hop\"")] {
             restarts(settings, (len, step, wide), &mut soak, &mut tell)?;
         }
     }
@@ -167,12 +167,16 @@ pub fn soak(settings: &SoakSettings, mut tell: impl FnMut(&str)) -> io::Result<S
 
 fn reloads(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) -> io::Result<()> {
     let three_hosts = ThreeHosts::new(MTUS, Offloading::Off)?;
-    let mut kept = KillRounds::start(&settings.program, &three_hosts, "join = \"hop\"")?;
+    let mut kept = KillRounds::start(&settings.program, &three_hosts, "fragment-policy = \"reassemble-hop\"")?;
     let began = Instant::now();
     let (stream, ()) = stream::during(&three_hosts, LONG_LEN, STEADY, || {
         for round in 1..=settings.reloads {
             tell(&format!("reload {round} of {}", settings.reloads));
-            kept.reload(if round % 2 == 0 { "join = \"hop\"" } else { "join = \"graceful\"" })?;
+            kept.reload(if round % 2 == 0 {
+                "fragment-policy = \"reassemble-hop\""
+            } else {
+                "fragment-policy = \"merge\""
+            })?;
             thread::sleep(BETWEEN);
         }
         Ok(())
@@ -285,7 +289,7 @@ fn watch(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) 
     let (kept, mixed, outcome, began) = thread::scope(|scope| {
         let carried = scope.spawn(|| wire.carry(&stop_wire));
         let mut inner = || -> io::Result<_> {
-            let kept = KillRounds::start(&settings.program, &three_hosts, "join = \"hop\"")?;
+            let kept = KillRounds::start(&settings.program, &three_hosts, "fragment-policy = \"reassemble-hop\"")?;
             let began = Instant::now();
             let mixed = scope.spawn(|| traffic(&three_hosts, &stop));
             let watched =

@@ -237,7 +237,7 @@ pub(super) const KNOWN: &[Known] = &[
         roles: &[Role::Router],
         middles: &[Middle::Graceful],
         what: "consecutive fragments are merged up to the wide link's MTU",
-        why: "`join = \"graceful\"` requests it; each byte of the datagram keeps its offset",
+        why: "`fragment-policy = \"merge\"` requests it; each byte of the datagram keeps its offset",
         excuse: |evidence| evidence.join_fragments(),
     },
     Known {

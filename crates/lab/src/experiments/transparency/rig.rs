@@ -229,7 +229,7 @@ pub(super) fn gateway_config(
         _ => "",
     };
     let join = match (role, middle) {
-        (Role::Router, Middle::Graceful) => "join = \"graceful\"\n",
+        (Role::Router, Middle::Graceful) => "fragment-policy = \"merge\"\n",
         _ => "",
     };
     let wide = match role {
