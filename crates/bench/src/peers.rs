@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_makes_no_sense_is_named() {
+    fn an_invalid_row_is_named() {
         let mut peers = Peers::default();
         let table = "system\tfunction\twork\tcondition\tcommand\na\tb\tc\n";
         peers.offer("some", table, Path::new("/nowhere"), false);

@@ -14,7 +14,7 @@ use wideload_lab::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4, v6};
 use wideload_lab::traffic::{self, Messages};
 
 #[test]
-fn tcp_crosses_unchanged_and_wide_both_directions_with_and_without_offloads() {
+fn tcp_crosses_in_wide_segments_with_and_without_offloads() {
     for offloading in [Offloading::Off, Offloading::On] {
         let three_hosts = three_hosts(offloading);
         let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
@@ -46,7 +46,7 @@ fn tcp_crosses_unchanged_and_wide_both_directions_with_and_without_offloads() {
 }
 
 #[test]
-fn gso_packets_of_a_flow_that_is_lent_pass_without_the_worker_in_lengths_that_fit() {
+fn gso_packets_of_an_offloaded_flow_pass_in_lengths_that_fit() {
     for workers in [1, 2] {
         are_lent(workers);
     }
@@ -77,7 +77,7 @@ fn are_lent(workers: usize) {
 }
 
 #[test]
-fn a_flow_that_goes_on_stays_with_the_kernel() {
+fn a_continuing_flow_stays_offloaded() {
     let three_hosts = three_hosts(Offloading::On);
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
     three_hosts.settle().unwrap();
@@ -122,7 +122,7 @@ fn lent(middle: &Middle, end: usize) -> OffloadStats {
 }
 
 #[test]
-fn what_a_receiver_has_not_read_counts_as_no_less_memory_than_it_is() {
+fn unread_data_is_charged_at_least_its_size() {
     let three_hosts = three_hosts(Offloading::On);
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
     three_hosts.settle().unwrap();
@@ -167,7 +167,7 @@ fn receive_memory(socket: &TcpStream) -> u64 {
 }
 
 #[test]
-fn sums_of_what_the_kernel_cuts_are_right() {
+fn checksums_of_kernel_segments_are_valid() {
     let three_hosts = three_hosts(Offloading::On);
     let [_, to_wide, to_narrow, _] = three_hosts.names();
     // The kernel finishes sums there, and hosts look at them.
@@ -206,7 +206,7 @@ fn wrong_sums(space: &Namespace) -> u64 {
 }
 
 #[test]
-fn datagrams_pass_as_they_came_and_what_is_too_long_is_told_to_its_sender() {
+fn datagrams_pass_unchanged_and_long_ones_give_icmp_errors() {
     let three_hosts = three_hosts(Offloading::Off);
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
     three_hosts.settle().unwrap();
@@ -272,7 +272,7 @@ fn many_connections_at_once_all_arrive_unchanged() {
 }
 
 #[test]
-fn what_carries_no_ip_passes_unless_it_is_longer_than_the_other_side_takes() {
+fn non_ip_frames_pass_up_to_the_other_sides_mtu() {
     let three_hosts = three_hosts(Offloading::Off);
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
     three_hosts.settle().unwrap();
@@ -301,7 +301,7 @@ fn what_carries_no_ip_passes_unless_it_is_longer_than_the_other_side_takes() {
 }
 
 #[test]
-fn a_border_that_ends_lets_go_of_what_it_holds_and_leaves_nothing() {
+fn a_border_flushes_at_its_end_and_leaves_nothing() {
     let three_hosts = three_hosts(Offloading::Off);
     let hold = "hold = \"5s\"";
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, hold, hold)).unwrap();

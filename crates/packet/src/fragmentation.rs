@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_cover_every_payload_in_the_fewest_fragments() {
+    fn fragment_ranges_cover_every_payload_with_the_fewest() {
         for fill in [Split::Max, Split::Balanced] {
             for (mtu, headers) in
                 [(68, [20, 20]), (68, [60, 20]), (69, [60, 60]), (576, [24, 20]), (1_280, [48, 48])]
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn even_shares_differ_by_less_than_two_units() {
+    fn balanced_ranges_differ_by_less_than_two_units() {
         let cut = Fragmentation { mtu: 1_500, id: 0, fill: Split::Balanced, content: Content::Whole };
         for payload_len in 1_481..65_000 {
             let lens = FragmentRanges::new(&cut, payload_len, [20, 20], None).map(|share| share.len());

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_read_as_the_protocol_has_them() {
+    fn arguments_follow_the_protocol() {
         let ask =
             asked("plain-copy function=coalesce work=checksummed file=/a out=/b ring=7 pages=huge hold=burst");
         let ask = ask.unwrap();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn invalid_arguments_are_named() {
         assert_eq!(asked("file=/a ring=many"), Err("ring=many: no argument of a harness".to_string()));
         assert_eq!(asked("file=/a colour=red"), Err("colour=red: no argument of a harness".to_string()));
         assert_eq!(asked("function=parse"), Err("file=PATH is missing".to_string()));

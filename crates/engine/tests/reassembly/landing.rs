@@ -13,7 +13,7 @@ use wideload_engine::{
 };
 
 #[test]
-fn neither_batches_nor_landing_change_anything_that_can_be_seen() {
+fn batches_and_placement_do_not_change_the_output() {
     let mut all = PlacementStats::default();
     let mut wrong_by_seed = 0;
     for seed in 0..300 {
@@ -56,7 +56,7 @@ fn neither_batches_nor_landing_change_anything_that_can_be_seen() {
 }
 
 #[test]
-fn a_burst_of_datagrams_lands_after_the_first_one() {
+fn a_burst_is_placed_after_its_first_datagram() {
     for (version, len) in [(4, 9_000), (4, 60_000), (6, 9_000), (6, 60_000)] {
         for call in [Call::Batch, Call::Frame] {
             let mut station = Station::usual(call, PlacementMode::WherePays);
@@ -72,7 +72,7 @@ fn a_burst_of_datagrams_lands_after_the_first_one() {
 }
 
 #[test]
-fn a_datagram_that_outgrows_what_is_usual_lands_where_its_memory_has_room() {
+fn an_unusually_long_datagram_is_placed_as_far_as_its_buffer_reaches() {
     for call in [Call::Batch, Call::Frame] {
         let mut station = Station::usual(call, PlacementMode::Always);
         let [usual, longer] = [(1, 9_000), (2, 60_000)].map(|(id, len)| datagram(4, 1, id, len, 1_480));
@@ -86,7 +86,7 @@ fn a_datagram_that_outgrows_what_is_usual_lands_where_its_memory_has_room() {
 }
 
 #[test]
-fn who_sees_headers_first_is_lent_the_right_place_whoever_sends() {
+fn a_port_that_reads_headers_first_gets_the_right_place() {
     let mut plain = Station { direction: Came::Singly, ..Station::usual(Call::Frame, PlacementMode::Always) };
     let mut landing = Station::usual(Call::Frame, PlacementMode::Always);
     landing.looks_first = true;
@@ -103,7 +103,7 @@ fn who_sees_headers_first_is_lent_the_right_place_whoever_sends() {
 }
 
 #[test]
-fn who_always_guesses_wrong_stops() {
+fn placement_stops_if_predictions_fail() {
     let mut station = Station::usual(Call::Batch, PlacementMode::WherePays);
     // Two hosts in turns: what follows a piece is never the piece that follows.
     let frames: Vec<_> = (0..400)
@@ -119,7 +119,7 @@ fn who_always_guesses_wrong_stops() {
 }
 
 #[test]
-fn who_stopped_starts_again_where_it_pays_again() {
+fn placement_restarts_when_predictions_hit_again() {
     let mut station = Station::usual(Call::Batch, PlacementMode::WherePays);
     let mixed: Vec<_> = (0..200)
         .flat_map(|id| {
@@ -136,7 +136,7 @@ fn who_stopped_starts_again_where_it_pays_again() {
 }
 
 #[test]
-fn other_traffic_is_not_guessed_about() {
+fn other_traffic_gets_no_predictions() {
     let mut station = Station::usual(Call::Batch, PlacementMode::WherePays);
     let frames: Vec<_> = datagram(4, 1, 1, 9_000, 1_480);
     station.step(NOW, &frames);

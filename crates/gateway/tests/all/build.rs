@@ -7,7 +7,7 @@ use std::time::Duration;
 use wideload_gateway::build::settings;
 
 #[test]
-fn timeout_is_what_was_asked_for_or_what_is_usual_for_the_direction_of_joining() {
+fn the_timeout_is_configured_or_the_policys_default() {
     let asked = wide("border", "packet:w0", "patience = \"500ms\"");
     assert_eq!(asked.join_timeout, Duration::from_millis(500));
     let usual = wide("router", "packet:w0", "join = \"hop\"");

@@ -51,7 +51,7 @@ fn every_fragment_is_read_as_etherparse_reads_it() {
 }
 
 #[test]
-fn fragments_of_one_shape_differ_in_nothing_that_joining_looks_at_but_their_offset() {
+fn equal_fingerprints_differ_only_in_offset() {
     // Every pair of bits of the headers flipped, in pieces that start their datagram and in those that do not.
     for (offset, more) in [(8, true), (1_480, true), (1_480, false)] {
         for (bytes, header_len) in [
@@ -95,7 +95,7 @@ fn fragments_of_one_shape_differ_in_nothing_that_joining_looks_at_but_their_offs
 }
 
 #[test]
-fn vlan_tags_part_frames_as_their_identifiers_do() {
+fn vlan_tags_separate_frames_by_identifier() {
     let mut pool = Pool::new(1 << 20);
     let read_tags = |bytes: &[u8], pool: &mut Pool| {
         let packet = read(bytes, LinkType::Ethernet, pool);
@@ -232,7 +232,7 @@ fn a_fragment_header_does_not_count_against_the_limit_of_headers() {
 // What the tests stand on.
 
 #[test]
-fn the_site_of_an_address_is_its_network_as_routes_have_it() {
+fn the_site_of_an_address_is_its_routed_prefix() {
     for (address, site) in [
         ("192.0.2.77", "192.0.2.0"),
         ("255.255.255.255", "255.255.255.0"),

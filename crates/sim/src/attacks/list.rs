@@ -35,7 +35,7 @@ pub const ATTACKS: [Attack; 54] = [
         "A27",
         "lies of virtio-net headers",
         &[
-            ("port/src/vnet.rs", "what_is_to_be_done_is_said_as_virtio_says_it"),
+            ("port/src/vnet.rs", "tx_offloads_are_written_as_virtio_headers"),
             ("port/src/vnet.rs", "a_tcp_packet_longer_than_a_segment_is_a_train_and_its_sum_is_left"),
             ("port/tests/port_tap.rs", "a_train_that_the_kernel_does_not_know_is_refused_by_name"),
         ],
@@ -67,7 +67,7 @@ pub const ATTACKS: [Attack; 54] = [
         "offloads that cut wrong",
         &[
             ("port/src/self_test.rs", "each_planted_fault_is_found"),
-            ("port/tests/port_tap.rs", "the_kernel_cuts_right_what_is_left_to_a_tun"),
+            ("port/tests/port_tap.rs", "kernel_segmentation_on_a_tun_is_valid"),
             ("gateway/tests/all/send.rs", "a_port_that_refuses_a_train_is_given_its_segments_finished"),
         ],
     ),
@@ -82,9 +82,9 @@ pub const ATTACKS: [Attack; 54] = [
         "A54",
         "a lock that shutdown leaves held",
         &[
-            ("gateway/tests/all/handover.rs", "what_is_held_leaves_before_a_panic_goes_on"),
-            ("gateway/tests/all/handover.rs", "what_siblings_give_to_a_worker_that_ends_is_not_lost"),
-            ("gateway/tests/interleavings.rs", "what_is_put_into_a_box_that_closes_is_in_it_or_is_refused"),
+            ("gateway/tests/all/handover.rs", "held_packets_leave_before_a_panic_continues"),
+            ("gateway/tests/all/handover.rs", "packets_from_peers_survive_the_end_of_a_worker"),
+            ("gateway/tests/interleavings.rs", "items_pushed_to_a_closing_queue_are_stored_or_refused"),
             ("cli/tests/run.rs", "a_worker_process_that_hangs_is_replaced"),
         ],
     ),
