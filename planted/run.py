@@ -33,23 +33,23 @@ from functions import NotThere, place_of, with_edit
 HOUSE = Path(__file__).resolve().parent.parent
 LIST = HOUSE / "planted" / "bugs.toml"
 # Quick suites first; whatever else a crate has comes after them.
-ENGINE_FIRST = ["--lib", "laws", "patience", "overlaps", "swarm", "memory", "identity"]
+ENGINE_FIRST = ["--lib", "laws", "timeout", "overlaps", "swarm", "memory", "identity"]
 PACKET_FIRST = ["--lib"]
-# Suites that speak of a file come before all others.
+# The suites that run first, by the name of the source file or folder.
 COALESCING = ["coalescing", "coalescing_laws", "coalescing_corners"]
-REASSEMBLY = ["laws", "landing", "conformance", "memory", "patience"]
+REASSEMBLY = ["laws", "placement", "conformance", "memory", "timeout"]
 NEAR = {
-    "join": ["joining"],
-    "land": ["landing"],
-    "place": ["landing"],
+    "merge": ["merging"],
+    "header_split": ["placement"],
+    "placement": ["placement"],
     "mss": ["mss"],
     "segment": ["segments"],
-    "held": ["--lib"],
-    "identify": ["--lib", "identity"],
+    "table": ["--lib"],
+    "fair_queue": ["--lib"],
     "index": ["--lib"],
-    "placement": ["landing"],
+    "ip_id": ["--lib", "identity"],
     **{name: REASSEMBLY for name in ("reassembly", "datagrams", "ecn", "holes", "may_join", "pairs")},
-    **{name: COALESCING for name in ("coalesce", "flow", "run", "part", "glance", "segments", "tcp")},
+    **{name: COALESCING for name in ("coalescing", "stream", "run", "segment_facts", "header_match", "segments", "tcp")},
 }
 # What a file with tests has.
 HAS_TESTS = re.compile(r"#\[test\]|\bproptest! ?\{")
@@ -72,14 +72,14 @@ ENGINE_LAWS = {
     "swarm": [],
     "overlaps": [],
     "memory": [],
-    "joining": [
-        "in_every_order_with_every_repeat_a_host_makes_of_few_pieces_what_it_made_without_joining",
-        "two_datagrams_woven_in_every_way_share_room_and_lose_nothing",
+    "merging": [
+        "merging_changes_no_datagram_in_any_order_with_any_repeat",
+        "two_interleaved_datagrams_share_memory_and_lose_nothing",
         "a_host_reassembles_the_same_datagrams_after_merging",
         "waiting_for_a_flow_does_not_change_a_datagram",
         "atomic_fragments_are_treated_as_unfragmented",
     ],
-    "landing": ["batches_and_placement_do_not_change_the_output"],
+    "placement": ["batches_and_placement_do_not_change_the_output"],
     "mss": [
         "nothing_is_raised_before_both_directions_were_seen",
         "no_segment_is_longer_than_the_least_that_its_receiver_announced",
@@ -88,8 +88,8 @@ ENGINE_LAWS = {
         "restarts_keep_segments_within_announced_and_safe_lengths",
     ],
     "--lib": [
-        "held::tests::random_operations_agree_with_a_list",
-        "coalesce::tests::header_match_and_burst_do_not_change_the_output",
+        "table::tests::random_operations_agree_with_a_list",
+        "coalescing::tests::header_match_and_burst_do_not_change_the_output",
     ],
 }
 # Bugs that engines of this kind are known for; those behind them were met here.

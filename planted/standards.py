@@ -5,7 +5,7 @@
 
 A row is covered where a test or a departure (the first table of DEVIATIONS.md) names its id; absent where what it speaks of is no part of this
 program; waiting where it will be, and is not yet. A row that is none of these is open, and the status is 1. What each row
-is, `crates/engine/tests/standards.rs` holds too.
+is, `crates/engine/tests/fragments/standards.rs` holds too.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 # Where DEVIATIONS.md begins to tell what waits.
 NOT_YET = "\n## What is not there yet\n"
 HOUSE = Path(__file__).resolve().parent.parent
-# Kept in step with ABSENT and WAITING of crates/engine/tests/standards.rs, which fails where a row is in none.
+# Kept in step with ABSENT and WAITING of crates/engine/tests/fragments/standards.rs, which fails where a row is in none.
 ABSENT = {
     "tunnel-mode": "no tunnel is ended here",
     "optional": "a choice that was not taken",

@@ -36,8 +36,8 @@ pub const ATTACKS: [Attack; 54] = [
         "lies of virtio-net headers",
         &[
             ("port/src/vnet.rs", "tx_offloads_are_written_as_virtio_headers"),
-            ("port/src/vnet.rs", "a_tcp_packet_longer_than_a_segment_is_a_train_and_its_sum_is_left"),
-            ("port/tests/port_tap.rs", "a_train_that_the_kernel_does_not_know_is_refused_by_name"),
+            ("port/src/vnet.rs", "a_long_tcp_packet_is_gso_with_a_partial_checksum"),
+            ("port/tests/port_tap.rs", "an_unknown_gso_kind_is_refused_by_name"),
         ],
     ),
     judged("A28", "lengths at the edge of a cut", headers::every_cut),
@@ -68,7 +68,7 @@ pub const ATTACKS: [Attack; 54] = [
         &[
             ("port/src/self_test.rs", "each_planted_fault_is_found"),
             ("port/tests/port_tap.rs", "kernel_segmentation_on_a_tun_is_valid"),
-            ("gateway/tests/all/send.rs", "a_port_that_refuses_a_train_is_given_its_segments_finished"),
+            ("gateway/tests/all/send.rs", "a_port_without_gso_gets_complete_segments"),
         ],
     ),
     waiting(
