@@ -298,12 +298,12 @@ fn flows_are_offloaded_again_after_any_end_of_the_worker_process() {
                     net.three_hosts.settle().expect("it works again");
                 }
             }
-            assert!(net.lent_by_a_transfer() > LENT_LEN / 2, "{fail}, {deed}");
+            assert!(net.offloaded_by_a_transfer() > LENT_LEN / 2, "{fail}, {deed}");
         }
         net.write_with(&format!("{more}bypass = [\"lease\"]\n"), "");
         gateway.tell(Signal::HUP);
         gateway.wait_for(|words| words.iter().filter(|word| word.ends_with(": reloaded")).count() == 2);
-        assert_eq!(net.lent_by_a_transfer(), 0, "{fail}");
+        assert_eq!(net.offloaded_by_a_transfer(), 0, "{fail}");
         net.is_sound();
         assert!(gateway.end().success());
     }
@@ -1150,7 +1150,7 @@ impl Net {
     }
 
     /// Bytes of a transfer to the wide host that the kernel passed on by itself.
-    fn lent_by_a_transfer(&self) -> usize {
+    fn offloaded_by_a_transfer(&self) -> usize {
         let lent = || {
             let mut client = daemon::control::Client::connect(&self.control).expect("it listens");
             client.status().expect("it answers").all.narrow.came["lent_bytes"]

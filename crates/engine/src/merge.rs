@@ -87,8 +87,8 @@ pub enum RunsBy {
 /// #     bytes.resize(292, at as u8);
 /// #     bytes
 /// # };
-/// let patience = Duration::from_millis(10);
-/// let limits = MergeLimits { bytes: 1 << 20, patience, full: Full::Pass, runs: RunsBy::Datagram };
+/// let timeout = Duration::from_millis(10);
+/// let limits = MergeLimits { bytes: 1 << 20, timeout, full: Full::Pass, runs: RunsBy::Datagram };
 /// let mut merger = FragmentMerger::new(limits, 1_500, Secret::new(0x0123_4567_89AB_CDEF));
 /// let mut out = Output::new(Pool::new(2 << 20), None);
 /// // Five fragments of 272 bytes fit into one packet of 1,380 bytes. The sixth does not fit.
@@ -99,7 +99,7 @@ pub enum RunsBy {
 /// let merged = out.next().unwrap();
 /// assert_eq!(merged.len(), 1_380);
 /// out.done(merged);
-/// merger.expire(Time::ZERO + patience, &mut out);
+/// merger.expire(Time::ZERO + timeout, &mut out);
 /// let late = out.next().unwrap();
 /// assert!(late.is_as_received());
 /// # out.done(late);

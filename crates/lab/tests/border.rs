@@ -40,7 +40,7 @@ fn tcp_crosses_in_wide_segments_with_and_without_offloads() {
             let mean = bytes / packets;
             assert!(mean > 4_000, "to {address}, {offloading:?}: {packets} packets of {mean} bytes on average");
         }
-        check_books(&middle);
+        check_counters(&middle);
         three_hosts.clear(middle).unwrap();
     }
 }
@@ -48,11 +48,11 @@ fn tcp_crosses_in_wide_segments_with_and_without_offloads() {
 #[test]
 fn gso_packets_of_an_offloaded_flow_pass_in_lengths_that_fit() {
     for workers in [1, 2] {
-        are_lent(workers);
+        are_offloaded(workers);
     }
 }
 
-fn are_lent(workers: usize) {
+fn are_offloaded(workers: usize) {
     let three_hosts = three_hosts(Offloading::On);
     let middle =
         three_hosts.gateway(&three_hosts.border(&format!("workers = {workers}\n{ONLY_PATH}"), "", "")).unwrap();
@@ -64,15 +64,15 @@ fn are_lent(workers: usize) {
         } else {
             (&three_hosts.wide, &three_hosts.narrow, narrow_name, 0, 1_500)
         };
-        let before = lent(&middle, end);
+        let before = offloaded(&middle, end);
         let (transfer, observed) =
             observe(to, name, || traffic::tcp(from.space(), to.space(), address, TCP_LEN, 1)).unwrap();
         assert!(transfer.intact, "to {address}");
-        let after = lent(&middle, end);
+        let after = offloaded(&middle, end);
         assert!(after.bytes - before.bytes > TCP_LEN as u64 / 8, "to {address}: {before:?}, {after:?}");
         assert_eq!((observed.longest, after.dropped), (mtu, 0), "to {address}");
     }
-    check_books(&middle);
+    check_counters(&middle);
     three_hosts.clear(middle).unwrap();
 }
 
@@ -104,7 +104,7 @@ fn a_continuing_flow_stays_offloaded() {
         // Each lease that ran out would have brought one. A machine that stands still may let one or two run out.
         assert!(by_worker < 3 * content.len() as u64, "to {address}: {by_worker}");
     }
-    check_books(&middle);
+    check_counters(&middle);
     three_hosts.clear(middle).unwrap();
 }
 
@@ -115,10 +115,10 @@ fn seen_bytes(middle: &Middle, end: usize) -> u64 {
 }
 
 /// What came in by an end of the gateway and the kernel passed on by itself.
-fn lent(middle: &Middle, end: usize) -> OffloadStats {
+fn offloaded(middle: &Middle, end: usize) -> OffloadStats {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
-    let lent = service.snapshots().unwrap().into_iter().map(|snapshot| snapshot.ends[end].offloaded);
-    lent.fold(OffloadStats::default(), OffloadStats::and)
+    let offloaded = service.snapshots().unwrap().into_iter().map(|snapshot| snapshot.ends[end].offloaded);
+    offloaded.fold(OffloadStats::default(), OffloadStats::and)
 }
 
 #[test]
@@ -142,11 +142,11 @@ fn unread_data_is_charged_at_least_its_size() {
             near.write_all(&content).unwrap();
             far.read_exact(&mut vec![0; UNREAD_LEN]).unwrap();
         }
-        let before = lent(&middle, end);
+        let before = offloaded(&middle, end);
         // As much as it takes, until there is no more room.
         while near.write(&content).is_ok() {}
         let (unread, memory) = (rustix::io::ioctl_fionread(&far).unwrap(), receive_memory(&far));
-        let after = lent(&middle, end);
+        let after = offloaded(&middle, end);
         assert!(after.bytes - before.bytes > unread / 2, "to {address}: {before:?}, {after:?}");
         assert!(memory > unread, "to {address}: {unread} bytes in {memory}");
     }
@@ -184,10 +184,10 @@ fn checksums_of_kernel_segments_are_valid() {
         (&three_hosts.narrow, &three_hosts.wide, v4(WIDE), 1),
         (&three_hosts.narrow, &three_hosts.wide, v6(WIDE), 1),
     ] {
-        let before = lent(&middle, end);
+        let before = offloaded(&middle, end);
         let transfer = traffic::tcp(from.space(), to.space(), address, TCP_LEN, 1).unwrap();
         assert!(transfer.intact, "to {address}");
-        let after = lent(&middle, end);
+        let after = offloaded(&middle, end);
         assert!(after.bytes - before.bytes > TCP_LEN as u64 / 8, "to {address}: {before:?}, {after:?}");
         assert_eq!((after.dropped, wrong_sums(to.space())), (0, 0), "to {address}");
     }
@@ -223,7 +223,7 @@ fn datagrams_pass_unchanged_and_long_ones_give_icmp_errors() {
             assert_eq!(second.messages, 20, "{len} bytes to {address}");
         }
     }
-    check_books(&middle);
+    check_counters(&middle);
     three_hosts.clear(middle).unwrap();
 }
 
@@ -267,7 +267,7 @@ fn many_connections_at_once_all_arrive_unchanged() {
         });
         server.join().unwrap();
     });
-    check_books(&middle);
+    check_counters(&middle);
     three_hosts.clear(middle).unwrap();
 }
 
@@ -340,12 +340,12 @@ fn small_requests_are_answered_at_once() {
         let (len, _) = client.recv_from(&mut room).unwrap();
         assert_eq!(&room[..len], &number.to_be_bytes());
     }
-    check_books(&middle);
+    check_counters(&middle);
     three_hosts.clear(middle).unwrap();
 }
 
 /// Every packet and every buffer is accounted for, in every way and at every end.
-fn check_books(middle: &Middle) {
+fn check_counters(middle: &Middle) {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
     for snapshot in service.snapshots().unwrap() {
         for direction in &snapshot.directions {

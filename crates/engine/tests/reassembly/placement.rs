@@ -44,14 +44,14 @@ fn batches_and_placement_do_not_change_the_output() {
             assert_eq!(station.gateway.output(0).pool.in_use_count(), 0, "seed {seed}");
         }
         for station in &stations[2..] {
-            let guesses = station.guesses();
-            all.predicted += guesses.predicted;
-            all.hits += guesses.hits;
-            wrong_by_seed += u64::from(guesses.hits < guesses.predicted);
+            let stats = station.stats();
+            all.predicted += stats.predicted;
+            all.hits += stats.hits;
+            wrong_by_seed += u64::from(stats.hits < stats.predicted);
         }
     }
     println!("{all:?}, wrong in {wrong_by_seed}");
-    // A law about guesses says nothing where none is made, none is right or none is wrong.
+    // The law shows nothing if no prediction is made, hits or misses.
     assert!(all.hits > 20_000 && all.predicted - all.hits > 5_000 && wrong_by_seed > 250, "{all:?}");
 }
 
@@ -62,11 +62,11 @@ fn a_burst_is_placed_after_its_first_datagram() {
             let mut station = Station::usual(call, PlacementMode::WherePays);
             let frames: Vec<_> = (0..200).flat_map(|id| datagram(version, 1, id, len, 1_480)).collect();
             frames.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
-            let guesses = station.guesses();
+            let stats = station.stats();
             let bytes = 200 * len as u64;
             assert_eq!(station.rejoined_count(), 200);
-            assert!(guesses.in_place_bytes * 20 > bytes * 17, "{version}, {len}: {guesses:?} of {bytes}");
-            assert_eq!((guesses.predicted, guesses.copied_out_bytes), (guesses.hits, 0), "{version}, {len}");
+            assert!(stats.in_place_bytes * 20 > bytes * 17, "{version}, {len}: {stats:?} of {bytes}");
+            assert_eq!((stats.predicted, stats.copied_out_bytes), (stats.hits, 0), "{version}, {len}");
         }
     }
 }
@@ -77,9 +77,9 @@ fn an_unusually_long_datagram_is_placed_as_far_as_its_buffer_reaches() {
         let mut station = Station::usual(call, PlacementMode::Always);
         let [usual, longer] = [(1, 9_000), (2, 60_000)].map(|(id, len)| datagram(4, 1, id, len, 1_480));
         usual.chunks(2).for_each(|batch| drop(station.step(NOW, batch)));
-        let before = station.guesses().in_place_bytes;
+        let before = station.stats().in_place_bytes;
         longer.chunks(2).for_each(|batch| drop(station.step(NOW, batch)));
-        let split_frame = station.guesses().in_place_bytes - before;
+        let split_frame = station.stats().in_place_bytes - before;
         assert_eq!(station.rejoined_count(), 2);
         assert!(split_frame > 20_000, "{split_frame} of 60,000 bytes");
     }
@@ -88,18 +88,18 @@ fn an_unusually_long_datagram_is_placed_as_far_as_its_buffer_reaches() {
 #[test]
 fn a_port_that_reads_headers_first_gets_the_right_place() {
     let mut plain = Station { direction: Came::Singly, ..Station::usual(Call::Frame, PlacementMode::Always) };
-    let mut landing = Station::usual(Call::Frame, PlacementMode::Always);
-    landing.looks_first = true;
+    let mut split = Station::usual(Call::Frame, PlacementMode::Always);
+    split.looks_first = true;
     for id in 0..40 {
         let [one, other] = [1, 2].map(|host| datagram(4, host, id, 9_000, 1_480));
         for frame in one.iter().zip(&other).flat_map(|(one, other)| [one, other]) {
-            let [plain, landing] = [&mut plain, &mut landing].map(|it| it.step(NOW, core::slice::from_ref(frame)));
-            assert_eq!(plain, landing);
+            let [plain, split] = [&mut plain, &mut split].map(|it| it.step(NOW, core::slice::from_ref(frame)));
+            assert_eq!(plain, split);
         }
     }
-    let guesses = landing.guesses();
+    let stats = split.stats();
     // All but the first pieces, and the first datagrams.
-    assert!(guesses.hits * 10 > guesses.predicted * 8 && guesses.in_place_bytes > 2 * 30 * 7_520, "{guesses:?}");
+    assert!(stats.hits * 10 > stats.predicted * 8 && stats.in_place_bytes > 2 * 30 * 7_520, "{stats:?}");
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn placement_stops_if_predictions_fail() {
         })
         .collect();
     frames.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
-    let guesses = station.guesses();
+    let stats = station.stats();
     assert_eq!(station.rejoined_count(), 800);
-    assert!(guesses.hits * 10 < guesses.predicted && guesses.predicted * 10 < frames.len() as u64, "{guesses:?}");
+    assert!(stats.hits * 10 < stats.predicted && stats.predicted * 10 < frames.len() as u64, "{stats:?}");
 }
 
 #[test]
@@ -128,10 +128,10 @@ fn placement_restarts_when_predictions_hit_again() {
         })
         .collect();
     mixed.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
-    let before = station.guesses();
+    let before = station.stats();
     let plain: Vec<_> = (0..2_000).flat_map(|id| datagram(4, 3, id, 9_000, 1_480)).collect();
     plain.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
-    let after = station.guesses();
+    let after = station.stats();
     assert!(after.hits - before.hits > 7_000, "{before:?} {after:?}");
 }
 
@@ -142,8 +142,8 @@ fn other_traffic_gets_no_predictions() {
     station.step(NOW, &frames);
     let whole: Vec<_> = (0..1_000).map(|id| v4(1, id, 0, false, 0, &noise(1_000, 1))).collect();
     whole.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
-    let guesses = station.guesses();
-    assert!(guesses.predicted <= 64 && guesses.hits == 0, "{guesses:?}");
+    let stats = station.stats();
+    assert!(stats.predicted <= 64 && stats.hits == 0, "{stats:?}");
 }
 
 /// A gateway, and how frames come to it.
@@ -192,7 +192,7 @@ impl Station {
         Station::new(Limits { bytes: 8 << 20, timeout: None }, Late::Retire, Came::Apart(call), guessing, true)
     }
 
-    fn guesses(&self) -> PlacementStats {
+    fn stats(&self) -> PlacementStats {
         self.gateway.placement_stats(0)
     }
 
