@@ -10,7 +10,7 @@ use wideload_config::{Config, Holding, Place, Raise, Role, SideConfig, Stage};
 // Each case is a line of a valid file and what stands there in its place (↵ ends a line); below it is what is
 // reported.
 #[test]
-fn two_hundred_configurations_broken_in_one_way_are_refused_with_line_and_key() {
+fn two_hundred_broken_configurations_are_refused_with_line_and_key() {
     let mut actual = String::new();
     let mut texts = BTreeSet::new();
     let mut single_count = 0;

@@ -112,7 +112,7 @@ fn vlan_frames_pass_unchanged_in_both_directions() {
 }
 
 #[test]
-fn a_frame_in_several_chunks_comes_whole_whatever_its_length() {
+fn a_frame_in_several_chunks_arrives_whole() {
     pair(65_535, |xdp, packet| {
         // Around what a chunk holds on the way in, 3,840 bytes, and on the way out, 4,096; and the longest.
         for len in [60, 3_840, 3_841, 4_096, 4_097, 7_680, 8_192, 8_193, 9_014, 61_441, 65_549] {

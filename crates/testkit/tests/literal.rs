@@ -157,7 +157,7 @@ fn fragments_are_those_of_etherparse() {
 }
 
 #[test]
-fn the_reader_reads_what_etherparse_reads() {
+fn the_reader_agrees_with_etherparse() {
     for version in VERSIONS {
         for (spec, name) in [(tcp(version).stamped(1, 2), "TCP"), (udp(version), "UDP")] {
             let extensions = vec![extension(HOP_BY_HOP, 8), extension(DESTINATION_OPTIONS, 24)];

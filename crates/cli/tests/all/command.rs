@@ -432,7 +432,7 @@ fn memory_stays_bounded_for_a_capture_of_any_size() {
 }
 
 #[test]
-fn an_interrupt_ends_the_input_there_and_keeps_what_was_read() {
+fn an_interrupt_ends_the_input_and_keeps_read_packets() {
     let scratch = Scratch::new();
     let output = scratch.path("out.pcap");
     let mut child = Command::new(env!("CARGO_BIN_EXE_wideload"))

@@ -134,7 +134,7 @@ fn link_padding_is_kept_with_the_frame_and_out_of_the_packet() {
 }
 
 #[test]
-fn every_flipped_bit_and_every_cut_is_read_or_refused() {
+fn every_bit_flip_and_truncation_is_read_or_refused() {
     let mut pool = Pool::new(1 << 22);
     let payload = noise(24);
     let mut bases = frames(&payload);
