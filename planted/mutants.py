@@ -285,7 +285,7 @@ class Trees:
     """Digests of what outcomes depend on."""
 
     def __init__(self):
-        sources = {path: path.read_bytes() for crate in ("engine", "packet", "lanes") for path in rust_in(crate, "src")}
+        sources = {path: path.read_bytes() for crate in ("engine", "packet", "simd") for path in rust_in(crate, "src")}
         self.code = {HOUSE / "Cargo.lock": (HOUSE / "Cargo.lock").read_bytes()}
         self.code |= {path: without_tests(text) for path, text in sources.items()}
         tests = {path: path.read_bytes() for path in rust_in("engine", "tests")}

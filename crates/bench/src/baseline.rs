@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_percent_more_is_allowed_and_no_more() {
+    fn up_to_three_percent_more_is_allowed() {
         let workload = workloads(Extent::Quick, &[]).remove(0);
         let mut baseline = Baseline::default();
         baseline.insert(&workload, 200.0);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_read_as_it_was_written() {
+    fn a_table_reads_back() {
         let mut baseline = Baseline::default();
         workloads(Extent::Quick, &[])
             .iter()

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quick_is_usual_and_what_is_usual_is_in_the_full_grid() {
+    fn quick_grid_is_in_the_usual_grid_and_that_in_the_full_one() {
         let contains = |all: &[Workload], some: &[Workload]| some.iter().all(|one| all.contains(one));
         let [quick, usual, full] =
             [Extent::Quick, Extent::Usual, Extent::Full].map(|extent| workloads(extent, &[]));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn words_choose() {
+    fn words_select_workloads() {
         let words = ["Reassemble random".to_string(), "header".to_string()];
         let chosen = workloads(Extent::Usual, &words);
         assert_eq!(chosen.len(), 1);

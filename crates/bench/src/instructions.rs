@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_is_found_in_what_callgrind_says() {
+    fn the_count_is_read_from_callgrind_output() {
         let said = "==7== Callgrind\n==7== Events    : Ir\n==7== Collected : 1234567\n==7== \n";
         assert_eq!(collected(said), Some(1_234_567));
         assert_eq!(collected("==7== Collected : 0\n"), None, "nothing was toggled");

@@ -183,7 +183,7 @@ mod tests {
     use crate::grid::{Extent, workloads};
 
     #[test]
-    fn a_row_offers_what_its_conditions_allow() {
+    fn a_row_offers_only_allowed_workloads() {
         let target = Path::new("/target");
         let offer = |line: &str| Offer::parse(line, target).unwrap();
         let one = offer("smoltcp\treassemble\tcontiguous\tdatagrams=64 pieces<=8\tsmoltcp-64 --quiet x=1");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_makes_no_sense_is_named() {
+    fn an_invalid_row_is_named() {
         let mut peers = Peers::default();
         let table = "system\tfunction\twork\tcondition\tcommand\na\tb\tc\n";
         peers.offer("some", table, Path::new("/nowhere"), false);

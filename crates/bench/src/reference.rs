@@ -227,7 +227,7 @@ mod tests {
     use crate::workload::{flows, fragments};
 
     #[test]
-    fn a_flipped_byte_is_seen_wherever_it_is() {
+    fn any_flipped_byte_is_detected() {
         for recipe in recipes() {
             let (section, reference) = recipe.build();
             let right = answer(&section, &reference);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_is_missing_or_comes_twice_is_seen() {
+    fn missing_and_repeated_packets_are_detected() {
         for recipe in recipes() {
             let (section, reference) = recipe.build();
             let right = answer(&section, &reference);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_may_be_left_only_by_who_says_so() {
+    fn checksums_are_deferred_only_where_declared() {
         let (_, reference) = Recipe::Trains { segment: 1_448 }.build();
         let Reference::Packets(packets) = &reference else { panic!() };
         let zeroed = |places: &[usize]| -> Section {

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_values_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("section");
         let section: Section = [vec![1, 2, 3], vec![], vec![4; 70_000]].into_iter().collect();

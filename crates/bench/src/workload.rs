@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_workload_says_what_it_is() {
+    fn a_workload_has_a_text_and_keys() {
         let recipe = Recipe::Fragments(fragments(6, 64, Order::Random));
         let workload = Workload::new(Function::Reassemble, Work::Contiguous, recipe).cold();
         assert_eq!(workload.to_string(), "6 fragments x 64 datagrams, random, IPv4, cold: contiguous");

@@ -37,7 +37,7 @@ fn a_run_measures_verifies_and_writes_everything_down() {
 }
 
 #[test]
-fn words_choose_workloads() {
+fn words_select_workloads() {
     let output = bench(&["--alone", "--rounds", "1", "--only", "checksum 1460"], &[]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("checksum: 1460 B") && !said.contains("reassemble:"), "{said}");
@@ -50,7 +50,7 @@ fn words_choose_workloads() {
 }
 
 #[test]
-fn another_build_takes_turns_under_its_files_name() {
+fn another_build_is_interleaved_under_its_file_name() {
     let folder = tempfile::tempdir().unwrap();
     let [other, json] = ["0123abc", "rows.json"].map(|name| folder.path().join(name));
     std::fs::copy(env!("CARGO_BIN_EXE_bench"), &other).unwrap();
@@ -69,7 +69,7 @@ fn another_build_takes_turns_under_its_files_name() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_said_before_anything_is_measured() {
+fn an_unwritable_output_path_fails_before_measuring() {
     let place = Path::new("/nowhere/rows.json");
     let output = bench(&["--alone", "--quick"], &[("--json", place)]);
     assert_eq!(output.status.code(), Some(1));
@@ -79,7 +79,7 @@ fn a_place_that_cannot_be_written_is_said_before_anything_is_measured() {
 }
 
 #[test]
-fn counting_without_valgrind_says_what_to_install() {
+fn counting_without_valgrind_names_the_package() {
     let output = Command::new(env!("CARGO_BIN_EXE_bench")).arg("--check").env("PATH", "/nowhere").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);

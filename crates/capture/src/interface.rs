@@ -10,7 +10,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_that_was_read_is_written_as_the_tick_it_came_from() {
+    fn a_time_stamp_is_written_as_the_tick_it_was_read_from() {
         let stamps = [0, 1, 7, 999_999, 1_700_000_000, 123_456_789_012_345, 1 << 53];
         // Ticks of at least a nanosecond; and offsets that keep the moment between 1970 and 2554.
         let ticks = (0..=9).map(Tick::Ten).chain((0..=29).map(Tick::Two));
@@ -23,7 +23,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_survives_a_clock_that_is_finer_than_a_nanosecond() {
+    fn a_time_stamp_survives_a_clock_finer_than_a_nanosecond() {
         for clock in
             [Tick::Ten(9), Tick::Ten(10), Tick::Two(30), Tick::Two(33)].map(|tick| Clock { tick, offset: 0 })
         {
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_is_a_second_in_every_resolution() {
+    fn a_second_is_equal_in_every_resolution() {
         let second = Time::from_nanos(NANOS_PER_SECOND);
         for exponent in (0..=19).chain(0x80..=0x80 + 63) {
             let tick = Tick::of(exponent);

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 #[test]
-fn connections_with_a_raised_mss_go_on_over_a_bridge_after_a_final_stop() {
+fn connections_with_a_raised_mss_continue_over_a_bridge_after_a_final_stop() {
     for (offloading, version) in
         [(Offloading::Off, 4), (Offloading::On, 4), (Offloading::Off, 6), (Offloading::On, 6)]
     {
@@ -54,7 +54,7 @@ fn connections_with_a_raised_mss_go_on_over_a_bridge_after_a_final_stop() {
 }
 
 #[test]
-fn a_reload_and_a_restart_tell_nobody_and_a_final_stop_tells_those_that_were_there_before() {
+fn only_a_final_stop_notifies_hosts() {
     let net = Net::new(Offloading::On);
     let gateway = net.run();
     let mut busy = net.connection(4);
@@ -77,7 +77,7 @@ fn a_reload_and_a_restart_tell_nobody_and_a_final_stop_tells_those_that_were_the
 
 // The guide's case of an end without notice: connections hang until hosts are told by hand.
 #[test]
-fn a_killed_border_leaves_connections_that_hang_until_their_hosts_are_told() {
+fn connections_of_a_killed_border_hang_until_hosts_are_notified() {
     let net = Net::new(Offloading::Off);
     let gateway = net.run();
     let mut connection = net.connection(4);

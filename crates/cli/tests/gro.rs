@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 #[test]
-fn gro_is_on_while_a_border_runs_and_as_it_was_after_a_final_stop() {
+fn gro_is_on_while_a_border_runs_and_restored_after_a_final_stop() {
     let net = Net::new();
     let before = net.features();
     let check = net.command(&["check", net.config.to_str().expect("it is a name")]);
@@ -37,7 +37,7 @@ fn gro_is_on_while_a_border_runs_and_as_it_was_after_a_final_stop() {
 }
 
 #[test]
-fn where_gro_was_on_already_it_stays_on() {
+fn gro_that_was_on_stays_on() {
     let net = Net::new();
     let [wide, narrow] = net.interfaces();
     net.enter(|| drop(set(&wide, &[("rx-gro", Switch::On)]).expect("a veth can do it")));
@@ -82,7 +82,7 @@ fn a_reload_switches_gro_off_and_on_and_a_restart_leaves_it_on() {
 }
 
 #[test]
-fn a_border_leaves_gro_where_it_is_told_to() {
+fn gro_off_in_the_configuration_is_obeyed() {
     let net = Net::new();
     let before = net.features();
     for side in ["offloads = \"as-is\"", "offloads = false"] {
@@ -94,7 +94,7 @@ fn a_border_leaves_gro_where_it_is_told_to() {
 }
 
 #[test]
-fn what_a_killed_border_left_is_put_back_by_undo_and_by_the_next_one() {
+fn undo_and_the_next_border_restore_gro_after_a_kill() {
     let net = Net::new();
     let before = net.features();
     net.run().kill();
@@ -126,7 +126,7 @@ fn undo_changes_nothing_while_a_gateway_runs() {
 }
 
 #[test]
-fn a_record_of_an_interface_that_is_gone_goes_with_the_next_gateway() {
+fn the_next_gateway_removes_records_of_removed_interfaces() {
     let net = Net::new();
     let [one, _] = net.record_paths();
     net.run().kill();
@@ -139,7 +139,7 @@ fn a_record_of_an_interface_that_is_gone_goes_with_the_next_gateway() {
 }
 
 #[test]
-fn files_in_the_direction_of_records_are_neither_read_followed_nor_removed() {
+fn files_at_the_record_paths_are_not_read_followed_or_removed() {
     let net = Net::new();
     let before = net.features();
     let [one, other] = net.record_paths();

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::process::Command;
 
 #[test]
-fn flows_go_on_and_the_host_is_as_before_when_gateways_stop_restart_and_are_killed() {
+fn flows_survive_stops_restarts_and_kills_and_the_host_is_restored() {
     let ran = Command::new(env!("CARGO_BIN_EXE_wideload")).args(["lab", "lifecycle", "--short", "--json"]).output();
     let ran = ran.expect("it runs");
     let said = String::from_utf8_lossy(&ran.stderr);

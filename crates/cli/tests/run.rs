@@ -27,7 +27,7 @@ use tempfile::TempDir;
 use testkit::{Spec, ip};
 
 #[test]
-fn streams_end_whole_though_worker_processes_are_killed() {
+fn streams_survive_killed_worker_processes() {
     let net = Net::new("");
     let mut gateway = net.run();
     let mut kills = 0;
@@ -55,7 +55,7 @@ fn streams_end_whole_though_worker_processes_are_killed() {
 }
 
 #[test]
-fn what_passes_meanwhile_waits_for_the_next_worker_process() {
+fn packets_wait_for_the_next_worker_process() {
     let net = Net::new("");
     let mut gateway = net.run();
     let stream = net.stream(STEP, 1_000);
@@ -89,7 +89,7 @@ fn a_worker_process_that_hangs_is_replaced() {
 }
 
 #[test]
-fn packets_pass_unchanged_while_a_worker_process_hangs_where_failing_open_is_asked_for() {
+fn fail_open_passes_packets_while_a_worker_process_hangs() {
     let net = Net::new("");
     net.write_with("fail = \"open\"\n", "");
     let mut gateway = net.run();
@@ -119,7 +119,7 @@ fn packets_pass_unchanged_while_a_worker_process_hangs_where_failing_open_is_ask
 }
 
 #[test]
-fn what_the_kernel_offers_is_tried_before_it_is_trusted_and_nothing_of_that_stays() {
+fn kernel_offloads_are_probed_and_the_probe_cleans_up() {
     let net = Net::new("");
     let here = || net.three_hosts.middle.tell(|netlink| netlink.interfaces()).expect("the kernel says it").len();
     let before = here();
@@ -258,7 +258,7 @@ fn what_a_dead_successor_does_not_take_is_counted_and_told_by_the_next_worker_pr
 }
 
 #[test]
-fn a_stream_goes_on_over_restarts() {
+fn a_stream_survives_restarts() {
     let net = Net::new("");
     let mut gateway = net.run();
     thread::scope(|scope| {
@@ -276,7 +276,7 @@ fn a_stream_goes_on_over_restarts() {
 }
 
 #[test]
-fn flows_are_lent_to_the_kernel_again_whatever_became_of_the_worker_process() {
+fn flows_are_offloaded_again_after_any_end_of_the_worker_process() {
     for fail in ["closed", "open"] {
         let net = Net::over("", Offloading::On);
         let more = format!("fail = \"{fail}\"\n");
@@ -302,12 +302,12 @@ fn flows_are_lent_to_the_kernel_again_whatever_became_of_the_worker_process() {
                     net.three_hosts.settle().expect("it works again");
                 }
             }
-            assert!(net.lent_by_a_transfer() > LENT_LEN / 2, "{fail}, {deed}");
+            assert!(net.offloaded_by_a_transfer() > LENT_LEN / 2, "{fail}, {deed}");
         }
         net.write_with(&format!("{more}bypass = [\"lease\"]\n"), "");
         gateway.tell(Signal::HUP);
         gateway.wait_for(|words| words.iter().filter(|word| word.ends_with(": reloaded")).count() == 2);
-        assert_eq!(net.lent_by_a_transfer(), 0, "{fail}");
+        assert_eq!(net.offloaded_by_a_transfer(), 0, "{fail}");
         net.is_sound();
         assert!(gateway.end().success());
     }
@@ -330,7 +330,7 @@ fn the_command_restarts_a_running_gateway() {
 }
 
 #[test]
-fn the_command_says_why_a_gateway_was_not_restarted_and_the_gateway_goes_on() {
+fn a_failed_restart_gives_the_reason_and_the_gateway_continues() {
     let net = Net::new("");
     let program = net.folder.path().join("wideload");
     fs::copy(PROGRAM, &program).expect("there is room");
@@ -367,7 +367,7 @@ fn the_command_says_why_a_gateway_was_not_restarted_and_the_gateway_goes_on() {
 }
 
 #[test]
-fn what_is_no_gateway_is_not_restarted() {
+fn other_programs_are_not_restarted() {
     let net = Net::new("");
     let listener = std::os::unix::net::UnixListener::bind(&net.control).expect("the path is free");
     // This program ends at the signal that restarts a gateway.
@@ -388,7 +388,7 @@ fn what_is_no_gateway_is_not_restarted() {
 }
 
 #[test]
-fn a_restart_by_which_the_control_socket_moves_is_told_as_done() {
+fn a_restart_that_moves_the_control_socket_succeeds() {
     let net = Net::new("");
     let gateway = net.run();
     let text = fs::read_to_string(&net.config).expect("it was written");
@@ -407,7 +407,7 @@ fn a_restart_by_which_the_control_socket_moves_is_told_as_done() {
 }
 
 #[test]
-fn a_gateway_goes_on_where_the_pipe_for_what_it_says_is_full() {
+fn a_gateway_continues_with_a_full_stderr_pipe() {
     let net = Net::new("");
     let (_read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("descriptors are free");
     rustix::fs::fcntl_setfl(&write, rustix::fs::OFlags::NONBLOCK).expect("it is open");
@@ -425,7 +425,7 @@ fn a_gateway_goes_on_where_the_pipe_for_what_it_says_is_full() {
 }
 
 #[test]
-fn a_gateway_goes_on_where_nobody_reads_what_it_says() {
+fn a_gateway_continues_with_a_closed_stderr_pipe() {
     let net = Net::new("");
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
     let mut command = Command::new(PROGRAM);
@@ -523,7 +523,7 @@ fn a_program_that_does_not_take_over_changes_nothing() {
 }
 
 #[test]
-fn after_three_deaths_the_next_one_joins_nothing_until_it_is_reloaded() {
+fn after_three_crashes_all_packets_pass_until_a_reload() {
     let net = Net::new("");
     let mut gateway = net.run();
     for _ in 0..3 {
@@ -549,7 +549,7 @@ fn after_three_deaths_the_next_one_joins_nothing_until_it_is_reloaded() {
 }
 
 #[test]
-fn the_worker_process_has_no_rights() {
+fn the_worker_process_is_unprivileged() {
     let net = Net::new("");
     let gateway = net.run();
     let status = fs::read_to_string(format!("/proc/{}/status", gateway.worker())).expect("it lives");
@@ -569,7 +569,7 @@ fn the_worker_process_has_no_rights() {
 }
 
 #[test]
-fn a_worker_process_without_rights_answers_who_asks() {
+fn an_unprivileged_worker_process_answers_requests() {
     use daemon::control::{Client, Direction, Request, Toggle};
     let net = Net::new("");
     let gateway = net.run();
@@ -587,7 +587,7 @@ fn a_worker_process_without_rights_answers_who_asks() {
 }
 
 #[test]
-fn an_interface_made_anew_is_opened_again_for_a_worker_process_without_rights() {
+fn a_recreated_interface_is_reopened_for_an_unprivileged_worker_process() {
     for workers in [1, 2] {
         let net = Net::new("");
         net.write_with(&format!("workers = {workers}\n"), "");
@@ -626,7 +626,7 @@ fn an_interface_made_anew_is_opened_again_for_a_worker_process_without_rights() 
 }
 
 #[test]
-fn an_interface_made_anew_during_a_restart_is_opened_again_too() {
+fn an_interface_recreated_during_a_restart_is_reopened() {
     let net = Net::new("");
     let mut gateway = net.run();
     for round in 0..4 {
@@ -645,7 +645,7 @@ fn an_interface_made_anew_during_a_restart_is_opened_again_too() {
 }
 
 #[test]
-fn an_interface_that_is_down_for_a_while_costs_no_worker_process() {
+fn an_interface_down_for_a_while_ends_no_worker_process() {
     let net = Net::new("");
     let gateway = net.run();
     let before = gateway.worker();
@@ -661,7 +661,7 @@ fn an_interface_that_is_down_for_a_while_costs_no_worker_process() {
 }
 
 #[test]
-fn a_helper_that_somebody_removes_is_made_again_for_a_worker_process_without_rights() {
+fn a_removed_helper_is_recreated_for_an_unprivileged_worker_process() {
     let wide = Wide::new();
     let gateway = wide.run();
     let before = gateway.worker();
@@ -692,7 +692,7 @@ fn a_helper_that_somebody_removes_is_made_again_for_a_worker_process_without_rig
 }
 
 #[test]
-fn a_wide_interface_carries_on_without_its_worker_restarts_without_loss_and_leaves_a_host_that_works() {
+fn a_wide_interface_survives_a_kill_and_a_restart_and_cleans_up() {
     let wide = Wide::new();
     let host = &wide.pair.hosts[0];
     let state = || {
@@ -800,7 +800,7 @@ impl Wide {
 }
 
 #[test]
-fn a_worker_process_that_works_on_xdp_is_killed_restarted_and_replaced() {
+fn a_worker_process_on_xdp_is_killed_restarted_and_replaced() {
     let net = Net::new("");
     net.use_xdp();
     let mut gateway = net.run();
@@ -838,7 +838,7 @@ fn a_worker_process_that_works_on_xdp_is_killed_restarted_and_replaced() {
 }
 
 #[test]
-fn a_keeper_that_is_not_root_needs_two_capabilities() {
+fn an_unprivileged_supervisor_needs_two_capabilities() {
     let net = Net::new("");
     let everybody = fs::Permissions::from_mode(0o777);
     fs::set_permissions(net.folder.path(), everybody.clone()).expect("it is ours");
@@ -861,7 +861,7 @@ fn a_keeper_that_is_not_root_needs_two_capabilities() {
 }
 
 #[test]
-fn a_service_manager_hears_how_it_is() {
+fn the_service_manager_is_notified() {
     let net = Net::new("");
     let path = net.folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).expect("there is room");
@@ -895,7 +895,7 @@ fn a_service_manager_hears_how_it_is() {
 }
 
 #[test]
-fn at_its_end_nothing_stays() {
+fn a_stopped_gateway_leaves_nothing_behind() {
     for signal in [Signal::TERM, Signal::INT] {
         let net = Net::new("");
         let mut gateway = net.run();
@@ -911,7 +911,7 @@ fn at_its_end_nothing_stays() {
 }
 
 #[test]
-fn a_worker_process_ends_with_its_keeper() {
+fn a_worker_process_ends_with_its_supervisor() {
     let net = Net::new("");
     let mut gateway = net.run();
     let worker = gateway.worker();
@@ -928,7 +928,7 @@ fn a_worker_process_ends_with_its_keeper() {
 }
 
 #[test]
-fn only_one_runs_by_a_configuration() {
+fn one_gateway_runs_per_configuration() {
     let net = Net::new("");
     let gateway = net.run();
     let second =
@@ -988,7 +988,7 @@ fn no_two_gateways_serve_one_interface() {
 }
 
 #[test]
-fn who_looks_on_sees_the_next_process_after_a_restart() {
+fn top_shows_the_next_process_after_a_restart() {
     let net = Net::new("");
     let gateway = net.run();
     let mut client = daemon::control::Client::connect(&net.control).expect("it listens");
@@ -1001,7 +1001,7 @@ fn who_looks_on_sees_the_next_process_after_a_restart() {
 }
 
 #[test]
-fn a_file_where_the_control_socket_is_to_be_stays() {
+fn a_file_at_the_control_path_is_kept() {
     let net = Net::new("");
     fs::write(&net.control, "dear").expect("there is room");
     let said = format!(
@@ -1019,7 +1019,7 @@ fn a_file_where_the_control_socket_is_to_be_stays() {
 }
 
 #[test]
-fn a_file_that_took_the_place_of_the_control_socket_stays() {
+fn a_file_that_replaced_the_control_socket_is_kept() {
     let net = Net::new("");
     let mut gateway = net.run();
     fs::remove_file(&net.control).expect("it is there");
@@ -1031,7 +1031,7 @@ fn a_file_that_took_the_place_of_the_control_socket_stays() {
 }
 
 #[test]
-fn an_interface_whose_mtu_is_another_is_named_with_the_command_that_mends_it() {
+fn a_wrong_mtu_is_named_with_the_command_that_fixes_it() {
     let net = Net::new("");
     let [_, _, to_narrow, _] = net.three_hosts.names();
     let mut gateway = net.run();
@@ -1159,7 +1159,7 @@ impl Net {
         host.space().set_sysctl(&format!("ipv4/neigh/{name}/retrans_time_ms"), "100").expect("it is a setting");
     }
 
-    /// Bytes of a transfer to the wide host that the kernel forwarded itself.
+    /// Bytes of a transfer to the wide host that the kernel passed on by itself.
     fn lent_by_a_transfer(&self) -> usize {
         let lent = || {
             let mut client = daemon::control::Client::connect(&self.control).expect("it listens");

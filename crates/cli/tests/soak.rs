@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::process::Command;
 
 #[test]
-fn a_gateway_loses_nothing_by_reloads_and_restarts_and_its_counters_add_up_under_mixed_traffic() {
+fn mixed_traffic_survives_reloads_and_restarts_with_balanced_counters() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wideload"));
     command.args(["lab", "soak", "--json", "--reloads", "5", "--restarts", "5", "--kill-rounds", "1"]);
     let ran = command.args(["--streams", "10", "--minutes", "0.1"]).output().expect("it runs");

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_finds_the_word_that_was_meant_and_another_word_finds_none() {
+    fn a_misspelling_suggests_the_word_and_an_unrelated_word_suggests_none() {
         let words = ["icmp-source", "mtu", "port", "reassemble", "hold"];
         for (slip, meant) in [
             ("icmp_source", Some("icmp-source")),

@@ -10,7 +10,7 @@ use wideload_config::{Config, Holding, Place, Raise, Role, SideConfig, Stage};
 // Each case is a line of a valid file and the text that replaces it (↵ ends a line). The expected report is below
 // it.
 #[test]
-fn two_hundred_configurations_broken_in_one_way_are_refused_with_line_and_key() {
+fn two_hundred_broken_configurations_are_refused_with_line_and_key() {
     let mut actual = String::new();
     let mut texts = BTreeSet::new();
     let mut single_count = 0;
@@ -48,7 +48,7 @@ fn two_hundred_configurations_broken_in_one_way_are_refused_with_line_and_key() 
 }
 
 #[test]
-fn the_examples_are_valid_and_smell_of_nothing() {
+fn the_examples_are_valid_without_warnings() {
     for name in ["border", "wide-interface", "router"] {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../packaging/{name}.toml"));
         let config = Config::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
@@ -62,7 +62,7 @@ fn the_examples_are_valid_and_smell_of_nothing() {
 
 // Version 0.3 removes this test, with renamed.rs.
 #[test]
-fn the_configurations_of_version_0_1_mean_the_same_and_say_what_was_renamed() {
+fn version_0_1_files_mean_the_same_and_warn_of_renamed_keys() {
     for name in ["border", "wide-interface", "router", "packaged-border", "packaged-router"] {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/config");
         let now = match name.strip_prefix("packaged-") {
@@ -154,7 +154,7 @@ fn every_key_has_its_effect() {
 }
 
 #[test]
-fn what_a_file_leaves_out_is_as_its_role_has_it() {
+fn absent_keys_take_the_roles_defaults() {
     let [wide_interface, border, router] = ["wide-interface", "border", "router"].map(|role| {
         let wide = if role == "wide-interface" { "" } else { "port = \"packet:a\"\n" };
         let text =
@@ -193,7 +193,7 @@ fn what_a_file_leaves_out_is_as_its_role_has_it() {
 }
 
 #[test]
-fn the_joining_of_a_destination_is_that_of_its_longest_prefix() {
+fn the_longest_prefix_sets_a_destinations_reassembly() {
     let side = valid(BORDER).wide;
     let joins = side.policies();
     for (address, join) in [
@@ -212,7 +212,7 @@ fn the_joining_of_a_destination_is_that_of_its_longest_prefix() {
 }
 
 #[test]
-fn what_is_usable_and_hardly_meant_is_a_warning() {
+fn unlikely_values_give_warnings() {
     for (text, from, to, warning) in [
         (
             BORDER,
@@ -327,7 +327,7 @@ fn the_bounds_of_every_number_are_within() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once_in_the_order_of_the_lines() {
+fn all_errors_are_reported_in_line_order() {
     let text = "\
 mtu = 1
 role = \"border\"
@@ -356,7 +356,7 @@ dir/lab.toml:11:8: wide.hold: \"1h\" is above 10s; give 10us to 10s"
 }
 
 #[test]
-fn behind_a_line_that_is_no_toml_nothing_is_judged() {
+fn a_toml_syntax_error_hides_later_problems() {
     let text = "workers = 0\nrole = \"border\"\n[wide\nmtu = 1\n[narrow]\nprot = 5\nmtu =\n";
     let problems = Config::parse(text, "lab.toml").unwrap_err();
     assert_eq!(
@@ -400,7 +400,7 @@ fn a_file_that_cannot_be_read_is_one_problem() {
 }
 
 #[test]
-fn a_name_too_long_for_a_socket_needs_another_control() {
+fn a_name_too_long_for_a_socket_needs_a_control_path() {
     let name = "n".repeat(100);
     let problems = Config::parse(ROUTER, &format!("{name}.toml")).unwrap_err();
     let [problem] = problems.iter().collect::<Vec<_>>()[..] else { panic!("{problems}") };
@@ -410,7 +410,7 @@ fn a_name_too_long_for_a_socket_needs_another_control() {
 }
 
 #[test]
-fn line_ends_of_another_system_move_no_column() {
+fn crlf_line_ends_move_no_column() {
     let text = BORDER.replace('\n', "\r\n");
     valid(&text);
     let problems = Config::parse(&text.replace("mtu = 1500", "mtu = 15000"), "lab").unwrap_err();
@@ -425,7 +425,7 @@ fn line_ends_of_another_system_move_no_column() {
 }
 
 #[test]
-fn whatever_stands_in_a_file_is_taken_or_refused_at_a_place_in_it() {
+fn any_file_is_accepted_or_refused_at_a_position() {
     let mut refused_count = 0;
     for seed in 0..20_000 {
         let mut random = fastrand::Rng::with_seed(seed);

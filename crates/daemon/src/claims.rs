@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_whose_owner_cannot_be_seen_stops_no_gateway() {
+    fn a_claim_with_a_hidden_owner_stops_no_gateway() {
         for is_full in [false, true] {
             let index = index();
             let silent = taken(index);
@@ -191,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn only_root_and_the_own_user_may_keep_an_interface() {
+    fn only_root_and_the_same_user_may_claim_an_interface() {
         let uid = Uid::from_raw;
         assert!(may_serve(uid(0), uid(7)) && may_serve(uid(7), uid(7)) && !may_serve(uid(8), uid(7)));
     }
 
     #[test]
-    fn the_interfaces_beside_one_that_is_served_are_claimed_all_the_same() {
+    fn one_busy_interface_does_not_prevent_other_claims() {
         let (served, kept, free) = (index(), index(), index());
         let Ok(Claim::Ours(other)) = claim(served) else { panic!("nobody has it") };
         let named = |all: &[u32]| all.iter().map(|index| (*index, format!("if{index}"))).collect();

@@ -72,7 +72,7 @@ mod tests {
     use linux::interfaces::Counters;
 
     #[test]
-    fn what_does_not_agree_is_said_with_the_command_that_mends_it() {
+    fn mismatches_are_reported_with_the_command_that_fixes_them() {
         let interface = |mtu, is_up| Interface {
             index: 2,
             name: "wan0".to_owned(),

@@ -82,7 +82,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn gateways_that_start_at_once_in_one_namespace_try_each_for_itself() {
+    fn concurrent_probes_in_one_namespace_do_not_interfere() {
         let text =
             "role = \"border\"\n[wide]\nport = \"packet:a\"\nmtu = 9000\n[narrow]\nport = \"tap:b\"\nmtu = 1500\n";
         let config = Config::parse(text, "border.toml").expect("it is right");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_doubted_is_said_once_and_left_to_nobody() {
+    fn a_failed_probe_is_reported_once_and_disables_the_offload_everywhere() {
         let proof = |offloads: Offloads, doubts: &[&str]| Proof {
             offloads,
             doubts: doubts.iter().map(|doubt| (*doubt).to_owned()).collect(),

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_come_from_the_address_that_is_named_the_interfaces_own_or_the_others() {
+    fn the_icmp_source_is_configured_or_own_or_of_the_other_interface() {
         let text = |answers: &str| {
             format!(
                 "role = \"border\"\n{answers}\n[wide]\nport = \"packet:a\"\nmtu = 9000\n[narrow]\nport = \"packet:b\"\nmtu = 1500\n"

@@ -190,7 +190,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn a_thread_comes_first_as_long_as_it_is_to_and_so_do_those_that_it_starts() {
+    fn a_thread_and_its_children_have_priority_while_asked_for() {
         let own = || getpriority_process(None).expect("a thread may ask");
         let before = own();
         assert!(above_others(Priority::Fair).is_none());
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_can_be_made_by_which_interfaces_are_asked_and_no_other() {
+    fn only_sockets_for_interface_queries_can_be_made() {
         let program = allowed(SeccompAction::Errno(libc::EPERM as u32)).expect("it is right");
         let outcomes = thread::spawn(move || {
             seccompiler::apply_filter(&program).expect("the kernel takes it");

@@ -437,7 +437,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_that_no_worker_has_when_a_process_ends_are_told_as_lost() {
+    fn handed_over_frames_without_a_worker_are_reported_as_lost() {
         let handed_frames = [2, 0, 3]
             .map(|count| vec![HandedFrame { direction: 0, max_fragment_len: 0, id: 0, frame: Vec::new() }; count]);
         let told = Arc::new(Mutex::new(Losses::default()));

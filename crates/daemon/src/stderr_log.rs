@@ -122,7 +122,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn nobody_who_reads_nothing_holds_it_up_and_what_was_dropped_is_counted() {
+    fn a_blocked_reader_does_not_delay_the_log_and_drops_are_counted() {
         let pipe = || pipe_with(PipeFlags::CLOEXEC).expect("descriptors are free");
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("they are free");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_says_to_a_file_stands_behind_what_others_wrote_there() {
+    fn log_lines_are_appended_to_a_file() {
         let mut file = tempfile::tempfile().expect("there is room");
         let write = |text: &str| std::io::Write::write_all(&mut &file, text.as_bytes()).expect("there is room");
         write("before\n");

@@ -82,7 +82,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn an_answer_reaches_who_asked_though_others_are_answered_first_or_too_late() {
+    fn replies_reach_their_requests_out_of_order_and_after_timeouts() {
         let [ours, theirs] = linux::descriptors::pair().expect("descriptors are free");
         let desk = SupervisorClient::new(Arc::new(ours));
         let asked = || loop {

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_is_within_a_shorter_one_of_its_version() {
+    fn a_prefix_is_within_a_shorter_one_of_its_version_only() {
         let prefix = |text: &str, bits| Prefix::new(text.parse::<IpAddr>().expect("an address"), bits);
         assert!(contains(prefix("0.0.0.0", 0), prefix("10.1.0.0", 16)));
         assert!(contains(prefix("10.0.0.0", 8), prefix("10.1.0.0", 16)));

@@ -18,8 +18,8 @@ use wideload_daemon::metrics::{Metrics, text};
 
 fn main() -> ExitCode {
     let tests = vec![
-        trial("prometheus_takes_all_of_the_metrics_and_finds_nothing_wrong", "prometheus", takes_all),
-        trial("the_example_for_prometheus_is_right", "promtool", takes_the_example),
+        trial("prometheus_accepts_all_metrics", "prometheus", takes_all),
+        trial("the_prometheus_example_is_valid", "promtool", takes_the_example),
     ];
     libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
 }

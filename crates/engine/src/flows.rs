@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_connections_name_moves_its_place() {
+    fn every_part_of_a_flow_key_changes_its_hash() {
         let table = TableKey::new(Secret::new(5));
         let address = |site| Address::from(core::net::IpAddr::from([10, 0, site, 1]));
         let key = FlowKey::between([(address(1), 7), (address(2), 8)], Toward::Wide);

@@ -87,7 +87,7 @@ mod tests {
     use fastrand::Rng;
 
     #[test]
-    fn no_identifier_comes_back_within_a_lifetime_however_unevenly_they_are_taken() {
+    fn no_identification_repeats_within_a_lifetime() {
         for seed in 0..12 {
             let mut random = Rng::with_seed(seed);
             let (mut counter, mut now) = (Counter::default(), Time::from_nanos(1));

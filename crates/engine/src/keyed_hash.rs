@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bit_of_a_key_and_of_the_secret_moves_its_hash() {
+    fn every_bit_of_key_and_secret_changes_the_hash() {
         let table = TableKey::new(Secret::new(5));
         let words = [0x1234, 0, u64::MAX, 7, 0, 0, 1 << 63, 9];
         let hash = table.hash(words);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_of_the_upper_half_of_a_sum_moves_the_hash() {
+    fn every_upper_bit_of_a_sum_changes_the_hash() {
         let table = TableKey::new(Secret::new(5));
         let TableKey([_, _, one, other, rest @ ..]) = table;
         // A sum of 2^32 times 2^32 times the number: it is all in the upper half.

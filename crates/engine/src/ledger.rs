@@ -370,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ledger_adds_up_where_all_that_came_or_was_made_is_somewhere() {
+    fn a_ledger_balances_if_every_packet_is_accounted_for() {
         let one = Tally::new(1, 100);
         let with = |event| {
             let mut ledger = Ledger::new();

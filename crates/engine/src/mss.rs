@@ -514,7 +514,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_of_a_pairs_name_moves_its_place() {
+    fn every_part_of_a_pair_changes_its_hash() {
         let table = TableKey::new(Secret::new(5));
         let address = |site| Address::from(core::net::IpAddr::from([10, 0, site, 1]));
         let pair = PairKey { site: address(1), wide: address(2), tags: 0 };

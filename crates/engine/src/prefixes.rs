@@ -150,7 +150,7 @@ mod tests {
     use core::net::{Ipv4Addr, Ipv6Addr};
 
     #[test]
-    fn a_prefix_is_read_as_it_is_written() {
+    fn a_prefix_reads_back() {
         for (text, written) in [
             ("192.0.2.0/24", "192.0.2.0/24"),
             ("192.0.2.1", "192.0.2.1/32"),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_prefix_is_answered_with_what_to_write() {
+    fn an_invalid_prefix_gives_an_example() {
         let example = "is no prefix; write one such as 192.0.2.0/24, 2001:db8::/32 or 192.0.2.1";
         for (text, answer) in [
             ("192.0.2.1/24", "has bits set behind the first 24; write 192.0.2.0/24, or 192.0.2.1 for one host"),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_prefix_wins_and_the_last_word_for_it_counts() {
+    fn the_longest_prefix_and_its_last_value_win() {
         let all = Prefixes::new("else");
         assert_eq!(*all.get(ip("192.0.2.1")), "else");
         let all = ["192.0.0.0/8", "192.0.2.1", "192.0.2.0/24", "::/0", "192.0.2.0/25"]
@@ -243,7 +243,7 @@ mod tests {
 
     // The model is a list of texts of 0 and 1: a prefix is the start of an address.
     #[test]
-    fn every_address_finds_what_a_list_of_bits_finds() {
+    fn lookups_agree_with_a_list_of_bits() {
         let mut found = [0; 2];
         for seed in 0..400 {
             let mut random = fastrand::Rng::with_seed(seed);

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn coalescing_that_is_switched_leaves_gso_packets_as_a_side_that_was_built_so_does() {
+    fn switching_coalescing_handles_gso_packets_like_building_without_it() {
         let wide_interface = "role = \"wide-interface\"\n[wide]\nmtu = 9000\n";
         let border = "role = \"border\"\n[wide]\nport = \"packet:w0\"\nmtu = 9000\n";
         for text in [wide_interface, border] {

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_station_is_where_it_was_heard_last_for_five_minutes() {
+    fn a_station_is_remembered_for_five_minutes() {
         let stations = Stations::default();
         let mac = |last| [2, 0, 0, 0, 0, last];
         assert!(!stations.is_at(mac(1), 0, 5) && !stations.is_at([0; 6], 0, 0));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn more_stations_than_there_are_places_displace_each_other_and_are_never_taken_for_another() {
+    fn excess_stations_evict_each_other_and_are_never_confused() {
         let stations = Stations::default();
         let mac = |number: u32| {
             let [a, b, c, d] = number.to_be_bytes();

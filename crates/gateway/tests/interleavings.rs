@@ -48,7 +48,7 @@ mod sync {
 }
 
 #[test]
-fn nobody_sleeps_while_something_waits_in_either_of_two_boxes() {
+fn no_worker_sleeps_while_a_queue_holds_items() {
     loom::model(|| {
         let (eventfd, [first, second]) = two_boxes();
         let givers = [&first, &second].map(|to| give(to, 1));
@@ -63,7 +63,7 @@ fn nobody_sleeps_while_something_waits_in_either_of_two_boxes() {
 }
 
 #[test]
-fn whatever_is_there_rings() {
+fn queued_items_signal_the_event() {
     loom::model(|| {
         let (eventfd, [first, _]) = two_boxes();
         let giver = give(&first, 2);
@@ -76,7 +76,7 @@ fn whatever_is_there_rings() {
 
 #[test]
 #[should_panic(expected = "it waits, and nobody hears of it")]
-fn who_silences_the_bell_after_looking_sleeps() {
+fn clearing_the_event_after_reading_loses_a_wake_up() {
     loom::model(|| {
         let (eventfd, [first, _]) = two_boxes();
         let giver = give(&first, 2);
@@ -88,7 +88,7 @@ fn who_silences_the_bell_after_looking_sleeps() {
 }
 
 #[test]
-fn what_is_put_into_a_box_that_closes_is_in_it_or_is_refused() {
+fn items_pushed_to_a_closing_queue_are_stored_or_refused() {
     loom::model(|| {
         let (_, [first, _]) = two_boxes();
         let giver = give(&first, 3);
@@ -102,7 +102,7 @@ fn what_is_put_into_a_box_that_closes_is_in_it_or_is_refused() {
 }
 
 #[test]
-fn there_is_never_more_in_a_box_than_it_has_room_for() {
+fn a_queue_never_exceeds_its_capacity() {
     loom::model(|| {
         let first = Arc::new(Queue::new(Arc::new(EventFd::new()), 1));
         let givers = [0, 1].map(|_| give(&first, 1));

@@ -283,7 +283,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     #[test]
-    fn whatever_is_set_in_a_namespace_is_a_difference_and_none_is_left_where_it_was_put_back() {
+    fn every_namespace_change_is_a_difference_until_restored() {
         let [here, there] = [0; 2].map(|_| Namespace::new().expect("the test runs as root"));
         here.enter(|| {
             let mut netlink = Netlink::open().expect("sockets are free");

@@ -14,7 +14,7 @@ use wideload_lab::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4, v6};
 use wideload_lab::traffic::{self, Messages};
 
 #[test]
-fn tcp_crosses_unchanged_and_wide_both_directions_with_and_without_offloads() {
+fn tcp_crosses_in_wide_segments_with_and_without_offloads() {
     for offloading in [Offloading::Off, Offloading::On] {
         let three_hosts = three_hosts(offloading);
         let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
@@ -40,19 +40,19 @@ fn tcp_crosses_unchanged_and_wide_both_directions_with_and_without_offloads() {
             let mean = bytes / packets;
             assert!(mean > 4_000, "to {address}, {offloading:?}: {packets} packets of {mean} bytes on average");
         }
-        check_books(&middle);
+        check_counters(&middle);
         three_hosts.clear(middle).unwrap();
     }
 }
 
 #[test]
-fn gso_packets_of_a_flow_that_is_lent_pass_without_the_worker_in_lengths_that_fit() {
+fn gso_packets_of_an_offloaded_flow_pass_in_lengths_that_fit() {
     for workers in [1, 2] {
-        are_lent(workers);
+        are_offloaded(workers);
     }
 }
 
-fn are_lent(workers: usize) {
+fn are_offloaded(workers: usize) {
     let three_hosts = three_hosts(Offloading::On);
     let middle =
         three_hosts.gateway(&three_hosts.border(&format!("workers = {workers}\n{ONLY_PATH}"), "", "")).unwrap();
@@ -64,20 +64,20 @@ fn are_lent(workers: usize) {
         } else {
             (&three_hosts.wide, &three_hosts.narrow, narrow_name, 0, 1_500)
         };
-        let before = lent(&middle, end);
+        let before = offloaded(&middle, end);
         let (transfer, observed) =
             observe(to, name, || traffic::tcp(from.space(), to.space(), address, TCP_LEN, 1)).unwrap();
         assert!(transfer.intact, "to {address}");
-        let after = lent(&middle, end);
+        let after = offloaded(&middle, end);
         assert!(after.bytes - before.bytes > TCP_LEN as u64 / 8, "to {address}: {before:?}, {after:?}");
         assert_eq!((observed.longest, after.dropped), (mtu, 0), "to {address}");
     }
-    check_books(&middle);
+    check_counters(&middle);
     three_hosts.clear(middle).unwrap();
 }
 
 #[test]
-fn a_flow_that_goes_on_stays_with_the_kernel() {
+fn a_continuing_flow_stays_offloaded() {
     let three_hosts = three_hosts(Offloading::On);
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
     three_hosts.settle().unwrap();
@@ -105,7 +105,7 @@ fn a_flow_that_goes_on_stays_with_the_kernel() {
         // expire.
         assert!(by_worker < 3 * content.len() as u64, "to {address}: {by_worker}");
     }
-    check_books(&middle);
+    check_counters(&middle);
     three_hosts.clear(middle).unwrap();
 }
 
@@ -115,15 +115,15 @@ fn seen_bytes(middle: &Middle, end: usize) -> u64 {
     service.snapshots().unwrap()[0].ends[end].rx.bytes
 }
 
-/// Packets that came in by an endpoint and that the kernel forwarded itself.
+/// What came in by an end of the gateway and the kernel passed on by itself.
 fn lent(middle: &Middle, end: usize) -> OffloadStats {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
-    let lent = service.snapshots().unwrap().into_iter().map(|snapshot| snapshot.ends[end].offloaded);
-    lent.fold(OffloadStats::default(), OffloadStats::and)
+    let offloaded = service.snapshots().unwrap().into_iter().map(|snapshot| snapshot.ends[end].offloaded);
+    offloaded.fold(OffloadStats::default(), OffloadStats::and)
 }
 
 #[test]
-fn what_a_receiver_has_not_read_counts_as_no_less_memory_than_it_is() {
+fn unread_data_is_charged_at_least_its_size() {
     let three_hosts = three_hosts(Offloading::On);
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
     three_hosts.settle().unwrap();
@@ -144,10 +144,10 @@ fn what_a_receiver_has_not_read_counts_as_no_less_memory_than_it_is() {
             far.read_exact(&mut vec![0; UNREAD_LEN]).unwrap();
         }
         let before = lent(&middle, end);
-        // As many bytes as fit, until the buffers are full.
+        // As much as it takes, until there is no more room.
         while near.write(&content).is_ok() {}
         let (unread, memory) = (rustix::io::ioctl_fionread(&far).unwrap(), receive_memory(&far));
-        let after = lent(&middle, end);
+        let after = offloaded(&middle, end);
         assert!(after.bytes - before.bytes > unread / 2, "to {address}: {before:?}, {after:?}");
         assert!(memory > unread, "to {address}: {unread} bytes in {memory}");
     }
@@ -168,7 +168,7 @@ fn receive_memory(socket: &TcpStream) -> u64 {
 }
 
 #[test]
-fn sums_of_what_the_kernel_cuts_are_right() {
+fn checksums_of_kernel_segments_are_valid() {
     let three_hosts = three_hosts(Offloading::On);
     let [_, to_wide, to_narrow, _] = three_hosts.names();
     // The kernel completes checksums there, and hosts verify them.
@@ -185,10 +185,10 @@ fn sums_of_what_the_kernel_cuts_are_right() {
         (&three_hosts.narrow, &three_hosts.wide, v4(WIDE), 1),
         (&three_hosts.narrow, &three_hosts.wide, v6(WIDE), 1),
     ] {
-        let before = lent(&middle, end);
+        let before = offloaded(&middle, end);
         let transfer = traffic::tcp(from.space(), to.space(), address, TCP_LEN, 1).unwrap();
         assert!(transfer.intact, "to {address}");
-        let after = lent(&middle, end);
+        let after = offloaded(&middle, end);
         assert!(after.bytes - before.bytes > TCP_LEN as u64 / 8, "to {address}: {before:?}, {after:?}");
         assert_eq!((after.dropped, wrong_sums(to.space())), (0, 0), "to {address}");
     }
@@ -208,7 +208,7 @@ fn wrong_sums(space: &Namespace) -> u64 {
 }
 
 #[test]
-fn datagrams_pass_as_they_came_and_what_is_too_long_is_told_to_its_sender() {
+fn datagrams_pass_unchanged_and_long_ones_give_icmp_errors() {
     let three_hosts = three_hosts(Offloading::Off);
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
     three_hosts.settle().unwrap();
@@ -225,7 +225,7 @@ fn datagrams_pass_as_they_came_and_what_is_too_long_is_told_to_its_sender() {
             assert_eq!(second.messages, 20, "{len} bytes to {address}");
         }
     }
-    check_books(&middle);
+    check_counters(&middle);
     three_hosts.clear(middle).unwrap();
 }
 
@@ -269,12 +269,12 @@ fn many_connections_at_once_all_arrive_unchanged() {
         });
         server.join().unwrap();
     });
-    check_books(&middle);
+    check_counters(&middle);
     three_hosts.clear(middle).unwrap();
 }
 
 #[test]
-fn what_carries_no_ip_passes_unless_it_is_longer_than_the_other_side_takes() {
+fn non_ip_frames_pass_up_to_the_other_sides_mtu() {
     let three_hosts = three_hosts(Offloading::Off);
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
     three_hosts.settle().unwrap();
@@ -303,7 +303,7 @@ fn what_carries_no_ip_passes_unless_it_is_longer_than_the_other_side_takes() {
 }
 
 #[test]
-fn a_border_that_ends_lets_go_of_what_it_holds_and_leaves_nothing() {
+fn a_border_flushes_at_its_end_and_leaves_nothing() {
     let three_hosts = three_hosts(Offloading::Off);
     let hold = "hold = \"5s\"";
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, hold, hold)).unwrap();
@@ -342,11 +342,11 @@ fn small_requests_are_answered_at_once() {
         let (len, _) = client.recv_from(&mut room).unwrap();
         assert_eq!(&room[..len], &number.to_be_bytes());
     }
-    check_books(&middle);
+    check_counters(&middle);
     three_hosts.clear(middle).unwrap();
 }
 
-/// Checks that every packet and every buffer is accounted for, in each direction and at each endpoint.
+/// Every packet and every buffer is accounted for, in every way and at every end.
 fn check_books(middle: &Middle) {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
     for snapshot in service.snapshots().unwrap() {

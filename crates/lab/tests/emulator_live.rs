@@ -17,7 +17,7 @@ use wideload_lab::emulator::{
 };
 
 #[test]
-fn what_goes_in_comes_out_of_the_other_end_unless_the_model_loses_it_and_lateness_is_told() {
+fn frames_cross_unless_the_model_drops_them_and_lateness_is_reported() {
     let shapes: [LinkShape; 2] = ["delay=3ms,jitter=1ms,rate=200M,loss=5%,seed=1", "delay=1ms,loss=20%,seed=2"]
         .map(|text| text.parse().unwrap());
     let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(LinkType::Ethernet);
@@ -67,7 +67,7 @@ fn what_goes_in_comes_out_of_the_other_end_unless_the_model_loses_it_and_latenes
 }
 
 #[test]
-fn a_run_ends_at_its_time_and_tells_what_is_still_inside() {
+fn a_run_ends_on_time_and_reports_frames_inside() {
     let ([mut inner_a, mut inner_b], [mut outer_a, _outer_b]) = two_wires(LinkType::Ethernet);
     (0..10).for_each(|_| outer_a.put(&[0; 60]));
     let shapes = ["delay=3600s".parse().unwrap(), LinkShape::default()];
@@ -81,7 +81,7 @@ fn a_run_ends_at_its_time_and_tells_what_is_still_inside() {
 }
 
 #[test]
-fn a_port_that_takes_no_more_makes_frames_wait_and_none_is_lost() {
+fn a_full_port_delays_frames_without_loss() {
     let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(LinkType::Ethernet);
     let (clock, stop) = (monotonic(), AtomicBool::new(false));
     let course =
@@ -117,7 +117,7 @@ fn a_port_that_takes_no_more_makes_frames_wait_and_none_is_lost() {
 }
 
 #[test]
-fn a_frame_that_the_far_port_refuses_is_counted_and_makes_the_run_worthless() {
+fn a_frame_refused_by_the_far_port_invalidates_the_run() {
     let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(LinkType::Ethernet);
     inner_b.mtu = 1_000;
     for len in [100, 1_200, 200] {
@@ -145,7 +145,7 @@ fn a_frame_that_the_far_port_refuses_is_counted_and_makes_the_run_worthless() {
 }
 
 #[test]
-fn the_first_frame_whose_checksum_a_card_was_to_finish_ends_the_run() {
+fn a_frame_with_a_partial_checksum_ends_the_run() {
     let ([mut inner_a, mut inner_b], [mut outer_a, _outer_b]) = two_wires(LinkType::Ip);
     inner_a.checksum = Checksum::Partial;
     outer_a.put(&udp(4).sum(Summed::None).bytes());
@@ -193,7 +193,7 @@ fn in_a_calibration_exactly_the_packets_that_the_model_loses_are_lost() {
 }
 
 #[test]
-fn a_calibration_has_a_row_for_every_figure_and_no_delay_is_below_what_was_asked() {
+fn a_calibration_has_all_rows_and_no_delay_below_the_request() {
     let trial = |shape: &str, count, pace, rows| {
         let load = Load { count, len: 1_000, pace: Duration::from_micros(pace) };
         CalibrationRun { shape: shape.parse().unwrap(), load, rows }

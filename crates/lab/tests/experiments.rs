@@ -16,7 +16,7 @@ use wideload_lab::net::{Host, HostLink, Offloading, cable};
 use wideload_lab::three_hosts::v4;
 
 #[test]
-fn the_demo_accounts_for_everybody_alike_and_shows_wide_packets() {
+fn the_demo_counts_all_senders_alike_and_shows_wide_packets() {
     for links in [demo::Links::Usual, demo::Links::Plain] {
         let settings =
             demo::Settings { rounds: 1, seconds: 0.1, flat_out_len: 8 << 20, ..demo::Settings::new(links) };
@@ -38,7 +38,7 @@ fn the_demo_accounts_for_everybody_alike_and_shows_wide_packets() {
 }
 
 #[test]
-fn a_link_delays_what_crosses_it_and_leaves_the_interfaces_as_they_were() {
+fn a_link_delays_frames_and_restores_the_interfaces() {
     let [one, middle, other] = ["one", "middle", "other"].map(|name| Host::new(name).unwrap());
     for (host, name, inner, number) in [(&one, "outer-a", "inner-a", 1), (&other, "outer-b", "inner-b", 2)] {
         let addresses = [linux::addresses::Prefix::new(v4(number), 24)];
@@ -210,7 +210,7 @@ fn one_worker_and_two_forward_every_packet_and_both_of_the_two_work() {
 }
 
 #[test]
-fn an_adaptive_hold_joins_on_slow_links_what_a_burst_does_not_and_psh_ends_the_waiting() {
+fn an_adaptive_hold_coalesces_on_slow_links_until_psh() {
     let settings = HoldSettings { rounds: 1, seconds: 0.2, messages: 100, bursts: 10 };
     let outcome = hold(&settings, |_| {}).unwrap();
     assert!(outcome.intact && outcome.middles == ["bridge", "adaptive", "burst"], "{outcome}");
@@ -239,7 +239,7 @@ fn the_fragments_of_a_message_fill_the_mtu_and_have_all_of_its_bytes() {
 }
 
 #[test]
-fn the_kernel_and_the_engine_differ_only_as_is_known() {
+fn kernel_and_engine_differ_only_in_known_cases() {
     let settings = DifferentialSettings { datagrams: 20_000, gso_packets: 2_000, bursts: 500, seed: 1, threads: 1 };
     let outcome = differential(&settings, |_| {}).unwrap();
     let counts: Vec<u64> = outcome.parts.iter().map(|part| part.count).collect();
@@ -255,14 +255,14 @@ fn the_kernel_and_the_engine_differ_only_as_is_known() {
 }
 
 #[test]
-fn a_datagram_that_the_kernel_begins_anew_has_df_by_a_fragment_that_it_lost() {
+fn a_datagram_restarted_by_the_kernel_keeps_df_of_a_lost_fragment() {
     let outcome = repeat(0, "reassembly:1916569".parse().unwrap()).unwrap();
     let met = |id: &str| outcome.known.iter().any(|met| met.id == id && met.count == 1);
     assert!(outcome.parts[0].told == 1 && met("distance"), "{outcome}");
 }
 
 #[test]
-fn good_datagrams_become_whole_in_floods_in_which_the_kernel_joins_hardly_any() {
+fn good_datagrams_complete_in_floods_that_stop_the_kernel() {
     let settings = FloodsSettings {
         live: Duration::from_millis(150),
         simulated: Duration::from_millis(50),

@@ -72,8 +72,7 @@ fn a_carrier_that_flaps_twenty_times_delays_a_transfer_and_nothing_more() {
 
 #[test]
 fn an_mtu_that_changes_under_way_loses_only_what_is_counted_as_refused() {
-    // Packets come one by one. The interface drops the segments of GSO packets that are too long, and counts them
-    // itself.
+    // Packets come one by one: of trains that are too long, the interface drops the segments, and counts them itself.
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let as_is = "offloads = \"as-is\"";
     let middle = three_hosts.gateway(&three_hosts.border("[mss]\nraise = \"always\"", as_is, as_is)).unwrap();
@@ -105,7 +104,7 @@ fn an_mtu_that_changes_under_way_loses_only_what_is_counted_as_refused() {
 }
 
 #[test]
-fn an_interface_that_is_made_anew_under_its_name_forwards_within_a_second() {
+fn a_recreated_interface_forwards_within_a_second() {
     for workers in [1, 2] {
         let (three_hosts, middle) = border(workers);
         three_hosts.settle().unwrap();
@@ -136,7 +135,7 @@ fn an_interface_that_is_made_anew_under_its_name_forwards_within_a_second() {
 }
 
 #[test]
-fn what_comes_in_by_an_interface_made_anew_is_still_kept_from_the_kernel() {
+fn a_recreated_interface_is_intercepted_again() {
     let (three_hosts, middle) = border(1);
     three_hosts.settle().unwrap();
     make_anew(&three_hosts, true);
@@ -153,7 +152,7 @@ fn what_comes_in_by_an_interface_made_anew_is_still_kept_from_the_kernel() {
 }
 
 #[test]
-fn a_helper_that_somebody_removes_is_made_again() {
+fn a_removed_helper_is_recreated() {
     for workers in [1, 2] {
         for direction in [Direction::Ingress, Direction::Egress] {
             let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
@@ -193,7 +192,7 @@ fn a_helper_that_somebody_removes_is_made_again() {
 }
 
 #[test]
-fn a_silent_peer_holds_up_nobody_else() {
+fn a_silent_peer_delays_no_others() {
     let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let service = pair.start(0, &pair.wide_interface(0, 9_000, [""; 3])).unwrap();
     let echo = Echo::at(&pair.hosts[1], v4(2));
@@ -213,7 +212,7 @@ fn a_silent_peer_holds_up_nobody_else() {
 }
 
 #[test]
-fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the_rest_in_order() {
+fn drops_at_an_unread_port_are_counted_and_order_is_kept() {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     // A device replaces the cable to the narrow host. The test holds its other end and does not read it.
     let mut far = three_hosts.middle.space().enter(|| port::open("tap:slow0", &Options::default()).unwrap());
@@ -277,7 +276,7 @@ fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the
 }
 
 #[test]
-fn a_clock_that_leaps_lets_go_of_what_is_held_once() {
+fn a_leaping_clock_flushes_held_packets_once() {
     for leap in [0, 1, 50_000, 1_000_000, 1_000_000_000, 3_600_000_000_000, u64::MAX / 4] {
         let mut rng = fastrand::Rng::with_seed(leap);
         let mut gateway = coalescing();

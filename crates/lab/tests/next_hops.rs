@@ -11,7 +11,7 @@ use wideload_lab::net::{Host, HostLink, Offloading, cable};
 use wideload_lab::traffic::{self, Messages};
 
 #[test]
-fn what_a_route_leads_over_a_third_interface_does_not_go_by_the_wide_one() {
+fn routes_over_a_third_interface_bypass_the_wide_one() {
     let net = Star::new();
     // The right host is not behind the wide interface.
     let service = net.wide_interface("to-left");
@@ -29,7 +29,7 @@ fn what_a_route_leads_over_a_third_interface_does_not_go_by_the_wide_one() {
 }
 
 #[test]
-fn two_wide_interfaces_on_one_host_each_carry_what_is_behind_their_own() {
+fn two_wide_interfaces_on_one_host_carry_their_own_prefixes() {
     let net = Star::new();
     let services = [net.wide_interface("to-left"), net.wide_interface("to-right")];
     for (host, address, device, other) in
@@ -55,7 +55,7 @@ fn two_wide_interfaces_on_one_host_each_carry_what_is_behind_their_own() {
 }
 
 #[test]
-fn a_datagram_for_all_on_the_link_reaches_them_over_the_wide_interface() {
+fn broadcasts_cross_the_wide_interface() {
     let net = Star::new();
     let service = net.wide_interface("to-left");
     net.await_direction(&net.left, LEFT);
@@ -77,7 +77,7 @@ fn a_datagram_for_all_on_the_link_reaches_them_over_the_wide_interface() {
 }
 
 #[test]
-fn packets_that_waited_for_their_next_hop_leave_in_their_order_before_those_behind_them() {
+fn packets_that_waited_for_a_next_hop_leave_first_and_in_order() {
     let net = Star::new();
     net.centre.space().set_sysctl("ipv4/ip_forward", "1").unwrap();
     let text = "role = \"router\"\n[wide]\nport = \"packet:to-left\"\nmtu = 9000\n\

@@ -9,7 +9,7 @@ use wideload_lab::net::{Host, HostLink, Offloading, cable};
 use wideload_lab::traffic::{self, Messages};
 
 #[test]
-fn packets_go_where_the_kernels_routes_say_with_one_hop_less() {
+fn packets_follow_kernel_routes_with_decremented_ttl() {
     let net = Net::new("");
     let transfer = traffic::tcp(net.narrow.space(), net.wide.space(), WIDE, 4 << 20, 1).unwrap();
     assert!(transfer.intact);
@@ -27,7 +27,7 @@ fn packets_go_where_the_kernels_routes_say_with_one_hop_less() {
 }
 
 #[test]
-fn the_routers_own_addresses_are_its_kernels() {
+fn the_routers_own_addresses_are_its_hosts() {
     let net = Net::new("");
     for address in [MIDDLE_WIDE, MIDDLE_NARROW] {
         let refused = net
@@ -57,7 +57,7 @@ fn fragments_are_joined_toward_a_wide_link_when_it_is_asked_for() {
 }
 
 #[test]
-fn what_is_too_long_is_cut_where_it_may_be_and_refused_where_it_may_not() {
+fn long_packets_are_fragmented_or_with_df_refused() {
     let net = Net::new("");
     // Linux sets DF by default: the first datagram is rejected, and then the host fragments.
     let messages = Messages { len: 8_000, count: 40, rate: Some(50e6) };
@@ -70,7 +70,7 @@ fn what_is_too_long_is_cut_where_it_may_be_and_refused_where_it_may_not() {
 }
 
 #[test]
-fn an_answer_of_the_router_itself_loses_no_hop_in_it() {
+fn the_routers_own_replies_keep_their_ttl() {
     let net = Net::new("");
     let mut seen = net.wide.space().enter(|| port::open("packet:wide", &port::Options::default())).unwrap();
     let sender = net.wide.space().enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());

@@ -14,7 +14,7 @@ use wideload_lab::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4, v6};
 use wideload_lab::traffic;
 
 #[test]
-fn a_million_fragments_meet_whichever_worker_it_is() {
+fn a_million_fragments_reach_the_worker_of_their_datagram() {
     fragments_meet(251_000);
 }
 
@@ -72,7 +72,7 @@ fn fragments_meet(datagram_count: u32) {
 }
 
 #[test]
-fn segments_of_a_connection_stay_in_order_and_what_was_rebuilt_goes_to_its_flows_worker() {
+fn segments_stay_in_order_and_reassembled_datagrams_reach_their_worker() {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let middle = three_hosts
         .gateway(&three_hosts.border("workers = 2\n", "fragment-policy = \"reassemble-hop\"", ""))

@@ -3,7 +3,7 @@
 use wideload_lab::experiments::{Case, SwarmSettings, replay, swarm};
 
 #[test]
-fn a_swarm_says_the_same_whatever_its_threads_do() {
+fn a_swarm_gives_the_same_report_for_any_thread_count() {
     let settings = SwarmSettings { packets: 1, seeds: 10, seed: 64, threads: 1 };
     let one = swarm(&settings, |_| {});
     let three = swarm(&SwarmSettings { threads: 3, ..settings }, |_| {});
@@ -15,7 +15,7 @@ fn a_swarm_says_the_same_whatever_its_threads_do() {
 }
 
 #[test]
-fn a_case_that_breaks_a_law_fails_and_says_which() {
+fn a_broken_law_fails_the_case_and_is_named() {
     let case: Case = "1,bend=drops".parse().expect("it is a case");
     let outcome = replay(&case);
     assert_eq!(outcome.failures.len(), 1);

@@ -38,7 +38,7 @@ fn messages_of_every_size_cross_between_wide_and_stock_hosts() {
 }
 
 #[test]
-fn tcp_crosses_both_directions_between_wide_and_stock_hosts() {
+fn tcp_crosses_between_wide_and_stock_hosts() {
     for offloading in [Offloading::Off, Offloading::On] {
         for wide_count in [1, 2] {
             let pair = TwoHosts::new(1_500, offloading).unwrap();
@@ -58,7 +58,7 @@ fn tcp_crosses_both_directions_between_wide_and_stock_hosts() {
 }
 
 #[test]
-fn a_host_is_as_it_was_when_its_wide_interface_ends() {
+fn a_stopped_wide_interface_restores_the_host() {
     let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let host = &pair.hosts[0];
     let state = || {
@@ -93,7 +93,7 @@ fn a_host_is_as_it_was_when_its_wide_interface_ends() {
 }
 
 #[test]
-fn only_the_prefixes_that_are_named_move() {
+fn only_configured_prefixes_are_routed() {
     let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let more = "[wide-interface]\nprefixes = [\"10.77.0.0/24\"]\n";
     let _service = pair.start(0, &pair.wide_interface(0, 65_535, [more, "", ""])).unwrap();
@@ -104,7 +104,7 @@ fn only_the_prefixes_that_are_named_move() {
 }
 
 #[test]
-fn routes_that_say_more_are_left_alone_and_what_others_remove_is_set_again() {
+fn specific_routes_are_kept_and_removed_routes_restored() {
     let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let (host, name) = (&pair.hosts[0], pair.names()[0]);
     let ip = |arguments: String| {
@@ -153,7 +153,7 @@ fn a_burst_of_small_messages_waits_in_the_device() {
 }
 
 #[test]
-fn what_fits_the_link_crosses_no_gateway() {
+fn packets_that_fit_bypass_the_gateway() {
     let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let service = start(&pair, 0, 65_535);
     await_direction(&pair);
@@ -174,7 +174,7 @@ fn what_fits_the_link_crosses_no_gateway() {
 }
 
 #[test]
-fn what_fits_is_another_length_after_a_reload() {
+fn a_reload_changes_the_bypass_length() {
     let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let text = pair.wide_interface(0, 65_535, [""; 3]);
     let mut service = pair.start(0, &text).unwrap();

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_what_it_was_once_it_no_longer_asks() {
+    fn a_thread_returns_to_its_former_priority() {
         let before = (policy().unwrap().0, current_timer_slack().unwrap());
         let realtime = Realtime::ask();
         let is_fifo = policy().unwrap().0 & libc::SCHED_FIFO != 0;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_said_and_the_rest_is_granted() {
+    fn refused_settings_are_reported_and_the_rest_granted() {
         let thread = std::thread::spawn(|| {
             let nobody = rustix::process::Uid::from_raw(65_534);
             rustix::thread::set_thread_uid(nobody).unwrap();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use system_pair::{FAR, NEAR, becomes, inside, namespace};
 
 #[test]
-fn frames_cross_a_bridge_as_long_as_both_cables_are_ports_of_it() {
+fn frames_cross_a_bridge_while_both_links_are_ports() {
     let [middle, near, far] = [namespace(), namespace(), namespace()];
     let mut netlink = inside(&middle);
     netlink.make_bridge("bridge").expect("the name is free");
@@ -53,7 +53,7 @@ fn frames_cross_a_bridge_as_long_as_both_cables_are_ports_of_it() {
 }
 
 #[test]
-fn what_cannot_be_bridged_says_why() {
+fn a_failed_bridge_gives_the_reason() {
     let [middle, host] = [namespace(), namespace()];
     let mut netlink = inside(&middle);
     netlink.make_bridge("bridge").expect("the name is free");

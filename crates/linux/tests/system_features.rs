@@ -11,7 +11,7 @@ use std::process::Command;
 use system_pair::{FAR, Host, NEAR, becomes, pair};
 
 #[test]
-fn features_are_those_that_ethtool_says() {
+fn features_match_ethtool() {
     let [near, _far] = pair();
     let features = near.namespace.enter(|| Features::of("wire")).expect("it is there");
     let said = near.namespace.enter(|| Command::new("ethtool").args(["-k", "wire"]).output());
@@ -47,7 +47,7 @@ fn a_feature_goes_off_and_comes_back() {
 }
 
 #[test]
-fn what_was_wished_comes_back_and_not_only_what_was_so() {
+fn wanted_features_are_restored_not_only_active_ones() {
     let [near, _far] = pair();
     near.namespace.enter(|| {
         // Without scatter-gather there is no segmentation, although it is still requested.
@@ -98,7 +98,7 @@ fn features_are_restored_where_they_were_changed() {
 }
 
 #[test]
-fn an_interface_as_a_wire_leaves_packets_as_they_are() {
+fn an_interface_as_a_plain_wire_changes_no_packets() {
     let [near, _far] = pair();
     near.namespace.enter(|| {
         features::set("wire", &[("rx-gro", Switch::On)]).map(drop).expect("veth takes it");
@@ -112,7 +112,7 @@ fn an_interface_as_a_wire_leaves_packets_as_they_are() {
 }
 
 #[test]
-fn a_gso_crosses_a_wire_in_fragments_of_a_segment_each() {
+fn a_gso_packet_crosses_a_plain_wire_as_segments() {
     let [near, far] = pair();
     assert_eq!(frames_of_a_gso(&near, &far), [4 * 1000 + 42], "without it the train crosses whole");
     let _near = near.namespace.enter(|| features::as_a_wire("wire")).expect("veth takes it");

@@ -11,7 +11,7 @@ use std::net::UdpSocket;
 use system_pair::{FAR, FAR6, NEAR, NEAR6, becomes, inside, ip, namespace, pair};
 
 #[test]
-fn a_veth_pair_is_said_to_be_what_it_is() {
+fn a_veth_pair_is_recognised() {
     let [mut near, mut far] = pair();
     for host in [&mut near, &mut far] {
         let wire = host.netlink.interface("wire").expect("it is there");
@@ -25,7 +25,7 @@ fn a_veth_pair_is_said_to_be_what_it_is() {
 }
 
 #[test]
-fn an_interface_that_is_down_has_no_carrier_and_takes_its_peers() {
+fn a_down_interface_takes_its_peers_carrier() {
     let [mut near, mut far] = pair();
     near.netlink.set_down("wire").expect("it is there");
     let (near, far) = (near.netlink.interface("wire"), far.netlink.interface("wire"));
@@ -35,7 +35,7 @@ fn an_interface_that_is_down_has_no_carrier_and_takes_its_peers() {
 }
 
 #[test]
-fn mtu_and_hardware_address_are_as_they_were_set() {
+fn mtu_and_hardware_address_read_back() {
     let [mut near, _far] = pair();
     near.netlink.set_mtu("wire", 9000).expect("veth takes it");
     near.netlink.set_mac("wire", [2, 0, 0, 0, 0, 7]).expect("veth takes it");
@@ -98,7 +98,7 @@ fn a_removed_interface_is_gone_at_both_ends() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_said_to_be() {
+fn a_taken_name_is_reported() {
     let [mut near, far] = pair();
     let why = near.netlink.make_veth("wire", "other", &far.namespace).expect_err("it is taken here");
     assert_eq!(why.kind(), ErrorKind::AlreadyExists);
@@ -110,7 +110,7 @@ fn a_name_that_is_taken_is_said_to_be() {
 }
 
 #[test]
-fn an_error_says_what_where_why_and_what_to_do() {
+fn an_error_gives_attempt_place_reason_and_remedy() {
     let [mut near, _far] = pair();
     let why = near.netlink.set_mtu("wire", 70_000).expect_err("no IP packet is so long");
     assert_eq!(why.to_string(), "wire: cannot set MTU 70000: Invalid argument (mtu greater than device maximum)");
@@ -154,7 +154,7 @@ fn addresses_come_and_go_and_may_be_used_at_once() {
 }
 
 #[test]
-fn an_address_that_another_host_has_is_said_to_be_a_duplicate() {
+fn a_duplicate_address_is_reported() {
     let [mut near, mut far] = pair();
     far.netlink.remove_address("wire", Prefix::new(FAR6, 64)).expect("it has it");
     far.namespace.set_sysctl("ipv6/conf/wire/accept_dad", "1").expect("it takes it");

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use system_pair::{Host, becomes, ip, pair};
 
 #[test]
-fn nothing_is_told_where_nothing_changed() {
+fn no_change_gives_no_event() {
     let [near, _far] = pair();
     let mut monitor = monitor(&near);
     // The kernel reports a new cable for a second or two.
@@ -22,7 +22,7 @@ fn nothing_is_told_where_nothing_changed() {
 }
 
 #[test]
-fn changes_of_an_interface_are_told() {
+fn interface_changes_give_events() {
     let [mut near, _far] = pair();
     let mut monitor = monitor(&near);
     near.netlink.set_mtu("wire", 9000).expect("veth takes it");
@@ -38,7 +38,7 @@ fn changes_of_an_interface_are_told() {
 }
 
 #[test]
-fn changes_of_addresses_are_told() {
+fn address_changes_give_events() {
     let [mut near, _far] = pair();
     let mut monitor = monitor(&near);
     for prefix in [Prefix::new(ip("198.51.100.1"), 24), Prefix::new(ip("2001:db8:5::1"), 64)] {
@@ -50,7 +50,7 @@ fn changes_of_addresses_are_told() {
 }
 
 #[test]
-fn changes_of_routes_are_told() {
+fn route_changes_give_events() {
     let [mut near, _far] = pair();
     let mut monitor = monitor(&near);
     for (to, gateway) in [("203.0.113.0", ip("192.0.2.2")), ("2001:db8:9::", ip("2001:db8::2"))] {
@@ -67,7 +67,7 @@ fn changes_of_routes_are_told() {
 }
 
 #[test]
-fn what_was_lost_is_said_to_be_lost() {
+fn lost_events_are_reported() {
     let [mut near, _far] = pair();
     let mut monitor = monitor(&near);
     for mtu in 0..2000 {
@@ -80,7 +80,7 @@ fn what_was_lost_is_said_to_be_lost() {
 }
 
 #[test]
-fn a_monitor_hears_nothing_of_other_namespaces() {
+fn a_monitor_ignores_other_namespaces() {
     let [mut near, far] = pair();
     let mut monitor = monitor(&far);
     near.netlink.add_address("wire", Prefix::new(ip("198.51.100.1"), 24)).expect("it has none");

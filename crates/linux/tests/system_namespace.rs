@@ -29,7 +29,7 @@ fn loopback_carries_packets_in_a_fresh_namespace() {
 }
 
 #[test]
-fn what_runs_inside_is_inside_and_the_caller_stays_outside() {
+fn a_call_runs_inside_and_its_caller_stays_outside() {
     let before = number();
     let namespace = namespace();
     let inner = namespace.enter(number);
@@ -56,7 +56,7 @@ fn a_spawned_thread_lives_inside_and_has_its_name() {
 }
 
 #[test]
-fn a_program_lives_inside_as_long_as_its_tether() {
+fn a_program_runs_inside_until_its_guard_drops() {
     let namespace = namespace();
     let mut command = Command::new("cat");
     command.stdin(Stdio::piped()).stdout(Stdio::null());
@@ -99,7 +99,7 @@ fn a_name_that_no_namespace_has_is_not_found() {
 }
 
 #[test]
-fn what_is_no_network_namespace_cannot_be_opened() {
+fn only_network_namespaces_can_be_opened() {
     let why = Namespace::open("/proc/self/ns/uts").expect_err("it is of another kind");
     assert!(
         why.to_string().starts_with("namespace /proc/self/ns/uts: cannot enter it: Invalid argument; "),
@@ -108,7 +108,7 @@ fn what_is_no_network_namespace_cannot_be_opened() {
 }
 
 #[test]
-fn a_namespace_that_nobody_holds_vanishes_with_its_end_of_a_cable() {
+fn an_unused_namespace_vanishes_with_its_veth_end() {
     let [mut near, far] = pair();
     assert!(near.netlink.interface("wire").is_ok());
     drop(far);
@@ -149,7 +149,7 @@ fn settings_that_are_not_there_or_elsewhere_are_refused() {
 }
 
 #[test]
-fn whoever_has_the_right_keeps_its_user_namespace() {
+fn privileged_callers_keep_their_user_namespace() {
     let user = || fs::read_link("/proc/self/ns/user").expect("/proc is there");
     let before = user();
     become_own_root().expect("these tests have the right");

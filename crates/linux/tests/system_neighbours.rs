@@ -30,7 +30,7 @@ fn a_neighbour_that_does_not_answer_has_no_hardware_address() {
 }
 
 #[test]
-fn a_neighbour_that_a_person_names_is_known_until_it_is_removed() {
+fn a_static_neighbour_is_kept_until_removed() {
     let [mut near, _far] = pair();
     for address in [ip("192.0.2.50"), ip("2001:db8::50")] {
         near.netlink.add_neighbour(near.index, address, [2, 0, 0, 0, 0, 5]).expect("it is up");

@@ -69,7 +69,7 @@ fn a_route_without_a_gateway_is_on_the_link() {
 }
 
 #[test]
-fn a_gateway_that_cannot_be_reached_is_refused_with_the_kernels_words() {
+fn an_unreachable_gateway_is_refused_with_the_kernels_message() {
     let [mut near, _far] = pair();
     let route = Route::via(Prefix::new(ip("203.0.113.0"), 24), ip("198.51.100.1"));
     let why = near.netlink.add_route(&route).expect_err("nobody has that gateway");
@@ -116,7 +116,7 @@ fn a_route_of_two_next_hops_is_there_twice() {
 }
 
 #[test]
-fn a_rule_leads_both_versions_to_a_table() {
+fn a_rule_selects_a_table_for_both_versions() {
     let [mut near, _far] = pair();
     let table = 1000;
     assert_eq!(near.netlink.routes_of(table).expect("an empty table is no error"), []);
@@ -157,7 +157,7 @@ fn a_rule_leads_both_versions_to_a_table() {
 }
 
 #[test]
-fn a_rule_says_whether_it_looks_at_a_mark_or_at_ports() {
+fn a_rule_shows_whether_it_matches_marks_or_ports() {
     let [mut near, _far] = pair();
     let rules = [("fwmark 7", true), ("ipproto udp", false), ("dport 53", true), ("sport 53", true)];
     for (selector, selects_by_mark_or_ports) in
@@ -172,7 +172,7 @@ fn a_rule_says_whether_it_looks_at_a_mark_or_at_ports() {
 }
 
 #[test]
-fn a_rule_that_one_version_has_is_not_half_added() {
+fn a_rule_is_added_for_both_versions_or_none() {
     let [mut near, _far] = pair();
     ip_command(&near, "-6 rule add iif lo pref 100 lookup 1000");
     assert_eq!(near.netlink.add_rule(100, 1000).expect_err("IPv6 has it").kind(), ErrorKind::AlreadyExists);
@@ -182,7 +182,7 @@ fn a_rule_that_one_version_has_is_not_half_added() {
 }
 
 #[test]
-fn a_route_ends_after_a_while_and_lives_on_where_it_is_set_again() {
+fn a_route_expires_unless_it_is_set_again() {
     let [mut near, _far] = pair();
     let to = Prefix::new(ip("2001:db8:9::"), 48);
     let route =

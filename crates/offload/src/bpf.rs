@@ -640,7 +640,7 @@ mod tests {
     use crate::names;
 
     #[test]
-    fn a_jump_skips_what_stands_before_its_place() {
+    fn a_jump_skips_to_its_label() {
         let program = assemble(&[
             Step::Place("start"),
             jump(IF_EQUAL, R0, 7, "end"),
@@ -653,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_program_comes_with_what_the_verifier_says() {
+    fn a_refused_program_gives_the_verifiers_message() {
         for kind in [Kind::Classifier, Kind::Xdp] {
             let refusal = load(names::STEER, kind, 0, &assemble(&[EXIT])).expect_err("it leaves without an answer");
             let text = refusal.about("interface 1").to_string();

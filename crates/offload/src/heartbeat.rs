@@ -185,14 +185,14 @@ mod tests {
     use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
     #[test]
-    fn the_beats_of_several_workers_are_watched() {
+    fn heartbeats_of_several_workers_are_watched() {
         let heartbeat = Heartbeat::new(3).expect("the test runs as root");
         let socket = linux::device::socket(libc::AF_PACKET, libc::SOCK_RAW).expect("the test runs as root");
         heartbeat.clear(socket.as_fd(), None).expect("the kernel takes it");
     }
 
     #[test]
-    fn beats_that_a_program_before_this_one_wrote_are_watched_at_a_border_by_who_has_the_rights_of_the_service() {
+    fn former_heartbeat_maps_are_adopted_with_the_service_capabilities() {
         let socket = linux::device::socket(libc::AF_PACKET, libc::SOCK_RAW).expect("the test runs as root");
         let flows = bpf::shared_block(names::FLOWS, 1 << 20).expect("the test runs as root");
         let maps = [1, 3, flow_offload::WORKERS_MAX].map(|count| {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_at_sockets_say_whose_they_are() {
+    fn socket_programs_have_our_names() {
         let heartbeat = Heartbeat::new(1).expect("the test runs as root");
         let flows = bpf::shared_block(names::FLOWS, 1 << 20).expect("the test runs as root");
         let said = |flows| {

@@ -77,7 +77,7 @@ mod tests {
     use std::os::fd::{AsFd, OwnedFd};
 
     #[test]
-    fn programs_and_maps_at_interfaces_say_whose_they_are() {
+    fn interface_programs_and_maps_have_our_names() {
         within_two_interfaces(|[one, other]| {
             let at = |index: u32, hook: Hook| {
                 let numbers = bpf::attached(index, hook).expect("the test runs as root");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_share_frames_out_say_whose_they_are() {
+    fn steering_programs_have_our_names() {
         let program: OwnedFd = steer::program(Start::Told, 2).expect("the test runs as root");
         assert_eq!(names_of(program.as_fd()).expect("the kernel tells"), ["wl_steer"]);
     }

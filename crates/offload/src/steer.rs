@@ -341,7 +341,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn the_kernels_program_and_the_function_name_the_same_worker_for_every_frame() {
+    fn program_and_function_choose_the_same_worker() {
         let mut draw = Draw(1);
         for count in [1, 2, 3, 7, 64] {
             let told = program(Start::Told, count).expect("the test runs as root");
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_of_a_connection_and_all_fragments_of_a_datagram_meet() {
+    fn both_directions_and_all_fragments_reach_one_worker() {
         let mut draw = Draw(2);
         let mut moved = 0;
         for _ in 0..20_000 {
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_two_networks_that_are_numbered_alike_spread() {
+    fn hosts_with_equal_numbers_in_two_networks_are_spread() {
         let mut seen = [0_u32; 4];
         for host in 0..=255 {
             let end =

@@ -95,7 +95,7 @@ mod tests {
     use linux::netlink::Netlink;
 
     #[test]
-    fn programs_of_a_driver_and_their_map_say_whose_they_are() {
+    fn xdp_programs_and_their_map_have_our_names() {
         let here = Namespace::new().expect("the test runs as root");
         here.enter(|| {
             let mut netlink = Netlink::open().expect("sockets are free");

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
-    let test = Trial::ignorable_test("the_committed_object_is_what_clang_makes_of_the_source", || {
+    let test = Trial::ignorable_test("the_committed_object_matches_its_source", || {
         let version = Command::new(CLANG).arg("--version").output().map(|output| output.stdout);
         if version.is_ok_and(|version| String::from_utf8_lossy(&version).contains(VERSION)) {
             return is_what_clang_makes().map(|()| Completion::Completed);

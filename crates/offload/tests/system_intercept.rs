@@ -10,7 +10,7 @@ use system_pair::{FAR, FAR6, Host, NEAR, NEAR6, becomes, pair};
 use wideload_offload::intercept::Intercept;
 
 #[test]
-fn what_is_intercepted_reaches_a_packet_socket_and_not_the_kernel() {
+fn intercepted_packets_reach_only_the_packet_socket() {
     let [near, far] = pair();
     let tap = far.namespace.enter(|| Tap::open(far.index));
     let mut lines = [line(&near, &far, NEAR.into(), FAR.into()), line(&near, &far, NEAR6.into(), FAR6.into())];
@@ -28,7 +28,7 @@ fn what_is_intercepted_reaches_a_packet_socket_and_not_the_kernel() {
 }
 
 #[test]
-fn where_all_is_intercepted_nobody_is_found() {
+fn full_interception_hides_the_host() {
     let [mut near, far] = pair();
     let _guard = far.namespace.enter(|| Intercept::all(far.index)).expect("these tests have the right");
     near.netlink.resolve(near.index, FAR.into()).expect("it is up");

@@ -15,7 +15,7 @@ use system_pair::{FAR, NEAR, becomes, inside, namespace};
 use wideload_offload::xdp::Passing;
 
 #[test]
-fn where_gro_is_on_the_time_of_the_thread_grows_with_what_comes() {
+fn with_gro_thread_time_grows_with_traffic() {
     let pair = Pair::new();
     drop(pair.far.enter(|| features::set(&pair.name, &[("rx-gro", Switch::On)])).expect("a veth can"));
     drop(pair.near.enter(|| features::as_a_wire("wire")).expect("a veth can"));
@@ -23,7 +23,7 @@ fn where_gro_is_on_the_time_of_the_thread_grows_with_what_comes() {
 }
 
 #[test]
-fn where_a_program_lets_frames_pass_the_time_of_the_thread_grows_with_what_comes() {
+fn with_an_xdp_pass_program_thread_time_grows_with_traffic() {
     let pair = Pair::new();
     let index = inside(&pair.far).interface(&pair.name).expect("it is there").index;
     let _passing = pair.far.enter(|| Passing::attach(index)).expect("a veth can");
@@ -43,7 +43,7 @@ fn a_thread_that_is_gone_has_no_time() {
 }
 
 #[test]
-fn an_interface_that_can_have_none_says_what_to_do() {
+fn an_interface_without_napi_threads_gives_a_remedy() {
     let pair = Pair::new();
     let said = |name: &str| {
         let error = pair.far.enter(|| ReceiveThread::of(name)).expect_err("it can have none").to_string();
@@ -57,7 +57,7 @@ fn an_interface_that_can_have_none_says_what_to_do() {
 }
 
 #[test]
-fn two_threads_of_one_name_are_not_taken_for_each_other() {
+fn threads_of_one_name_are_told_apart_by_number() {
     let pair = Pair::new();
     let twin = Pair::named(&pair.name);
     for pair in [&pair, &twin] {

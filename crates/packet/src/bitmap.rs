@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_free_is_claimed() {
+    fn only_free_bits_are_claimed() {
         for len in [1, 3, 64, 65, 130, 200] {
             for start in (0..320 - len).step_by(7) {
                 let mut bitmap = [0; 40];
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_come_one_after_the_other() {
+    fn runs_are_listed_in_order() {
         let mut bitmap = [0u8; 32];
         for run in [0..1, 3..64, 65..130, 255..256] {
             set(&mut bitmap, run);

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_has_the_sum_of_what_it_copies() {
+    fn a_copy_gives_the_sum_of_its_bytes() {
         let bytes = noise(9_001);
         for len in (0..300).chain([1_459, 1_460, 8_959, 9_001]) {
             let mut copy = vec![0; len];

@@ -421,7 +421,7 @@ mod tests {
     use crate::packet::Pool;
 
     #[test]
-    fn fragments_in_order_are_told_by_the_first_one() {
+    fn a_first_fragment_recognises_its_followers() {
         for version in [Version::V4, Version::V6] {
             let mut pool = Pool::new(1 << 20);
             let fragments: Vec<SplitFrame> =
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_byte_in_front_of_a_fragment_asks_for_a_look() {
+    fn any_changed_header_byte_ends_the_match() {
         for (version, front_len) in [(Version::V4, 34), (Version::V6, 62)] {
             let mut pool = Pool::new(1 << 20);
             let first = split_frame(version, 0, |_| {}, &mut pool).read().expect("it is a fragment");
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_follows_what_another_port_gave_what_ends_a_datagram_or_what_no_offset_is_behind() {
+    fn other_ports_last_fragments_and_odd_lengths_end_the_match() {
         let mut pool = Pool::new(1 << 20);
         let mut count = |[first, second]: [(u16, u16); 2], ingress| {
             let [first, mut second] = [first, second]
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_that_looks_like_a_header_is_not_what_was_expected() {
+    fn a_vlan_tag_is_not_taken_for_a_header() {
         let mut pool = Pool::new(1 << 20);
         let tag = |frame: &mut Vec<u8>| {
             frame.truncate(frame.len() - 8);
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_is_whole_when_it_is_copied_out() {
+    fn an_unread_split_frame_is_copied_out_whole() {
         let mut pool = Pool::new(1 << 20);
         for index in [0, 7, 43] {
             let Frame::Ip(packet) =

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_medium_says_where_ip_starts() {
+    fn every_link_type_locates_the_ip_header() {
         let mut ethernet = vec![0xAA; 12];
         ethernet.extend([0x08, 0x00, 0x45]);
         assert_eq!(Link::parse(LinkType::Ethernet, &ethernet).map(|link| link.len), Ok(14));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_part_of_who_a_packet_belongs_to() {
+    fn tags_are_part_of_the_l2_scope() {
         let frame = |tags: &[[u8; 4]]| {
             let mut frame = vec![0; 12];
             tags.iter().for_each(|tag| frame.extend(tag));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_header_names_the_station_that_sent_it_where_its_medium_does() {
+    fn a_link_header_gives_the_senders_address() {
         let mut ethernet = vec![0xAA; 6];
         ethernet.extend([2, 0, 0, 0, 0, 7, 8, 0]);
         assert_eq!(PrevHop::of(LinkType::Ethernet, &ethernet), PrevHop(0x0200_0000_0007));

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_has_its_interfaces_name_and_long_ones_stay_apart() {
+    fn helper_devices_have_distinct_names() {
         assert_eq!(Direction::Ingress.device("eth0"), "wli-eth0");
         assert_eq!(Direction::Egress.device("abcdefghijk"), "wlo-abcdefghijk");
         let [one, other] = ["enp0s31f6.100", "enp0s31f6.101"].map(|name| Direction::Egress.device(name));

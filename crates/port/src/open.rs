@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_read_as_it_is_written() {
+    fn an_address_reads_back() {
         for text in ["tun:wide0", "tap:wide%d", "tun:", "packet:eth0", "xdp:eth0.7"] {
             let address: Address = text.parse().expect("it is an address");
             assert_eq!(address.to_string(), text);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_says_what_to_write() {
+    fn an_invalid_address_gives_an_example() {
         let cases = [
             ("eth0", "packet:NAME"),
             ("pcap:eth0", "packet:NAME"),

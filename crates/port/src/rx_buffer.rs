@@ -217,7 +217,7 @@ mod tests {
     use packet::Ingress;
 
     #[test]
-    fn a_frame_of_any_length_lies_in_one_fragment() {
+    fn a_frame_of_any_length_is_contiguous() {
         let mut pool = Pool::new(1 << 20);
         for (medium, mtu) in [(LinkType::Ethernet, 1_500), (LinkType::Ethernet, 9_000), (LinkType::Ip, 65_535)] {
             let layout = Layout::new(medium, mtu);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn where_long_frames_are_expected_a_long_one_is_not_copied_and_a_short_one_lies_in_the_small_buffer() {
+    fn expected_long_frames_are_not_copied_and_short_ones_use_the_small_buffer() {
         let mut pool = Pool::new(1 << 20);
         let layout = Layout::new(LinkType::Ethernet, 9_000);
         for len in [1, 60, 9_014, 16_398, 16_399, 65_535] {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn without_memory_for_all_of_a_long_frame_it_is_received_as_any_other() {
+    fn without_memory_for_long_frames_all_are_received_alike() {
         let mut pool = Pool::new(20_000);
         let layout = Layout::new(LinkType::Ethernet, 9_000);
         let mut landing = RxBuffer::default();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_spill_a_frame_that_fills_the_small_buffer_counts_as_cut() {
+    fn without_overflow_a_full_small_buffer_counts_as_truncated() {
         let layout = Layout::new(LinkType::Ip, 1_500);
         let mut pool = Pool::new(5_000);
         let mut landing = RxBuffer::default();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_to_a_place_that_was_meant_for_another_is_whole() {
+    fn a_frame_in_an_unsuitable_place_stays_whole() {
         let mut pool = Pool::new(1 << 20);
         let layout = Layout::new(LinkType::Ethernet, 1_500);
         let front = HeaderLayout { link_len: 14, header_len: 20 };

@@ -337,7 +337,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     #[test]
-    fn a_port_that_cuts_right_has_all_its_offloads() {
+    fn a_port_with_valid_segmentation_keeps_all_offloads() {
         for medium in [LinkType::Ip, LinkType::Ethernet] {
             let proof = test(medium, Fault::None, ALL);
             assert_eq!(proof, Proof { offloads: ALL, doubts: Vec::new() });
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_offered_is_not_tried() {
+    fn absent_offloads_are_not_probed() {
         let offered = Offloads { tcp: false, ..ALL };
         assert_eq!(test(LinkType::Ip, Fault::Refuses, offered).doubts.len(), 3);
         assert_eq!(test(LinkType::Ip, Fault::Refuses, Offloads::default()).doubts, Vec::<String>::new());

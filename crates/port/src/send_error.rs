@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_tells_what_its_sender_can_do() {
+    fn a_send_error_gives_a_remedy() {
         let cases = [
             (libc::EMSGSIZE, false, Some(SendError::TooLong)),
             (libc::EINVAL, true, Some(SendError::ToDo)),

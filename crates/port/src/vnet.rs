@@ -317,7 +317,7 @@ mod tests {
     use packet::HEADROOM;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_values_read_back() {
         let header =
             VnetHeader { flags: 1, kind: 0x81, header_len: 54, segment_len: 1_448, sum_at: 34, field_at: 16 };
         let bytes = header.write();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_done_is_said_as_virtio_says_it() {
+    fn tx_offloads_are_written_as_virtio_headers() {
         let gso = |kind| TxOffload {
             checksum: Some((34, 50)),
             gso: Some(GsoRequest { segment_len: 1_448, header_len: 54, kind }),
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_packet_lies_in_one_fragment_and_a_gso_or_a_long_one_does_not() {
+    fn only_a_short_single_packet_is_contiguous() {
         let checksum = TxOffload { checksum: Some((34, 50)), gso: None };
         let single = VnetHeader::of(checksum).unfragmented(9_014);
         assert_eq!(single, VnetHeader { header_len: 9_014, ..VnetHeader::of(checksum) });
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tcp_packet_longer_than_a_segment_is_a_gso_and_its_sum_is_left() {
+    fn a_long_tcp_packet_is_gso_with_a_partial_checksum() {
         let said = VnetHeader { flags: 1, kind: TCP4, segment_len: 100, sum_at: 34, field_at: 16, header_len: 54 };
         let packet = ip(said, &tcp(250));
         assert_eq!(packet.gso, Some(Gso { segment_len: 100, ids: Identifications::Rise, maker: Maker::Sender }));
@@ -376,14 +376,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_that_the_kernel_looked_at_is_verified_and_another_is_not() {
+    fn only_checksums_verified_by_the_kernel_are_verified() {
         let said = VnetHeader { flags: CHECKSUM_IS_VALID, ..VnetHeader::default() };
         assert_eq!(ip(said, &tcp(10)).checksum, Checksum::Verified);
         assert_eq!(ip(VnetHeader::default(), &tcp(10)).checksum, Checksum::Unverified);
     }
 
     #[test]
-    fn only_what_was_left_to_a_card_lacks_its_length() {
+    fn only_offloaded_packets_lack_a_length() {
         let mut frame = tcp(250);
         frame[16..18].fill(0);
         for sum_is_left_out in [false, true] {
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gso_packet_inside_of_a_tunnel_comes_as_its_segments() {
+    fn a_tunnelled_gso_packet_is_received_as_segments() {
         let inner = &tcp(250)[14..];
         let frame = ipv4(4, inner);
         let said = VnetHeader { flags: 1, kind: TCP4, segment_len: 100, sum_at: 54, field_at: 16, header_len: 74 };
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gso_packet_inside_of_a_tunnel_stands_for_no_more_segments_than_a_kernel_makes() {
+    fn a_tunnelled_gso_packet_has_at_most_the_kernels_segment_count() {
         let read = |payload_len: usize, segment_len| {
             let inner = &tcp(payload_len)[14..];
             let frame = ipv4(4, inner);
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_inside_of_a_tunnel_is_finished_here() {
+    fn a_checksum_in_a_tunnel_is_completed_here() {
         // Protocol 47 with four bytes of its own, then a UDP header whose sum is half filled.
         let inner = [0x12, 0x34, 0, 53, 0, 9, 0x77, 0x01, 0xAB];
         let frame = ipv4(47, &[&[0, 0, 8, 0][..], &inner].concat());
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_of_a_frame_that_is_no_packet_is_finished_here() {
+    fn a_checksum_of_a_non_ip_frame_is_completed_here() {
         let mut frame = vec![2; 12];
         frame.extend([0x88, 0x47, 0, 0, 1, 64, 9, 9, 0, 0]);
         let said = VnetHeader { flags: 1, sum_at: 18, field_at: 2, ..VnetHeader::default() };
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_half_filled_sctp_packet_gets_its_crc() {
+    fn a_partial_sctp_packet_gets_its_crc() {
         assert_eq!(crc32c(b"123456789"), 0xE306_9283);
         let said = VnetHeader { flags: 1, sum_at: 34, field_at: 8, ..VnetHeader::default() };
         let mut sctp = [7u8; 28];

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use wideload_port::{Offloads, Options, Port, TxFrame, TxOffload, adopt, open};
 
 #[test]
-fn what_waits_in_a_packet_socket_waits_for_who_takes_it_over() {
+fn frames_in_a_packet_socket_wait_for_its_next_owner() {
     Namespace::new().run(|| {
         ip("link add one type veth peer name other");
         ip("link set one up");
@@ -33,7 +33,7 @@ fn what_waits_in_a_packet_socket_waits_for_who_takes_it_over() {
 }
 
 #[test]
-fn a_device_stays_as_long_as_who_took_it_over() {
+fn a_device_lives_as_long_as_its_new_owner() {
     Namespace::new().run(|| {
         let tap = open("tap:t%d", &Options { mtu: Some(9_000), ..Options::default() }).expect("tests run as root");
         let address = tap.address().to_owned();
@@ -52,7 +52,7 @@ fn a_device_stays_as_long_as_who_took_it_over() {
 }
 
 #[test]
-fn what_cannot_be_handed_over_says_so() {
+fn a_failed_handover_gives_an_error() {
     let [one, other] = descriptors::pair().expect("there is room");
     let many = vec![one.as_fd(); DESCRIPTORS_MAX + 1];
     assert!(descriptors::send(&one, b"many", &many).is_err());

@@ -34,7 +34,7 @@ fn a_stream_of_jumbo_frames_crosses_two_packet_sockets_in_gso_packets() {
 }
 
 #[test]
-fn where_flows_cannot_be_offloaded_the_port_works_and_says_why() {
+fn without_flow_offload_the_port_works_and_gives_the_reason() {
     Namespace::new().run(|| {
         ip("link add pa type veth peer name pb");
         let open = |may_offload| {
@@ -53,7 +53,7 @@ fn where_flows_cannot_be_offloaded_the_port_works_and_says_why() {
 }
 
 #[test]
-fn without_offloads_a_stream_crosses_in_finished_packets() {
+fn without_offloads_a_stream_crosses_in_complete_packets() {
     let (told, spent, elapsed) = cross(1_500, &["tx off", "tso off", "gso off"], 4 << 20);
     assert_eq!((told.gso_count, told.partial_count, told.longest), (0, 0, 1_514), "{told:?}");
     report("single packets", told, spent, elapsed);
@@ -121,7 +121,7 @@ fn tagged(tags: &[[u8; 4]], version: u8, protocol: u8, len: u16) -> Vec<u8> {
 }
 
 #[test]
-fn what_it_sends_does_not_come_back() {
+fn sent_frames_are_not_received() {
     pair(1_500, |one, other| {
         (0..10).for_each(|_| send(one, &ours(200)));
         let mut pool = Pool::new(1 << 20);
@@ -158,7 +158,7 @@ fn a_frame_above_the_mtu_is_refused_by_name_and_those_before_it_are_sent() {
 }
 
 #[test]
-fn a_long_frame_for_which_the_kernel_has_no_fragment_of_memory_goes_in_several() {
+fn a_long_frame_is_sent_in_parts_if_kernel_memory_is_fragmented() {
     pair(9_000, |one, other| {
         // Simulates a kernel with fragmented memory: it accepts only one frame at a time.
         refuse_batches();
@@ -176,7 +176,7 @@ fn a_long_frame_for_which_the_kernel_has_no_fragment_of_memory_goes_in_several()
 }
 
 #[test]
-fn a_gso_that_makes_no_sense_is_refused_by_name() {
+fn an_invalid_gso_packet_is_refused_by_name() {
     pair(1_500, |one, _| {
         let frame = ours(100);
         let wire =
@@ -187,7 +187,7 @@ fn a_gso_that_makes_no_sense_is_refused_by_name() {
 }
 
 #[test]
-fn an_interface_that_goes_down_says_so_and_comes_back() {
+fn a_down_interface_gives_an_error_and_recovers() {
     pair(1_500, |one, other| {
         let mut pool = Pool::new(1 << 20);
         ip("link set pa down");
@@ -203,7 +203,7 @@ fn an_interface_that_goes_down_says_so_and_comes_back() {
 }
 
 #[test]
-fn what_nobody_takes_in_time_is_counted() {
+fn frames_not_read_in_time_are_counted() {
     pair(1_500, |one, other| {
         assert_eq!(other.missed(), 0);
         let frame = ours(1_514);
@@ -248,7 +248,7 @@ fn a_frame_without_memory_is_lost_and_counted() {
 }
 
 #[test]
-fn a_group_shares_what_comes_in_and_keeps_a_flow_together() {
+fn a_fanout_group_distributes_frames_by_flow() {
     pair(1_500, |one, _| {
         let options = Options { fanout: Some(Fanout { group: 7, spread: FanoutMode::Flow }), ..Options::default() };
         let mut group = [0, 1, 2].map(|_| PacketSocket::open("pb", &options).expect("it is there"));
@@ -290,7 +290,7 @@ fn a_group_shares_what_comes_in_and_keeps_a_flow_together() {
 }
 
 #[test]
-fn what_is_no_interface_of_ours_says_what_to_do() {
+fn an_unusable_interface_gives_a_remedy() {
     Namespace::new().run(|| {
         let error = open("packet:eth7", &Options::default()).err().expect("there is none");
         assert!(error.to_string().contains("packet:eth7: cannot open it: No such device"), "{error}");
@@ -316,7 +316,7 @@ fn bare_ip_goes_through_an_interface_without_link_headers() {
 }
 
 #[test]
-fn the_kernel_cuts_right_what_is_left_to_a_packet_socket() {
+fn kernel_segmentation_on_a_packet_socket_is_valid() {
     for does_cut in [true, false] {
         pair(1_500, |one, other| {
             if does_cut {

@@ -48,13 +48,13 @@ fn a_stream_crosses_two_taps_in_gso_packets() {
 }
 
 #[test]
-fn without_offloads_a_stream_comes_in_finished_packets() {
+fn without_offloads_a_stream_arrives_in_complete_packets() {
     let told = cross(Kind::Tun, Options { offloads: NOTHING, ..Options::default() });
     assert_eq!((told.gso_count, told.partial_count, told.longest), (0, 0, 1_500), "{told:?}");
 }
 
 #[test]
-fn what_was_obtained_is_what_is_told() {
+fn granted_options_are_reported() {
     Namespace::new().run(|| {
         let all = Offloads { checksum: true, tcp: true, udp: true };
         for (wanted, obtained) in [
@@ -83,7 +83,7 @@ fn several_queues_share_one_name() {
 }
 
 #[test]
-fn sending_to_a_device_that_is_down_says_so() {
+fn sending_to_a_down_device_gives_an_error() {
     Namespace::new().run(|| {
         let mut tap = Tap::open("", Kind::Tun, &Options::default()).expect("a device can be made");
         let packet = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
@@ -94,7 +94,7 @@ fn sending_to_a_device_that_is_down_says_so() {
 }
 
 #[test]
-fn a_gso_that_the_kernel_does_not_know_is_refused_by_name() {
+fn an_unknown_gso_kind_is_refused_by_name() {
     Namespace::new().run(|| {
         let mut tap = Tap::open("", Kind::Tun, &Options::default()).expect("a device can be made");
         ip(&format!("link set {} up", tap.name()));
@@ -124,7 +124,7 @@ fn a_frame_without_memory_is_lost_and_counted() {
 }
 
 #[test]
-fn frames_that_find_a_full_queue_are_counted_once_and_by_who_takes_the_device_over_from_then_on() {
+fn full_queue_drops_are_counted_once_across_owners() {
     Namespace::new().run(|| {
         let mut tap = Tap::open("", Kind::Tun, &Options::default()).expect("a device can be made");
         let silent = Options { counts_drops: false, ..Options::default() };
@@ -200,7 +200,7 @@ fn a_frame_is_sent_in_two_parts() {
 }
 
 #[test]
-fn the_kernel_cuts_right_what_is_left_to_a_tun() {
+fn kernel_segmentation_on_a_tun_is_valid() {
     Namespace::new().run(|| {
         let options = [Options::default(), Options { offloads: NOTHING, ..Options::default() }];
         let [mut one, mut other] =

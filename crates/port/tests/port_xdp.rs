@@ -19,14 +19,14 @@ use system_pair::{FAR, becomes};
 use wideload_port::{Kind, Options, PacketSocket, Port, SendError, Tap, TxFrame, TxOffload, XdpSocket, open};
 
 #[test]
-fn a_stream_with_half_filled_checksums_crosses_and_they_are_finished() {
+fn a_stream_with_partial_checksums_crosses_with_complete_ones() {
     let told = cross(1_500, "on");
     assert!(told.finished_count > 4 << 20 >> 11, "{told:?}");
     assert_eq!((told.longest, told.gso_count), (1_514, 0), "{told:?}");
 }
 
 #[test]
-fn a_stream_with_finished_checksums_crosses_as_it_is() {
+fn a_stream_with_complete_checksums_crosses_unchanged() {
     let told = cross(1_500, "off");
     assert_eq!((told.finished_count, told.longest), (0, 1_514), "{told:?}");
 }
@@ -61,7 +61,7 @@ fn datagrams_and_echoes_cross_with_right_checksums() {
 }
 
 #[test]
-fn only_what_is_half_filled_is_marked_so() {
+fn only_partial_checksums_are_marked_partial() {
     for (offload, of_udp) in [("on", Checksum::Partial), ("off", Checksum::Unverified)] {
         let net = Net::new(1_500, offload);
         let mut port = net.middle.run(|| XdpSocket::open("port1", &Options::default()).expect("it is there"));
@@ -94,7 +94,7 @@ fn only_what_is_half_filled_is_marked_so() {
 }
 
 #[test]
-fn vlan_frames_pass_both_directions_as_they_are() {
+fn vlan_frames_pass_unchanged_in_both_directions() {
     pair(1_500, |xdp, packet| {
         // The longest frames: bytes behind one tag count against the MTU, and packet sockets allow two tags.
         let tags = [(&[0x81, 0, 0x60, 7][..], 1_518), (&[0x88, 0xA8, 0, 3, 0x81, 0, 0x60, 7], 1_514)];
@@ -112,7 +112,7 @@ fn vlan_frames_pass_both_directions_as_they_are() {
 }
 
 #[test]
-fn a_frame_in_several_chunks_comes_whole_whatever_its_length() {
+fn a_frame_in_several_chunks_arrives_whole() {
     pair(65_535, |xdp, packet| {
         // Lengths around a chunk's capacity, 3,840 bytes received and 4,096 sent; and the longest.
         for len in [60, 3_840, 3_841, 4_096, 4_097, 7_680, 8_192, 8_193, 9_014, 61_441, 65_549] {
@@ -156,7 +156,7 @@ fn a_frame_above_the_mtu_is_refused_by_name_until_the_mtu_is_raised() {
 }
 
 #[test]
-fn a_frame_that_the_other_end_does_not_take_is_counted() {
+fn a_frame_the_peer_does_not_take_is_counted() {
     pair(2_000, |xdp, packet| {
         port_support::ip("link set pb mtu 1500");
         let frames = [ours(1_900), ours(100), ours(1_901)];
@@ -178,7 +178,7 @@ fn a_frame_that_the_other_end_does_not_take_is_counted() {
 }
 
 #[test]
-fn what_is_left_to_it_is_refused_by_name() {
+fn offload_requests_are_refused_by_name() {
     pair(1_500, |xdp, packet| {
         assert_eq!(xdp.offloads(), port_support::NOTHING);
         let frame = ours(100);
@@ -193,7 +193,7 @@ fn what_is_left_to_it_is_refused_by_name() {
 }
 
 #[test]
-fn an_interface_that_goes_down_says_so_and_comes_back_without_old_frames() {
+fn a_down_interface_gives_an_error_and_recovers_without_old_frames() {
     pair(1_500, |xdp, packet| {
         let frame = ours(100);
         let mut pool = Pool::new(1 << 20);
@@ -215,7 +215,7 @@ fn an_interface_that_goes_down_says_so_and_comes_back_without_old_frames() {
 }
 
 #[test]
-fn an_interface_that_is_gone_says_so() {
+fn a_removed_interface_gives_an_error() {
     pair(1_500, |xdp, _| {
         port_support::ip("link del pb");
         let mut pool = Pool::new(1 << 20);
@@ -227,7 +227,7 @@ fn an_interface_that_is_gone_says_so() {
 }
 
 #[test]
-fn what_nobody_takes_in_time_is_counted() {
+fn frames_not_read_in_time_are_counted() {
     for len in [1_514, 9_014] {
         pair(9_000, |xdp, packet| {
             assert_eq!(xdp.missed(), 0);
@@ -261,7 +261,7 @@ fn a_frame_without_memory_is_lost_and_counted() {
 }
 
 #[test]
-fn it_takes_wires_as_long_as_it_can_send_them() {
+fn frames_are_accepted_while_they_can_be_sent() {
     pair(1_500, |xdp, packet| {
         // More than there are chunks, in one call; no buffer of the pool stays in use.
         let frame = ours(1_514);
@@ -296,7 +296,7 @@ fn it_can_be_opened_again_at_once() {
 }
 
 #[test]
-fn while_it_takes_all_its_interface_is_promiscuous_and_the_kernel_hears_nothing() {
+fn full_interception_is_promiscuous_and_starves_the_kernel() {
     let [mut near, far] = system_pair::pair();
     // Promiscuous mode that is requested without the visible flag is counted (IFLA_PROMISCUITY).
     let is_promiscuous = |host: &system_pair::Host| {
@@ -317,7 +317,7 @@ fn while_it_takes_all_its_interface_is_promiscuous_and_the_kernel_hears_nothing(
 }
 
 #[test]
-fn what_cannot_be_opened_says_what_to_do() {
+fn a_failed_open_gives_a_remedy() {
     Namespace::new().run(|| {
         let why = |address: &str| {
             let error = open(address, &Options::default()).err().expect("it cannot be opened").to_string();

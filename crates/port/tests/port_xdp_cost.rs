@@ -13,7 +13,7 @@ use testkit::Spec;
 use wideload_port::{Options, Port, TxFrame, TxOffload, open};
 
 #[test]
-fn every_frame_that_waits_is_forwarded_without_an_allocation() {
+fn waiting_frames_are_forwarded_without_allocation() {
     for kind in ["xdp", "packet", "xdp", "packet"] {
         for len in [60, 1_514, 9_014] {
             let told = rounds(kind, len);

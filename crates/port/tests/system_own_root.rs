@@ -18,7 +18,7 @@ use system_pair::{FAR, NEAR, pair};
 use wideload_port::{Fanout, FanoutMode, Options, PacketSocket};
 
 #[test]
-fn a_person_without_rights_makes_namespaces_and_cables_after_becoming_their_root() {
+fn an_unprivileged_user_makes_namespaces_and_links_as_their_root() {
     let said = in_a_child_without_rights(|| {
         let refused = Namespace::new().expect_err("it has no right").to_string();
         become_own_root()?;
@@ -41,7 +41,7 @@ fn a_person_without_rights_makes_namespaces_and_cables_after_becoming_their_root
 }
 
 #[test]
-fn who_may_not_load_programs_is_told_so_and_may_share_frames_out_by_the_kernels_own_hash() {
+fn without_bpf_rights_steering_uses_the_kernels_hash() {
     let said = in_a_child_without_rights(|| {
         become_own_root()?;
         let [near, _far] = pair();
@@ -62,7 +62,7 @@ fn who_may_not_load_programs_is_told_so_and_may_share_frames_out_by_the_kernels_
 }
 
 #[test]
-fn a_process_of_several_threads_is_told_to_call_it_earlier() {
+fn becoming_root_fails_with_several_threads() {
     let said = in_a_child_without_rights(|| {
         let (end, wait) = std::sync::mpsc::channel::<()>();
         let second = std::thread::spawn(move || wait.recv());

@@ -17,7 +17,7 @@ use wideload_port::helper::{self, Direction};
 use wideload_port::{Options, Port, Tap, TxFrame, TxOffload};
 
 #[test]
-fn fragments_for_the_host_come_to_the_helper_and_what_it_writes_comes_in() {
+fn fragments_for_the_host_pass_through_the_helper() {
     let [near, far] = pair();
     let mut helper = Helper::ingress(&far, Taking { target: Target::Host, tcp: false });
     for (from, to) in [(IpAddr::from(NEAR), IpAddr::from(FAR)), (NEAR6.into(), FAR6.into())] {
@@ -55,7 +55,7 @@ fn fragments_for_the_host_come_to_the_helper_and_what_it_writes_comes_in() {
 }
 
 #[test]
-fn a_packet_behind_fragments_between_the_same_addresses_follows_them() {
+fn packets_behind_redirected_fragments_are_redirected() {
     let [near, far] = pair();
     let mut helper = Helper::ingress(&far, Taking { target: Target::Host, tcp: false });
     let sender = near.namespace.enter(|| UdpSocket::bind((NEAR, 0))).expect("it has the address");
@@ -70,7 +70,7 @@ fn a_packet_behind_fragments_between_the_same_addresses_follows_them() {
 }
 
 #[test]
-fn what_is_too_long_for_the_link_comes_to_the_helper_and_what_it_writes_leaves() {
+fn long_packets_leave_through_the_helper() {
     let [mut near, far] = pair();
     let to = Prefix::new(FAR, 32);
     let route = Route { mtu: Some(65_000), source: Some(NEAR.into()), ..Route::on(to, near.index) };
@@ -94,7 +94,7 @@ fn what_is_too_long_for_the_link_comes_to_the_helper_and_what_it_writes_leaves()
 }
 
 #[test]
-fn a_gso_packet_is_measured_by_its_segments_whatever_stands_in_front_of_them() {
+fn a_gso_packet_is_measured_by_segment_length() {
     let [mut near, mut far] = pair();
     for host in [&mut near, &mut far] {
         host.netlink.set_mtu("wire", 9_000).expect("these tests have the right");

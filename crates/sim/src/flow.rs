@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_becomes_of_one_bit_of_its_ports_a_packet_is_of_no_flow() {
+    fn a_flipped_port_bit_matches_no_flow() {
         for (kind, protocol) in [(Kind::Tcp, TCP), (Kind::Stream, TCP), (Kind::Datagrams, UDP)] {
             let flows: Vec<Flow> = (0..8).map(|number| Flow::new(3, number, plan(kind))).collect();
             for (number, end) in (0..8).flat_map(|number| [(number, 0), (number, 1)]) {

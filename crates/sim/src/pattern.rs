@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_hangs_on_its_place_alone() {
+    fn a_byte_depends_only_on_its_offset() {
         let pattern = Pattern::new(7).part(3);
         let mut all = vec![0; 3_000];
         pattern.fill(0, &mut all);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_another_place_or_another_part_are_wrong() {
+    fn bytes_of_another_offset_or_part_are_wrong() {
         let pattern = Pattern::new(7);
         let mut bytes = vec![0; 64];
         pattern.fill(800, &mut bytes);

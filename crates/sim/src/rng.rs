@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_packets_are_lost_as_the_share_says() {
+    fn the_loss_rate_is_the_probability() {
         for loss in [0.001, 0.01, 0.1, 0.5] {
             let shape = LinkShape { loss, seed: 3, ..LinkShape::default() };
             let count = Losses::new(&shape).take(1_000_000).filter(|lost| *lost).count() as f64;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_in_bursts_have_the_share_and_the_length_of_gilbert() {
+    fn burst_losses_have_gilberts_rate_and_length() {
         let shape = LinkShape { burst: Some(Burst { begins: 0.01, ends: 0.25 }), seed: 9, ..LinkShape::default() };
         let lost: Vec<bool> = Losses::new(&shape).take(1_000_000).collect();
         let count = lost.iter().filter(|lost| **lost).count() as f64;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_bits_flip_as_the_share_says_and_never_one_twice() {
+    fn the_bit_flip_rate_is_the_probability_without_repeats() {
         for share in [1e-6, 1e-4, 0.01, 0.9] {
             let packet_count = if share < 1e-5 { 200_000 } else { 2_000 };
             let mut count = 0;
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn one_question_says_nothing_about_another() {
+    fn random_draws_are_independent() {
         let agree = (0..100_000)
             .filter(|index| befalls(0.5, 1, Question::Loss, *index) == befalls(0.5, 1, Question::Reorder, *index))
             .count();

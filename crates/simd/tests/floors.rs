@@ -52,7 +52,7 @@ fn every_crate_uses_only_crates_on_floors_below_its_own() {
 }
 
 #[test]
-fn no_modules_of_a_crate_use_each_other_in_a_circle() {
+fn no_modules_of_a_crate_form_a_cycle() {
     let (mut known, mut wrong) = (String::new(), String::new());
     let all: Vec<String> = crates().iter().map(|folder| name_of(folder)).collect();
     for gone in TOLERATED.iter().map(|entry| entry.0).filter(|name| !all.iter().any(|known| known == name)) {
@@ -71,7 +71,7 @@ fn no_modules_of_a_crate_use_each_other_in_a_circle() {
 }
 
 #[test]
-fn a_circle_is_told_with_the_lines_that_make_it() {
+fn a_cycle_is_reported_with_its_lines() {
     let files = texts(&[
         ("lib.rs", "mod a; mod b; mod c; pub use c::{C, D as E};"),
         ("a.rs", "use crate::b::B;\nuse crate::E;"),
@@ -90,14 +90,14 @@ fn a_circle_is_told_with_the_lines_that_make_it() {
 }
 
 #[test]
-fn an_import_that_is_tolerated_without_need_is_told() {
+fn an_unused_exception_is_reported() {
     let files = texts(&[("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B;"), ("b.rs", "")]);
     let said = judged("x", &arrows_of(&files), &[("a", "b")]);
     assert_eq!(said, "x: a -> b makes no circle any more: take it out of TOLERATED\n");
 }
 
 #[test]
-fn what_the_root_defines_stands_in_the_root() {
+fn items_of_the_root_are_defined_in_the_root() {
     let files =
         texts(&[("lib.rs", "use a::A;\nmod a;\npub trait T { fn f(_: A); }"), ("a.rs", "impl crate::T for A {}")]);
     let circle =

@@ -31,7 +31,7 @@ fn every_length_at_every_alignment_sums_and_copies_like_a_sum_by_hand() {
 }
 
 #[test]
-fn a_copy_writes_what_it_copies_and_nothing_beside() {
+fn a_copy_writes_only_its_range() {
     let source = noise(GUARD_LEN + LEN_END + ALIGNMENTS.end);
     let mut area = vec![GUARD; 2 * GUARD_LEN + LEN_END + ALIGNMENTS.end];
     for from_start in ALIGNMENTS.step_by(STEP) {
@@ -89,7 +89,7 @@ fn no_lane_overflows_and_only_zeros_are_zero() {
 }
 
 #[test]
-fn one_byte_anywhere_counts_where_it_stands() {
+fn every_byte_counts_by_its_position() {
     let mut bytes = vec![0; 700];
     for len in [1, 2, 63, 64, 65, 127, 129, 255, 256, 511, 513, 699, 700] {
         for at in (0..len).step_by(STEP) {
@@ -104,7 +104,7 @@ fn one_byte_anywhere_counts_where_it_stands() {
 }
 
 #[test]
-fn lengths_that_differ_are_refused_in_a_sentence() {
+fn different_lengths_are_refused_with_a_sentence() {
     let refusals = [
         catch_unwind(|| simd::copy(&mut [0; 3], &[0; 4])),
         catch_unwind(|| simd::copy(&mut [0; 300], &[0; 200])),
@@ -119,7 +119,7 @@ fn lengths_that_differ_are_refused_in_a_sentence() {
 }
 
 #[test]
-fn the_path_chosen_is_the_widest_that_is_here() {
+fn the_widest_available_path_is_chosen() {
     let here: Vec<&str> = Path::ALL.into_iter().filter(|path| path.is_here()).map(Path::name).collect();
     println!("paths tested on this processor: {}", here.join(", "));
     assert_eq!(here.last(), Some(&simd::path().name()));
@@ -144,7 +144,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 512 }, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_whole_is_the_sum_of_its_parts(
+    fn sums_of_parts_add_up_to_the_whole(
         bytes in prop::collection::vec(any::<u8>(), 0..if cfg!(miri) { 400 } else { 70_000 }),
         cut in any::<prop::sample::Index>(),
     ) {

@@ -34,7 +34,7 @@ fn an_ipv4_header_is_written_byte_for_byte() {
 
 /// RFC 791 appendix A, examples 1 to 3: lengths, flags, offsets, and the options of the third.
 #[test]
-fn the_examples_of_rfc_791_are_written_as_they_stand() {
+fn the_examples_of_rfc_791_match() {
     let plain = Spec { ttl: 123, protocol: 1, id: 111, ..ip(4) }.payload([0]).bytes();
     assert_eq!(plain[..10], [0x45, 0, 0, 21, 0, 111, 0, 0, 123, 1]);
     let whole = Spec { ttl: 123, protocol: 6, id: 111, ..ip(4) }.payload([7; 452]);
@@ -157,7 +157,7 @@ fn fragments_are_those_of_etherparse() {
 }
 
 #[test]
-fn the_reader_reads_what_etherparse_reads() {
+fn the_reader_agrees_with_etherparse() {
     for version in VERSIONS {
         for (spec, name) in [(tcp(version).stamped(1, 2), "TCP"), (udp(version), "UDP")] {
             let extensions = vec![extension(HOP_BY_HOP, 8), extension(DESTINATION_OPTIONS, 24)];
@@ -212,7 +212,7 @@ fn a_packet_that_contradicts_itself_is_not_read() {
 }
 
 #[test]
-fn seals_are_what_the_builder_writes() {
+fn sealed_checksums_are_those_of_the_builder() {
     for spec in [tcp(4), tcp(6), udp(4), udp(6), icmp(4, 8, 0), icmp(6, 128, 0)] {
         let right = spec.carrying(0, 33).bytes();
         let mut bytes = right.clone();
@@ -234,7 +234,7 @@ fn seals_are_what_the_builder_writes() {
 }
 
 #[test]
-fn fragments_carry_the_options_that_are_to_be_copied() {
+fn fragments_carry_the_copied_options() {
     let whole = Spec { ip_options: [uncopied_option(), copied_option()].concat(), ..ip(4) }.noise(200);
     let fragments: Vec<_> = whole.fragments(100).iter().map(|fragment| fragment[0]).collect();
     assert_eq!(fragments[0], 0x4B, "24 bytes of options");
@@ -245,7 +245,7 @@ fn fragments_carry_the_options_that_are_to_be_copied() {
 }
 
 #[test]
-fn the_model_joins_in_every_order_and_nothing_that_overlaps() {
+fn the_model_reassembles_every_order_and_no_overlaps() {
     for version in VERSIONS {
         let datagram = ip(version).noise(40);
         let places: Vec<_> = datagram.places(if version == 4 { 36 } else { 64 });
@@ -275,7 +275,7 @@ fn the_model_joins_in_every_order_and_nothing_that_overlaps() {
 
 /// RFC 3168 section 5.3.
 #[test]
-fn marks_are_joined_by_rfc_3168() {
+fn ecn_is_combined_by_rfc_3168() {
     let mark = |marks: &[u8]| joined_mark(marks.iter().copied());
     assert_eq!(mark(&[0, 0]), Some(Some(0)));
     assert_eq!(mark(&[0, 3]), None);

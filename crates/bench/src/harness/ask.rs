@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_read_as_the_protocol_has_them() {
+    fn arguments_follow_the_protocol() {
         let ask =
             asked("plain-copy function=coalesce work=checksummed file=/a out=/b ring=7 pages=huge hold=burst");
         let ask = ask.unwrap();

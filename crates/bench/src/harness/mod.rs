@@ -168,26 +168,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_ends_the_harness() {
+    fn an_unknown_command_ends_the_harness() {
         let error = said("function=reassemble work=contiguous", "jump 1\n").unwrap_err();
         assert_eq!(error.to_string(), "jump 1: unknown harness command");
         assert!(said("function=reassemble work=contiguous", "run soon\n").is_err());
     }
 
     #[test]
-    fn what_cannot_be_done_is_said_at_once() {
+    fn unsupported_work_is_reported_at_once() {
         let said = said("plain-copy function=parse work=contiguous", "run 1\n").unwrap();
         assert!(said.starts_with("cannot\t"), "{said}");
         assert_eq!(said.lines().count(), 1);
     }
 
     #[test]
-    fn sections_are_run_without_a_word() {
+    fn sections_run_silently() {
         assert_eq!(said("function=reassemble work=contiguous sections=3", "").unwrap(), "");
     }
 
     #[test]
-    fn what_comes_out_is_what_must_come_out() {
+    fn all_systems_give_the_expected_output() {
         let folder = tempfile::tempdir().unwrap();
         let [file, out] = ["in", "out"].map(|name| folder.path().join(name));
         let (mut right, mut cannot) = (0, Vec::new());

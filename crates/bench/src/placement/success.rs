@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guesses_are_right_as_often_as_the_formula_foretells() {
+    fn the_hit_rate_matches_the_formula() {
         for (fragments, q) in [(3, 0.05_f64), (7, 0.1), (7, 0.2)] {
             let formula = (1.0 - q).powi(fragments as i32 - 1);
             let (frames, firsts) = turns(fragments, q);

@@ -129,7 +129,7 @@ mod tests {
     use etherparse::{SlicedPacket, TransportSlice};
 
     #[test]
-    fn segments_are_right_in_another_ones_eyes() {
+    fn etherparse_reads_the_segments_and_checksums() {
         for order in [Order::Forward, Order::Random, Order::Reverse] {
             let recipe = Flows { order, ..flows(8, Hold::Section) };
             let (section, Reference::Streams(streams)) = recipe.build() else { panic!() };

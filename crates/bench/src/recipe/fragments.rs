@@ -119,7 +119,7 @@ mod tests {
     use etherparse::{NetSlice, SlicedPacket};
 
     #[test]
-    fn fragments_rejoin_to_the_reference_in_another_ones_hands() {
+    fn an_independent_reassembler_gives_the_reference() {
         for order in [Order::Forward, Order::Reverse, Order::Random, Order::Repeats] {
             for (count, datagrams) in [(2, 1), (6, 64), (44, 3)] {
                 for recipe in [fragments(count, datagrams, order), fragments(count, datagrams, order).ipv6()] {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn one_fragment_in_a_hundred_comes_again() {
+    fn one_fragment_in_a_hundred_is_repeated() {
         let (section, _) = fragments(44, 64, Order::Repeats).build();
         let repeats = section.len() - 44 * 64;
         assert!((14..=42).contains(&repeats), "{repeats} of {}", 44 * 64);

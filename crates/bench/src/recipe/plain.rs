@@ -98,7 +98,7 @@ mod tests {
     use etherparse::{SlicedPacket, TransportSlice};
 
     #[test]
-    fn a_simple_cutter_is_right_in_another_ones_eyes() {
+    fn etherparse_confirms_the_simple_segmenter() {
         for segment in [1_448, 8_948] {
             let (section, Reference::Packets(segments)) = gso_packets(segment) else { panic!() };
             let mut payload = Vec::new();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_parsed_parses_and_is_right() {
+    fn etherparse_reads_the_parse_workload() {
         let (section, _) = mixed();
         let mut kinds = [0; 4];
         for packet in section.packets() {

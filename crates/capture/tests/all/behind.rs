@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use wideload_capture::{Compression, Error, Resolution, Writer, pcap_header};
 
 #[test]
-fn a_thread_writes_the_same_bytes() {
+fn a_background_thread_writes_the_same_bytes() {
     for compression in [Compression::None, Compression::Gzip, Compression::Zstd] {
         for count in [0, 1, 10, 3_000] {
             let here = fill(Writer::new(Vec::new(), compression).unwrap(), count).unwrap();
@@ -18,7 +18,7 @@ fn a_thread_writes_the_same_bytes() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_once_and_for_all() {
+fn a_background_write_error_is_reported() {
     let len = fill(Writer::new(Vec::new(), Compression::None).unwrap(), 3_000).unwrap().len();
     for room in [0, len / 2, len - 1] {
         let failed = fill(Writer::behind(Full { room }, Compression::None).unwrap(), 3_000);

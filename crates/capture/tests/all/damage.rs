@@ -6,7 +6,7 @@ use crate::samples::{self, Sample};
 use wideload_capture::{ByteOrder, Compression, Error, Item, Reader, Resolution, Variant, Writer};
 
 #[test]
-fn a_file_cut_anywhere_gives_its_whole_records_and_says_where_it_is_cut() {
+fn a_truncated_file_gives_whole_records_and_the_offset() {
     for sample in samples::all() {
         let file = sample.bytes();
         for len in 0..=file.len() {
@@ -33,7 +33,7 @@ fn a_file_cut_anywhere_gives_its_whole_records_and_says_where_it_is_cut() {
 }
 
 #[test]
-fn a_compressed_file_cut_anywhere_gives_its_whole_records_and_says_so() {
+fn a_truncated_compressed_file_gives_whole_records_and_an_error() {
     let sample = samples::all().pop().unwrap();
     for compression in [Compression::Gzip, Compression::Zstd] {
         let mut writer = Writer::new(Vec::new(), compression).unwrap();
@@ -55,7 +55,7 @@ fn a_compressed_file_cut_anywhere_gives_its_whole_records_and_says_so() {
 }
 
 #[test]
-fn zeros_behind_a_gzip_file_are_no_damage_and_anything_else_is() {
+fn only_zeros_may_follow_a_gzip_file() {
     let sample = samples::all().pop().unwrap();
     let whole = sample.bytes();
     // Two members, truncated within a record.
@@ -105,7 +105,7 @@ fn no_mutation_panics_or_hangs() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_a_sentence() {
+fn errors_are_sentences() {
     let order = ByteOrder::Little;
     let pcap = samples::pcap_header(order, Resolution::Microseconds, Variant::Standard, 65_535, 1).raw;
     let record = samples::pcap_record(order, Variant::Standard, &samples::bytes(1514), 1514).raw;

@@ -16,7 +16,7 @@ fn a_copied_capture_is_the_same_byte_for_byte() {
 }
 
 #[test]
-fn every_fragment_is_found_where_it_is() {
+fn every_part_of_a_file_is_found() {
     for sample in samples::all() {
         let (fragments, outcome) = samples::read(&sample.bytes()[..]);
         outcome.unwrap();
@@ -77,7 +77,7 @@ fn a_new_packet_takes_the_modified_header_with_its_extra_bytes_zero() {
 }
 
 #[test]
-fn the_format_is_told() {
+fn the_format_is_detected() {
     for order in ORDERS {
         for (resolution, variant) in PCAP_KINDS {
             let file = samples::pcap_header(order, resolution, variant, 0, 1).raw;
@@ -112,7 +112,7 @@ fn each_section_has_its_own_byte_order_and_interfaces() {
 }
 
 #[test]
-fn a_new_packet_counts_time_as_its_interface_does() {
+fn a_new_packet_uses_its_interfaces_time_units() {
     for order in ORDERS {
         let mut writer = Writer::new(Vec::new(), Compression::None).unwrap();
         write_start(&mut writer, &Sample { name: String::new(), fragments: samples::section(order)[..3].to_vec() });
@@ -143,7 +143,7 @@ fn only_a_snap_length_that_is_too_small_is_raised() {
 }
 
 #[test]
-fn a_simple_packet_that_its_snap_length_cut_stays_readable_when_that_is_raised() {
+fn a_truncated_simple_packet_stays_readable_under_a_raised_snap_length() {
     for order in ORDERS {
         let start = [samples::section_header(order, -1), samples::interface(order, 1, 96, b"")];
         let whole = samples::simple(order, &samples::bytes(60), 60);
@@ -169,7 +169,7 @@ fn a_simple_packet_that_its_snap_length_cut_stays_readable_when_that_is_raised()
 }
 
 #[test]
-fn a_section_says_no_length_once_it_is_rewritten() {
+fn a_rewritten_section_has_no_length() {
     for order in ORDERS {
         let given = samples::section_header(order, 4711).raw;
         assert_eq!(copy(&given[..], Compression::None).0, samples::section_header(order, -1).raw);
@@ -189,7 +189,7 @@ fn the_upper_half_of_the_network_field_is_no_part_of_the_link_type() {
 }
 
 #[test]
-fn compressed_fragments_in_a_row_are_one_capture() {
+fn concatenated_compressed_files_are_one_capture() {
     for sample in samples::all() {
         let file = sample.bytes();
         let cuts = [0, 3, file.len() / 2, file.len()];

@@ -28,7 +28,7 @@ fn fragments_become_a_datagram_and_a_datagram_fragments() {
 }
 
 #[test]
-fn a_router_refuses_what_must_not_be_cut_and_answers_in_the_output() {
+fn a_router_refuses_df_packets_and_writes_icmp_errors() {
     let scratch = Scratch::new();
     let input = scratch.pcap("in.pcap", &[(1, udp(3_000, 7, DONT_FRAGMENT)), (2, udp(3_000, 8, 0))]);
     let output = scratch.path("out.pcap");
@@ -49,7 +49,7 @@ fn a_router_refuses_what_must_not_be_cut_and_answers_in_the_output() {
 }
 
 #[test]
-fn what_never_completes_leaves_late_with_the_same_bytes() {
+fn incomplete_datagrams_leave_late_with_the_same_bytes() {
     let scratch = Scratch::new();
     let fragments = cut(&udp(2_000, 9, 0), 520);
     let second = |number: u64| number * 1_000_000_000;
@@ -73,7 +73,7 @@ fn what_never_completes_leaves_late_with_the_same_bytes() {
 }
 
 #[test]
-fn the_time_of_what_leaves_is_the_captures_even_where_that_leaps_or_goes_back() {
+fn output_times_are_capture_times_even_where_those_leap() {
     let scratch = Scratch::new();
     let fragments = |id| cut(&udp(1_000, id, 0), 504);
     let second = |number: u64| number * 1_000_000_000;
@@ -97,7 +97,7 @@ fn the_time_of_what_leaves_is_the_captures_even_where_that_leaps_or_goes_back() 
 }
 
 #[test]
-fn a_fragment_past_every_datagram_is_not_cut_into_fragments_at_its_head() {
+fn a_fragment_past_65535_bytes_is_not_fragmented() {
     let scratch = Scratch::new();
     let mut fragment = udp(120, 1, 0x1FFF);
     seal_ip(&mut fragment);
@@ -109,7 +109,7 @@ fn a_fragment_past_every_datagram_is_not_cut_into_fragments_at_its_head() {
 }
 
 #[test]
-fn what_the_snap_length_cut_passes_and_is_named() {
+fn truncated_packets_pass_and_are_counted() {
     let scratch = Scratch::new();
     // A packet of a sender that leaves the length to its network card, in a capture of 96 bytes for each packet.
     let mut offloaded = udp(3_000, 1, 0);
@@ -133,7 +133,7 @@ fn what_the_snap_length_cut_passes_and_is_named() {
 }
 
 #[test]
-fn what_two_interfaces_saw_is_two_datagrams() {
+fn fragments_of_two_interfaces_are_two_datagrams() {
     let scratch = Scratch::new();
     let fragments = cut(&udp(1_000, 1, 0), 504);
     let input = scratch.path("in.pcap");
@@ -153,7 +153,7 @@ fn what_two_interfaces_saw_is_two_datagrams() {
 }
 
 #[test]
-fn what_is_no_packet_passes_unchanged_and_is_counted() {
+fn non_ip_frames_pass_unchanged_and_are_counted() {
     let scratch = Scratch::new();
     let mut bad_sum = udp(3_000, 1, 0);
     bad_sum[10] ^= 1;
@@ -192,7 +192,7 @@ fn ipv6_is_left_alone_below_its_smallest_mtu() {
 }
 
 #[test]
-fn identifiers_that_run_out_end_packets_by_name() {
+fn exhausted_identifications_drop_packets_with_a_reason() {
     let scratch = Scratch::new();
     let records: Vec<_> = (0..70_000).map(|number| (number * 1_000, udp(104, 0, DONT_FRAGMENT))).collect();
     let input = scratch.pcap("in.pcap", &records);
@@ -284,7 +284,7 @@ fn fifos_are_read_and_written() {
 }
 
 #[test]
-fn what_cannot_be_opened_created_or_written_fails_with_its_name() {
+fn file_errors_name_the_file() {
     let scratch = Scratch::new();
     let input = scratch.pcap("in.pcap", &[(1, udp(60_000, 1, 0))]);
     let output = scratch.path("out.pcap");
@@ -319,7 +319,7 @@ fn what_cannot_be_opened_created_or_written_fails_with_its_name() {
 }
 
 #[test]
-fn a_damaged_input_gives_what_could_be_read_and_says_where_it_ends() {
+fn a_damaged_input_gives_its_readable_part_and_the_offset() {
     let scratch = Scratch::new();
     let input = scratch.pcap("in.pcap", &[(1, udp(3_000, 1, 0)), (2, udp(3_000, 2, 0))]);
     let bytes = fs::read(&input).unwrap();
@@ -387,7 +387,7 @@ fn the_same_input_and_seed_give_the_same_output() {
 }
 
 #[test]
-fn every_counter_stands_in_the_page_of_counters() {
+fn every_counter_is_documented() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/COUNTERS.md")).unwrap();
     let reasons = engine::Reason::ALL.iter().map(|it| (it.name(), it.what()));
     let events = engine::Event::ALL.iter().map(|it| (it.name(), it.what()));
@@ -442,7 +442,7 @@ fn memory_stays_bounded_for_a_capture_of_any_size() {
 }
 
 #[test]
-fn an_interrupt_ends_the_input_there_and_keeps_what_was_read() {
+fn an_interrupt_ends_the_input_and_keeps_read_packets() {
     let scratch = Scratch::new();
     let output = scratch.path("out.pcap");
     let mut child = Command::new(env!("CARGO_BIN_EXE_wideload"))

@@ -30,7 +30,7 @@ fn borders_at_both_ends_of_a_long_line_carry_more_than_hosts_of_its_own_mtu() {
 }
 
 #[test]
-fn one_gateway_joins_what_a_narrow_host_sends() {
+fn one_gateway_coalesces_for_a_narrow_host() {
     let ran = lab(&networks().join("one-gateway.toml"), &["--json"]);
     assert_eq!(ran.status.code(), Some(0), "{}", said(&ran));
     let network: Value = serde_json::from_slice(&ran.stdout).expect("it is JSON");

@@ -88,7 +88,7 @@ fn each_stage_works_alone_and_can_be_left_out() {
 }
 
 #[test]
-fn a_border_cuts_tcp_that_must_not_be_fragmented_and_refuses_what_else_must_not() {
+fn a_border_segments_tcp_with_df_and_refuses_other_df_packets() {
     let scratch = Scratch::new();
     let input = scratch.pcap("in.pcap", &[(1, segment(0, 8_948)), (2, udp(3_000, 7, DONT_FRAGMENT))]);
     let output = scratch.path("out.pcap");
@@ -104,7 +104,7 @@ fn a_border_cuts_tcp_that_must_not_be_fragmented_and_refuses_what_else_must_not(
 
 // R010, R031: transit reassembly only with its option.
 #[test]
-fn a_router_changes_no_size_that_it_was_not_asked_for() {
+fn a_router_changes_no_sizes_by_default() {
     let scratch = Scratch::new();
     let narrow = bulk(&scratch, 24, 10);
     let output = scratch.path("out.pcap");
@@ -129,7 +129,7 @@ fn a_wrong_checksum_stays_wrong_however_its_packet_leaves() {
 
 // A truncated packet does not show its flow.
 #[test]
-fn what_passes_unread_overtakes_no_segment() {
+fn malformed_packets_overtake_no_segment() {
     let scratch = Scratch::new();
     let mut damaged = segment(1, 100);
     damaged[10] ^= 1;
@@ -142,7 +142,7 @@ fn what_passes_unread_overtakes_no_segment() {
 }
 
 #[test]
-fn a_held_packet_that_joins_nothing_keeps_its_comment() {
+fn a_held_packet_that_is_not_merged_keeps_its_comment() {
     let scratch = Scratch::new();
     let path = scratch.path("in.pcapng");
     let mut writer = Writer::new(File::create(&path).unwrap(), Compression::None).unwrap();
@@ -170,7 +170,7 @@ fn a_held_packet_that_joins_nothing_keeps_its_comment() {
 
 // Packets that a later packet evicts leave with their options, and so do the packets that remain held.
 #[test]
-fn two_held_packets_in_a_row_keep_their_comments_and_their_padding() {
+fn two_held_packets_keep_their_comments_and_padding() {
     let scratch = Scratch::new();
     let path = scratch.path("in.pcapng");
     let mut writer = Writer::new(File::create(&path).unwrap(), Compression::None).unwrap();
@@ -206,7 +206,7 @@ fn two_held_packets_in_a_row_keep_their_comments_and_their_padding() {
 
 // No router clears DF, and none makes a packet with DF longer than its sender made it (rel:C8).
 #[test]
-fn fragments_with_df_leave_a_router_as_long_as_they_came_and_with_df() {
+fn a_router_keeps_df_fragments_unchanged() {
     let scratch = Scratch::new();
     let mut in_fragments = cut(&udp(4_000, 7, 0), 1_480);
     for piece in &mut in_fragments {
@@ -227,7 +227,7 @@ fn fragments_with_df_leave_a_router_as_long_as_they_came_and_with_df() {
 }
 
 #[test]
-fn what_stays_too_long_is_told() {
+fn packets_that_stay_too_long_are_reported() {
     let scratch = Scratch::new();
     let input = scratch.pcap("in.pcap", &[(1, udp(3_000, 7, 0))]);
     let run = scratch.rewrite(&[&input, &scratch.path("out.pcap")], &["--mtu", "1500", "--reassemble"]);
@@ -239,7 +239,7 @@ fn what_stays_too_long_is_told() {
 }
 
 #[test]
-fn waits_and_exemptions_are_obeyed() {
+fn hold_times_and_exemptions_are_obeyed() {
     let scratch = Scratch::new();
     // Five milliseconds apart: longer than a live coalescer's hold time.
     let slow = bulk(&scratch, 10, 5_000);
@@ -258,7 +258,7 @@ fn waits_and_exemptions_are_obeyed() {
 }
 
 #[test]
-fn arguments_that_cannot_be_meant_are_refused_with_what_to_do() {
+fn nonsensical_arguments_are_refused_with_a_remedy() {
     let scratch = Scratch::new();
     let input = bulk(&scratch, 1, 1);
     let output = scratch.path("out.pcap");

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::process::Command;
 
 #[test]
-fn a_case_alone_is_good_where_it_breaks_no_law() {
+fn a_single_case_passes_if_no_law_breaks() {
     for (case, status, failure_count) in [("1", 0, 0), ("1,bend=drops", 1, 1)] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wideload"));
         let ran = command.args(["lab", "swarm", "--case", case, "--json"]).output().expect("it runs");

@@ -19,7 +19,7 @@ fn the_screen_shows_rates_lengths_stages_and_losses() {
 }
 
 #[test]
-fn what_is_lost_is_red_and_nothing_else_is() {
+fn losses_alone_are_red() {
     let mut terminal = Terminal::new(TestBackend::new(100, 40)).unwrap();
     terminal.draw(|frame| view().draw(frame)).unwrap();
     let buffer = terminal.backend().buffer();
@@ -42,7 +42,7 @@ fn what_is_lost_is_red_and_nothing_else_is() {
 
 #[test]
 fn no_figure_is_cut_at_any_usual_width() {
-    // The last figure of each is shown with everything in front of it, however large the figures are.
+    // Whatever the figures are, the last of each is there with all that is in front of it.
     let mut large = after();
     large.seconds = 3_901.0;
     for direction in [&mut large.all.to_wide, &mut large.all.to_narrow] {
@@ -81,7 +81,7 @@ fn no_figure_is_cut_at_any_usual_width() {
 }
 
 #[test]
-fn what_the_kernel_passes_on_by_itself_is_among_what_passes() {
+fn kernel_forwarded_packets_count_as_passed() {
     let mut figures = after();
     let offloaded = [("lent_packets", 2_000_000), ("lent_packets_out", 300_000), ("lent_bytes", 2_000_000_000)];
     for (name, count) in offloaded {
@@ -129,7 +129,7 @@ fn without_time_between_two_pictures_there_are_no_rates() {
 }
 
 #[test]
-fn a_gateway_that_is_not_there_is_told_in_one_sentence() {
+fn an_absent_gateway_gives_a_one_sentence_error() {
     let run = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_wideload")).arg("top").args(args).output().unwrap();
     let output = run(&["/nowhere/x.sock", "--once"]);
     assert_eq!(output.status.code(), Some(1));

@@ -18,13 +18,13 @@ use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
     let tests = vec![
-        trial("every_datagram_of_the_captures_is_as_others_rejoin_it", &[CAPTURES], truth::compare),
+        trial("every_captured_datagram_is_reassembled_as_by_others", &[CAPTURES], truth::compare),
         trial("every_capture_is_rewritten_without_loss", &[CAPTURES], truth::rewrite_all),
-        trial("tshark_finds_nothing_wrong_that_was_not_wrong_before", &[TSHARK], tshark::finds_nothing_new),
+        trial("tshark_finds_no_new_faults", &[TSHARK], tshark::finds_nothing_new),
         trial("tshark_finds_the_same_payloads", &[TSHARK], tshark::finds_the_same_payloads),
         trial("tcp_streams_are_the_same_at_every_size", &[TSHARK], streams::are_the_same_at_every_size),
-        trial("trains_are_what_linux_makes_and_come_apart_again", &[CAPTURES], gro::makes_what_linux_makes),
-        trial("tunnels_are_counted_and_pass_as_they_came", &[CAPTURES, TSHARK], tunnels::are_counted_and_pass),
+        trial("gso_packets_match_linux_and_segment_again", &[CAPTURES], gro::makes_what_linux_makes),
+        trial("tunnels_are_counted_and_pass_unchanged", &[CAPTURES, TSHARK], tunnels::are_counted_and_pass),
     ];
     libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
 }

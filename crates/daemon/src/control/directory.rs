@@ -101,7 +101,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn sockets_at_which_nobody_listens_are_removed_and_nothing_else_is() {
+    fn only_stale_sockets_are_removed() {
         let folder = tempfile::tempdir().expect("there is room");
         let at = |name: &str| folder.path().join(name);
         let listens = UnixListener::bind(at("works.sock")).expect("the path is free");

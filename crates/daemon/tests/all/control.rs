@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use wideload_daemon::control::{Client, Control, Direction, Request, Socket, Toggle};
 
 #[test]
-fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_later() {
+fn a_stage_flushes_when_switched_off_and_can_be_switched_on_again() {
     let mut live = Live::start();
     let control = serve(&live);
     let mut client = Client::connect(control.path().unwrap()).expect("it answers");
@@ -83,7 +83,7 @@ fn joining_that_is_switched_off_gives_back_the_fragments_it_holds_and_leaves_seg
 }
 
 #[test]
-fn cutting_stops_and_begins_at_once() {
+fn fragmentation_stops_and_starts_at_once() {
     let mut live = Live::start();
     let control = serve(&live);
     let mut client = Client::connect(control.path().unwrap()).expect("it answers");
@@ -138,7 +138,7 @@ fn a_wrong_configuration_changes_nothing_and_comes_back_with_line_and_key() {
 }
 
 #[test]
-fn a_reload_changes_all_that_can_change_and_refuses_the_rest_by_name_before_anything_changes() {
+fn a_reload_names_fixed_settings_before_it_changes_anything() {
     let mut live = Live::start();
     let control = serve(&live);
     let path = live.path("other.toml");
@@ -206,7 +206,7 @@ fn next(socket: &mut port::PacketSocket, is_wanted: impl Fn(&[u8]) -> bool) -> V
 }
 
 #[test]
-fn what_is_no_request_is_refused_with_a_sentence() {
+fn malformed_requests_are_refused_with_a_sentence() {
     let live = Live::start();
     let control = serve(&live);
     for (line, expected) in [
@@ -240,7 +240,7 @@ fn what_is_no_request_is_refused_with_a_sentence() {
 }
 
 #[test]
-fn who_stops_it_hears_so_before_it_is_stopped() {
+fn a_stop_is_confirmed_before_it_takes_effect() {
     let live = Live::start();
     let stops = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&stops);
@@ -266,7 +266,7 @@ fn who_stops_it_hears_so_before_it_is_stopped() {
 }
 
 #[test]
-fn a_socket_that_somebody_answers_at_is_left_and_one_that_nobody_answers_at_is_replaced() {
+fn only_an_unanswered_socket_is_replaced() {
     let folder = tempfile::TempDir::new().expect("there is room");
     let path = folder.path().join("control.sock");
     let first = Socket::bind(&path).expect("the path is free");
@@ -291,7 +291,7 @@ fn a_socket_that_somebody_answers_at_is_left_and_one_that_nobody_answers_at_is_r
 }
 
 #[test]
-fn nothing_but_a_socket_is_replaced_by_a_socket() {
+fn files_other_than_sockets_are_not_replaced() {
     let folder = tempfile::TempDir::new().expect("there is room");
     let at = |name: &str| folder.path().join(name);
     fs::write(at("letter"), "dear").expect("there is room");
@@ -314,7 +314,7 @@ fn nothing_but_a_socket_is_replaced_by_a_socket() {
 }
 
 #[test]
-fn a_seventeenth_guest_is_told_to_come_again() {
+fn a_seventeenth_connection_is_refused_for_now() {
     let live = Live::start();
     let control = serve(&live);
     let mut connections: Vec<Client> =
@@ -368,7 +368,7 @@ fn assert_sound(figures: &Stats) {
 }
 
 #[test]
-fn a_restart_by_which_the_socket_moves_is_over_when_it_is_answered_there() {
+fn a_restart_that_moves_the_socket_ends_when_the_new_one_answers() {
     let folder = tempfile::tempdir().expect("there is room");
     let [old, new] = ["old.sock", "new.sock"].map(|name| folder.path().join(name));
     let answer = |listener: UnixListener, answers: Vec<String>| {

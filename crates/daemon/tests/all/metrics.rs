@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use wideload_daemon::metrics::{Metrics, text};
 
 #[test]
-fn every_counter_of_the_page_of_counters_is_there_even_at_zero() {
+fn every_documented_counter_is_exported_even_at_zero() {
     let live = Live::start();
     let text = text(&live.watch.reading().expect("the workers answer"));
     let page = include_str!("../../../../docs/COUNTERS.md");
@@ -60,7 +60,7 @@ fn every_counter_of_the_page_of_counters_is_there_even_at_zero() {
 }
 
 #[test]
-fn the_text_tells_what_passed_and_that_nothing_is_unexplained() {
+fn the_metrics_show_passed_packets_and_none_unexplained() {
     let mut live = Live::start();
     put(&mut live.wide, &[datagram(4_000)]);
     put(&mut live.narrow, &[segment(1, 1, 1_000)]);
@@ -88,7 +88,7 @@ fn the_text_tells_what_passed_and_that_nothing_is_unexplained() {
 }
 
 #[test]
-fn the_sum_is_what_the_workers_tell_together() {
+fn totals_are_the_sums_over_workers() {
     let mut live = Live::start();
     put(&mut live.wide, &[datagram(4_000)]);
     let one = live.until(|it| it.all.to_narrow.forwarded.packets == 3).all;
@@ -104,7 +104,7 @@ fn the_sum_is_what_the_workers_tell_together() {
 }
 
 #[test]
-fn a_request_is_answered_as_http_has_it() {
+fn requests_are_answered_by_http_rules() {
     let live = Live::start();
     let (_metrics, address) = serve(&live);
     let get = ask(address, "GET /metrics HTTP/1.1\r\nHost: it\r\n\r\n");
@@ -131,7 +131,7 @@ fn a_request_is_answered_as_http_has_it() {
 }
 
 #[test]
-fn slow_ones_are_sent_away_after_two_seconds_and_hold_nobody_up() {
+fn slow_clients_are_closed_after_two_seconds_and_block_no_others() {
     let live = Live::start();
     let (metrics, address) = serve(&live);
     let mut slow: Vec<TcpStream> = (0..16).map(|_| TcpStream::connect(address).expect("it listens")).collect();

@@ -693,7 +693,7 @@ mod tests {
     use packet::{Address, Checksum, Frame, Ingress, LinkType, Pool, Sum};
 
     #[test]
-    fn a_glance_and_what_is_fresh_change_nothing_that_can_be_seen() {
+    fn header_match_and_burst_do_not_change_the_output() {
         for seed in 0..200 {
             let mut random = Rng::with_seed(seed);
             let rules = Rules {
@@ -743,7 +743,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_that_look_alike_are_brought_to_their_places_by_who_was_told_to() {
+    fn matched_segments_are_copied_by_the_given_sink() {
         let mut random = Rng::with_seed(1);
         let mut half = Half::new(&usual(), false);
         let mut talk = Talk::new(3, &mut random);
@@ -768,7 +768,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_place_to_remember_every_flow_by() {
+    fn there_are_hints_for_every_flow() {
         let mut random = Rng::with_seed(1);
         let mut half = Half::new(&usual(), false);
         let talk = Talk::new(3, &mut random);
@@ -785,7 +785,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_remembered_for_a_minute_after_it_was_heard_however_it_was_let_go() {
+    fn a_flow_is_kept_for_a_minute_after_its_last_packet() {
         let mut random = Rng::with_seed(1);
         let mut half = Half::new(&usual(), false);
         let mut talk = Talk::new(3, &mut random);
@@ -811,7 +811,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_spread_over_all_counters_and_each_direction_is_another() {
+    fn pairs_and_directions_are_spread_over_all_counters() {
         let mut out = Output::new(Pool::new(1 << 20), None);
         let mut counter_of = |source: u8, destination: u8| {
             let mut frame =
@@ -837,7 +837,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_is_given_back_whichever_direction_a_flow_goes() {
+    fn every_reorder_slot_is_freed_however_a_flow_ends() {
         let mut seen = [0; 5];
         for seed in 0..200 {
             let mut random = Rng::with_seed(seed);

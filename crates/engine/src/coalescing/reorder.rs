@@ -203,7 +203,7 @@ mod tests {
     use packet::{Frame, Ingress, LinkType, Pool, Sum};
 
     #[test]
-    fn random_work_on_many_queues_agrees_with_lists() {
+    fn random_operations_on_queues_agree_with_lists() {
         for seed in 0..100 {
             let mut random = Rng::with_seed(seed);
             let mut pool = Pool::new(1 << 24);

@@ -207,8 +207,7 @@ mod tests {
 
     #[test]
     fn every_sequence_of_small_fragments_agrees_with_octets() {
-        // All fragments within five units of eight bytes, also with ragged ends, in all orders, until four of them
-        // fit.
+        // All pieces within five eights, last ones ragged too, in all orders, until four of them fit.
         let mut fragments = Vec::new();
         for start in (0..40).step_by(8) {
             for end in start + 1..=40 {
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn random_fragments_of_long_datagrams_agree_with_octets() {
+    fn random_long_datagrams_agree_with_an_octet_model() {
         for seed in 0..400 {
             let mut random = fastrand::Rng::with_seed(seed);
             let longest = *random.choice(&[100, 3_000, 65_535]).unwrap();

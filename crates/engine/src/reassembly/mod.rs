@@ -226,7 +226,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn hints_and_batches_change_nothing_that_can_be_seen() {
+    fn hints_and_batches_do_not_change_the_output() {
         for seed in 0..60 {
             let mut random = Rng::with_seed(seed);
             let limits = Limits {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_of_the_fragments_that_have_the_same_one() {
+    fn matching_keys_are_equal_keys() {
         let mut random = Rng::with_seed(1);
         let mut pool = Pool::new(1 << 20);
         let fragments: Vec<Packet> = (0..120)
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_does_not_outlive_a_round_of_identifiers() {
+    fn a_hint_does_not_outlive_an_identification_wrap() {
         let limits = Limits { bytes: 1 << 28, timeout: None };
         let mut half = Half::new(limits, Late::Retire, PushMode::Each);
         let now = Time::from_nanos(1_000_000_000);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_to_what_is_joined_for_a_hop_is_not_one_for_the_host() {
+    fn a_hop_hint_is_not_used_for_the_host() {
         let limits = Limits { bytes: 1 << 28, timeout: None };
         let mut half = Half::new(limits, Late::Retire, PushMode::Each);
         let now = Time::from_nanos(1_000_000_000);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_counted_twice_where_hardly_another_one_is() {
+    fn two_counters_of_a_pair_are_rarely_shared() {
         let pairs = Pairs::new(None, Secret::new(5));
         let (mut seen, mut both) = ([[0; COUNTERS], [0; COUNTERS]], HashSet::new());
         for (source, destination) in
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn protocols_and_versions_and_every_part_of_an_address_tell_pairs_apart() {
+    fn pairs_differ_by_protocol_version_and_address() {
         let pairs = Pairs::new(None, Secret::new(5));
         let protocols: HashSet<_> = (0..=255)
             .map(|protocol| {
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_without_memory_uses_up_an_identifier_too() {
+    fn a_datagram_without_memory_counts_an_identification() {
         let limits = Limits { bytes: 1 << 28, timeout: None };
         // Memory for one run and one received packet.
         let pool = Pool::new(2 * packet::Buffer::pinned_len_for(64));

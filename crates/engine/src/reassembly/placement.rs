@@ -371,7 +371,7 @@ mod tests {
     use crate::keyed_hash::Secret;
 
     #[test]
-    fn a_window_decides_whether_guessing_pays_and_after_a_pause_a_few_guesses_do() {
+    fn prediction_pauses_after_a_window_of_misses_and_is_retried() {
         let mut trial = HitRate::default();
         trial.note(WINDOW - 1, 0);
         assert_eq!((trial.pause, trial.made), (0, WINDOW - 1), "too few to say");
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn no_guess_takes_the_memory_that_a_port_needs_for_what_comes() {
+    fn placement_leaves_memory_for_a_batch() {
         for (bytes, expected) in [(70_000, 0), (BATCH_LEN, 0), (BATCH_LEN + Buffer::pinned_len_for(9_000), 1)] {
             let limits = Limits { bytes: 1 << 20, timeout: None };
             let mut reassembler = Reassembler::new(limits, Late::Retire, Secret::new(1));
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_lent_for_as_many_datagrams_as_the_limit_holds() {
+    fn placement_offers_buffers_up_to_the_limit() {
         let len = 9_000;
         let charge = Buffer::pinned_len_for(len);
         for (bytes, expected) in [(0, 0), (charge - 1, 0), (charge, 1), (3 * charge - 1, 2), (3 * charge, 3)] {

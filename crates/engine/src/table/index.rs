@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn random_work_agrees_with_a_list() {
+    fn random_operations_agree_with_a_list() {
         for seed in 0..200 {
             let mut random = fastrand::Rng::with_seed(seed);
             let mut index = Index::default();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_search_is_as_long_as_the_crowd_at_one_home() {
+    fn the_longest_probe_is_the_largest_cluster() {
         let mut index = Index::default();
         assert_eq!(index.longest_search(), 0);
         for place in 0..20 {

@@ -298,13 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn there_are_two_levels_for_each_power_of_two_and_one_for_every_charge() {
+    fn there_are_two_usage_buckets_per_power_of_two() {
         assert_eq!([0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 15].map(bucket), [0, 0, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]);
         assert_eq!(bucket(usize::MAX), LEVEL_COUNT - 1);
     }
 
     #[test]
-    fn random_work_agrees_with_a_list_of_things() {
+    fn random_operations_agree_with_a_list() {
         for seed in 0..300 {
             let mut random = fastrand::Rng::with_seed(seed);
             let mut both = Both::new(*random.choice(&[0, 1_000, 50_000, usize::MAX / 2]).unwrap());
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_gives_up_only_beyond_its_part_or_last() {
+    fn the_reserve_evicts_only_above_its_share_or_last() {
         let mut both = Both::new(4_000);
         for number in 0..10 {
             both.insert(number, 0, 200, SECOND);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flooding_source_goes_before_many_with_little_and_a_busy_one_after_them() {
+    fn only_a_flooding_source_is_evicted_before_small_ones() {
         let mut both = Both::new(usize::MAX / 2);
         for number in 0..200 {
             both.insert(number, number as u8, 2_464, SECOND);
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn every_hash_is_drawn_with_the_secret() {
-        // Without the secret, the hash of a key could be predicted.
+        // Without the secret in it, what a key hashes to could be foreseen.
         let hashes = |bits| {
             let mut held = FairTable::new(1_000, &[SECOND], Secret::new(bits));
             SEEN.take();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_not_hashed_before_another_comes() {
+    fn the_newest_entry_is_hashed_when_the_next_arrives() {
         let mut held = FairTable::new(1_000, &[SECOND], Secret::new(1));
         SEEN.take();
         let at = held.insert(Time::ZERO, Seeing(7), (), 1, SECOND);

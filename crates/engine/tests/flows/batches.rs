@@ -13,7 +13,7 @@ use wideload_engine::{
 };
 
 #[test]
-fn a_batch_is_taken_as_its_packets_are() {
+fn a_batch_gives_the_same_result_as_single_packets() {
     let (mut guesses, mut events) = (PlacementStats::default(), [0; EVENTS.len()]);
     each_seed("batches", 100, |seed| {
         let mut random = Rng::with_seed(seed);

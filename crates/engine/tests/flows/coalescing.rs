@@ -6,7 +6,7 @@ use wideload_engine::packet::{Checksum, Identifications, Ingress, LinkType, Spli
 use wideload_engine::{Event, Exempt, Hold, Mode, Reason, Role, Rules, Sizing};
 
 #[test]
-fn every_end_of_a_run_has_its_name() {
+fn every_end_of_a_run_has_an_event() {
     let table: [(Event, fn() -> Rig); 10] = [
         (Event::RunFull, || after(resize(1_500), &[p(0, 700), p(700, 700), p(1_400, 700)])),
         (Event::RunFull, || after(resize(1_500), &[p(0, 1_400)])),
@@ -48,7 +48,7 @@ fn every_end_of_a_run_has_its_name() {
 }
 
 #[test]
-fn what_is_gathered_sorted_and_resized_is_counted() {
+fn coalesced_reordered_and_resized_packets_are_counted() {
     let mut rig = Rig::resizing(9_000);
     rig.push_all(&[p(0, 100), p(200, 100), p(100, 100), Spec { flags: ACK | PSH, ..p(300, 100) }, p(500, 0)]);
     assert_eq!((rig.count(Event::Coalesced), rig.count(Event::Reordered), rig.count(Event::RunPushed)), (4, 1, 1));
@@ -60,7 +60,7 @@ fn what_is_gathered_sorted_and_resized_is_counted() {
 }
 
 #[test]
-fn a_run_of_one_leaves_as_it_came() {
+fn a_run_of_one_leaves_unchanged() {
     for rules in [reversible(), resize(9_000)] {
         let mut rig = Rig::carrying(rules).ethernet();
         let one = Spec { vlans: Some(vec![9]), padding: 7, ..p(0, 3) };
@@ -72,7 +72,7 @@ fn a_run_of_one_leaves_as_it_came() {
 }
 
 #[test]
-fn a_gso_says_how_long_its_segments_were_and_how_their_identifications_went() {
+fn a_gso_packet_records_segment_length_and_identifications() {
     for (step, ids) in [(0, Identifications::Stay), (1, Identifications::Rise)] {
         let packets: Vec<_> = (0..3u16)
             .map(|index| Spec {
@@ -88,7 +88,7 @@ fn a_gso_says_how_long_its_segments_were_and_how_their_identifications_went() {
 }
 
 #[test]
-fn a_gso_has_the_clock_of_its_first_and_the_echo_window_and_acknowledgement_of_its_last() {
+fn a_gso_packet_has_the_first_timestamp_and_the_last_echo_window_and_ack() {
     for version in VERSIONS {
         let like = |offset, value, echo, ack, window| Spec {
             ack,
@@ -106,7 +106,7 @@ fn a_gso_has_the_clock_of_its_first_and_the_echo_window_and_acknowledgement_of_i
 
 // R135
 #[test]
-fn what_goes_back_is_never_joined() {
+fn decreasing_fields_end_a_run() {
     let base = || p(0, 100).stamped(5, 5);
     let then = || p(100, 100).stamped(5, 5);
     let table: [(&str, Spec, Spec, usize); 8] = [
@@ -126,7 +126,7 @@ fn what_goes_back_is_never_joined() {
 
 // R116
 #[test]
-fn the_first_segments_of_a_pushed_write_leave_with_its_last_at_once() {
+fn a_pushed_write_leaves_at_once_with_its_last_segment() {
     let mut rig = Rig::resizing(9_000);
     assert_eq!(rig.push_all(&[p(0, 1_448), p(1_448, 1_448)]).len(), 0);
     assert_eq!(rig.push(&Spec { flags: ACK | PSH, ..p(2_896, 500) }).len(), 1);
@@ -135,7 +135,7 @@ fn the_first_segments_of_a_pushed_write_leave_with_its_last_at_once() {
 
 #[test]
 fn the_wait_follows_the_pace_of_the_flow_between_its_floor_and_its_ceiling() {
-    // Ten times the average interval, rounded down to a time-out class (L12 to L14).
+    // Ten times the average interval, by the longest line that is not above it (L12 to L14).
     for (gap_us, shortest_us, longest_us) in
         [(0, 50, 50), (1, 50, 50), (12, 60, 120), (50, 250, 500), (90, 450, 900), (900, 1_000, 1_000)]
     {
@@ -152,7 +152,7 @@ fn the_wait_follows_the_pace_of_the_flow_between_its_floor_and_its_ceiling() {
 }
 
 #[test]
-fn a_second_of_silence_does_not_slow_a_flow_down() {
+fn a_second_of_silence_does_not_lengthen_the_hold() {
     let mut rig = Rig::resizing(65_535);
     let mut offset = 0;
     let mut burst = |rig: &mut Rig| {
@@ -173,7 +173,7 @@ fn a_second_of_silence_does_not_slow_a_flow_down() {
 }
 
 #[test]
-fn a_flow_that_wakes_as_it_is_forgotten_goes_on() {
+fn a_flow_that_resumes_at_its_expiry_continues() {
     for idle in [59, 60, 61, 600] {
         let mut rig = Rig::resizing(9_000);
         rig.push(&p(0, 100));
@@ -192,7 +192,7 @@ fn a_flow_that_wakes_as_it_is_forgotten_goes_on() {
 
 #[test]
 fn eight_kilobytes_leave_within_the_ceiling_however_long_the_run_could_be() {
-    // lB6: held for ever without a time-out.
+    // lB6: stuck for ever without a time-out.
     for gap_us in [0, 12, 100, 500, 990] {
         let mut rig = Rig::resizing(65_535);
         rig.wait(Duration::from_secs(1));
@@ -214,7 +214,7 @@ fn eight_kilobytes_leave_within_the_ceiling_however_long_the_run_could_be() {
 }
 
 #[test]
-fn a_fixed_wait_is_as_long_as_it_says() {
+fn a_fixed_hold_is_exact() {
     for wait_us in [0, 10, 300, 1_000] {
         let mut rig = Rig::new(
             Rules { hold: Hold::Fixed(micros(wait_us)), ..resize(9_000) },
@@ -228,7 +228,7 @@ fn a_fixed_wait_is_as_long_as_it_says() {
 
 #[test]
 fn no_run_grows_older_than_a_tenth_of_a_retransmission_time_out() {
-    // R126: a flow whose pauses are always shorter than its hold time.
+    // R126: a flow that never pauses for as long as its wait.
     for gap_us in [300, 500, 900, 999] {
         let mut rig = Rig::resizing(65_535);
         rig.wait(Duration::from_secs(1));
@@ -254,7 +254,7 @@ fn no_run_grows_older_than_a_tenth_of_a_retransmission_time_out() {
 
 // R123
 #[test]
-fn a_gap_has_until_the_deadline_of_the_segment_before_it() {
+fn a_gap_is_awaited_until_the_prior_segments_deadline() {
     let mut rig = Rig::resizing(65_535);
     rig.push(&p(0, 10));
     rig.wait(micros(10));
@@ -301,7 +301,7 @@ fn a_flow_is_known_from_its_first_segment_to_its_end() {
 
 #[test]
 fn a_flow_that_ends_with_what_waited_is_forgotten_then() {
-    // A segment with FIN waits for its turn; then the flow is flushed.
+    // A segment with FIN waits for its turn; then comes what lets all go.
     let mut rig = Rig::resizing(9_000);
     rig.push_all(&[p(0, 100), Spec { flags: ACK | FIN, ..p(200, 100) }]);
     assert_eq!(rig.push(&p(300, 0)).len(), 3);
@@ -367,7 +367,7 @@ fn a_new_connection_whose_opening_was_not_seen_joins_at_once() {
 
 // R122
 #[test]
-fn repeats_pass_as_they_came_behind_what_is_held() {
+fn repeats_pass_unchanged_behind_held_segments() {
     for rules in [reversible(), resize(9_000)] {
         let mut rig = Rig::carrying(rules);
         rig.push_all(&[p(0, 100), p(100, 100)]);
@@ -386,7 +386,7 @@ fn repeats_pass_as_they_came_behind_what_is_held() {
 // R118, R122: packets that pass advance the stream, so their bytes are a repeat when they come again. The stream
 // never goes back.
 #[test]
-fn what_a_passing_segment_carried_is_known_when_it_comes_again() {
+fn repeats_of_passed_segments_are_recognised() {
     for rules in [reversible(), resize(9_000)] {
         let mut rig = Rig::carrying(rules);
         rig.push(&p(0, 100));
@@ -403,7 +403,7 @@ fn what_a_passing_segment_carried_is_known_when_it_comes_again() {
 }
 
 #[test]
-fn a_fragment_lets_what_its_pair_holds_go_first() {
+fn a_fragment_flushes_its_pairs_runs_first() {
     for version in VERSIONS {
         let like = |hosts: [u32; 2]| tcp(version).carrying(0, 100).between(hosts[0], hosts[1]);
         let fragment = |hosts| Spec { ip_flags: 0, fragment: Some((0, true)), ..like(hosts) };
@@ -422,7 +422,7 @@ fn a_fragment_lets_what_its_pair_holds_go_first() {
 }
 
 #[test]
-fn datagrams_are_joined_only_for_ports_that_take_gso_packets() {
+fn datagrams_are_coalesced_only_for_ports_with_udp_gso() {
     let packets = [udp(4).carrying(0, 100), udp(4).carrying(100, 100)];
     for (udp, count) in [(true, 1), (false, 2)] {
         let mut rig = Rig::carrying(Rules { udp, ..resize(9_000) });
@@ -438,7 +438,7 @@ fn datagrams_are_joined_only_for_ports_that_take_gso_packets() {
 }
 
 #[test]
-fn packets_of_two_vlans_or_ports_are_two_flows() {
+fn vlans_and_ingress_ports_separate_flows() {
     let like = |offset, vlan| Spec { vlans: Some(vec![vlan]), ..p(offset, 100) };
     let mut rig = Rig::carrying(reversible()).ethernet();
     rig.push_all(&[like(0, 5), like(0, 6), like(100, 5), like(100, 6)]);
@@ -456,7 +456,7 @@ fn packets_of_two_vlans_or_ports_are_two_flows() {
 }
 
 #[test]
-fn gso_packets_that_came_pass_behind_what_is_held() {
+fn received_gso_packets_pass_behind_held_segments() {
     let mut rig = Rig::carrying(resize(9_000));
     rig.push(&p(0, 100));
     let mut packet = packet_of(&mut rig, &p(100, 300));
@@ -482,7 +482,7 @@ fn reversible_gso_packets_have_at_most_128_segments_and_64_datagrams() {
 
 #[test]
 fn what_is_longer_than_a_run_may_be_gathers_to_be_cut_well() {
-    // From 1,500 to 576: three segments of each packet alone, but 2.7 on average of many.
+    // 1,500 to 576: three pieces of each packet alone, but 2.7 on average of many.
     let packets: Vec<_> = (0..40).map(|index| p(index * 1_460, 1_460)).collect();
     let mut rig = Rig::resizing(576);
     let wire = wire(rig.all(&packets));
@@ -491,7 +491,7 @@ fn what_is_longer_than_a_run_may_be_gathers_to_be_cut_well() {
 }
 
 #[test]
-fn a_sum_of_either_zero_is_joined_and_only_one_of_them_comes_back() {
+fn both_checksum_zeros_are_merged_and_one_is_restored() {
     let zero = |offset, sum| {
         let mut one = p(offset, 100);
         let right = one.bytes();
@@ -515,7 +515,7 @@ fn a_sum_of_either_zero_is_joined_and_only_one_of_them_comes_back() {
 }
 
 #[test]
-fn a_pool_that_runs_dry_ends_runs_and_loses_nothing() {
+fn an_empty_pool_ends_runs_and_loses_nothing() {
     let mut rig = Rig::resizing(65_535);
     rig.out.pool = wideload_engine::packet::Pool::new(8_000);
     let packets: Vec<_> = (0..40).map(|index| p(index * 1_000, 1_000)).collect();
@@ -526,7 +526,7 @@ fn a_pool_that_runs_dry_ends_runs_and_loses_nothing() {
 
 // R043, R117
 #[test]
-fn tcp_of_every_flag_byte_is_cut_as_its_flags_allow() {
+fn every_flag_byte_is_segmented_as_allowed() {
     for version in VERSIONS {
         for mtu in [128, 576, 1_280, 1_500] {
             for flags in 0..=255u8 {
@@ -541,7 +541,7 @@ fn tcp_of_every_flag_byte_is_cut_as_its_flags_allow() {
 
 // R114, R133
 #[test]
-fn tcp_with_every_kind_of_option_is_cut_unless_an_option_forbids_it() {
+fn every_option_is_segmented_unless_forbidden() {
     let table: [(&[u8], bool); 9] = [
         (&[], true),
         (&[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2], true),
@@ -565,7 +565,7 @@ fn tcp_with_every_kind_of_option_is_cut_unless_an_option_forbids_it() {
 }
 
 #[test]
-fn tcp_is_cut_for_every_mtu_and_length() {
+fn tcp_is_segmented_for_every_mtu_and_length() {
     for version in VERSIONS {
         let headers = if version == 4 { 40 } else { 60 };
         for mtu in (68..1_600).step_by(7) {

@@ -15,7 +15,7 @@ use wideload_engine::{Event, Reason, Role, Rules, SegmentSize, Sizing};
 // Conformance 1.1: Linux, tools/testing/selftests/net/gro.c, all rows that are about untunnelled packets.
 // R044 (flags_cwr, ip_ecn), R119 (flags_syn, flags_rst), R127 (ack)
 #[test]
-fn the_packets_of_linux_gro_arrive_as_its_selftest_says() {
+fn linux_gro_packets_arrive_by_its_selftest() {
     for version in VERSIONS {
         let p = |offset: usize| Spec { id: 0, ttl: 8, ..tcp(version) }.carrying(offset, 100);
         let len = |offset: usize, len: usize| Spec { id: 0, ttl: 8, ..tcp(version) }.carrying(offset, len);
@@ -79,7 +79,7 @@ fn the_packets_of_linux_gro_arrive_as_its_selftest_says() {
 
 // Conformance 1.1, the rows ip_opt, ip_frag4, ip_id_*.
 #[test]
-fn the_ipv4_packets_of_linux_gro_arrive_as_its_selftest_says() {
+fn linux_gro_ipv4_packets_arrive_by_its_selftest() {
     let p = |offset: usize| Spec { ttl: 8, ..tcp(4) }.carrying(offset, 100);
     let ids = |ip_flags: u16, ids: &[u16]| -> Vec<Spec> {
         let one = |(index, id): (usize, &u16)| Spec { id: (*id).into(), ip_flags, ..p(100 * index) };
@@ -112,7 +112,7 @@ fn the_ipv4_packets_of_linux_gro_arrive_as_its_selftest_says() {
 
 // Conformance 1.1, the rows ip_frag6, ip_v6ext_*.
 #[test]
-fn the_ipv6_packets_of_linux_gro_arrive_as_its_selftest_says() {
+fn linux_gro_ipv6_packets_arrive_by_its_selftest() {
     let p = |offset: usize| tcp(6).carrying(offset, 100);
     let with = |offset, byte| Spec { extensions: vec![(60, vec![0, 0, 1, 4, 0, 0, 0, byte])], ..p(offset) };
     let mut rig = Rig::carrying(reversible());
@@ -128,7 +128,7 @@ fn the_ipv6_packets_of_linux_gro_arrive_as_its_selftest_says() {
 
 // Conformance 1.1, the rows large_max and large_rem.
 #[test]
-fn runs_grow_to_the_longest_packet_there_is_and_not_a_byte_further() {
+fn runs_grow_to_the_maximum_packet_length() {
     for (version, longest, rest) in [(4, 65_495, 599), (6, 65_475, 899)] {
         let headers = if version == 4 { 40 } else { 60 };
         let segment = 4_096 - headers;
@@ -147,7 +147,7 @@ fn runs_grow_to_the_longest_packet_there_is_and_not_a_byte_further() {
 
 // Conformance 1.1, the row capacity: there, up to 8 flows; here, any number.
 #[test]
-fn as_many_flows_as_come_are_joined_at_once_in_their_order() {
+fn many_interleaved_flows_are_coalesced_in_order() {
     for version in VERSIONS {
         for count in [4, 8, 64, 1_024] {
             let mut rig = Rig::carrying(reversible());
@@ -172,7 +172,7 @@ fn as_many_flows_as_come_are_joined_at_once_in_their_order() {
 
 // Conformance 1.3: Linux, udpgso.c, the rows that send a GSO packet to a link of 1,500 bytes.
 #[test]
-fn gso_packets_of_datagrams_leave_as_udpgso_says() {
+fn udp_gso_packets_leave_by_the_udpgso_selftest() {
     for (version, mss) in [(4, 1_472), (6, 1_452)] {
         let longest = if version == 4 { 65_507 } else { 65_487 };
         let many = 65_535 / mss * mss;
@@ -227,7 +227,7 @@ fn gso_packets_of_datagrams_leave_as_udpgso_says() {
 
 // Conformance 1.3: Linux, udpgro.sh and udpgro_fwd.sh.
 #[test]
-fn datagrams_of_one_length_become_a_gso_with_that_length_where_a_port_takes_it() {
+fn datagrams_of_equal_length_become_a_udp_gso_packet() {
     for (version, mss, sent) in [(4, 1_472, 14_720), (6, 1_452, 14_520)] {
         for (segment, total) in [(mss, sent), (500, 5_000), (1_300, 13_000)] {
             let packets: Vec<_> = (0..10)
@@ -273,7 +273,7 @@ fn datagrams_of_one_length_become_a_gso_with_that_length_where_a_port_takes_it()
 
 // Conformance 2.6: gVisor, stack/gro, rule by rule.
 #[test]
-fn the_rules_of_gvisor_hold_where_the_packets_shall_come_back() {
+fn gvisor_rules_hold_in_reversible_mode() {
     for version in VERSIONS {
         let p = |offset: usize| tcp(version).carrying(offset, 100);
         type Change = fn(Spec) -> Spec;
@@ -322,7 +322,7 @@ fn the_rules_of_gvisor_hold_where_the_packets_shall_come_back() {
 // Conformance 3.4: DPDK, GRO and GSO.
 // R075
 #[test]
-fn the_rules_of_dpdk_hold_but_for_what_must_come_back() {
+fn dpdk_rules_hold_except_for_reversibility() {
     let p = |offset: usize| tcp(4).carrying(offset, 100);
     let table: Vec<(&str, Vec<Spec>, &[usize], &[usize], &str)> = vec![
         ("appended", vec![p(0), p(100)], &[200], &[200], "alike"),
@@ -424,7 +424,7 @@ fn the_packets_of_vpp_arrive_in_runs_of_44() {
 
 // Conformance 4.5: VPP, test_gso.py, the rows without tunnels.
 #[test]
-fn the_gso_packets_of_vpp_are_cut_as_the_next_link_needs() {
+fn vpp_gso_packets_are_segmented_for_the_next_link() {
     for (version, headers) in [(4, 40), (6, 60)] {
         let table: [(u16, SegmentSize, usize, &str); 6] = [
             (65_535, SegmentSize::Preserve, 45, "it passes whole"),
@@ -470,7 +470,7 @@ fn the_gso_packets_of_vpp_are_cut_as_the_next_link_needs() {
 
 // Conformance 5: tun-rs and wireguard-go, offload tests; section 0 for the header that they prepend.
 #[test]
-fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
+fn wireguard_go_packets_are_coalesced_but_not_prepended() {
     for version in VERSIONS {
         let p = |offset: usize| tcp(version).carrying(offset, 100);
         let pushed = |offset| Spec { flags: ACK | PSH, ..p(offset) };
@@ -542,7 +542,7 @@ fn a_gso_without_payload_is_one_packet() {
 
 // Conformance 5.5: quinn-udp: all bytes arrive, in the segment length of the sender.
 #[test]
-fn the_stride_of_quinn_arrives_as_it_was_sent() {
+fn quinn_gso_strides_arrive_as_sent() {
     for version in VERSIONS {
         let packets: Vec<_> =
             (0..64).map(|index| Spec { tos: 2, ..udp(version).carrying(index * 128, 128) }).collect();

@@ -9,7 +9,7 @@ use wideload_engine::packet::{Split, Time};
 use wideload_engine::{Event, Hold, Mode, Role, Rules, Sizing};
 
 #[test]
-fn segmenting_what_was_joined_gives_back_every_packet_of_every_flow_in_its_order() {
+fn segmentation_restores_every_coalesced_packet_in_order() {
     let mut met = Met::default();
     each_seed(FILE, 4_000, |seed| {
         let segment_max = if seed % 8 == 0 { 64_000 } else { 1_460 };
@@ -41,7 +41,7 @@ fn segmenting_what_was_joined_gives_back_every_packet_of_every_flow_in_its_order
 
 // R126: also if each segment waits for a fixed time, and the next one comes just before that is over.
 #[test]
-fn a_run_becomes_no_older_than_it_may_however_long_each_segment_waits_for_the_next() {
+fn a_run_stays_within_its_age_limit() {
     for (stretch, bound) in [(1, 20), (5, 20), (12, 20), (19, 20), (20, 40), (50, 100)] {
         let [stretch, bound] = [stretch, bound].map(Duration::from_millis);
         let mut rig = Rig::carrying(Rules { hold: Hold::Fixed(stretch), ..reversible() }).ethernet();
@@ -62,7 +62,7 @@ fn a_run_becomes_no_older_than_it_may_however_long_each_segment_waits_for_the_ne
 
 // R126: neither does a segment that waits for a gap, nor a run that starts with one that waited.
 #[test]
-fn a_run_becomes_no_older_than_it_may_where_segments_come_out_of_turn() {
+fn a_run_stays_within_its_age_limit_under_reordering() {
     for stretch in [1, 5, 9, 12, 19].map(Duration::from_millis) {
         let mut rig = Rig::carrying(Rules { hold: Hold::Fixed(stretch), ..resize(65_535) }).ethernet();
         let gap = stretch - micros(1);
@@ -90,7 +90,7 @@ fn a_run_becomes_no_older_than_it_may_where_segments_come_out_of_turn() {
 
 // R115, R118, R119, R127, R130: packets that cannot be coalesced pass byte for byte, in order.
 #[test]
-fn resizing_leaves_every_stream_and_all_that_is_no_stream_as_they_came() {
+fn resizing_changes_no_stream_and_no_other_packet() {
     let mut met = Met::default();
     each_seed(FILE, 4_000, |seed| {
         let mtu = [576, 1_500, 9_000, 65_535][seed as usize % 4];
@@ -126,7 +126,7 @@ fn resizing_leaves_every_stream_and_all_that_is_no_stream_as_they_came() {
 }
 
 #[test]
-fn what_came_in_order_goes_out_in_order() {
+fn order_is_kept() {
     each_seed(FILE, 1_500, |seed| {
         let mtu = [576, 1_500, 9_000, 65_535][seed as usize % 4];
         let wishes = Wishes { mtu: usize::from(mtu), segment_max: 1_460, disorder: false, forgery: false };
@@ -156,7 +156,7 @@ fn what_came_in_order_goes_out_in_order() {
 }
 
 #[test]
-fn a_segment_in_a_hundred_out_of_its_turn_costs_at_most_a_twentieth_of_the_joining() {
+fn one_percent_reordering_costs_at_most_five_percent_of_coalescing() {
     let in_order: Vec<usize> = (0..100_000).collect();
     for len_max in [9_000, 65_535] {
         let joined = joined_count(&in_order, len_max);
@@ -185,7 +185,7 @@ fn a_segment_in_a_hundred_out_of_its_turn_costs_at_most_a_twentieth_of_the_joini
 }
 
 #[test]
-fn with_memory_short_nothing_is_lost_or_turned_round_and_the_limit_holds() {
+fn with_short_memory_nothing_is_lost_or_reordered() {
     each_seed(FILE, 600, |seed| {
         let limit = [0, 1_000, 3_000, 12_000, 100_000][seed as usize % 5];
         let wishes = Wishes { mtu: 1_500, segment_max: 1_460, disorder: seed % 3 > 0, forgery: false };
@@ -208,7 +208,7 @@ fn with_memory_short_nothing_is_lost_or_turned_round_and_the_limit_holds() {
 }
 
 #[test]
-fn thousands_of_flows_hold_no_more_than_their_limit_and_the_heaviest_give_up_first() {
+fn memory_of_many_flows_is_limited_and_the_heaviest_are_evicted_first() {
     for limit in [50_000, 1 << 20] {
         let mut rig = Rig::new(resize(65_535), Sizing::new(65_535, Role::Transit), limit);
         let (mut came, mut gone) = (0, 0);
@@ -229,7 +229,7 @@ fn thousands_of_flows_hold_no_more_than_their_limit_and_the_heaviest_give_up_fir
 }
 
 #[test]
-fn floods_of_connections_take_no_more_memory_than_they_are_charged() {
+fn connection_floods_use_no_more_memory_than_charged() {
     let flags_of = [("SYN", SYN, 0), ("one segment", ACK, 100), ("one segment that ends", ACK | FIN, 100)];
     for (what, flags, len) in flags_of {
         let limit = 512 << 10;
@@ -255,7 +255,7 @@ fn floods_of_connections_take_no_more_memory_than_they_are_charged() {
 }
 
 #[test]
-fn segments_that_waited_for_their_turn_leave_no_memory_behind() {
+fn reordered_segments_leave_no_memory_behind() {
     let mut rig = Rig::new(resize(9_000), Sizing::new(9_000, Role::Transit), 4 << 20);
     let split = |rig: &mut Rig| {
         for flow in 0..2_000u16 {

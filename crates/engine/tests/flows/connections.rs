@@ -12,7 +12,7 @@ use wideload_engine::{
 };
 
 #[test]
-fn what_a_connection_holds_stays_where_its_handshake_is_forgotten_for_memory() {
+fn held_segments_stay_when_their_handshake_is_evicted() {
     let mut crossing = Crossing::new(8, Duration::from_secs(1));
     for round in 0..3 {
         for port in 0..40 {
@@ -25,7 +25,7 @@ fn what_a_connection_holds_stays_where_its_handshake_is_forgotten_for_memory() {
 }
 
 #[test]
-fn streams_without_a_handshake_are_not_given_up_in_a_flood_of_syns() {
+fn a_syn_flood_evicts_no_streams() {
     let mut crossing = Crossing::new(64, Duration::from_secs(1));
     // Connections that started earlier.
     for port in 0..400 {
@@ -39,7 +39,7 @@ fn streams_without_a_handshake_are_not_given_up_in_a_flood_of_syns() {
 }
 
 #[test]
-fn what_was_announced_to_a_border_that_ended_is_not_known_to_the_next() {
+fn a_new_border_does_not_know_announcements_to_an_ended_one() {
     let mut crossing = Crossing::new(8, Duration::from_millis(5));
     let ends = ends_of(3);
     let known =
@@ -55,7 +55,7 @@ fn what_was_announced_to_a_border_that_ended_is_not_known_to_the_next() {
 }
 
 #[test]
-fn nothing_is_known_of_a_handshake_by_the_segments_of_a_stream() {
+fn segments_reveal_nothing_about_the_handshake() {
     let mut crossing = Crossing::new(8, Duration::from_secs(1));
     crossing.push(Toward::Wide, 3, ACK, 1, vec![7; 500]);
     assert_eq!(crossing.gateway.on_offloaded(crossing.now, ends_of(3), Toward::Wide.direction()), None);
@@ -63,7 +63,7 @@ fn nothing_is_known_of_a_handshake_by_the_segments_of_a_stream() {
 }
 
 #[test]
-fn segments_are_no_longer_joined_to_be_cut_where_cutting_is_left_out() {
+fn without_segmentation_long_segments_are_not_coalesced() {
     for (switches, count) in [(&[Toggle::Off][..], 0), (&[Toggle::Off, Toggle::On][..], 2)] {
         let mut crossing = Crossing::new(8, Duration::from_secs(1));
         crossing.push(Toward::Narrow, 3, SYN, 0, Vec::new());
@@ -86,7 +86,7 @@ fn segments_are_no_longer_joined_to_be_cut_where_cutting_is_left_out() {
 }
 
 #[test]
-fn streams_stay_in_order_whatever_is_switched_replaced_or_forgotten() {
+fn streams_stay_in_order_across_switches_and_replacements() {
     let mut gathered = 0;
     each_seed("connections", 60, |seed| {
         let mut random = Rng::with_seed(seed);

@@ -11,7 +11,7 @@ use wideload_engine::{
 };
 
 #[test]
-fn a_border_changes_the_one_field_of_a_gso_and_it_stays_a_gso() {
+fn a_border_changes_a_field_and_keeps_the_gso_packet() {
     for (version, segment_len, resized_len, mtu) in
         [(4, 1_448, 8_948, 9_000), (6, 1_428, 8_928, 9_000), (4, 8_948, 1_448, 1_500), (6, 8_928, 1_428, 1_500)]
     {
@@ -40,7 +40,7 @@ fn a_border_changes_the_one_field_of_a_gso_and_it_stays_a_gso() {
 }
 
 #[test]
-fn a_senders_gso_without_a_length_stays_as_it_came_where_nothing_is_segmented() {
+fn a_gso_packet_without_segment_length_passes_where_segmentation_is_off() {
     for (version, len_at) in [(4, 2), (6, 4)] {
         let spec = Spec { sum: Summed::Half, ..tcp(version).carrying(0, 20_000) };
         let mut frame = spec.bytes();
@@ -65,7 +65,7 @@ fn a_senders_gso_without_a_length_stays_as_it_came_where_nothing_is_segmented() 
 }
 
 #[test]
-fn a_segment_that_is_too_long_becomes_a_gso_whoever_finishes_its_checksum() {
+fn a_long_segment_becomes_a_gso_packet_with_any_checksum_setting() {
     for version in VERSIONS {
         for checksums in [Checksums::Complete, Checksums::Defer] {
             for gso_packets in [SegmentSize::Preserve, SegmentSize::Maximise] {
@@ -89,7 +89,7 @@ fn a_segment_that_is_too_long_becomes_a_gso_whoever_finishes_its_checksum() {
 
 // The test completes partial checksums as a network card does.
 #[test]
-fn a_half_filled_checksum_is_left_byte_for_byte_or_finished_and_counted() {
+fn a_partial_checksum_is_kept_or_completed_and_counted() {
     for version in VERSIONS {
         for one in [tcp(version), udp(version)] {
             for len in [1, 2, 999, 1_000] {
@@ -116,7 +116,7 @@ fn a_half_filled_checksum_is_left_byte_for_byte_or_finished_and_counted() {
 }
 
 #[test]
-fn what_leaves_in_ip_fragments_is_finished_first() {
+fn checksums_are_completed_before_ip_fragmentation() {
     for (version, checksums) in [(4, Checksums::Defer), (6, Checksums::Defer), (4, Checksums::Complete)] {
         let spec = Spec { sum: Summed::Half, ip_flags: 0, ..udp(version).carrying(0, 4_000) };
         for segment_len in [None, Some(2_000)] {
@@ -143,7 +143,7 @@ fn what_leaves_in_ip_fragments_is_finished_first() {
 }
 
 #[test]
-fn what_comes_with_its_cut_is_finished_too() {
+fn checksums_of_received_fragmentation_requests_are_completed() {
     let spec = Spec { sum: Summed::Half, ip_flags: 0, ..udp(4).carrying(0, 4_000) };
     for checksums in [Checksums::Defer, Checksums::Complete] {
         let mut side = narrow(Sizing { checksums, ..Sizing::new(1_500, source()) });
@@ -161,7 +161,7 @@ fn what_comes_with_its_cut_is_finished_too() {
 }
 
 #[test]
-fn a_length_that_was_left_out_is_in_the_checksum_that_the_port_gets() {
+fn a_restored_length_is_in_the_port_checksum() {
     let spec = udp(4).carrying(0, 900);
     let mut bytes = Spec { sum: Summed::Half, ..spec.clone() }.bytes();
     bytes[2..4].fill(0);
@@ -183,7 +183,7 @@ fn a_length_that_was_left_out_is_in_the_checksum_that_the_port_gets() {
 }
 
 #[test]
-fn a_port_hears_which_packets_are_answers_and_both_directions_out_count_alike() {
+fn ports_see_icmp_errors_and_both_outputs_count_alike() {
     let long = udp(4).carrying(0, 2_000);
     let short = udp(4).carrying(0, 100);
     let mut outs = [output(), output()];
@@ -212,7 +212,7 @@ fn a_port_hears_which_packets_are_answers_and_both_directions_out_count_alike() 
 }
 
 #[test]
-fn the_sender_of_a_gso_that_is_refused_is_told_once() {
+fn a_refused_gso_packet_gives_one_icmp_error() {
     for (version, answers) in [(4, 1), (6, 1)] {
         let spec = udp(version).carrying(0, 20_000);
         let mut side = narrow(Sizing::new(1_500, Role::Transit));
@@ -245,7 +245,7 @@ fn the_sender_of_a_gso_that_is_refused_is_told_once() {
 }
 
 #[test]
-fn a_gso_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
+fn a_gso_packet_passes_behind_its_flow_without_a_copy() {
     for mode in [Mode::Reversible, Mode::Resize] {
         for version in VERSIONS {
             let rules = wideload_engine::Rules { mode, ..resize(u16::MAX) };
@@ -295,7 +295,7 @@ fn a_gso_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
 }
 
 #[test]
-fn fragments_and_segments_carry_the_link_header_that_their_packet_was_given() {
+fn fragments_and_segments_have_the_packets_link_header() {
     let ethernet = |version| -> Vec<u8> {
         let ether_type: &[u8] = if version == 4 { &[8, 0] } else { &[0x86, 0xDD] };
         [&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 0x81, 0, 0, 7], ether_type].concat()

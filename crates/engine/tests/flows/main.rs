@@ -5,7 +5,7 @@ mod coalescing;
 mod coalescing_conformance;
 mod coalescing_laws;
 mod connections;
-mod df_cut;
+mod df_fragmentation;
 mod live;
 mod mss;
 mod mss_ending;

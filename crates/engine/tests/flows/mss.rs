@@ -12,7 +12,7 @@ use wideload_engine::{
 };
 
 #[test]
-fn a_receiver_with_a_small_buffer_is_sent_no_segment_that_its_window_hardly_holds() {
+fn segments_fit_a_small_receive_window() {
     let plain = vec![2, 4, 5, 180];
     let stamped = [&plain[..], &[1, 1, 8, 10], &[0; 8]].concat();
     // Toward hosts with an MTU of 9,000 bytes: six segments of 1,460 bytes need the fewest packets.
@@ -36,7 +36,7 @@ fn a_receiver_with_a_small_buffer_is_sent_no_segment_that_its_window_hardly_hold
 }
 
 #[test]
-fn every_layout_of_options_keeps_all_but_the_one_clear_mss() {
+fn every_option_layout_keeps_all_but_the_mss() {
     let (mut changed, mut untouched) = (0, 0);
     for options in layouts() {
         let read = Read::of(&options);
@@ -80,7 +80,7 @@ fn every_layout_of_options_keeps_all_but_the_one_clear_mss() {
 }
 
 #[test]
-fn every_mss_leaves_as_the_border_says_and_its_sum_stays_right() {
+fn every_mss_is_rewritten_with_a_valid_checksum() {
     for version in VERSIONS {
         for toward in [Toward::Wide, Toward::Narrow] {
             for mss in (0..=u16::MAX).step_by(7).chain([47, 48, 536, 1_219, 1_460, 8_960, 65_535]) {
@@ -101,7 +101,7 @@ fn every_mss_leaves_as_the_border_says_and_its_sum_stays_right() {
 }
 
 #[test]
-fn a_wide_segment_of_the_length_that_is_told_needs_the_fewest_packets_whatever_the_sides_carry() {
+fn the_announced_mss_needs_the_fewest_packets() {
     let (mut whole, mut longest) = (0, 0);
     for mtus in [1_501, 2_000, 2_919, 2_960, 3_000, 3_700, 4_000, 9_000, 65_535].map(|wide| [wide, 1_500]) {
         for (version, stamps) in VERSIONS.into_iter().flat_map(|version| [(version, false), (version, true)]) {
@@ -142,7 +142,7 @@ fn a_wide_segment_of_the_length_that_is_told_needs_the_fewest_packets_whatever_t
 }
 
 #[test]
-fn syns_that_are_damaged_signed_in_fragments_or_resets_pass_as_they_came_and_say_nothing() {
+fn unusable_syns_pass_unchanged_and_teach_nothing() {
     let plain = |version| Spec { flags: SYN, options: mss_option(700), ..tcp(version) };
     for toward in [Toward::Wide, Toward::Narrow] {
         for version in VERSIONS {
@@ -184,7 +184,7 @@ const ACK_FROM_NARROW: Step = (Toward::Wide, ACK);
 const ACK_FROM_WIDE: Step = (Toward::Narrow, ACK);
 
 #[test]
-fn a_syn_is_raised_only_where_what_it_asks_for_comes_through_here() {
+fn an_mss_is_raised_only_if_both_directions_pass_here() {
     let cases: [(&str, &[Step], &[Step], u64); 8] = [
         ("a wide host opens", &[SYN_FROM_WIDE], &[ANSWER_FROM_NARROW], 1),
         ("its SYN went by another way", &[], &[ANSWER_FROM_NARROW], 0),
@@ -228,7 +228,7 @@ fn a_syn_is_raised_only_where_what_it_asks_for_comes_through_here() {
 
 // The model: the sides of two hosts from which a packet was seen.
 #[test]
-fn nothing_is_raised_before_both_directions_of_its_hosts_were_seen() {
+fn nothing_is_raised_before_both_directions_were_seen() {
     let mut raised = 0;
     each_seed("-p wideload-engine mss", 300, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -251,7 +251,7 @@ fn nothing_is_raised_before_both_directions_of_its_hosts_were_seen() {
 }
 
 #[test]
-fn a_handshake_that_goes_on_without_its_syn_ack_stops_raising_for_its_pair_for_an_hour() {
+fn a_handshake_without_its_syn_ack_stops_raising_for_an_hour() {
     for version in VERSIONS {
         let mut gateway = Gateway::new(Raise::BothWays);
         gateway.step(version, 1, SYN_FROM_WIDE);
@@ -271,7 +271,7 @@ fn a_handshake_that_goes_on_without_its_syn_ack_stops_raising_for_its_pair_for_a
 }
 
 #[test]
-fn a_handshake_that_passes_whole_or_ends_is_no_sign_of_another_direction() {
+fn a_complete_or_ended_handshake_shows_no_other_path() {
     let whole: &[&[Step]] = &[
         &[SYN_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW],
         &[SYN_FROM_NARROW, SYN_FROM_NARROW, ANSWER_FROM_WIDE, ANSWER_FROM_WIDE, ACK_FROM_NARROW, ACK_FROM_WIDE],
@@ -295,7 +295,7 @@ fn a_handshake_that_passes_whole_or_ends_is_no_sign_of_another_direction() {
 }
 
 #[test]
-fn what_passed_ten_minutes_ago_tells_nothing_and_a_live_connection_tells_it_again() {
+fn path_knowledge_expires_in_ten_minutes_without_packets() {
     for (is_seen, is_heard) in [(false, false), (true, false), (false, true)] {
         let mut gateway = Gateway::new(Raise::BothWays);
         [SYN_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW].into_iter().for_each(|step| gateway.step(4, 1, step));
@@ -315,7 +315,7 @@ fn what_passed_ten_minutes_ago_tells_nothing_and_a_live_connection_tells_it_agai
 }
 
 #[test]
-fn a_connection_that_goes_on_without_being_seen_is_known_while_it_is_heard() {
+fn an_offloaded_connection_is_kept_while_the_kernel_reports_it() {
     for version in [4, 6] {
         let mut gateway = Gateway::new(Raise::BothWays);
         assert_eq!(gateway.hear(version, 1, Toward::Wide), None, "nothing is known");
@@ -336,7 +336,7 @@ fn a_connection_that_goes_on_without_being_seen_is_known_while_it_is_heard() {
 }
 
 #[test]
-fn a_connection_is_known_while_packets_of_it_pass_and_its_end_shortens_its_life() {
+fn a_connection_is_kept_while_active_and_briefly_after_its_end() {
     let known =
         |gateway: &mut Gateway| gateway.len_max(&data(4, 1, Toward::Narrow, 10), Toward::Narrow) != SAFE_LEN;
     for (last, seconds) in [(ACK, 7_440), (FIN | ACK, 240), (RST, 240)] {
@@ -362,7 +362,7 @@ fn a_connection_is_known_while_packets_of_it_pass_and_its_end_shortens_its_life(
 }
 
 #[test]
-fn a_connection_of_which_one_end_alone_is_heard_is_soon_forgotten() {
+fn a_one_sided_connection_is_soon_forgotten() {
     for toward in [Toward::Wide, Toward::Narrow] {
         let mut gateway = Gateway::new(Raise::BothWays);
         for flags in [SYN, ACK, ACK] {
@@ -376,7 +376,7 @@ fn a_connection_of_which_one_end_alone_is_heard_is_soon_forgotten() {
 }
 
 #[test]
-fn of_several_announcements_the_least_counts_until_the_connection_has_closed() {
+fn the_smallest_announced_mss_applies_until_close() {
     let mut gateway = Gateway::new(Raise::BothWays);
     let asked = |gateway: &mut Gateway| gateway.len_max(&data(4, 1, Toward::Narrow, 10), Toward::Narrow);
     for (mss, flags, expected) in [
@@ -394,7 +394,7 @@ fn of_several_announcements_the_least_counts_until_the_connection_has_closed() {
 }
 
 #[test]
-fn connections_of_other_ports_hosts_and_vlans_are_others() {
+fn ports_hosts_and_vlans_separate_connections() {
     let spec = Spec { flags: SYN, options: mss_option(900), vlans: Some(vec![7]), ..from_narrow(4, 1) };
     let mut gateway = Gateway { medium: LinkType::Ethernet, ..Gateway::new(Raise::BothWays) };
     gateway.see(&spec, Toward::Wide, Checksum::Unverified);
@@ -413,7 +413,7 @@ fn connections_of_other_ports_hosts_and_vlans_are_others() {
 }
 
 #[test]
-fn a_full_table_forgets_and_what_is_open_outlives_a_flood_of_syns() {
+fn open_connections_outlive_a_syn_flood_in_a_full_table() {
     for limit in [0, 2_000, 40_000] {
         let mut gateway = Gateway {
             mss: Connections::at_border(limit, border(Raise::BothWays), Secret::new(3)),
@@ -442,7 +442,7 @@ fn a_full_table_forgets_and_what_is_open_outlives_a_flood_of_syns() {
 }
 
 #[test]
-fn who_goes_on_with_other_lengths_and_limits_knows_what_fits_of_what_it_knew() {
+fn a_takeover_with_other_limits_keeps_the_entries_that_fit() {
     let mut gateway = Gateway::new(Raise::Always);
     for port in 0..50 {
         for step in [SYN_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW] {
@@ -466,7 +466,7 @@ fn who_goes_on_with_other_lengths_and_limits_knows_what_fits_of_what_it_knew() {
 }
 
 #[test]
-fn a_side_that_does_more_than_resize_says_no_length_to_whoever_else_cuts_its_gso_packets() {
+fn only_a_resizing_side_gives_a_segment_limit() {
     let side = || Gateway::new(Raise::BothWays).wide;
     let limit = |len_max| SegmentLimit { len_max, may_grow: true };
     assert_eq!([side().resizes_to(limit(9_001)), side().resizes_to(limit(0))], [Some(limit(9_000)), None]);
@@ -500,7 +500,7 @@ fn lens(gateway: &mut Gateway, toward: Toward, segment_len: u16) -> Vec<usize> {
 }
 
 #[test]
-fn segments_become_longer_only_after_a_whole_handshake_and_where_the_side_resizes() {
+fn segments_grow_only_after_a_complete_handshake_on_a_resizing_side() {
     let handshake =
         [saying(Toward::Narrow, SYN, [70, 0], 8_960), saying(Toward::Wide, SYN | ACK, [500, 71], 1_460)];
     let cases: [(&str, &[usize], bool, u64); 5] = [
@@ -539,7 +539,7 @@ fn segments_become_longer_only_after_a_whole_handshake_and_where_the_side_resize
 }
 
 #[test]
-fn a_live_connections_limits_change_by_its_own_handshake_alone() {
+fn only_its_own_handshake_changes_a_live_connections_limits() {
     let opened = || {
         let mut gateway = Gateway::new(Raise::BothWays);
         gateway.pass(&saying(Toward::Wide, SYN, [500, 0], 1_400), Toward::Wide, None);
@@ -593,7 +593,7 @@ fn a_live_connections_limits_change_by_its_own_handshake_alone() {
 }
 
 #[test]
-fn no_limit_rises_by_a_syn_other_than_the_one_that_is_answered() {
+fn only_the_answered_syn_raises_a_limit() {
     let syn = |seq, mss| saying(Toward::Wide, SYN, [seq, 0], mss);
     let asked = |gateway: &mut Gateway| gateway.len_max(&data(4, 1, Toward::Narrow, 10), Toward::Narrow);
     for (is_new, unanswered) in [(true, 576), (false, 576)] {
@@ -623,7 +623,7 @@ fn no_limit_rises_by_a_syn_other_than_the_one_that_is_answered() {
 }
 
 #[test]
-fn nothing_grows_once_a_connection_of_the_same_ports_goes_on_without_its_answer() {
+fn nothing_grows_after_a_port_reuse_without_syn_ack() {
     let handshake = |gateway: &mut Gateway, seq: u32| {
         gateway.pass(&saying(Toward::Wide, SYN, [seq, 0], 1_400), Toward::Wide, None);
         gateway.pass(&saying(Toward::Narrow, SYN | ACK, [70, seq + 1], 8_900), Toward::Narrow, None);
@@ -654,7 +654,7 @@ fn nothing_grows_once_a_connection_of_the_same_ports_goes_on_without_its_answer(
 }
 
 #[test]
-fn a_repeated_answer_ends_the_life_of_no_connection_any_sooner() {
+fn a_repeated_syn_ack_shortens_no_connections_life() {
     let mut gateway = Gateway::new(Raise::BothWays);
     let answer = saying(Toward::Narrow, SYN | ACK, [70, 501], 8_900);
     gateway.pass(&saying(Toward::Wide, SYN, [500, 0], 1_400), Toward::Wide, None);
@@ -671,7 +671,7 @@ fn a_repeated_answer_ends_the_life_of_no_connection_any_sooner() {
 }
 
 #[test]
-fn one_forged_answer_stops_no_raising_and_two_forged_segments_do() {
+fn one_forged_syn_ack_stops_no_raising_and_two_forged_segments_do() {
     let forged = saying(Toward::Wide, SYN | ACK, [9, 71], 1_460);
     for (goes_on, raised) in [(false, 1), (true, 0)] {
         let mut gateway = Gateway::new(Raise::BothWays);
@@ -687,7 +687,7 @@ fn one_forged_answer_stops_no_raising_and_two_forged_segments_do() {
 }
 
 #[test]
-fn an_answer_is_raised_where_the_syn_that_it_acknowledges_passed() {
+fn a_syn_ack_is_raised_if_its_syn_passed_here() {
     let answer = |ack| saying(Toward::Wide, SYN | ACK, [9, ack], 1_460);
     let mut gateway = Gateway::new(Raise::BothWays);
     let raises = |gateway: &mut Gateway, ack: u32| {
@@ -707,7 +707,7 @@ fn an_answer_is_raised_where_the_syn_that_it_acknowledges_passed() {
 }
 
 #[test]
-fn who_opens_with_data_is_told_what_the_narrow_host_announced() {
+fn fast_open_syns_get_the_announced_mss() {
     let cookie: &[u8] = &[34, 2, 1, 1];
     let experiment: &[u8] = &[254, 4, 0xF9, 0x89];
     let other: &[u8] = &[254, 4, 0xAA, 0xAA];
@@ -723,7 +723,7 @@ fn who_opens_with_data_is_told_what_the_narrow_host_announced() {
 
 #[test]
 fn three_bits_that_count_marks_are_in_every_segment_that_is_cut() {
-    // AE, CWR and ECE of the SYN and of its SYN-ACK; whether they negotiate accurate ECN (RFC 9768 table 2).
+    // What the SYN and its answer say of AE, CWR and ECE; whether that agrees to accurate ECN (RFC 9768 table 2).
     let cases = [
         (0b111, 0b010, true),
         (0b111, 0b011, true),
@@ -767,7 +767,7 @@ fn answering(syn: &Spec, mss: u16) -> Spec {
 
 #[test]
 fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
-    // The receiver's MSS; the length of packets toward it, in IPv4.
+    // What the receiver announced; the packets' length toward it, in version 4.
     let toward_narrow =
         [(Some(1_460), 1_500), (Some(1_200), 1_240), (Some(9_000), 1_500), (None, 576), (Some(48), 576)];
     let toward_wide = [(Some(8_960), 9_000), (Some(1_460), 1_500), (Some(65_495), 9_000), (None, 576)];
@@ -807,7 +807,7 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
 }
 
 #[test]
-fn tcp_that_was_rejoined_from_fragments_is_kept_to_the_safe_length() {
+fn reassembled_tcp_keeps_the_safe_length() {
     let mut gateway = Gateway::new(Raise::BothWays);
     let spec = Spec { ip_flags: 0, ..data(4, 1, Toward::Narrow, 6_000) };
     // A packet from the reassembler: its limit has not been looked up.
@@ -851,7 +851,7 @@ fn no_segment_is_longer_than_the_least_that_its_receiver_announced() {
 
 // The model: the MSS that each host announced, forgotten when the gateway restarts.
 #[test]
-fn no_segment_is_longer_than_its_receiver_announced_or_than_is_safe_through_restarts() {
+fn restarts_keep_segments_within_announced_and_safe_lengths() {
     let mut longest = [0; 2];
     each_seed("-p wideload-engine mss", 60, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);

@@ -9,7 +9,7 @@ use wideload_engine::{
 };
 
 #[test]
-fn who_was_told_more_than_the_narrow_side_takes_is_told_so_with_the_byte_that_was_asked_for() {
+fn hosts_with_a_raised_mss_get_an_icmp_error_for_the_next_byte() {
     for (version, vlans) in [(4, None), (4, Some(vec![])), (4, Some(vec![7])), (6, None), (6, Some(vec![9, 8]))] {
         let mut stand = Stand::new(FLOW_CHARGE * 64);
         stand.medium = if vlans.is_some() { LinkType::Ethernet } else { LinkType::Ip };
@@ -45,7 +45,7 @@ fn who_was_told_more_than_the_narrow_side_takes_is_told_so_with_the_byte_that_wa
 }
 
 #[test]
-fn nobody_is_told_who_was_not_told_more_or_has_gone() {
+fn only_live_connections_with_a_raised_mss_get_errors() {
     let mut stand = Stand::new(FLOW_CHARGE * 64);
     // Without raising, the wide host gets the MSS that the narrow host announced.
     stand.border.raise = Raise::Never;
@@ -66,7 +66,7 @@ fn nobody_is_told_who_was_not_told_more_or_has_gone() {
 }
 
 #[test]
-fn what_passes_without_being_seen_is_heard_of() {
+fn offloaded_acks_update_the_connection() {
     for version in [4, 6] {
         let mut stand = Stand::new(FLOW_CHARGE * 64);
         stand.shake(version, 1, 1_440);
@@ -85,7 +85,7 @@ fn what_passes_without_being_seen_is_heard_of() {
 }
 
 #[test]
-fn a_later_connection_between_the_same_ports_has_bytes_of_its_own() {
+fn port_reuse_starts_a_new_byte_count() {
     let mut stand = Stand::new(FLOW_CHARGE * 64);
     stand.shake(4, 1, 1_440);
     stand.pass(Toward::Wide, Spec { ack: 900_000, flags: ACK, ..stand.of_narrow(4, 1) });
@@ -99,7 +99,7 @@ fn a_later_connection_between_the_same_ports_has_bytes_of_its_own() {
 }
 
 #[test]
-fn who_was_told_more_before_this_was_here_is_known_by_what_it_sends() {
+fn an_earlier_raised_mss_is_recognised_by_long_segments() {
     for (vlans, len, is_told) in [(None, 1_460, false), (None, 1_461, true), (Some(vec![7]), 8_000, true)] {
         let mut stand = Stand::new(FLOW_CHARGE * 64);
         stand.medium = if vlans.is_some() { LinkType::Ethernet } else { LinkType::Ip };
@@ -118,7 +118,7 @@ fn who_was_told_more_before_this_was_here_is_known_by_what_it_sends() {
 }
 
 #[test]
-fn connections_that_were_forgotten_are_counted_unless_they_ended() {
+fn evicted_live_connections_are_counted() {
     let mut stand = Stand::new(FLOW_CHARGE * 16);
     for port in 0..40 {
         stand.shake(4, port, 1_440);
@@ -135,7 +135,7 @@ fn connections_that_were_forgotten_are_counted_unless_they_ended() {
 }
 
 #[test]
-fn more_are_told_than_the_usual_rate_lets_through() {
+fn final_errors_exceed_the_usual_rate_limit() {
     let mut stand = Stand::new(FLOW_CHARGE * 2_000);
     (0..500).for_each(|port| stand.shake(4, port, 1_440));
     assert_eq!(stand.tell().iter().flatten().count(), 500);

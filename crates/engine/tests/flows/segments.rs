@@ -8,7 +8,7 @@ use wideload_engine::{
 };
 
 #[test]
-fn every_length_of_tcp_is_cut_into_segments_that_follow_each_other() {
+fn every_tcp_length_gives_consecutive_segments() {
     let mut pool = Pool::new(1 << 22);
     for version in [4, 6] {
         for segment_len in [1, 7, 536, 1_448, 8_948, 65_535] {
@@ -32,7 +32,7 @@ fn every_length_of_tcp_is_cut_into_segments_that_follow_each_other() {
 }
 
 #[test]
-fn every_set_of_flags_stands_where_its_segment_stands() {
+fn every_set_of_flags_is_divided_over_first_and_last_segment() {
     let mut pool = Pool::new(1 << 20);
     let payload = noise(3_000);
     for flags in 0..=255 {
@@ -46,7 +46,7 @@ fn every_set_of_flags_stands_where_its_segment_stands() {
 }
 
 #[test]
-fn identifications_rise_or_stay_and_nothing_else_of_the_headers_changes() {
+fn segment_headers_differ_only_in_identification() {
     let mut pool = Pool::new(1 << 20);
     let gso = tcp(4, ACK, &noise(5_000));
     for ids in [Identifications::Rise, Identifications::Stay] {
@@ -64,7 +64,7 @@ fn identifications_rise_or_stay_and_nothing_else_of_the_headers_changes() {
 
 // R096, R102
 #[test]
-fn each_datagram_of_a_udp_gso_is_complete() {
+fn each_datagram_of_a_udp_gso_packet_is_complete() {
     let mut pool = Pool::new(1 << 20);
     for version in [4, 6] {
         for payload_len in 1..2_500 {
@@ -88,7 +88,7 @@ fn each_datagram_of_a_udp_gso_is_complete() {
 }
 
 #[test]
-fn a_gso_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
+fn a_gso_packet_is_resegmented_for_a_narrower_link() {
     for (version, role) in [(4, Role::Transit), (6, Role::Transit), (4, source()), (6, source())] {
         let sizing = Sizing::new(1_280, role);
         let mut side = Side { aggregation: Aggregation::default(), sizing: sizing };
@@ -109,7 +109,7 @@ fn a_gso_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
 }
 
 #[test]
-fn a_udp_gso_keeps_its_datagrams_and_each_that_is_too_long_is_cut_alone() {
+fn a_udp_gso_packet_keeps_its_datagrams_and_fragments_long_ones() {
     for (mtu, gso_packets, fragments) in [(540, 1, 0), (500, 0, 4)] {
         let sizing = Sizing::new(mtu, source());
         let mut side = Side { aggregation: Aggregation::default(), sizing: sizing };

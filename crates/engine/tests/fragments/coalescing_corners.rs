@@ -26,7 +26,7 @@ fn an_atomic_fragment_starts_a_run_like_any_packet() {
 // Their headers leave no room in the MTU. A GSO packet of them cannot be split into segments, but each can be
 // fragmented.
 #[test]
-fn segments_whose_headers_fill_the_mtu_leave_as_each_alone_would() {
+fn segments_with_headers_as_long_as_the_mtu_leave_alone() {
     for mtu in 68..=84 {
         let wire = |count: u32| {
             let mut rig = Rig::router(mtu);
@@ -47,7 +47,7 @@ fn segments_whose_headers_fill_the_mtu_leave_as_each_alone_would() {
 }
 
 #[test]
-fn longer_segments_gather_only_where_they_will_be_cut_again() {
+fn long_segments_coalesce_only_if_segmented_again() {
     for (longer, segment_stage, expected) in [(Toggle::On, Toggle::On, 0), (Toggle::Off, Toggle::Off, 2)] {
         let mut rig = Rig::new(1_500, Role::Transit, None);
         rig.side.aggregation.coalescer = Some(coalescer(1_500, longer));
@@ -62,7 +62,7 @@ fn longer_segments_gather_only_where_they_will_be_cut_again() {
 
 // RFC 4302 section 3.3.3: the header covers the packet as its sender sent it.
 #[test]
-fn what_is_authenticated_as_a_whole_is_not_cut_into_segments() {
+fn authenticated_packets_are_not_segmented() {
     let mut rig = Rig::card(1_280);
     let signed = Spec { extensions: vec![extension(AUTHENTICATION, 24)], ..segment(6, 0, 3_000) };
     let wire = rig.push(&signed.bytes());
@@ -72,7 +72,7 @@ fn what_is_authenticated_as_a_whole_is_not_cut_into_segments() {
 
 // R039, R040: a filter by ports drops these; reassembly never drops.
 #[test]
-fn tiny_fragments_of_tcp_are_joined_like_any_other() {
+fn tiny_tcp_fragments_are_reassembled() {
     let mut rig = Rig::router(1_500);
     let limits = MergeLimits { bytes: 1 << 20, timeout: seconds(1), full: Full::Pass, runs: RunsBy::Datagram };
     rig.side.aggregation.policies = Prefixes::new(FragmentPolicy::Merge);

@@ -15,7 +15,7 @@ use wideload_engine::{Event, Late, Limits, Reason, Role, WirePackets};
 
 // OpenBSD, regress/sys/netinet/frag and frag6.
 #[test]
-fn the_fragment_sets_of_openbsd_end_as_our_rulings_say() {
+fn openbsd_fragment_sets_give_the_expected_results() {
     let both = |fragments: &[Part], verdict, theirs| (fragments.to_vec(), VERSIONS.to_vec(), verdict, theirs);
     let one = |version, fragments: &[Part], verdict, theirs| (fragments.to_vec(), vec![version], verdict, theirs);
     let mid_dummy = Part(8, 16, true, Dummy);
@@ -134,7 +134,7 @@ fn the_fragment_sets_of_openbsd_end_as_our_rulings_say() {
 
 // OpenBSD: permute and maxlen.
 #[test]
-fn three_fragments_join_in_every_order_and_the_longest_datagram_shuffled() {
+fn three_fragments_complete_in_every_order() {
     let parts = [Part(0, 8, true, Real), Part(8, 8, true, Real), Part(16, 8, false, Real)];
     for version in VERSIONS {
         for order in orders(3) {
@@ -152,7 +152,7 @@ fn three_fragments_join_in_every_order_and_the_longest_datagram_shuffled() {
 
 // OpenBSD: timeout. Six fragments, fifteen seconds apart.
 #[test]
-fn a_datagram_slower_than_timeout_never_completes() {
+fn a_datagram_slower_than_the_timeout_never_completes() {
     for version in VERSIONS {
         let mut rig = Rig::host();
         for (index, bytes) in fragments(version, &pattern(48), 8).iter().enumerate() {
@@ -165,7 +165,7 @@ fn a_datagram_slower_than_timeout_never_completes() {
 
 // OpenBSD: overatomic, mf0atomic, shortatomic, udpatomic; VPP: one fragment, bunch; gVisor: atomic between two.
 #[test]
-fn an_atomic_fragment_passes_whatever_is_held_under_its_identification() {
+fn an_atomic_fragment_passes_a_held_datagram_with_its_identification() {
     let (real, atomic) = (pattern(24), vec![0x5A; 17]);
     let held: [&[Part]; 4] = [
         &[Part(8, 16, false, Dummy)],
@@ -191,7 +191,7 @@ fn an_atomic_fragment_passes_whatever_is_held_under_its_identification() {
 // OpenBSD: opt, ext, ext2long, hop.
 #[test]
 fn headers_inside_and_before_the_payload_are_those_of_the_first_fragment() {
-    // IPv4: an option in the first fragment.
+    // An option in the first piece of version 4.
     let payload = pattern(24);
     let first = Spec { ip_options: vec![1, 1, 1, 0], ..ip(4).part(0, &payload[..16], true) };
     let wire = Rig::host().push_all(&[first.bytes(), ip(4).part(16, &payload[16..], false).bytes()]);
@@ -231,7 +231,7 @@ fn headers_inside_and_before_the_payload_are_those_of_the_first_fragment() {
 
 // OpenBSD: refrag; VPP: fragments of 400 bytes fragmented again to 200.
 #[test]
-fn a_datagram_that_came_in_small_fragments_leaves_in_the_fewest() {
+fn small_fragments_leave_as_the_fewest_fragments() {
     let payload = pattern(1_608);
     let mut rig = Rig::new(1_500, Role::Source(identifiers()), Some(Late::Retire));
     let wire = rig.push_all(&fragments(4, &payload, 32));
@@ -246,7 +246,7 @@ fn a_datagram_that_came_in_small_fragments_leaves_in_the_fewest() {
 
 // FreeBSD, tests/sys/netinet6/frag6 and netpfil/pf.
 #[test]
-fn the_fragment_sets_of_freebsd_end_as_our_rulings_say() {
+fn freebsd_fragment_sets_give_the_expected_results() {
     let table: [(&str, Vec<Part>, Verdict, &str); 10] = [
         ("02 length not of eights", vec![Part(0, 1_295, true, Real)], Nothing, SAME),
         ("10 and 11 only later pieces", vec![Part(8, 8, true, Real), Part(16, 8, false, Real)], Nothing, SAME),
@@ -324,7 +324,7 @@ proptest! {
 // gVisor, reassembler_test.go: ranges in units of eight bytes. Later fragments complete the datagram and show which
 // ones were held.
 #[test]
-fn the_holes_of_gvisor_are_ours_but_for_repeats() {
+fn holes_match_gvisor_except_for_repeats() {
     let table: [(&str, &[Part], Verdict, &str); 10] = [
         ("one piece that is all but the end", &[units(0, 1, true)], Nothing, SAME),
         ("a gap before", &[units(1, 2, true)], Nothing, SAME),
@@ -370,7 +370,7 @@ fn two_identifications_complete_each_at_its_own_last_fragment() {
 }
 
 #[test]
-fn half_a_datagram_is_held_until_its_timeout_ends_and_not_longer() {
+fn half_a_datagram_is_held_until_its_timeout() {
     let timeout = Duration::from_secs(1);
     let limits = Limits { bytes: 1 << 20, timeout: Some(timeout) };
     for version in VERSIONS {
@@ -406,7 +406,7 @@ fn part(id: u32, offset: usize, more: bool) -> Vec<u8> {
 }
 
 #[test]
-fn memory_that_runs_out_takes_the_oldest_and_repeats_cost_none() {
+fn full_memory_evicts_the_oldest_and_repeats_are_free() {
     let (mut rig, one) = of_three_fragments();
     for id in [0, 0, 0, 1, 2, 1, 0] {
         rig.push(&part(id, 0, true));
@@ -420,7 +420,7 @@ fn memory_that_runs_out_takes_the_oldest_and_repeats_cost_none() {
 }
 
 #[test]
-fn what_is_held_in_the_place_of_another_datagram_is_not_taken_for_it() {
+fn datagrams_in_a_reused_slot_are_not_mixed_up() {
     let (mut rig, _) = of_three_fragments();
     // The fourth datagram evicts the first, and the fifth takes its place. Later fragments of the first do not
     // belong to it.
@@ -434,7 +434,7 @@ fn what_is_held_in_the_place_of_another_datagram_is_not_taken_for_it() {
 
 // gVisor, fragmentation_test.go, ipv4_test.go and ipv6_test.go: sizes of fragments.
 #[test]
-fn the_sizes_that_gvisor_writes_are_ours() {
+fn gvisor_fragment_sizes_match() {
     let table: [(u16, usize, &[(usize, usize)]); 9] = [
         (1_280, 1_000, &[(0, 1_000)]),
         (1_280, 2_000, &[(0, 1_256), (1_256, 744)]),
@@ -492,7 +492,7 @@ fn the_invalid_fragments_of_gvisor_are_refused() {
 
 // gVisor: TestFragmentReassemblyTimeout.
 #[test]
-fn a_time_out_error_quotes_exactly_the_first_fragment() {
+fn a_timeout_error_quotes_exactly_the_first_fragment() {
     for version in VERSIONS {
         let first = fragment(version, 0, &pattern(16), true);
         let short_first = fragment(version, 0, &pattern(8), true);
@@ -518,7 +518,7 @@ fn a_time_out_error_quotes_exactly_the_first_fragment() {
 
 // gVisor: TestReceiveFragments and TestReceiveIPv6Fragments.
 #[test]
-fn udp_datagrams_arrive_by_the_reception_tables_of_gvisor() {
+fn udp_datagrams_arrive_by_gvisors_reception_tables() {
     for version in VERSIONS {
         let longest = if version == 4 { 65_515 } else { 65_480 };
         let of = |id: u32, other_source: bool, offset: usize, payload: &[u8], more: bool| {
@@ -563,7 +563,7 @@ fn udp_datagrams_arrive_by_the_reception_tables_of_gvisor() {
 
 // gVisor: TestFragmentForwarding; VPP: test_mtu.py.
 #[test]
-fn a_forwarded_packet_is_cut_or_its_sender_told() {
+fn a_forwarded_packet_is_fragmented_or_gives_an_icmp_error() {
     let echo = |flags| {
         Spec { ip_flags: flags, protocol: ICMP, ..ip(4).payload([&[8, 0][..], &pattern(1_010)].concat()) }.bytes()
     };
@@ -589,7 +589,7 @@ fn a_forwarded_packet_is_cut_or_its_sender_told() {
 
 // DPDK, app/test/test_ipfrag.c: the header fields with flags and offset, in units of eight bytes.
 #[test]
-fn the_offset_fields_of_dpdk_are_ours_where_its_fragments_are_full() {
+fn dpdk_offsets_match_for_full_fragments() {
     let first_copied = vec![7, 7, 4, 0, 0, 0, 0, 0x83, 7, 4, 0xC0, 0xA8, 0xE3, 0x96, 0, 0, 1, 1, 1, 0];
     let later_copied = vec![0x83, 7, 4, 0xC0, 0xA8, 0xE3, 0x96, 0];
     let not_copied = vec![7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -630,7 +630,7 @@ fn the_offset_fields_of_dpdk_are_ours_where_its_fragments_are_full() {
 
 // DPDK, app/test/test_reassembly.c: the sweep. Its table ends at eight fragments, ours does not: NO_CAP.
 #[test]
-fn the_sweep_of_dpdk_is_joined_in_every_order_of_its_list() {
+fn the_dpdk_sweep_is_reassembled_in_every_order() {
     for version in VERSIONS {
         let mut rig = Rig::host();
         for room in [8, 16, 64, 256] {
@@ -656,7 +656,7 @@ fn the_sweep_of_dpdk_is_joined_in_every_order_of_its_list() {
 }
 
 #[test]
-fn the_single_cases_of_dpdk_end_as_our_rulings_say() {
+fn dpdk_cases_give_the_expected_results() {
     let table: [(&str, &[Part], Verdict, &str); 7] = [
         ("a hole", &[Part(0, 64, true, Real), Part(128, 64, false, Real)], Nothing, SAME),
         ("no payload", &[Part(0, 0, true, Real)], Nothing, SAME),
@@ -699,7 +699,7 @@ fn the_single_cases_of_dpdk_end_as_our_rulings_say() {
 
 // VPP, test_reassembly.py: captures of fuzzers, each followed by a good datagram.
 #[test]
-fn what_once_broke_vpp_is_refused_and_the_next_datagram_joined() {
+fn former_vpp_crashes_are_refused_and_the_next_datagram_completes() {
     let good = pattern(1_000);
     // 5737: the end past 65,535.
     let mut rig = Rig::host();
@@ -717,7 +717,7 @@ fn what_once_broke_vpp_is_refused_and_the_next_datagram_joined() {
 }
 
 #[test]
-fn the_duplicates_and_chains_of_vpp_are_joined() {
+fn vpp_duplicates_and_chains_are_reassembled() {
     for version in VERSIONS {
         for len in [64, 512, 1_518, 9_018] {
             for room in [400, 304, 200] {
@@ -745,7 +745,7 @@ fn the_duplicates_and_chains_of_vpp_are_joined() {
 
 // VPP, IPv6: ICMP errors, and fifty pairs that overlap.
 #[test]
-fn the_malformed_version_6_fragments_of_vpp_are_answered_as_the_standard_says() {
+fn malformed_vpp_ipv6_fragments_get_the_standard_errors() {
     let (kind, options) = chain(&[extension(DESTINATION_OPTIONS, 512)], UDP);
     let cut = Spec { protocol: kind, ..ip(6).part(0, &options[..256], true) }.bytes();
     let table: [(Vec<u8>, Option<u8>); 4] = [
@@ -778,7 +778,7 @@ fn the_malformed_version_6_fragments_of_vpp_are_answered_as_the_standard_says() 
 
 // VPP, fragments in fragments: packets inside a tunnel are payload.
 #[test]
-fn fragments_that_carry_fragments_are_joined_one_layer_at_a_time() {
+fn nested_fragments_are_reassembled_layer_by_layer() {
     let inner = whole(4, &pattern(1_000));
     let mut outer = Vec::new();
     for bytes in Rig::router(400).push(&inner) {
@@ -794,7 +794,7 @@ fn fragments_that_carry_fragments_are_joined_one_layer_at_a_time() {
 // Suricata, src/defrag.c, and the model of Novak and Sturges.
 #[test]
 fn what_intrusion_detection_must_guess_is_killed_here() {
-    // Seventeen fragments, by offset and length in bytes. Every policy but ours makes another datagram of them.
+    // Seventeen pieces, by offset and length in bytes. Every policy but ours makes another datagram of them.
     let novak = [
         (0, 24),
         (32, 16),
@@ -859,7 +859,7 @@ fn what_intrusion_detection_must_guess_is_killed_here() {
 
 // snabb, apps/ipv4 and ipv6.
 #[test]
-fn the_sizes_of_snabb_are_cut_and_joined_in_every_order() {
+fn snabb_sizes_are_fragmented_and_reassembled_in_every_order() {
     for len in [100, 400, 1_000, 1_500, 2_000] {
         let cases = [512, 1_000, 1_500].map(|mtu| (4, mtu));
         let cases = cases.into_iter().chain((1_280..2_500).step_by(113).map(|mtu| (6, mtu)));
@@ -885,7 +885,7 @@ fn the_sizes_of_snabb_are_cut_and_joined_in_every_order() {
 
 // gopacket ip4defrag, lwIP test_ip4.c, PcapPlusPlus IPReassembly, ip_defrag.c of Linux.
 #[test]
-fn the_orders_of_other_suites_all_join() {
+fn orders_of_other_suites_all_complete() {
     let ping = pattern(4_488);
     for order in [&[1, 3, 2, 4][..], &[1, 1, 1, 3, 2, 4], &[4, 1, 2, 3], &[4, 3, 2, 1]] {
         for version in VERSIONS {
@@ -927,7 +927,7 @@ fn an_extra_fragment_that_overlaps_is_never_delivered() {
 
 // etherparse defrag.
 #[test]
-fn etherparse_and_we_refuse_the_same_ends() {
+fn etherparse_refuses_the_same_ends() {
     let table: [(&[Part], Verdict); 5] = [
         (&[Part(0, 9, true, Real)], Nothing),
         (&[Part(65_528, 9, false, Real)], Nothing),
@@ -944,7 +944,7 @@ fn etherparse_and_we_refuse_the_same_ends() {
 
 // lwIP, Zephyr, scapy: the number of fragments.
 #[test]
-fn other_suites_count_the_same_fragments() {
+fn fragment_counts_match_other_suites() {
     for (version, mtu, payload_len, count) in [
         (4, 1_500, 8_008, 6),
         (4, 576, 2_056, 4),
@@ -962,7 +962,7 @@ fn other_suites_count_the_same_fragments() {
 
 // Click, IPFragmenter and IPReassembler. No IPv4 link has an MTU of 40 bytes, so the fragmentation is set directly.
 #[test]
-fn the_fragmenter_of_click_and_ours_cut_a_packet_with_options_alike() {
+fn options_are_fragmented_as_by_click() {
     for options in [vec![1, 1, 1, 0], vec![2, 0, 0, 0]] {
         let bytes = Spec { ip_options: options, ip_flags: DF, ..ip(4).payload(pattern(20)) }.bytes();
         let mut pool = Pool::new(1 << 20);
@@ -981,7 +981,7 @@ fn the_fragmenter_of_click_and_ours_cut_a_packet_with_options_alike() {
 
 // THC-IPv6, fragmentation6.
 #[test]
-fn the_tests_of_thc_leave_nothing_behind() {
+fn thc_attacks_leave_no_state() {
     for headers in [2, 137, 175] {
         let nested = vec![(FRAGMENT, vec![0, 0, 0, 1, 0, 0, 0, 1]); headers];
         let (kind, mut payload) = chain(&nested, ICMPV6);

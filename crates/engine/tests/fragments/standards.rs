@@ -18,7 +18,7 @@ use wideload_engine::{Event, IcmpResponder, Identifiers, Late, Limits, Output, R
 
 // R001, R030, R062: payloads that are multiples of 8 bytes, the fewest fragments, in order, without overlaps.
 #[test]
-fn fragments_are_the_fewest_that_fit_and_follow_each_other_without_a_gap() {
+fn fragments_are_fewest_and_contiguous() {
     for option_len in [0, 4, 40] {
         for mtu in (68..160).chain([296, 575, 576, 577, 1_280, 1_499, 1_500, 1_501, 9_000]) {
             let mut rig = Rig::router(mtu);
@@ -38,7 +38,7 @@ fn fragments_are_the_fewest_that_fit_and_follow_each_other_without_a_gap() {
 
 // R001, R030, R062, in IPv6.
 #[test]
-fn a_host_card_cuts_version_6_in_the_fewest_fragments_too() {
+fn ipv6_hosts_send_the_fewest_fragments() {
     for mtu in (1_280..1_300).chain([1_492, 1_500, 9_000]) {
         let mut rig = Rig::card(mtu);
         let room = usize::from(mtu) - 48;
@@ -52,7 +52,7 @@ fn a_host_card_cuts_version_6_in_the_fewest_fragments_too() {
 
 // R002, R038: a transparent gateway leaves hop counts unchanged too.
 #[test]
-fn what_fits_leaves_byte_for_byte_and_what_does_not_is_cut_or_with_df_discarded() {
+fn long_packets_are_fragmented_or_with_df_discarded() {
     for mtu in [68u16, 576, 1_500, 9_000] {
         for (longer_by, flags, expected) in [(-1, 0, 1), (0, 0, 1), (1, 0, 2), (-1, DF, 1), (0, DF, 1), (1, DF, 0)]
         {
@@ -73,7 +73,7 @@ fn what_fits_leaves_byte_for_byte_and_what_does_not_is_cut_or_with_df_discarded(
 proptest! {
     // R003
     #[test]
-    fn fragments_cut_again_are_the_fragments_of_the_same_datagram(
+    fn refragmented_fragments_belong_to_the_same_datagram(
         len in 1usize..20_000, wide in 68u16..9_001, narrow in 68u16..1_501, options in 0usize..11,
     ) {
         let payload = pattern(len);
@@ -89,7 +89,7 @@ proptest! {
 
 // R003
 #[test]
-fn a_middle_fragment_that_is_cut_keeps_mf_on_its_last_part() {
+fn a_refragmented_middle_fragment_keeps_mf() {
     let wire = Rig::router(68).push(&ip(4).part(800, pattern(104), true).bytes());
     let places: Vec<_> = ReadPacket::all(&wire).iter().map(ReadPacket::place).collect();
     assert_eq!(places, [(800, 48, true), (848, 48, true), (896, 8, true)]);
@@ -97,7 +97,7 @@ fn a_middle_fragment_that_is_cut_keeps_mf_on_its_last_part() {
 
 // R004
 #[test]
-fn options_marked_copied_go_into_every_fragment_and_the_others_into_the_first() {
+fn copied_options_are_in_every_fragment_and_others_in_the_first() {
     let cases: [(&[u8], &[u8]); 9] = [
         // Loose and strict source route, router alert, an unknown copied one, security.
         (&[0x83, 7, 4, 192, 0, 2, 9, 0], &[0x83, 7, 4, 192, 0, 2, 9, 0]),
@@ -128,7 +128,7 @@ fn options_marked_copied_go_into_every_fragment_and_the_others_into_the_first() 
 
 // R005: every IPv4 link carries 68 bytes; for a smaller MTU nothing is fragmented.
 #[test]
-fn sixty_eight_bytes_pass_any_ipv4_link_whole() {
+fn packets_of_68_bytes_are_never_fragmented() {
     let bytes = Spec { ip_options: option(0x83, 40), ..ip(4).payload(pattern(8)) }.bytes();
     assert_eq!(bytes.len(), 68);
     assert_only(&Rig::router(68).push(&bytes), &bytes);
@@ -153,7 +153,7 @@ fn reserved_bits_are_copied_into_every_fragment() {
 
 // R073
 #[test]
-fn the_fragments_of_one_packet_leave_all_or_none() {
+fn a_packets_fragments_leave_all_or_none() {
     let lifetime = seconds(3_600);
     let mut rig = Rig::new(1_500, Role::Source(Identifiers::new(secret(), lifetime)), None);
     for _ in 0..70_000 {
@@ -167,7 +167,7 @@ fn the_fragments_of_one_packet_leave_all_or_none() {
 
 // R076, R077: a new datagram's ID differs from those of datagrams that may still be in the network.
 #[test]
-fn an_identification_comes_back_only_after_a_datagrams_lifetime() {
+fn identifications_are_unique_within_a_lifetime() {
     let lifetime = seconds(2);
     for interval in [Duration::from_micros(5), Duration::from_micros(40), Duration::from_micros(300)] {
         let mut rig = Rig::new(1_500, Role::Source(Identifiers::new(secret(), lifetime)), None);
@@ -186,7 +186,7 @@ fn an_identification_comes_back_only_after_a_datagrams_lifetime() {
 
 // R076: IPv6 packets do not make IPv4 IDs wrap sooner.
 #[test]
-fn fast_version_6_traffic_does_not_bring_version_4s_identifications_round() {
+fn fast_ipv6_traffic_uses_no_ipv4_identifications() {
     let mut rig = Rig::card(1_500);
     let narrow = whole(4, &[0; 2_000]);
     let first = ReadPacket::of(&rig.push(&narrow)[0]).id;
@@ -202,7 +202,7 @@ fn fast_version_6_traffic_does_not_bring_version_4s_identifications_round() {
 
 // R078, R079: in transit.
 #[test]
-fn a_router_never_cuts_a_packet_with_df_and_never_clears_df() {
+fn a_router_never_fragments_df_packets_or_clears_df() {
     for len in (60..3_000).step_by(7) {
         let mut rig = Rig::router(576);
         let bytes = Spec { ip_flags: DF, ..ip(4).payload(pattern(len)) }.bytes();
@@ -239,7 +239,7 @@ fn the_first_fragment_holds_all_headers_of_a_packet() {
 
 // R084
 #[test]
-fn identifications_of_one_pair_do_not_tell_those_of_another() {
+fn identifications_of_one_pair_do_not_reveal_anothers() {
     let first = |secret: u128, last: u8| {
         let role = Role::Source(Identifiers::new(Secret::new(secret), seconds(2)));
         let mut rig = Rig::new(1_500, role, None);
@@ -261,7 +261,7 @@ fn identifications_of_one_pair_do_not_tell_those_of_another() {
 
 // R085
 #[test]
-fn an_atomic_fragment_is_never_made_whatever_the_mtu() {
+fn no_atomic_fragment_is_ever_made() {
     for mtu in (0..1_280).step_by(5).chain([1_279, 1_280, 1_281, 1_500]) {
         let mut rig = Rig::card(mtu);
         for len in [0, 1, 8, 500, 1_232, 1_240] {
@@ -277,7 +277,7 @@ fn an_atomic_fragment_is_never_made_whatever_the_mtu() {
 
 // R086, R048, R111
 #[test]
-fn a_router_never_cuts_version_6_and_tells_the_sender_what_the_link_takes() {
+fn a_router_refuses_long_ipv6_packets_with_the_mtu() {
     for mtu in [1_280u16, 1_281, 1_500, 4_352, 9_000] {
         for longer_by in [-1i32, 0, 1, 500] {
             let mut rig = Rig::router(mtu);
@@ -297,7 +297,7 @@ fn a_router_never_cuts_version_6_and_tells_the_sender_what_the_link_takes() {
 
 // R086, R111: a fragment in transit is no exception, whichever headers it lacks.
 #[test]
-fn a_router_refuses_a_long_version_6_fragment_by_packet_too_big_even_where_headers_are_cut() {
+fn long_ipv6_fragments_with_partial_headers_get_packet_too_big() {
     let (first, headers) = chain(&[extension(DESTINATION_OPTIONS, 2_048)], TCP);
     let fragment = Spec { protocol: first, ..ip(6).part(0, &headers[..1_600], true) }.bytes();
     let mut rig = Rig::router(1_500);
@@ -308,7 +308,7 @@ fn a_router_refuses_a_long_version_6_fragment_by_packet_too_big_even_where_heade
 
 // R088
 #[test]
-fn each_fragment_repeats_the_headers_that_hops_read_and_no_others() {
+fn each_fragment_repeats_only_per_hop_headers() {
     let (hop, route, options) =
         (extension(HOP_BY_HOP, 16), extension(ROUTING, 24), extension(DESTINATION_OPTIONS, 8));
     let cases: [(&[&(u8, Vec<u8>)], usize); 7] = [
@@ -338,7 +338,7 @@ fn each_fragment_repeats_the_headers_that_hops_read_and_no_others() {
 
 // R094
 #[test]
-fn version_6_identifications_differ_and_use_all_32_bits() {
+fn ipv6_identifications_differ_and_use_32_bits() {
     let mut rig = Rig::card(1_500);
     let bytes = whole(6, &[0; 2_000]);
     let ids: Vec<_> = (0..70_000).map(|_| ReadPacket::of(&rig.push(&bytes)[0]).id).collect();
@@ -357,7 +357,7 @@ fn version_6_identifications_differ_and_use_all_32_bits() {
 
 // R006
 #[test]
-fn fragments_that_differ_in_one_part_of_the_key_are_never_mixed() {
+fn fragments_with_different_keys_are_never_mixed() {
     let ours = ip(4).payload(Vec::new());
     let others = [
         Spec { source: [192, 0, 2, 2].into(), ..ours.clone() },
@@ -379,7 +379,7 @@ fn fragments_that_differ_in_one_part_of_the_key_are_never_mixed() {
 
 // R006: our key also holds VLAN and port.
 #[test]
-fn fragments_of_other_vlans_and_other_ports_are_never_mixed() {
+fn fragments_of_different_vlans_and_ports_are_never_mixed() {
     let frame = |tags: &[u16], bytes: &[u8]| {
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
         tags.iter().for_each(|tag| frame.extend([[0x81, 0], tag.to_be_bytes()].concat()));
@@ -405,7 +405,7 @@ fn fragments_of_other_vlans_and_other_ports_are_never_mixed() {
 
 // R007
 #[test]
-fn datagrams_of_every_length_up_to_the_longest_are_joined() {
+fn datagrams_of_every_length_are_reassembled() {
     for version in VERSIONS {
         let mut rig = Rig::host();
         let longest = if version == 4 { 65_515 } else { 65_495 };
@@ -421,7 +421,7 @@ fn datagrams_of_every_length_up_to_the_longest_are_joined() {
 
 // R007, R014: an IPv6 length counts the payload alone, so the longest datagram exceeds 65,535 bytes.
 #[test]
-fn the_longest_version_6_payload_is_joined() {
+fn the_longest_ipv6_payload_is_reassembled() {
     let payload = pattern(65_535);
     let mut rig = Rig::host();
     let reassembler = rig.side.aggregation.reassembler.as_mut().unwrap();
@@ -451,7 +451,7 @@ fn a_later_copy_of_accepted_bytes_ends_the_datagram() {
 
 // R009
 #[test]
-fn the_header_of_a_whole_datagram_is_that_of_its_first_fragment() {
+fn a_datagram_has_the_header_of_its_first_fragment() {
     let payload = pattern(64);
     for (first_options, later_options) in [(40, 0), (0, 40), (8, 4)] {
         let first = Spec { ip_options: option(0x83, first_options), ttl: 9, ..ip(4).part(0, &payload[..32], true) };
@@ -468,7 +468,7 @@ fn the_header_of_a_whole_datagram_is_that_of_its_first_fragment() {
 
 // R012, R017, R091: the error quotes the fragment at offset 0.
 #[test]
-fn a_late_datagram_is_dropped_whole_and_its_sender_told_only_if_the_first_fragment_came() {
+fn a_late_datagram_gives_an_icmp_error_only_with_its_first_fragment() {
     for version in VERSIONS {
         let first = fragment(version, 0, &pattern(32), true);
         let second = fragment(version, 32, &pattern(32), true);
@@ -511,7 +511,7 @@ fn every_order_of_arrival_gives_the_same_datagram() {
 
 // R014
 #[test]
-fn a_datagram_as_long_as_the_link_and_one_as_long_as_any_are_joined() {
+fn datagrams_of_link_and_maximum_length_are_reassembled() {
     for len in [576, 1_500, 9_000, 65_535] {
         let payload = pattern(len - 20);
         assert_whole(&Rig::host().push_all(&fragments(4, &payload, 528)), &payload);
@@ -520,7 +520,7 @@ fn a_datagram_as_long_as_the_link_and_one_as_long_as_any_are_joined() {
 
 // R015
 #[test]
-fn timeout_is_fixed_whatever_the_ttl_and_whatever_comes_later() {
+fn the_timeout_does_not_depend_on_ttl_or_later_fragments() {
     for ttl in [0, 1, 2, 30, 64, 255] {
         let timeout = Duration::from_secs(7);
         let limits = Limits { bytes: 1 << 20, timeout: Some(timeout) };
@@ -540,7 +540,7 @@ fn timeout_is_fixed_whatever_the_ttl_and_whatever_comes_later() {
 
 // R016, R091
 #[test]
-fn a_host_waits_thirty_seconds_for_version_4_and_sixty_for_version_6() {
+fn a_host_waits_30_s_for_ipv4_and_60_s_for_ipv6() {
     for (version, timeout) in [(4, 30), (6, 60)] {
         let mut rig = Rig::host();
         rig.wait(seconds(5));
@@ -551,7 +551,7 @@ fn a_host_waits_thirty_seconds_for_version_4_and_sixty_for_version_6() {
 
 // R042
 #[test]
-fn a_congestion_mark_on_any_fragment_survives_or_the_datagram_ends() {
+fn a_ce_mark_survives_or_ends_the_datagram() {
     for version in VERSIONS {
         for count in 1..=4u32 {
             for tuple in 0..4u32.pow(count) {
@@ -579,7 +579,7 @@ fn a_congestion_mark_on_any_fragment_survives_or_the_datagram_ends() {
 
 // R060: an incomplete datagram is dropped before its ID wraps.
 #[test]
-fn a_pair_that_wraps_its_identifications_within_the_timeout_is_never_mixed() {
+fn fast_identification_wraps_never_mix_datagrams() {
     let mut rig = Rig::host();
     let tick = Duration::from_micros(15);
     let push = |rig: &mut Rig, id: u16, offset: usize, more: bool| {
@@ -601,7 +601,7 @@ fn a_pair_that_wraps_its_identifications_within_the_timeout_is_never_mixed() {
 
 // R061: the checksum is carried, not verified.
 #[test]
-fn a_wrong_transport_checksum_stays_wrong_through_joining() {
+fn a_wrong_transport_checksum_stays_wrong_after_reassembly() {
     let bytes = udp(4).ip_flags(0).payload(pattern(3_000)).sum(Summed::Off(0x5A)).bytes();
     let wire = Rig::router(1_500).push(&bytes);
     assert_eq!(wire.len(), 3);
@@ -610,7 +610,7 @@ fn a_wrong_transport_checksum_stays_wrong_through_joining() {
 
 // R063
 #[test]
-fn an_overlap_ends_what_still_comes_under_its_key_until_the_deadline() {
+fn an_overlap_blocks_its_key_until_the_deadline() {
     for (version, timeout) in [(4, 30), (6, 60)] {
         let payload = pattern(64);
         let mut rig = Rig::host();
@@ -629,7 +629,7 @@ fn an_overlap_ends_what_still_comes_under_its_key_until_the_deadline() {
 
 // R068
 #[test]
-fn a_fragment_with_more_to_follow_carries_eights_of_bytes_and_no_fragment_is_empty() {
+fn fragments_are_not_empty_and_all_but_the_last_are_multiples_of_8() {
     for version in VERSIONS {
         for len in 0..=64 {
             for (offset, more) in [(0, true), (8, true), (8, false)] {
@@ -675,7 +675,7 @@ fn no_datagram_ends_past_the_longest_even_when_options_come_late() {
 
 // R070, R140
 #[test]
-fn a_flood_of_fragments_stays_within_its_memory_and_holds_up_no_whole_packet() {
+fn a_fragment_flood_stays_within_memory_and_delays_no_other_packet() {
     let limits = Limits { bytes: 1 << 20, timeout: None };
     let mut rig = Rig::with_limits(1_500, Role::Transit, Some(Late::Retire), limits);
     let plain = whole(4, &pattern(400));
@@ -691,7 +691,7 @@ fn a_flood_of_fragments_stays_within_its_memory_and_holds_up_no_whole_packet() {
 
 // R140, R013
 #[test]
-fn datagrams_whose_fragments_come_shuffled_together_are_all_joined() {
+fn interleaved_shuffled_datagrams_all_complete() {
     let mut rig = Rig::host();
     let mut frames: Vec<Vec<u8>> = (0..64u16)
         .flat_map(|id| {
@@ -716,7 +716,7 @@ fn datagrams_whose_fragments_come_shuffled_together_are_all_joined() {
 
 // R071
 #[test]
-fn a_datagram_that_is_given_up_for_memory_leaves_no_fragment_behind() {
+fn an_evicted_datagram_leaves_no_fragment_behind() {
     let limits = Limits { bytes: 8 * BUFFER_LEN, timeout: None };
     let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
     for id in 0..100u16 {
@@ -753,7 +753,7 @@ fn a_flood_from_one_source_leaves_the_datagrams_of_others_alone() {
 
 // R074
 #[test]
-fn a_later_fragment_with_an_option_that_only_a_first_one_may_carry_is_dropped() {
+fn a_later_fragment_with_a_first_fragment_option_is_dropped() {
     let cases: [(&[u8], bool); 8] = [
         (&[7, 3, 4, 0], false),
         (&[0x44, 4, 5, 0], false),
@@ -780,7 +780,7 @@ fn a_later_fragment_with_an_option_that_only_a_first_one_may_carry_is_dropped() 
 
 // R081
 #[test]
-fn an_atomic_fragment_leaves_at_once_and_disturbs_nothing() {
+fn an_atomic_fragment_passes_at_once_and_changes_no_state() {
     let payload = pattern(64);
     let atomic = vec![0xAA; 61];
     let mut rig = Rig::host();
@@ -796,7 +796,7 @@ fn an_atomic_fragment_leaves_at_once_and_disturbs_nothing() {
 
 // R083
 #[test]
-fn a_first_fragment_without_all_headers_is_dropped_and_its_sender_told() {
+fn a_first_fragment_without_all_headers_gives_an_icmp_error() {
     let (first, mut headers) = chain(&[extension(DESTINATION_OPTIONS, 32)], TCP);
     headers.extend(tcp_header());
     for len in (8..=56).step_by(8) {
@@ -819,7 +819,7 @@ fn a_first_fragment_without_all_headers_is_dropped_and_its_sender_told() {
 
 // R089
 #[test]
-fn a_version_6_fragment_of_odd_length_is_answered_with_a_pointer_to_the_payload_length() {
+fn an_odd_ipv6_fragment_gives_a_pointer_to_its_payload_length() {
     for len in (1..64).filter(|len| len % 8 != 0) {
         let bytes = fragment(6, 64, &vec![0; len], true);
         let wire = Rig::host().push(&bytes);
@@ -832,7 +832,7 @@ fn a_version_6_fragment_of_odd_length_is_answered_with_a_pointer_to_the_payload_
 
 // R090
 #[test]
-fn a_version_6_fragment_past_the_longest_datagram_is_answered_with_a_pointer_to_its_offset() {
+fn an_oversize_ipv6_fragment_gives_a_pointer_to_its_offset() {
     for (offset, len, front_len, oversize) in [
         (65_528, 7, 0, false),
         (65_528, 8, 0, true),
@@ -856,7 +856,7 @@ fn a_version_6_fragment_past_the_longest_datagram_is_answered_with_a_pointer_to_
 
 // R092
 #[test]
-fn a_repeat_is_dropped_alone_and_the_datagram_survives() {
+fn a_repeat_does_not_end_its_datagram() {
     for version in VERSIONS {
         let payload = pattern(64);
         let mut rig = Rig::host();
@@ -870,7 +870,7 @@ fn a_repeat_is_dropped_alone_and_the_datagram_survives() {
 
 // R093
 #[test]
-fn next_header_and_the_headers_before_it_come_from_the_first_fragment() {
+fn next_header_and_prior_headers_come_from_the_first_fragment() {
     let payload = pattern(64);
     let first = Spec { extensions: vec![extension(HOP_BY_HOP, 8)], ..ip(6).part(0, &payload[..32], true) };
     let later = Spec {
@@ -908,7 +908,7 @@ fn extension_headers_may_repeat_up_to_our_limit() {
 
 // R103
 #[test]
-fn neighbour_discovery_in_fragments_is_silently_dropped() {
+fn fragmented_neighbour_discovery_is_dropped_silently() {
     for kind in 0..=255u8 {
         let mut payload = pattern(64);
         (payload[0], payload[1]) = (kind, 0);
@@ -927,7 +927,7 @@ fn neighbour_discovery_in_fragments_is_silently_dropped() {
 
 // R011, R021, R035
 #[test]
-fn fragmentation_needed_quotes_the_packet_and_names_the_mtu() {
+fn fragmentation_needed_quotes_the_packet_and_gives_the_mtu() {
     for mtu in (68..1_500).step_by(13).chain([576, 1_499, 65_535]) {
         for options_len in [0, 40] {
             let len = (usize::from(mtu) + 1).clamp(69, 65_535) - 20 - options_len;
@@ -965,7 +965,7 @@ fn a_wrong_header_checksum_ends_a_fragment_before_any_state_is_touched() {
 
 // R020, R047
 #[test]
-fn no_error_answers_what_must_not_be_answered() {
+fn no_icmp_error_for_ineligible_packets() {
     let long = |payload: Vec<u8>| Spec { ip_flags: DF, ..ip(4).payload(payload) };
     let mut icmp_error = vec![3, 4, 0, 0];
     icmp_error.resize(700, 0);
@@ -1052,7 +1052,7 @@ fn link_padding_never_becomes_payload() {
 
 // rel:A53, and the first law: bytes behind a packet are no reason for a frame that exceeds the MTU.
 #[test]
-fn what_stands_behind_a_packet_goes_where_both_together_are_too_long() {
+fn a_trailer_is_removed_from_frames_longer_than_the_mtu() {
     for version in VERSIONS {
         let bytes = whole(version, &pattern(100));
         let mut frame = bytes.clone();
@@ -1065,7 +1065,7 @@ fn what_stands_behind_a_packet_goes_where_both_together_are_too_long() {
 
 // R036
 #[test]
-fn an_error_comes_from_the_address_that_the_router_was_given() {
+fn an_icmp_error_has_the_routers_address() {
     for version in VERSIONS {
         let wire = match version {
             4 => Rig::router(576).push(&Spec { ip_flags: DF, ..ip(4).payload(vec![0; 700]) }.bytes()),
@@ -1080,7 +1080,7 @@ fn an_error_comes_from_the_address_that_the_router_was_given() {
 
 // R037
 #[test]
-fn errors_keep_to_their_rate_and_no_count_of_them_is_exact() {
+fn icmp_errors_are_rate_limited_with_jitter() {
     let counts: BTreeSet<u64> = (0..64)
         .map(|seed| {
             let answers = IcmpResponder::new([ROUTER_V4.into(), ROUTER_V6.into()], 100, 10, Secret::new(seed));
@@ -1101,7 +1101,7 @@ fn errors_keep_to_their_rate_and_no_count_of_them_is_exact() {
 
 // R037, rel:A31: the number of errors that one host causes at once does not depend on another host's.
 #[test]
-fn what_one_host_draws_at_once_tells_nothing_of_another() {
+fn one_hosts_icmp_errors_reveal_nothing_about_another() {
     let bytes =
         |from: u8| Spec { source: [192, 0, 2, from].into(), ip_flags: DF, ..ip(4).payload(vec![0; 700]) }.bytes();
     for seed in 0..64 {
@@ -1117,7 +1117,7 @@ fn what_one_host_draws_at_once_tells_nothing_of_another() {
 
 // R037: the smallest bucket still holds one token.
 #[test]
-fn a_bucket_of_one_token_lets_one_error_out_at_a_time() {
+fn a_bucket_of_one_token_allows_one_error_at_a_time() {
     let answers = IcmpResponder::new([ROUTER_V4.into(), ROUTER_V6.into()], 10, 1, secret());
     let mut rig = Rig { out: Output::new(Pool::new(1 << 20), Some(answers)), ..Rig::router(576) };
     let bytes = Spec { ip_flags: DF, ..ip(4).payload(vec![0; 700]) }.bytes();
@@ -1130,7 +1130,7 @@ fn a_bucket_of_one_token_lets_one_error_out_at_a_time() {
 
 // R046
 #[test]
-fn a_version_6_error_quotes_all_that_fits_into_1280_bytes() {
+fn an_ipv6_error_quotes_as_much_as_1280_bytes_hold() {
     for len in (1_250..1_300).chain([1_500, 9_000, 65_000]) {
         let bytes = whole(6, &pattern(len));
         let wire = Rig::router(1_280).push(&bytes);
@@ -1143,7 +1143,7 @@ fn a_version_6_error_quotes_all_that_fits_into_1280_bytes() {
 
 // R051, R111
 #[test]
-fn nothing_longer_than_its_mtu_ever_passes_and_every_drop_for_size_is_told() {
+fn no_packet_exceeds_the_mtu_and_size_drops_give_errors() {
     for version in VERSIONS {
         let mut rig = Rig::router(1_400);
         for len in 1..3_000 {
@@ -1162,7 +1162,7 @@ fn nothing_longer_than_its_mtu_ever_passes_and_every_drop_for_size_is_told() {
 
 // R080
 #[test]
-fn a_datagram_keeps_its_identification_and_a_new_one_gets_a_fresh_one() {
+fn datagrams_keep_identifications_and_new_ones_get_unused_ones() {
     let parts = fragments(4, &pattern(4_000), 1_480);
     let mut router = Rig::new(1_000, Role::Transit, Some(Late::Retire));
     let again = ReadPacket::all(&router.push_all(&parts));
@@ -1178,7 +1178,7 @@ fn a_datagram_keeps_its_identification_and_a_new_one_gets_a_fresh_one() {
 
 // R095
 #[test]
-fn twelve_hundred_and_eighty_bytes_pass_any_version_6_link() {
+fn packets_of_1280_bytes_pass_any_ipv6_link() {
     let bytes = whole(6, &pattern(1_240));
     for mtu in [1_280, 1_500] {
         assert_only(&Rig::router(mtu).push(&bytes), &bytes);
@@ -1191,7 +1191,7 @@ fn twelve_hundred_and_eighty_bytes_pass_any_version_6_link() {
 // The tables themselves.
 
 #[test]
-fn every_row_is_covered_or_of_what_is_absent_or_of_what_it_waits_for() {
+fn every_row_is_covered_absent_or_waiting() {
     let cited = cited_ids();
     let [departures, _] = deviations();
     for row in rows() {
@@ -1203,7 +1203,7 @@ fn every_row_is_covered_or_of_what_is_absent_or_of_what_it_waits_for() {
 }
 
 #[test]
-fn every_id_of_a_paper_is_cited_or_named_as_one_that_nothing_cites() {
+fn every_paper_id_is_cited_or_listed_as_uncited() {
     let page = read("docs/PAPERS.md");
     let (_, open) = page.split_once("\n## What nothing cites\n").expect("PAPERS.md has the section");
     let named: BTreeSet<String> = ids_in(open).into_iter().collect();
@@ -1216,7 +1216,7 @@ fn every_id_of_a_paper_is_cited_or_named_as_one_that_nothing_cites() {
 }
 
 #[test]
-fn every_id_that_is_cited_exists() {
+fn every_cited_id_exists() {
     let rows: BTreeSet<String> = rows().into_iter().map(|row| row.id).collect();
     let papers: BTreeSet<String> =
         table_column(&read("docs/PAPERS.md"), 0).into_iter().map(|id| id.trim_matches('`').to_string()).collect();
@@ -1228,7 +1228,7 @@ fn every_id_that_is_cited_exists() {
 
 // R110
 #[test]
-fn every_departure_from_a_standard_is_written_down_and_no_other() {
+fn documented_departures_match_the_tests() {
     let papers: BTreeSet<String> =
         table_column(&read("docs/PAPERS.md"), 0).into_iter().map(|id| id.trim_matches('`').to_string()).collect();
     let [departures, _] = deviations();
@@ -1241,7 +1241,7 @@ fn every_departure_from_a_standard_is_written_down_and_no_other() {
 }
 
 #[test]
-fn every_row_that_nothing_keeps_yet_is_written_down_and_no_other() {
+fn documented_gaps_match_the_rows() {
     let tested = tested_ids();
     let [_, waiting] = deviations();
     let waits = |row: &Row| {

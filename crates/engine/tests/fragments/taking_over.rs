@@ -13,7 +13,7 @@ use wideload_engine::{
 };
 
 #[test]
-fn datagrams_become_whole_whenever_another_side_takes_over() {
+fn datagrams_complete_across_any_takeover() {
     for seed in 0..300 {
         let mut random = Rng::with_seed(seed);
         let mut stand = Stand::new(&mut random);
@@ -42,7 +42,7 @@ fn datagrams_become_whole_whenever_another_side_takes_over() {
 }
 
 #[test]
-fn a_stream_stays_the_same_whenever_another_side_takes_over() {
+fn a_stream_survives_any_takeover() {
     for seed in 0..300 {
         let mut random = Rng::with_seed(seed);
         let mut stand = Stand::new(&mut random);
@@ -69,7 +69,7 @@ fn a_stream_stays_the_same_whenever_another_side_takes_over() {
 }
 
 #[test]
-fn a_joiner_goes_on_where_another_stopped() {
+fn a_merger_continues_from_another() {
     let mut random = Rng::with_seed(7);
     let mut stand = Stand::new(&mut random);
     stand.side = side(FragmentPolicy::Merge);
@@ -89,7 +89,7 @@ fn a_joiner_goes_on_where_another_stopped() {
 }
 
 #[test]
-fn a_gso_of_what_came_in_fragments_leaves_in_no_longer_ones_after_another_side_takes_over() {
+fn fragment_length_limits_survive_a_takeover() {
     for seed in 0..100 {
         let mut random = Rng::with_seed(seed);
         let mut stand = Stand::new(&mut random);
@@ -116,7 +116,7 @@ fn a_gso_of_what_came_in_fragments_leaves_in_no_longer_ones_after_another_side_t
 }
 
 #[test]
-fn no_identification_is_given_out_again_too_soon() {
+fn no_identification_repeats_too_soon_after_a_takeover() {
     let card = || Sizing::new(1_500, Role::Source(Identifiers::new(Secret::new(1), Duration::from_secs(2))));
     let mut rig = Rig::card(1_500);
     let mut ids = HashSet::new();
@@ -135,7 +135,7 @@ fn no_identification_is_given_out_again_too_soon() {
 }
 
 #[test]
-fn what_is_held_leaves_under_identifications_that_were_not_given_out() {
+fn held_datagrams_leave_with_unused_identifications() {
     let settings = |coalesces_udp| {
         let side = SideSettings::new(1_500, Position::Source);
         let hold = Holding::Fixed(Duration::from_millis(10));

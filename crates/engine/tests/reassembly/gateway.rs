@@ -9,7 +9,7 @@ use wideload_engine::{
 };
 
 #[test]
-fn a_frame_that_carries_no_packet_leaves_behind_what_came_before_it() {
+fn a_non_ip_frame_leaves_behind_earlier_packets() {
     let mut gateway = gateway(SideSettings::new(1_500, Position::Transit));
     let packet = |id| udp(4).id(id).payload([7; 100]).ethernet().bytes();
     let arp = arp();
@@ -18,7 +18,7 @@ fn a_frame_that_carries_no_packet_leaves_behind_what_came_before_it() {
 }
 
 #[test]
-fn a_frame_of_any_length_is_received_whole_wherever_its_payload_was_to_land() {
+fn a_frame_of_any_length_is_received_in_any_offered_place() {
     let whole = Spec { ttl: 9, ..udp(4).id(3).noise(8_000) };
     let fragments = || whole.clone().ethernet().fragments(1_500);
     let others = [
@@ -51,7 +51,7 @@ fn a_frame_of_any_length_is_received_whole_wherever_its_payload_was_to_land() {
 }
 
 #[test]
-fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_and_the_others_go_on() {
+fn a_stage_flushes_when_switched_off_and_others_continue() {
     let graceful = "10.2.0.0/16".parse().expect("it is a prefix");
     let policies = Prefixes::new(FragmentPolicy::Reassemble).with(graceful, FragmentPolicy::Merge);
     let side = SideSettings { memory: 1 << 20, ..SideSettings::new(9_000, Position::Transit) };
@@ -77,7 +77,7 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_and_the_others_go_on() 
 
 #[test]
 #[should_panic(expected = "places are lent until what came to them is pushed")]
-fn nothing_is_let_go_of_while_its_places_are_lent() {
+fn expiry_panics_while_places_are_offered() {
     let mut gateway = gateway(SideSettings { placement: PlacementMode::Always, ..reassembling() });
     push(&mut gateway, &udp(4).id(1).noise(8_000).ethernet().fragments(1_500)[..2]);
     assert!(gateway.places(0).0.is_some());

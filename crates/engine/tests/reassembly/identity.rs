@@ -8,7 +8,7 @@ use wideload_engine::packet::{Packet, Split, Time};
 use wideload_engine::{Late, Limits, Reason, Side, WirePackets};
 
 #[test]
-fn every_length_of_ipv4_is_cut_and_joined_to_itself() {
+fn every_ipv4_length_survives_fragmentation_and_reassembly() {
     // The longest UDP payload is 65,507 bytes: 65,535 less the headers of IPv4 and UDP.
     let lens = (1..=65_507).map(|len| len + UDP_LEN);
     [68, 576, 1_280, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(4, *mtu, Split::Max, lens.clone()));
@@ -16,20 +16,20 @@ fn every_length_of_ipv4_is_cut_and_joined_to_itself() {
 
 #[test]
 fn every_length_of_ipv6_is_cut_and_joined_to_itself() {
-    // Longer ones exceed every MTU and cannot be pushed: 65,535 less the header.
+    // Longer ones than an MTU can say cannot be pushed: 65,535 less the header.
     let lens = (1..=65_495 - UDP_LEN).map(|len| len + UDP_LEN);
     [1_280, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(6, *mtu, Split::Max, lens.clone()));
 }
 
 #[test]
-fn even_fragments_join_as_well_as_full_ones() {
+fn balanced_fragments_are_reassembled_like_full_ones() {
     let lens = (1..=65_400).step_by(5);
     [68, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(4, *mtu, Split::Balanced, lens.clone()));
     cut_and_join(6, 1_280, Split::Balanced, lens);
 }
 
 #[test]
-fn a_cut_makes_the_fewest_fragments_and_even_ones_are_never_tiny() {
+fn fragments_are_fewest_and_balanced_ones_are_never_tiny() {
     for version in [4, 6] {
         for mtu in [1_280, 1_500, 9_000] {
             let header_len = ip(version).fragment_len(0);
@@ -58,7 +58,7 @@ fn a_cut_makes_the_fewest_fragments_and_even_ones_are_never_tiny() {
 }
 
 #[test]
-fn what_fits_is_not_cut() {
+fn packets_that_fit_are_not_fragmented() {
     for version in [4, 6] {
         for mtu in [1_280, 1_500, 9_000] {
             let header_len = if version == 4 { 20 } else { 40 };
@@ -73,7 +73,7 @@ fn what_fits_is_not_cut() {
 }
 
 #[test]
-fn fragments_cut_again_join_to_the_whole() {
+fn refragmented_fragments_are_reassembled() {
     for (version, dont_fragment) in [(4, false), (4, true), (6, true)] {
         for (wide, narrow) in [(9_000, 1_500), (9_000, 1_280), (1_500, 1_280), (4_000, 1_288), (16_000, 9_000)] {
             for len in (wide + 1..40_000).step_by(797).chain([65_400]) {
@@ -107,7 +107,7 @@ fn fragments_cut_again_join_to_the_whole() {
 }
 
 #[test]
-fn a_router_cuts_fragments_at_any_offset_and_keeps_their_identification_and_mf() {
+fn a_router_refragments_and_keeps_identification_and_mf() {
     for start in (0..64_000).step_by(8 * 499) {
         for len in (1..40).chain([1_480, 1_481, 1_488, 3_000, 8_000]) {
             for more in [false, true] {
@@ -134,7 +134,7 @@ fn a_router_cuts_fragments_at_any_offset_and_keeps_their_identification_and_mf()
 }
 
 #[test]
-fn a_fragment_that_ends_past_every_datagram_is_never_cut() {
+fn a_fragment_past_65535_bytes_is_never_refragmented() {
     for version in [4, 6] {
         // IPv4's header counts towards the longest datagram, IPv6's does not.
         let longest = if version == 4 { 65_515 } else { 65_535 };
@@ -155,7 +155,7 @@ fn a_fragment_that_ends_past_every_datagram_is_never_cut() {
 }
 
 #[test]
-fn a_router_never_cuts_what_says_no() {
+fn a_router_never_fragments_df_packets() {
     for version in [4, 6] {
         let mut datagram = ip(version).noise(3_000);
         datagram.ip_flags = DF;

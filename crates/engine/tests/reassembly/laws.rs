@@ -63,7 +63,7 @@ fn a_repeat_of_any_fragment_at_any_time_changes_nothing() {
 }
 
 #[test]
-fn a_repeat_may_be_part_of_a_fragment_or_span_several() {
+fn a_repeat_may_be_a_part_of_one_fragment_or_span_several() {
     let datagram = ip(4).noise(96);
     let place = |start, end| Place { range: start..end, more: end < 96 };
     for first in [[0..32, 32..64], [32..64, 0..32]] {
@@ -84,7 +84,7 @@ fn a_repeat_may_be_part_of_a_fragment_or_span_several() {
 }
 
 #[test]
-fn a_repeat_of_a_datagram_that_is_complete_starts_anew_and_is_delivered_only_whole() {
+fn a_repeat_after_completion_starts_a_new_datagram() {
     for version in [4, 6] {
         let datagram = ip(version).noise(3_000);
         let fragments = datagram.fragments(1_500);
@@ -99,7 +99,7 @@ fn a_repeat_of_a_datagram_that_is_complete_starts_anew_and_is_delivered_only_who
 }
 
 #[test]
-fn what_came_of_a_datagram_leaves_when_timeout_ends_and_no_more() {
+fn received_fragments_leave_at_the_timeout_and_nothing_else() {
     for header in headers() {
         for mtu in mtus(&header) {
             let (datagram, fragments) = datagrams_of_each_count(&header, mtu).pop().unwrap();
@@ -137,7 +137,7 @@ fn what_came_of_a_datagram_leaves_when_timeout_ends_and_no_more() {
 }
 
 #[test]
-fn fragments_released_late_still_make_the_datagram_at_the_host_behind() {
+fn late_fragments_are_reassembled_by_the_next_host() {
     for version in [4, 6] {
         let datagram = ip(version).noise(6_001);
         let fragments = datagram.fragments(1_500);
@@ -162,7 +162,7 @@ fn fragments_released_late_still_make_the_datagram_at_the_host_behind() {
 }
 
 #[test]
-fn congestion_marks_join_as_rfc_3168_says_for_every_tuple() {
+fn ecn_is_combined_by_rfc_3168_for_every_tuple() {
     for version in [4, 6] {
         for count in 1..=4u32 {
             for tuple in 0..4u32.pow(count) {
@@ -176,7 +176,7 @@ fn congestion_marks_join_as_rfc_3168_says_for_every_tuple() {
 }
 
 #[test]
-fn fragments_that_are_released_lose_no_congestion_mark_for_any_tuple() {
+fn released_fragments_keep_ce_for_every_tuple() {
     for version in [4, 6] {
         for tuple in 0..4u32.pow(4) {
             let marks: [u8; 4] = [0, 2, 4, 6].map(|shift| (tuple >> shift & 3) as u8);
@@ -206,7 +206,7 @@ fn fragments_that_are_released_lose_no_congestion_mark_for_any_tuple() {
 }
 
 #[test]
-fn the_header_of_a_datagram_is_that_of_the_fragment_at_offset_0() {
+fn a_datagram_has_the_header_of_the_fragment_at_offset_0() {
     for version in [4, 6] {
         let datagram = Spec { protocol: UDP, ..ip(version).noise(3_000) };
         let places = datagram.places(1_500);
@@ -228,7 +228,7 @@ fn the_header_of_a_datagram_is_that_of_the_fragment_at_offset_0() {
 }
 
 #[test]
-fn each_part_of_the_key_tells_datagrams_apart() {
+fn each_part_of_the_key_separates_datagrams() {
     type Change = fn(&mut Spec);
     let changes: [(&str, Change); 6] = [
         ("source", |header| header.source = host(header.version(), 9)),
@@ -260,7 +260,7 @@ fn each_part_of_the_key_tells_datagrams_apart() {
 }
 
 #[test]
-fn a_whole_datagram_passes_whatever_is_held_under_its_key() {
+fn a_whole_datagram_passes_held_fragments_with_its_key() {
     for version in [4, 6] {
         let datagram = ip(version).noise(3_000);
         let atomic = Spec { payload: noise(100, 1), ..datagram.clone() };
@@ -286,7 +286,7 @@ fn a_whole_datagram_passes_whatever_is_held_under_its_key() {
 }
 
 #[test]
-fn a_fragment_without_payload_ends_and_touches_nothing() {
+fn an_empty_fragment_is_dropped_and_changes_nothing() {
     for version in [4, 6] {
         let datagram = ip(version).noise(3_000);
         let fragments = datagram.fragments(1_500);
@@ -307,7 +307,7 @@ fn a_fragment_without_payload_ends_and_touches_nothing() {
 }
 
 #[test]
-fn a_fragment_that_is_followed_is_a_multiple_of_eight_long() {
+fn all_but_the_last_fragment_are_multiples_of_8() {
     for version in [4, 6] {
         let datagram = ip(version).noise(3_000);
         for len in 1..200 {
@@ -325,7 +325,7 @@ fn a_fragment_that_is_followed_is_a_multiple_of_eight_long() {
 }
 
 #[test]
-fn no_datagram_is_longer_than_its_length_field_can_say() {
+fn no_datagram_exceeds_its_length_field() {
     for header in headers() {
         let (first_len, later_len) = (header.fragment_len(0), header.fragment_len(8));
         // IPv4's length field includes the header of the whole datagram, IPv6's its extension headers (never the
@@ -374,7 +374,7 @@ fn no_datagram_is_longer_than_its_length_field_can_say() {
 }
 
 #[test]
-fn padding_behind_a_packet_is_never_payload() {
+fn padding_is_never_payload() {
     for version in [4, 6] {
         for vlans in [None, Some(vec![9])] {
             let mut datagram = ip(version).noise(1_003);
@@ -398,7 +398,7 @@ fn padding_behind_a_packet_is_never_payload() {
 }
 
 #[test]
-fn df_comes_back_where_the_longest_fragment_had_it() {
+fn df_of_the_longest_fragment_is_restored() {
     for flags in 0..8u32 {
         for longest in 0..3usize {
             let mut datagram = ip(4).noise(800);
@@ -432,7 +432,7 @@ fn df_comes_back_where_the_longest_fragment_had_it() {
 }
 
 #[test]
-fn a_packet_that_is_no_fragment_goes_on_untouched() {
+fn an_unfragmented_packet_passes_unchanged() {
     for header in headers() {
         let datagram = datagram(&header, 1_200);
         let mut station = Station::usual();
@@ -443,7 +443,7 @@ fn a_packet_that_is_no_fragment_goes_on_untouched() {
 
 #[test]
 fn order_and_interleaving_of_many_datagrams_do_not_matter() {
-    // IDs that share a hint, in rounds: one fragment of each, then the next of each.
+    // Identifications that share a hint, in rounds: one piece of each, then the next of each.
     for version in [4, 6] {
         for step in [1, 32, 64, 128] {
             let datagrams: Vec<Spec> = (0..40)

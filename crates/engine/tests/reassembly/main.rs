@@ -2,11 +2,11 @@
 
 mod gateway;
 mod identity;
-mod landing;
 mod laws;
 mod memory;
 mod memory_port;
 mod overlaps;
+mod placement;
 mod station;
 mod swarm;
 mod timeout;

@@ -10,7 +10,7 @@ use wideload_engine::packet::Time;
 use wideload_engine::{Event, Late, Limits, Reason};
 
 #[test]
-fn what_is_charged_never_passes_the_limit() {
+fn charges_never_exceed_the_limit() {
     for seed in 0..40 {
         let mut random = Rng::with_seed(seed);
         let limit = *random.choice(&[0, 2_000, 3_000, 70_000, 300_000, 4 << 20]).unwrap();
@@ -43,7 +43,7 @@ fn what_is_charged_never_passes_the_limit() {
 }
 
 #[test]
-fn what_is_evicted_leaves_nothing_behind() {
+fn evicted_datagrams_leave_nothing_behind() {
     for late in [Late::Retire, Late::Release { mtu: 1_500 }] {
         let datagrams: Vec<_> = (0..40)
             .map(|id| {
@@ -97,7 +97,7 @@ fn a_poisoned_key_is_charged_little() {
 
 #[test]
 fn a_pool_that_runs_dry_loses_packets_and_nothing_else() {
-    // The pool is far smaller than the limit: new and larger buffers fail at any moment.
+    // The pool is far smaller than the limit: opening and growing fail at any moment.
     for seed in 0..40 {
         let mut random = Rng::with_seed(seed);
         let limits = Limits { bytes: 64 << 20, timeout: None };
@@ -151,7 +151,7 @@ fn a_flood_from_everywhere_does_not_stop_good_datagrams() {
 
 #[test]
 fn a_slow_drip_stops_nobody() {
-    // rel:G26: 150 first fragments per second for 60 s, 200 good datagrams per second.
+    // rel:G26: 150 first fragments a second for 60 s, 200 good datagrams a second.
     let flood = Flood { per_second: 150, sources: u32::MAX };
     for good in [Good::ManySources, Good::OneSource] {
         let gap = Duration::from_millis(100);
@@ -162,7 +162,7 @@ fn a_slow_drip_stops_nobody() {
 
 #[test]
 fn a_flood_from_few_sources_hurts_only_them() {
-    // rel:G27: at most 1,000 sources, at any rate; the good datagrams' fragments come with long gaps.
+    // rel:G27: at most 1,000 sources, at any rate; the others have long gaps.
     let few = [1, 100, 1_000].map(|sources| (sources, Good::ManySources));
     for (sources, good) in few.into_iter().chain([1, 10, 50].map(|sources| (sources, Good::OneSource))) {
         for per_second in [200_000, 1_000_000] {
@@ -187,7 +187,7 @@ fn datagrams_in_order_outlive_a_flood_in_the_reserve() {
 }
 
 #[test]
-fn nothing_is_allocated_for_a_packet_once_the_house_is_warm() {
+fn no_allocation_per_packet_after_warm_up() {
     for (version, late) in [(4, Late::Retire), (6, Late::Retire), (4, Late::Release { mtu: 1_500 })] {
         let mut warm = Warm::new(version, late);
         warm.round(0);
@@ -200,7 +200,7 @@ fn nothing_is_allocated_for_a_packet_once_the_house_is_warm() {
 
 #[test]
 fn a_million_last_fragments_hold_no_more_than_one() {
-    // Jolt2: the same impossible last fragment, repeated for ever; and the same possible one.
+    // Jolt2: the same impossible last piece, for ever; and the same possible one.
     for (start, len) in [(65_520, 9), (65_488, 24)] {
         let datagram = Spec { payload: noise(len, 1), ..ip(4).noise(0) };
         let fragment = datagram.fragment_with(&Place { range: start..start + len, more: false }, &datagram.payload);
@@ -219,8 +219,7 @@ fn a_million_last_fragments_hold_no_more_than_one() {
 
 #[test]
 fn last_fragments_far_away_cost_what_they_pin() {
-    // Rose: a tiny first and last fragment span 64 kB under each of many keys. The limit counts the memory that
-    // this pins.
+    // Rose: a tiny first and last piece span 64 kB under each of many keys; the limit counts what that pins.
     let mut station = Station::usual();
     let payload = [7; 8];
     for id in 0..20_000 {

@@ -14,7 +14,7 @@ use testkit::{Place, ReadPacket, Spec, copied_option, each_seed, extension, host
 use wideload_engine::{Event, Late, Limits, Reason};
 
 #[test]
-fn with_memory_enough_every_scene_ends_as_the_model_says() {
+fn with_enough_memory_every_scene_ends_as_the_model() {
     let mut met = Fates::default();
     let seeds = each_seed("-p wideload-engine swarm", 2_000, |seed| {
         let scene = Scene::draw(seed);
@@ -51,7 +51,7 @@ fn with_memory_enough_every_scene_ends_as_the_model_says() {
 }
 
 #[test]
-fn with_memory_short_nothing_leaves_that_nobody_sent_and_the_limit_holds() {
+fn with_short_memory_only_sent_datagrams_leave_within_the_limit() {
     each_seed("-p wideload-engine swarm", 1_000, |seed| {
         let scene = Scene::draw(seed ^ 0x5EED << 32);
         let limit = [2_000, 6_000, 20_000, 100_000][seed as usize % 4];

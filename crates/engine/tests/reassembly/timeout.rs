@@ -7,7 +7,7 @@ use wideload_engine::packet::Time;
 use wideload_engine::{Event, Late, Limits, Reason};
 
 #[test]
-fn a_datagram_is_given_up_at_its_deadline_and_not_a_nanosecond_before() {
+fn a_datagram_is_evicted_exactly_at_its_deadline() {
     for (version, timeout, deadline) in deadlines() {
         for arrival in [0, 1, 999_999_999, 86_400_000_000_123] {
             let now = Time::from_nanos(arrival);
@@ -37,7 +37,7 @@ fn a_datagram_is_given_up_at_its_deadline_and_not_a_nanosecond_before() {
 }
 
 #[test]
-fn nothing_that_comes_later_extends_a_deadline() {
+fn later_fragments_do_not_extend_a_deadline() {
     for (version, timeout, deadline) in deadlines() {
         let datagram = ip(version).noise(8_000);
         let mut fragments = datagram.fragments(1_500);
@@ -57,7 +57,7 @@ fn nothing_that_comes_later_extends_a_deadline() {
 }
 
 #[test]
-fn a_poisoned_key_is_free_again_at_the_deadline_of_what_it_killed() {
+fn a_poisoned_key_is_free_again_at_its_datagrams_deadline() {
     for (version, timeout, deadline) in deadlines() {
         let datagram = ip(version).noise(3_000);
         let other = Spec { payload: noise(3_000, 7), ..datagram.clone() };
@@ -84,7 +84,7 @@ fn a_poisoned_key_is_free_again_at_the_deadline_of_what_it_killed() {
 }
 
 #[test]
-fn datagrams_of_both_versions_are_given_up_each_in_its_time() {
+fn datagrams_of_both_versions_expire_by_their_own_timeouts() {
     let mut station = Station::joining(USUAL, Late::Release { mtu: 1_500 });
     let mut expected = Vec::new();
     for index in 0..200u32 {
@@ -109,7 +109,7 @@ fn datagrams_of_both_versions_are_given_up_each_in_its_time() {
 }
 
 #[test]
-fn a_flush_lets_everything_go_at_once() {
+fn a_flush_releases_everything_at_once() {
     let mut station = Station::joining(USUAL, Late::Release { mtu: 1_500 });
     for version in [4, 6] {
         for id in 0..50 {
@@ -125,7 +125,7 @@ fn a_flush_lets_everything_go_at_once() {
 
 #[test]
 fn identifiers_that_come_round_never_mix_datagrams() {
-    // 100,000 datagrams per second use all 65,536 IDs in 0.66 s, long before the time-out.
+    // 100,000 datagrams a second use all 65,536 identifiers in 0.66 s, long before patience ends.
     for seed in 0..4 {
         for rate in [3_000, 20_000, 100_000] {
             let mut fast = Fast::new(seed);
@@ -137,7 +137,7 @@ fn identifiers_that_come_round_never_mix_datagrams() {
 
 #[test]
 fn identifiers_that_become_fast_never_mix_datagrams() {
-    // The time-out was long when the slow datagrams came; the fast ones meet their incomplete rest.
+    // Patience was long when the slow ones came; the fast ones meet what they left.
     for seed in 0..4 {
         let mut fast = Fast::new(seed);
         for rate in [500, 100_000, 2_000, 50_000] {

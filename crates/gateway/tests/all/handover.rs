@@ -27,7 +27,7 @@ use wideload_gateway::stats::{Gap, Stats};
 use wideload_gateway::worker::Worker;
 
 #[test]
-fn what_is_held_leaves_before_a_panic_goes_on() {
+fn held_packets_leave_before_a_panic_continues() {
     let (mut worker, handles, left) = worker(&[fragment(0, 800, true), fragment(800, 400, true)]);
     let running = thread::spawn(move || catch_unwind(AssertUnwindSafe(|| worker.run_guarded(&[]))).is_err());
     has_taken(&handles, 2);
@@ -39,7 +39,7 @@ fn what_is_held_leaves_before_a_panic_goes_on() {
 }
 
 #[test]
-fn what_other_workers_hold_leaves_before_their_process_ends_and_one_that_hangs_is_not_waited_for() {
+fn other_workers_flush_before_the_process_ends_unless_they_hang() {
     let (mut holds, handles, left) = worker(&[fragment(0, 800, true), fragment(800, 400, true)]);
     let (mut panics, other_reins, _) = worker(&[]);
     let (mut hangs, hung_reins, _) = worker(&[]);
@@ -68,7 +68,7 @@ fn what_other_workers_hold_leaves_before_their_process_ends_and_one_that_hangs_i
 }
 
 #[test]
-fn what_one_worker_holds_another_goes_on_with() {
+fn a_successor_continues_with_held_packets() {
     let (mut first, handles, left) = worker(&[fragment(0, 800, true), fragment(1_600, 100, false)]);
     let running = thread::spawn(move || first.run());
     has_taken(&handles, 2);
@@ -93,13 +93,13 @@ fn what_one_worker_holds_another_goes_on_with() {
 
 // Reassembled, each of these would exceed the MTU of the second worker's link, and must not be fragmented.
 #[test]
-fn what_came_in_fragments_goes_over_in_fragments_out_of_a_gso_too() {
+fn fragmented_datagrams_in_a_gso_packet_are_handed_over_in_fragments() {
     let gso = [1, 2].map(udp_fragments).concat();
     assert_goes_over_in_fragments(&gso);
 }
 
 #[test]
-fn a_segment_that_came_in_fragments_goes_over_in_fragments() {
+fn a_fragmented_segment_is_handed_over_in_fragments() {
     let fragments = tcp_fragments(3, &segment(4, 1, &[7; 1_588]));
     assert_goes_over_in_fragments(&fragments);
 }
@@ -107,7 +107,7 @@ fn a_segment_that_came_in_fragments_goes_over_in_fragments() {
 // A resized GSO packet has successive IDs, whichever the received ones were. A successor must not receive its
 // packets as fragments with these IDs.
 #[test]
-fn fragments_that_wait_meet_none_of_a_gso_that_goes_over_with_them() {
+fn waiting_fragments_stay_separate_from_handed_over_gso_packets() {
     let contents = [[1; 1_588], [2; 1_588]];
     let waiting = tcp_fragments(2, &segment(9, 1, &[3; 1_588])).remove(0);
     let mut came = tcp_fragments(1, &segment(4, 1, &contents[0]));
@@ -124,7 +124,7 @@ fn fragments_that_wait_meet_none_of_a_gso_that_goes_over_with_them() {
 
 // A reassembled IPv6 packet has no ID of its fragments.
 #[test]
-fn what_came_in_fragments_of_ipv6_keeps_their_identification() {
+fn ipv6_fragments_keep_their_identification_in_a_handover() {
     let bytes = udp(6).payload([7; 1_600]).sum(Summed::Off(1)).bytes();
     let mut out = output();
     let mut packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut out.pool).expect("it is a packet");
@@ -174,7 +174,7 @@ fn left_of(gateway: Gateway, handed_frames: &[HandedFrame]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn where_a_will_breaks_off_what_is_whole_is_taken_and_what_is_cut_is_counted() {
+fn a_truncated_handover_gives_whole_frames_and_a_count() {
     let mut packet = segment_of_worker(0);
     let bytes = handed(&mut packet);
     for rest in [1, 14, 15, 50] {
@@ -186,7 +186,7 @@ fn where_a_will_breaks_off_what_is_whole_is_taken_and_what_is_cut_is_counted() {
 }
 
 #[test]
-fn frames_behind_one_that_is_for_nobody_are_taken_and_those_behind_none_are_counted() {
+fn a_handover_skips_unroutable_frames_and_stops_at_unreadable_ones() {
     let mut packet = segment_of_worker(0);
     let frame = handed(&mut packet);
     let but = |at: usize, value: u8| {
@@ -209,7 +209,7 @@ fn frames_behind_one_that_is_for_nobody_are_taken_and_those_behind_none_are_coun
 }
 
 #[test]
-fn what_a_successor_does_not_take_is_counted() {
+fn frames_that_a_successor_does_not_take_are_counted() {
     let (mut worker, handles, left) = worker(&[fragment(0, 800, true), fragment(1_600, 100, false)]);
     let running = thread::spawn(move || worker.run_guarded(&[]));
     has_taken(&handles, 2);
@@ -224,7 +224,7 @@ fn what_a_successor_does_not_take_is_counted() {
 }
 
 #[test]
-fn what_a_successor_takes_is_no_loss_and_adds_up() {
+fn frames_that_a_successor_takes_are_no_loss() {
     let (mut worker, handles, _) = worker(&[fragment(0, 800, true), fragment(1_600, 100, false)]);
     let running = thread::spawn(move || worker.run_guarded(&[]));
     has_taken(&handles, 2);
@@ -256,7 +256,7 @@ fn a_batch_that_is_dropped_after_a_panic_is_counted() {
 // A datagram lies in one buffer. One of its three fragments has left when the port panics. Sending the buffer again
 // would send that fragment twice.
 #[test]
-fn what_is_being_sent_when_a_port_panics_is_not_sent_again_and_each_packet_of_it_is_counted() {
+fn packets_in_a_panicking_send_are_counted_and_not_sent_again() {
     let (handles, commands) = commands().expect("there is room");
     let left = Left::default();
     let frames = [0, 800, 1_600, 2_400].map(|offset| fragment(offset, 800, offset < 2_400));
@@ -292,7 +292,7 @@ fn pipe_with(bytes: &[u8]) -> OwnedFd {
 }
 
 #[test]
-fn much_waits_for_a_worker_that_has_no_time_and_in_order() {
+fn a_busy_workers_queue_is_long_and_in_order() {
     let (handles, _orders): (Vec<WorkerHandle>, Vec<Commands>) =
         [commands(), commands()].map(|both| both.expect("there is room")).into_iter().unzip();
     let mut peers = PeerHandoff::of(&handles);
@@ -306,7 +306,7 @@ fn much_waits_for_a_worker_that_has_no_time_and_in_order() {
 }
 
 #[test]
-fn what_siblings_give_to_a_worker_that_ends_is_not_lost() {
+fn packets_from_peers_survive_the_end_of_a_worker() {
     for hands_over in [false, true] {
         for round in 0..100 {
             let both = [commands(), commands()].map(|both| both.expect("there is room"));
@@ -339,7 +339,7 @@ fn what_siblings_give_to_a_worker_that_ends_is_not_lost() {
 }
 
 #[test]
-fn what_a_sibling_gives_while_a_worker_obeys_wakes_it_again() {
+fn a_packet_from_a_peer_wakes_a_worker_that_runs_a_command() {
     let both = [commands(), commands()].map(|both| both.expect("there is room"));
     let (handles, mut commands): (Vec<WorkerHandle>, Vec<Commands>) = both.into_iter().unzip();
     let mut peers = PeerHandoff::of(&handles);
@@ -358,7 +358,7 @@ fn what_a_sibling_gives_while_a_worker_obeys_wakes_it_again() {
 }
 
 #[test]
-fn a_burst_leaves_at_once_though_it_filled_its_last_batch() {
+fn a_burst_with_a_full_last_batch_leaves_at_once() {
     let (handles, commands) = commands().expect("there is room");
     let side = SideSettings {
         coalesce: Some(Mode::Resize),
@@ -387,7 +387,7 @@ fn a_burst_leaves_at_once_though_it_filled_its_last_batch() {
 }
 
 #[test]
-fn who_asks_a_worker_that_ends_hears_that_nobody_answers() {
+fn requests_to_an_ended_worker_fail() {
     let (handles, commands) = commands().expect("there is room");
     let (to, from) = mpsc::channel();
     assert!(handles.give(Command::Tell(to)));

@@ -14,7 +14,7 @@ use testkit::{ReadPacket, Spec, Summed, checksum, ip};
 use wideload_gateway::send::{Sender, TxStats};
 
 #[test]
-fn a_port_that_refuses_a_gso_is_given_its_segments_finished() {
+fn a_port_without_gso_gets_complete_segments() {
     let packets =
         || vec![tcp(1, 400, None), tcp(2, 4_000, Some(1_000)), tcp(3, 300, None), tcp(4, 9_000, Some(1_460))];
     let (plain, _) = sent_to(Fake::new(NOTHING, |_| None), packets());
@@ -28,7 +28,7 @@ fn a_port_that_refuses_a_gso_is_given_its_segments_finished() {
 }
 
 #[test]
-fn a_port_that_refuses_checksums_is_given_finished_packets_from_then_on() {
+fn a_port_that_refuses_checksum_offload_gets_complete_packets() {
     let packets = || (0..200).map(|number| tcp(number, 100 + number, None)).collect::<Vec<_>>();
     let (plain, _) = sent_to(Fake::new(NOTHING, |_| None), packets());
     // For a while it accepts packets as announced.
@@ -43,7 +43,7 @@ fn a_port_that_refuses_checksums_is_given_finished_packets_from_then_on() {
 }
 
 #[test]
-fn checksums_that_were_left_to_a_port_which_refuses_them_are_counted_as_finished_here() {
+fn refused_checksum_offloads_are_counted_as_completed_here() {
     let refuses = |wire: &TxFrame<'_>| (wire.to_do != TxOffload::default()).then_some(SendError::ToDo);
     for (packets, finished) in [
         ((0..10).map(|number| tcp(number, 100, None)).collect::<Vec<_>>(), 10),
@@ -56,7 +56,7 @@ fn checksums_that_were_left_to_a_port_which_refuses_them_are_counted_as_finished
 }
 
 #[test]
-fn a_port_that_refuses_udp_gso_packets_is_still_trusted_with_those_of_tcp() {
+fn a_port_that_refuses_udp_gso_still_gets_tcp_gso() {
     let packets = vec![udp(1, 3_000, Some(1_000)), tcp(2, 3_000, Some(1_000)), udp(3, 2_000, Some(1_000))];
     let is_udp = |wire: &TxFrame<'_>| wire.to_do.gso.is_some_and(|gso| gso.kind == GsoKind::Udp);
     let mut fake = Fake::new(ALL, move |wire| is_udp(wire).then_some(SendError::ToDo));
@@ -67,7 +67,7 @@ fn a_port_that_refuses_udp_gso_packets_is_still_trusted_with_those_of_tcp() {
 }
 
 #[test]
-fn what_is_too_long_is_dropped_alone_and_counted() {
+fn a_too_long_packet_is_dropped_alone_and_counted() {
     let packets = (0..10).map(|number| tcp(number, if number % 3 == 0 { 3_000 } else { 200 }, None)).collect();
     let too_long = |wire: &TxFrame<'_>| (wire.header.len() > 1_514).then_some(SendError::TooLong);
     let (frames, sent) = sent_to(Fake::new(ALL, too_long), packets);
@@ -76,7 +76,7 @@ fn what_is_too_long_is_dropped_alone_and_counted() {
 }
 
 #[test]
-fn what_a_port_that_is_down_does_not_take_is_counted_as_that_gso_packets_by_their_segments() {
+fn drops_of_a_down_port_are_counted_by_segment() {
     let packets = vec![tcp(1, 100, None), tcp(2, 4_000, Some(1_000)), tcp(3, 100, None)];
     let mut count = 0;
     let down = move |_: &TxFrame<'_>| {
@@ -88,7 +88,7 @@ fn what_a_port_that_is_down_does_not_take_is_counted_as_that_gso_packets_by_thei
 }
 
 #[test]
-fn a_full_port_is_waited_for_a_little_and_then_dropped_for() {
+fn a_full_port_causes_a_short_wait_then_drops() {
     let mut fake = Fake::new(ALL, |_| None);
     fake.room = 3;
     let mut sender = Sender::new(ALL);
@@ -104,7 +104,7 @@ fn a_full_port_is_waited_for_a_little_and_then_dropped_for() {
 
 // RFC 6274 section 4.2.4
 #[test]
-fn the_other_fragments_of_a_datagram_that_a_full_port_tore_are_dropped_and_counted() {
+fn the_rest_of_a_partly_sent_datagram_is_dropped_and_counted() {
     let mut fake = Fake::new(NOTHING, |_| None);
     let mut sender = Sender::new(NOTHING);
     let mut out = Output::new(Pool::new(1 << 24), None);
@@ -169,7 +169,7 @@ fn a_port_that_takes_one_frame_at_a_time_gets_all_in_order() {
 }
 
 #[test]
-fn a_port_that_refuses_even_what_is_finished_is_not_asked_for_ever() {
+fn a_port_that_refuses_complete_packets_is_not_retried_forever() {
     let (frames, sent) =
         sent_to(Fake::new(ALL, |_| Some(SendError::ToDo)), vec![tcp(1, 3_000, Some(1_000)), tcp(2, 9, None)]);
     assert_eq!((frames.len(), sent.packets, sent.rejected), (0, 0, 4));

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_lies_in_a_bucket_that_is_narrow_and_ends_at_or_above_it() {
+    fn every_number_has_a_narrow_bucket_that_ends_at_or_above_it() {
         let mut rng = fastrand::Rng::with_seed(1);
         let random = (0..100_000).map(|_| rng.u64(..) >> rng.u32(0..64));
         for nanos in (0..10_000).chain(random).chain([u64::MAX]) {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_is_that_of_the_sorted_numbers_to_a_bucket() {
+    fn quantiles_match_sorted_numbers_to_a_bucket() {
         let mut rng = fastrand::Rng::with_seed(2);
         let mut numbers: Vec<u64> = (0..10_001).map(|_| rng.u64(..) >> rng.u32(20..64)).collect();
         let mut lateness = Lateness::default();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_values_read_back() {
         let mut lateness = Lateness::default();
         [0, 1, 70, 5_000, 5_000, 1 << 40, u64::MAX].into_iter().for_each(|nanos| lateness.record(nanos));
         let json = serde_json::to_string(&lateness).unwrap();

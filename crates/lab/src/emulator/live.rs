@@ -450,7 +450,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_direction_says_each_reason_why_its_figures_are_not_those_of_its_shape() {
+    fn a_direction_names_each_reason_for_invalid_figures() {
         let mut direction = EmulatedLink {
             from: "a".to_owned(),
             to: "b".to_owned(),

@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_experiment_that_lost_a_message_is_not_good_and_says_so() {
+    fn a_lost_message_fails_the_experiment() {
         let system = Sweeps {
             stack: Stack::Wide,
             lens: vec![64],
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_a_dip_where_it_lacks_a_fifth_in_two_sweeps_of_three() {
+    fn a_dip_lacks_a_fifth_in_two_of_three_sweeps() {
         let lens: Vec<usize> = (100..140).collect();
         let mut goodput = vec![vec![100.0; 40]; 3];
         (goodput[0][7], goodput[2][7]) = (79.0, 75.0);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dip_stays_one_where_it_dips_again_among_the_same_neighbours() {
+    fn a_dip_is_confirmed_among_the_same_neighbours() {
         let lens: Vec<usize> = (100..140).collect();
         let around: Vec<usize> = window(&lens, 110).iter().chain(window(&lens, 130)).copied().collect();
         assert_eq!((around.len(), around[0], around[21]), (22, 105, 135));

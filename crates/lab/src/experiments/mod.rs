@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_of_an_even_number_of_figures_is_between_the_two_in_the_middle() {
+    fn the_median_of_an_even_count_is_between_the_middle_two() {
         assert_eq!(Spread::of([4.0, 1.0, 3.0, 2.0]), Some(Spread { median: 2.5, least: 1.0, most: 4.0 }));
         assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, least: 1.0, most: 3.0 }));
         assert_eq!(Spread::of([]), None);

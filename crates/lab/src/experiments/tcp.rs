@@ -397,7 +397,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_apart_beyond_its_bound_and_not_where_the_emulator_was_late() {
+    fn a_row_fails_beyond_its_bound_unless_the_emulator_was_late() {
         let at = |ms: f64, is_valid| TcpRow {
             len: 1,
             trip_ms: 10.0,
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_late_is_timed_again_in_the_same_round_until_timeout_ends() {
+    fn late_measurements_are_repeated_until_the_timeout() {
         let now = std::cell::Cell::new(Instant::now());
         let mut asked = Vec::new();
         let (in_time, late) = rounds(

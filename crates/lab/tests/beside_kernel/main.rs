@@ -23,24 +23,24 @@ use wideload_lab::traffic;
 fn main() -> ExitCode {
     let tests = vec![
         trial("fragments_are_taken_and_arrive", fragments_are_taken_and_arrive),
-        needing_nft("what_a_rule_of_the_forward_chain_drops_does_not_pass_a_router", forward_chain),
-        needing_nft("what_a_rule_of_the_input_chain_drops_does_not_pass_a_wide_interface", input_chain),
+        needing_nft("forward_chain_rules_apply_to_a_router", forward_chain),
+        needing_nft("input_chain_rules_apply_to_a_wide_interface", input_chain),
         trial("with_rp_filter_a_wide_interface_delivers", rp_filter_delivers),
-        trial("with_rp_filter_nothing_spoofed_passes_a_router", rp_filter_drops),
+        trial("with_rp_filter_a_router_drops_spoofed_packets", rp_filter_drops),
         trial("without_ip_forward_nothing_is_forwarded", no_forwarding),
-        trial("what_a_rule_prohibits_does_not_pass", prohibited),
+        trial("prohibit_rules_apply", prohibited),
         trial("each_flow_takes_one_of_two_next_hops_of_a_router", next_hops_of_a_router),
         trial("each_flow_takes_one_of_two_next_hops_of_a_host", next_hops_of_a_host),
-        trial("what_is_joined_for_a_wide_next_hop_leaves_by_no_narrow_one", narrower_next_hop),
+        trial("datagrams_reassembled_for_a_wide_next_hop_avoid_narrow_ones", narrower_next_hop),
         trial("a_source_address_chooses_the_table", source_routing),
         trial("sockets_bound_to_the_device_of_a_wide_interface_receive", bound_sockets),
         trial("link_local_datagrams_cross_a_wide_interface", link_local_datagrams),
         trial("dhcpv6_works_over_a_wide_interface", dhcpv6),
         trial("fragments_with_one_hop_left_end_at_a_router", one_hop_left),
-        // It compares times, and needs an idle machine: `-- --include-ignored --test-threads 1`.
+        // It compares times, and wants a quiet machine: `-- --include-ignored --test-threads 1`.
         trial("a_scan_of_a_link_delays_nobody_else", scan).with_ignored_flag(true),
         trial("the_first_packet_to_a_neighbour_is_not_lost", first_packet),
-        trial("a_helper_that_is_set_down_cuts_nobody_off", helper_down),
+        trial("a_helper_that_is_down_blocks_no_traffic", helper_down),
         trial("frames_with_a_tag_are_untouched", tagged_frames),
     ];
     let mut arguments = Arguments::from_args();

@@ -20,7 +20,7 @@ pub fn tests() -> Vec<Trial> {
         test("vrf_of_a_router", || arrives_alike(IN_VRF, Middle::Forwarding, ROUTERS)),
         test("vrf_of_a_wide_interface", || arrives_alike(IN_VRF, Middle::Stock, WIDE_INTERFACES)),
         test("router_between_a_vrf_and_the_main_table", leaked_routes),
-        test("sockets_outside_of_a_vrf_receive_where_they_are_let", sockets_outside),
+        test("sockets_outside_of_a_vrf_receive_if_allowed", sockets_outside),
         test("two_vrfs_of_routers_with_the_same_addresses_stay_apart", || {
             two_vrfs(true, &[ROUTER_THAT_JOINS, ROUTER_THAT_REASSEMBLES]);
         }),

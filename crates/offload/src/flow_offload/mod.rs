@@ -505,7 +505,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn a_gso_of_a_lent_flow_goes_on_in_segments_that_its_receiver_takes() {
+    fn an_offloaded_gso_packet_has_segments_within_the_limit() {
         for version in [4, 6] {
             let mut rig = Rig::new();
             let packet = Packet { version, ..GSO };
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_is_expected_passes_from_its_first_packet_once_what_opened_it_has() {
+    fn an_expected_flow_passes_after_its_opening_packet() {
         let opening = Packet { flags: 0x02, len: 0, segment_len: 0, ..GSO };
         for is_done in [false, true] {
             let mut rig = Rig::new();
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_is_used_runs_on_where_it_is_wanted() {
+    fn an_active_offload_is_extended_if_wanted() {
         let pure = Packet { len: 0, segment_len: 0, ..GSO };
         for (used_by, is_wanted, runs_on) in
             [(Some(GSO), true, true), (Some(pure), true, true), (Some(GSO), false, false), (None, true, false)]
@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_byte_that_a_flow_acknowledged_is_known_after_its_lease_has_ended() {
+    fn the_last_ack_is_known_after_the_offload_ends() {
         for version in [4, 6] {
             let packet = Packet { version, ..GSO };
             let mut rig = Rig::new();
@@ -622,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_packet_does_to_its_connection_is_told_by_its_flags() {
+    fn flags_give_a_packets_role() {
         for (flags, turn) in [
             (0x02, SegmentRole::Opens),
             (0xC2, SegmentRole::Opens),
@@ -645,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_packet_of_its_flow_that_the_worker_has_is_the_workers() {
+    fn packets_behind_one_at_the_worker_go_to_the_worker() {
         let mut rig = Rig::ready(1_500);
         assert_eq!(rig.says(GSO), Said::Goes(1_460));
         assert_eq!(rig.says(LONG), Said::Kept, "it has to be cut");
@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn what_opens_or_ends_a_connection_ends_its_lease() {
+    fn syn_fin_and_rst_end_the_offload() {
         for flags in [0x02, 0x12, 0x11, 0x04, 0x30] {
             let mut rig = Rig::ready(1_500);
             assert_eq!(rig.says(Packet { flags, len: 0, segment_len: 0, ..GSO }), Said::Kept);
@@ -673,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_ends_when_it_is_revoked_runs_out_or_leads_nowhere() {
+    fn an_offload_ends_by_withdrawal_expiry_or_a_lost_redirect() {
         let mut rig = Rig::ready(1_500);
         rig.flow_offload.withdraw();
         assert_eq!(rig.says(GSO), Said::Kept);
@@ -687,7 +687,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_another_flow_has_is_not_lent_before_its_lease_has_long_run_out() {
+    fn a_slot_is_reused_only_long_after_expiry() {
         let mut rig = Rig::ready(1_500);
         let other = (0..).map(|port| Packet { from_port: port, ..GSO });
         let mut other =
@@ -706,7 +706,7 @@ mod tests {
     }
 
     #[test]
-    fn few_that_come_singly_pass_and_many_are_the_workers_to_join() {
+    fn few_single_segments_pass_and_many_go_to_the_worker() {
         let mut rig = Rig::ready(900);
         let single = Packet { len: 144, segment_len: 0, ..GSO };
         let pure = Packet { len: 0, segment_len: 0, ..GSO };
@@ -724,7 +724,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gso_stays_one_and_no_segment_is_longer_than_may_be() {
+    fn a_gso_packet_stays_one_within_the_segment_limit() {
         for (len_max, len, segment_len, said) in [
             (900, 288, 144, Said::Goes(144)),
             (900, 860, 144, Said::Goes(430)),
@@ -747,7 +747,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_may_not_take_for_a_flow_is_the_workers() {
+    fn ineligible_packets_go_to_the_worker() {
         let mut rig = Rig::ready(1_500);
         let frame = frame(GSO);
         // Options, fragments, another protocol, a TCP header that is too short or too long.
@@ -766,7 +766,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_takes_the_programs_from_root_and_from_who_has_the_rights_of_the_service_alone() {
+    fn programs_load_for_root_and_the_service_capabilities() {
         let load_all = || {
             let heartbeat = Heartbeat::new(3).expect("the test runs as root");
             for beats in [None, Some(heartbeat.beats())] {
@@ -790,7 +790,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_packet_that_is_too_long_is_cut_where_its_sum_is_left_to_who_sends_its_fragments() {
+    fn a_long_packet_with_a_partial_checksum_is_segmented() {
         for (version, len_max) in [(4, 540), (6, 560)] {
             let long = Packet { version, ..LONG };
             let mut rig = Rig::new();
@@ -832,7 +832,7 @@ mod tests {
 
     // The last segment is the packet itself, which the test reads. The others arrive at the other end of a cable.
     #[test]
-    fn each_fragment_of_a_packet_that_is_cut_has_headers_of_its_own() {
+    fn each_segment_has_its_own_headers() {
         Namespace::new().expect("the test runs as root").enter(|| {
             let cable = Cable::new();
             for (version, ip_len) in [(4, 20), (6, 40)] {
@@ -890,7 +890,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_padded_is_as_long_as_its_header_says() {
+    fn padded_packets_have_the_length_of_their_header() {
         let mut rig = Rig::ready(9_000);
         let pure = Packet { len: 0, segment_len: 0, ..GSO };
         let mut padded = frame(pure);
@@ -907,7 +907,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_of_a_flow_and_does_not_say_of_which_holds_all_of_them_up() {
+    fn packets_without_readable_ports_hold_all_flows() {
         let mut fragment = frame(GSO);
         fragment[20] = 0x20;
         let mut options = frame(GSO);
@@ -930,7 +930,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_the_memory_names_no_other_interface_than_the_one_that_the_program_knows() {
+    fn shared_memory_cannot_redirect_to_another_interface() {
         let rig = Rig::ready(1_500);
         let words = [0, 1, 8, 10, u32::MAX].map(u64::from).into_iter().chain([u64::from(TO) + (1 << 32), u64::MAX]);
         for word in words {
@@ -944,7 +944,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_worker_is_silent_its_socket_gets_nothing_and_lent_packets_pass() {
+    fn without_heartbeats_the_socket_gets_nothing_and_offloaded_packets_pass() {
         let heartbeat = Heartbeat::new(3).expect("the test runs as root");
         let mut rig = Rig::beside(Some(&heartbeat));
         for packet in [GSO, LONG, Packet { flags: 0x02, ..GSO }, Packet { to_port: 81, ..GSO }] {
@@ -963,7 +963,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_died_with_a_process_are_not_waited_for_for_ever() {
+    fn frames_lost_with_a_process_are_awaited_for_a_limited_time() {
         let mut rig = Rig::ready(1_500);
         assert_eq!(rig.says(LONG), Said::Kept);
         rig.settle(0);
@@ -977,7 +977,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_runs_is_not_lengthened_and_what_it_allows_only_shrinks() {
+    fn a_running_offload_is_not_extended_and_its_limit_only_shrinks() {
         let mut rig = Rig::ready(1_500);
         for (len_max, said) in [(9_000, 1_460), (1_000, 960), (1_500, 960)] {
             rig.offload(GSO, len_max);
@@ -990,7 +990,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_lost_is_known_until_all_is_revoked() {
+    fn kernel_drops_are_known_until_withdrawal() {
         let mut rig = Rig::new();
         assert!(!rig.flow_offload.has_dropped());
         rig.flow_offload.long(LOST_AT).fetch_add(1, Ordering::SeqCst);
@@ -1000,7 +1000,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_become_shorter_but_never_longer_where_their_receivers_limit_is_not_known() {
+    fn without_a_known_limit_segments_only_shrink() {
         for (len_max, len, segment_len, said) in [
             (900, 288, 144, 144),
             (9_000, 1_500, 1_000, 1_000),

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_reads_no_beat_of_a_worker_that_is_not_there() {
+    fn a_program_reads_no_heartbeat_of_an_absent_worker() {
         for count in [1, 3, WORKERS_MAX] {
             let mut object = Object::parse(&OBJECT.0).expect(OURS);
             object.functions.retain(|_, function| function.name == names::FLOW_SOCKET.text());

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_length_is_lent_the_smallest_class_that_holds_it() {
+    fn a_length_gets_the_smallest_class_that_holds_it() {
         let mut pool = Pool::new(usize::MAX);
         for (len, capacity) in [(0, 2_048), (2_048, 2_048), (2_049, 4_096), (16_384, 16_384), (65_535, 65_536)] {
             let buffer = pool.share(len).unwrap();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_limit_gives_free_memory_back_and_lends_nothing_more_above_it() {
+    fn a_lower_limit_returns_free_memory_and_applies_at_once() {
         let one = pinned_len(2_048);
         let mut pool = Pool::new(4 * one);
         let mut lent: Vec<_> = (0..4).map(|_| pool.share(1_500).unwrap()).collect();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn supplied_memory_is_lent_beside_the_heap() {
+    fn supplied_memory_is_used_beside_the_heap() {
         let mut pool = Pool::new(0);
         assert!(pool.supply(Vec::leak(vec![0; 100])).is_err());
         pool.supply(Vec::leak(vec![0; 5_000])).unwrap();

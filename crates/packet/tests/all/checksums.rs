@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use wideload_packet::{Address, Checksum, LinkType, Packet, Pool, Sum, ip::pseudo_sum, patched, udp};
 
 #[test]
-fn a_half_filled_checksum_is_recognised_and_finished() {
+fn a_partial_checksum_is_recognised_and_completed() {
     let mut pool = Pool::new(1 << 20);
     for ip in headers() {
         for transport in [Transport::Udp, Transport::Tcp] {
@@ -35,7 +35,7 @@ fn a_half_filled_checksum_is_recognised_and_finished() {
 
 // rel:A49: no wrong checksum is corrected, except a partial one.
 #[test]
-fn of_all_values_of_the_field_only_the_half_filled_one_is_finished() {
+fn only_the_partial_value_is_completed() {
     let mut pool = Pool::new(1 << 20);
     for (ip, transport) in [
         (headers()[0].clone(), Transport::Udp),
@@ -59,7 +59,7 @@ fn of_all_values_of_the_field_only_the_half_filled_one_is_finished() {
 }
 
 #[test]
-fn a_right_checksum_that_equals_the_half_sum_is_left_alone() {
+fn a_valid_checksum_equal_to_the_partial_one_is_kept() {
     let mut pool = Pool::new(1 << 20);
     let mut bytes = packet(headers()[16].clone(), Transport::Udp, &[0; 8]);
     let half = half_fill(&mut bytes, Transport::Udp, &mut pool);
@@ -82,7 +82,7 @@ fn a_right_checksum_that_equals_the_half_sum_is_left_alone() {
 
 // R096: a UDP checksum whose complement is 0 is sent as all ones.
 #[test]
-fn a_udp_sum_of_zero_goes_out_as_all_ones() {
+fn a_udp_checksum_of_zero_is_sent_as_all_ones() {
     let mut pool = Pool::new(1 << 20);
     for ip in [headers()[0].clone(), headers()[16].clone()] {
         let mut bytes = packet(ip, Transport::Udp, &[0; 8]);
@@ -102,7 +102,7 @@ fn a_udp_sum_of_zero_goes_out_as_all_ones() {
 }
 
 #[test]
-fn no_checksum_is_judged_where_there_is_none() {
+fn absent_checksums_are_not_detected() {
     let mut pool = Pool::new(1 << 20);
     // UDP without a checksum, fragments, ICMP.
     let mut none = packet(headers()[0].clone(), Transport::Udp, &noise(20));

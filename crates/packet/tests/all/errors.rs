@@ -63,7 +63,7 @@ fn version_6_errors_are_those_of_etherparse_and_at_most_1280_bytes() {
 }
 
 #[test]
-fn an_error_goes_back_to_the_station_and_into_the_vlan_that_it_is_about() {
+fn an_icmp_error_returns_to_station_and_vlan() {
     let mut pool = Pool::new(1 << 20);
     for tag_count in 0..=2 {
         for ip in [headers()[0].clone(), headers()[16].clone()] {

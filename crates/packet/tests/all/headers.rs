@@ -52,7 +52,7 @@ fn every_fragment_is_read_as_etherparse_reads_it() {
 
 #[test]
 fn fragments_of_one_shape_differ_in_nothing_that_joining_looks_at_but_their_offset() {
-    // Every pair of the headers' bits is flipped, in first fragments and in later ones.
+    // Every pair of bits of the headers flipped, in pieces that start their datagram and in those that do not.
     for (offset, more) in [(8, true), (1_480, true), (1_480, false)] {
         for (bytes, header_len) in [
             (fragment_v4(offset, more, &noise(64)), 20),
@@ -95,7 +95,7 @@ fn fragments_of_one_shape_differ_in_nothing_that_joining_looks_at_but_their_offs
 }
 
 #[test]
-fn vlan_tags_part_frames_as_their_identifiers_do() {
+fn vlan_tags_separate_frames_by_identifier() {
     let mut pool = Pool::new(1 << 20);
     let read_tags = |bytes: &[u8], pool: &mut Pool| {
         let packet = read(bytes, LinkType::Ethernet, pool);
@@ -134,7 +134,7 @@ fn link_padding_is_kept_with_the_frame_and_out_of_the_packet() {
 }
 
 #[test]
-fn every_flipped_bit_and_every_cut_is_read_or_refused() {
+fn every_bit_flip_and_truncation_is_read_or_refused() {
     let mut pool = Pool::new(1 << 22);
     let payload = noise(24);
     let mut bases = frames(&payload);
@@ -232,7 +232,7 @@ fn a_fragment_header_does_not_count_against_the_limit_of_headers() {
 // Helpers.
 
 #[test]
-fn the_site_of_an_address_is_its_network_as_routes_have_it() {
+fn the_site_of_an_address_is_its_routed_prefix() {
     for (address, site) in [
         ("192.0.2.77", "192.0.2.0"),
         ("255.255.255.255", "255.255.255.0"),

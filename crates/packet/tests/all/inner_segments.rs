@@ -69,7 +69,7 @@ const KINDS: [Kind; 9] = [
 ];
 
 #[test]
-fn what_leaves_is_what_the_tunnels_sender_would_have_sent_one_by_one() {
+fn inner_segments_equal_those_of_the_tunnels_sender() {
     let payload: Vec<u8> = (0..3_000).map(|at| (at * 7) as u8).collect();
     for kind in KINDS {
         for (version, inner_version) in [(4, 4), (4, 6), (6, 4), (6, 6)] {
@@ -186,7 +186,7 @@ fn pseudo_headers_have_the_final_destination_of_a_source_route() {
 }
 
 #[test]
-fn what_is_no_tunnel_or_does_not_lead_to_the_transport_header_is_left_alone() {
+fn other_packets_are_not_segmented_as_tunnels() {
     let payload = [1; 3_000];
     let plain = [&[2; 12][..], &[8, 0], &inner(4, 0, 0, &payload, false)].concat();
     assert!(InnerSegments::of(&plain, LinkType::Ethernet, 34, 1_448).is_none());

@@ -1,12 +1,12 @@
 //! The tests of packets, in one program.
 
-mod advice;
 mod checksums;
 mod errors;
 mod frames;
-mod glances;
+mod header_match;
 mod headers;
 mod inner_segments;
+mod mtu_option;
 mod ports;
-mod stamps;
+mod template;
 mod tunnels;

@@ -6,7 +6,7 @@ use wideload_packet::{
 };
 
 #[test]
-fn a_checksum_that_is_left_is_the_pseudo_headers_sum_and_finishing_it_gives_the_packet_back() {
+fn a_deferred_checksum_is_the_pseudo_header_sum_and_completes() {
     let mut pool = Pool::new(1 << 20);
     for ip in headers() {
         for transport in [Transport::Udp, Transport::Tcp] {
@@ -39,7 +39,7 @@ fn a_checksum_that_is_left_is_the_pseudo_headers_sum_and_finishing_it_gives_the_
 }
 
 #[test]
-fn no_checksum_is_left_that_may_be_wrong_or_is_none() {
+fn unverified_and_absent_checksums_are_not_deferred() {
     let mut pool = Pool::new(1 << 20);
     let mut none = packet(headers()[0].clone(), Transport::Udp, &noise(20));
     none[26..28].fill(0);
@@ -67,7 +67,7 @@ fn no_checksum_is_left_that_may_be_wrong_or_is_none() {
 }
 
 #[test]
-fn a_frame_is_read_alike_wherever_it_lies() {
+fn a_frame_reads_alike_in_any_memory() {
     let mut pool = Pool::new(1 << 22);
     for bytes in frames(&noise(64)) {
         let reference = read(&bytes, LinkType::Ethernet, &mut pool);
@@ -122,7 +122,7 @@ fn a_frame_that_is_no_packet_gives_its_bytes_back() {
 }
 
 #[test]
-fn a_packet_takes_another_link_header_and_its_own_back() {
+fn a_link_header_can_be_replaced_and_restored() {
     let mut pool = Pool::new(1 << 22);
     let media =
         [(LinkType::Ip, 0), (LinkType::Ethernet, 14), (LinkType::Ethernet, 22), (LinkType::Cooked2, LINK_LEN_MAX)];
@@ -189,7 +189,7 @@ fn link(medium: LinkType, len: usize, ether_type: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_router_takes_one_hop_and_nothing_else() {
+fn a_router_decrements_ttl_and_changes_nothing_else() {
     let mut pool = Pool::new(1 << 20);
     let mut v6 = vec![0x60, 0, 0, 0, 0, 4, 17, 2];
     v6.resize(44, 1);

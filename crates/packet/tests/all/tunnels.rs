@@ -6,7 +6,7 @@ use testkit::{Summed, chain};
 use wideload_packet::{LinkType, Pool, Tunnel};
 
 #[test]
-fn every_kind_is_told_behind_every_ip_header() {
+fn every_kind_is_recognised_behind_every_ip_header() {
     for ip in headers() {
         for example in examples() {
             assert_eq!(told(&packet(&ip, &example)), Some(example.tunnel), "{example:?} in {ip:?}");
@@ -15,7 +15,7 @@ fn every_kind_is_told_behind_every_ip_header() {
 }
 
 #[test]
-fn every_kind_is_told_behind_tags() {
+fn every_kind_is_recognised_behind_tags() {
     for example in examples() {
         for tags in [&[][..], &[0x81, 0, 0, 7], &[0x88, 0xA8, 0, 9, 0x81, 0, 0, 7]] {
             for (ip, ether_type) in [(&headers()[0], [8, 0]), (&headers()[16], [0x86, 0xDD])] {
@@ -27,7 +27,7 @@ fn every_kind_is_told_behind_tags() {
 }
 
 #[test]
-fn what_only_nearly_looks_like_a_tunnel_is_none() {
+fn near_tunnels_are_not_recognised() {
     for (what, example) in near_misses() {
         for ip in [&headers()[0], &headers()[16]] {
             assert_eq!(told(&packet(ip, &example)), None, "{what}");
@@ -37,7 +37,7 @@ fn what_only_nearly_looks_like_a_tunnel_is_none() {
 
 // The model: a message belongs to its tunnel on that tunnel's ports. On ESP's port nearly all messages are ESP.
 #[test]
-fn a_message_is_told_on_the_ports_of_its_kind_and_on_no_other() {
+fn a_message_is_recognised_only_on_its_ports() {
     let known = [VXLAN, OLD_VXLAN, GENEVE, GTP, WIREGUARD, ESP, CLIENT];
     let mut pairs: Vec<_> = known.iter().flat_map(|one| known.map(|other| (*one, other))).collect();
     pairs.extend((0..=u16::MAX).flat_map(|port| [(port, CLIENT), (CLIENT, port)]));
@@ -67,7 +67,7 @@ fn a_message_is_told_on_the_ports_of_its_kind_and_on_no_other() {
 }
 
 #[test]
-fn a_whole_message_of_any_length_is_told_where_its_kind_may_have_that_length() {
+fn a_message_is_recognised_at_valid_lengths() {
     for mut example in examples() {
         let longest = example.bytes.clone();
         for len in 0..=longest.len() {
@@ -95,7 +95,7 @@ fn a_whole_message_of_any_length_is_told_where_its_kind_may_have_that_length() {
 }
 
 #[test]
-fn a_first_fragment_of_any_length_is_told_by_the_length_that_its_udp_header_says() {
+fn a_first_fragment_is_recognised_by_its_udp_length() {
     for mut example in examples() {
         let whole = example.bytes.clone();
         for len in 0..=whole.len() {
@@ -120,7 +120,7 @@ fn a_first_fragment_of_any_length_is_told_by_the_length_that_its_udp_header_says
 }
 
 #[test]
-fn a_later_fragment_is_told_by_its_protocol_alone() {
+fn a_later_fragment_is_recognised_by_protocol() {
     for example in examples() {
         // The bytes at its start look like a header, and are none.
         let expected = example.ports.is_none().then_some(example.tunnel);
@@ -148,7 +148,7 @@ fn a_length_that_an_offloading_sender_left_out_is_that_of_the_packet() {
 }
 
 #[test]
-fn what_lies_behind_the_udp_datagram_does_not_count() {
+fn bytes_behind_the_udp_datagram_are_ignored() {
     for mut example in examples().into_iter().filter(|example| example.ports.is_some()) {
         example.bytes.extend([0xEE; 5]);
         assert_eq!(told(&fragment_of(&example, 0, false)), Some(example.tunnel), "{example:?}");
@@ -161,7 +161,7 @@ fn what_lies_behind_the_udp_datagram_does_not_count() {
 }
 
 #[test]
-fn behind_an_authentication_header_all_are_told_in_ipv6_and_none_in_ipv4() {
+fn tunnels_behind_ah_are_recognised_in_ipv6_only() {
     let signed = extension(AUTHENTICATION, 24);
     let in_v6 = Spec { extensions: vec![signed.clone()], ..ip(6) };
     for example in examples() {

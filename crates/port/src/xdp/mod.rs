@@ -512,7 +512,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn wires_that_the_kernel_has_not_sent_yet_leave_when_it_is_asked_to_receive() {
+    fn unsent_frames_leave_at_the_next_receive() {
         Namespace::new().expect("the test runs as root").enter(|| {
             let mut netlink = Netlink::open().expect("a socket is free");
             let here = Namespace::here().expect("/proc is there");

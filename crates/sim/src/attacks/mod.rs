@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_attacks_in_the_same_direction() {
+    fn equal_seeds_give_equal_attacks() {
         for id in ["A07", "A21", "A37", "A48"] {
             let attack = Attack::named(id).unwrap();
             assert_eq!(attack.run(7, Extent::Short), attack.run(7, Extent::Short));

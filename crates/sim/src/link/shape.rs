@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_shape_reads_back_as_itself_whatever_it_is() {
+    fn any_written_shape_reads_back() {
         let mut rng = fastrand::Rng::with_seed(20);
         for _ in 0..20_000 {
             let delay = rng.u64(0..10_000_000_000);
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_shape_is_said_in_one_sentence() {
+    fn shape_errors_are_one_sentence() {
         for (text, sentence) in [
             ("delay=20", "delay=20: the time needs a unit (s, ms, us or ns); write, for example, 20ms"),
             ("delay=-1ms", "delay=-1ms: `-1` is not a valid number; write, for example, 20ms"),

@@ -131,7 +131,7 @@ mod tests {
 
     // gB3, gB7
     #[test]
-    fn the_start_of_each_transfer_bounds_the_rate_where_the_bus_is_slow_and_the_wire_where_it_is_not() {
+    fn transfer_starts_limit_a_slow_bus_and_the_wire_a_fast_one() {
         let rate = |bus| goodput(&Card::tigon_2(bus), 55_000, 1_500) / 1e6;
         assert!((rate(480_000_000) / 962.0 - 1.0).abs() < 0.01, "{}", rate(480_000_000));
         assert!((rate(120_000_000) / 683.0 - 1.0).abs() < 0.01, "{}", rate(120_000_000));
@@ -147,7 +147,7 @@ mod tests {
 
     // G4
     #[test]
-    fn the_wire_waits_for_the_first_fragment_alone_where_the_bus_keeps_up() {
+    fn with_a_fast_bus_the_wire_waits_only_for_the_first_fragment() {
         let card = Card::tigon_2(480_000_000);
         assert_eq!(card.send(1, 55_000, 1_500).idle, Duration::ZERO);
         assert!(Card::tigon_2(120_000_000).send(1, 55_000, 1_500).idle > Duration::ZERO);
@@ -155,7 +155,7 @@ mod tests {
 
     // G30
     #[test]
-    fn tags_and_a_threshold_take_the_start_out_of_the_direction() {
+    fn tags_and_a_threshold_hide_the_start() {
         let with = |tag_count, threshold| {
             let card = Card::tigon_2(150_000_000);
             let card = Card { dma: DmaSettings { tag_count, threshold, ..card.dma.clone() }, ..card };
@@ -169,7 +169,7 @@ mod tests {
 
     // G26
     #[test]
-    fn a_reassembler_in_its_memory_has_room_for_what_the_rings_leave() {
+    fn reassembly_memory_is_the_rest_of_the_rings() {
         let card = Card::tigon_2(480_000_000);
         assert_eq!(card.limits().bytes, (2 << 20) - 100 * 256 - 1_518 * 512 - 64_000 * 8);
         assert!((card.cycles_per_packet(1_500) - 2_165.0).abs() < 5.0, "{}", card.cycles_per_packet(1_500));

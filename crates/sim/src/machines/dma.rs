@@ -239,7 +239,7 @@ mod tests {
 
     // L16, G30
     #[test]
-    fn each_order_serves_in_its_own() {
+    fn each_order_serves_requests_by_its_rule() {
         let queues = [3, 3, 1, 2];
         assert_eq!(order(WriteOrder::FirstIn, &queues), [0, 1, 2, 3]);
         assert_eq!(order(WriteOrder::LastIn, &queues), [0, 3, 2, 1], "what has begun ends first");
@@ -259,13 +259,13 @@ mod tests {
 
     // G30
     #[test]
-    fn ends_are_told_together_by_count_or_when_the_first_has_waited() {
+    fn completions_are_batched_by_count_or_age() {
         let notice = Notice::Together { count: 2, within: Duration::from_micros(50) };
         assert_eq!(told(&DmaSettings { notice, ..ENGINE }, &[0; 3]), [(0, 22), (1, 22), (2, 83)]);
     }
 
     #[test]
-    fn one_request_more_than_may_wait_is_refused() {
+    fn a_request_beyond_the_queue_is_refused() {
         let mut dma = Dma::new(ENGINE);
         let request = |number| Request { number, queue: 0, len: 1 };
         let taken = (0..7).filter(|number| dma.push(Time::ZERO, request(*number))).count();

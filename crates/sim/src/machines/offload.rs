@@ -352,7 +352,7 @@ mod tests {
 
     // lB2, lB4
     #[test]
-    fn a_plain_card_carries_what_its_engine_does_whoever_sends() {
+    fn a_plain_card_is_limited_by_its_engine() {
         for connections in [1, 2, 8, 64] {
             let bits = Offload::plain().run(&load(connections), SPAN).bits_per_second();
             assert!((bits / 913.3e6 - 1.0).abs() < 0.05, "{connections}: {bits:.3e}");
@@ -380,7 +380,7 @@ mod tests {
 
     // L16, lB7
     #[test]
-    fn a_stack_of_requests_starves_whoever_comes_and_turns_do_not() {
+    fn a_request_stack_starves_new_connections_and_round_robin_does_not() {
         let syns = (0..64).map(|number| Duration::from_millis(100 + number)).collect();
         let busy = Load { syns, ..load(64) };
         let with = |order| {
@@ -404,7 +404,7 @@ mod tests {
 
     // lB6
     #[test]
-    fn what_never_fills_a_delivery_goes_when_it_is_late() {
+    fn a_partial_delivery_leaves_at_its_timeout() {
         let few = Load { window: 5, trip: Duration::from_millis(20), ..load(1) };
         let got = Offload::xls416().run(&few, SPAN);
         assert!(got.segments > 0 && got.segments == 5 * got.deliveries, "{got:?}");

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_spans_in_any_order_are_the_union_that_a_bitmap_says() {
+    fn any_ranges_in_any_order_agree_with_a_bitmap() {
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..3_000 {
             let (mut ranges, mut bitmap) = (Ranges::default(), [false; 64]);

@@ -197,7 +197,7 @@ mod tests {
     const TRIP: Duration = Duration::from_millis(100);
 
     #[test]
-    fn what_was_sent_before_an_arrival_is_lost_once_the_window_has_passed_rfc_8985_6_2() {
+    fn segments_before_an_arrival_are_lost_after_the_window_rfc_8985_6_2() {
         let (mut rack, mut board) = (Rack::new(), Scoreboard::starting_at(0));
         (0..4).for_each(|index| board.send(at(index), 100 * (index + 1), false));
         arrive(&mut rack, &mut board, at(101), Span { start: 100, end: 200 });
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_to_a_first_copy_says_nothing_of_the_second_rfc_8985_6_2() {
+    fn an_ack_of_a_first_copy_does_not_deliver_the_second_rfc_8985_6_2() {
         let (mut rack, mut board) = (Rack::new(), Scoreboard::starting_at(0));
         board.send(at(0), 100, false);
         let (number, _) = board.oldest().unwrap();

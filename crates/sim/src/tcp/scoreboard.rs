@@ -431,7 +431,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_flight_is_what_each_segment_says_whatever_befalls_them() {
+    fn in_flight_is_the_sum_over_segments() {
         let mut random = fastrand::Rng::with_seed(5);
         for _ in 0..300 {
             let mut board = Scoreboard::starting_at(1);
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_held_once_all_of_it_is_whichever_blocks_say_so() {
+    fn a_segment_is_held_once_blocks_cover_it() {
         let mut board = Scoreboard::starting_at(1);
         board.send(Time::ZERO, 101, false);
         board.send(Time::ZERO, 201, false);
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_the_receiver_holds_is_not_sent_again_when_its_segment_is_cut() {
+    fn a_selected_part_of_a_split_segment_is_not_retransmitted() {
         let mut board = Scoreboard::starting_at(0);
         board.send(Time::ZERO, 300, false);
         board.hold(Span { start: 100, end: 200 }, |_| panic!("not all of it is held"));

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_survives_its_sequence_number_wherever_that_wraps() {
+    fn an_offset_survives_any_sequence_number_wrap() {
         for initial in [0, 1, u32::MAX, u32::MAX - 5, 1 << 31] {
             let numbering = Numbering::new(initial);
             for place in [0u64, 1, 5, 6, 7, 1 << 20, (1 << 32) - 1, 1 << 32, (1 << 32) + 9, 1 << 40] {

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn each_time_in_vain_doubles_the_timer_up_to_its_longest_rfc_6298_5_5() {
+    fn each_timeout_doubles_the_timer_up_to_its_maximum_rfc_6298_5_5() {
         let mut trip = RoundTrip::new(TimerBounds::OneSecond);
         let waits: Vec<u64> = (0..8)
             .map(|_| {

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_comes_out_of_its_bytes_as_it_went_in() {
+    fn a_segment_reads_back() {
         let mut random = fastrand::Rng::with_seed(3);
         for round in 0..2_000 {
             let (segment, offset) = (drawn(&mut random), random.u64(0..1 << 40));

@@ -8,7 +8,7 @@ use wideload_sim::swarm::Case;
 use wideload_sim::{Broken, GatewayRole, InjectedBug, Kind, Law, Scene};
 
 #[test]
-fn a_straight_gateway_breaks_no_law_and_all_of_it_arrives() {
+fn a_correct_gateway_breaks_no_law_and_loses_nothing() {
     for role in [GatewayRole::Border, GatewayRole::WideInterface, GatewayRole::ReceiveOffload] {
         let outcome = run(&scene(role, None));
         assert_eq!(outcome.broken, None, "{role:?}");
@@ -21,29 +21,29 @@ fn a_straight_gateway_breaks_no_law_and_all_of_it_arrives() {
 }
 
 #[test]
-fn what_drops_silently_breaks_conservation() {
+fn silent_drops_break_conservation() {
     assert_eq!(broken(InjectedBug::DropsSilently).law, Law::Conservation);
 }
 
 #[test]
-fn what_forgets_a_buffer_breaks_conservation() {
+fn a_leaked_buffer_breaks_conservation() {
     let broken = broken(InjectedBug::ForgetsBuffer);
     assert_eq!(broken.law, Law::Conservation);
     assert!(broken.what.contains("buffers are lent"), "{broken}");
 }
 
 #[test]
-fn what_exceeds_an_mtu_breaks_the_first_law() {
+fn exceeding_an_mtu_breaks_the_first_law() {
     assert_eq!(broken(InjectedBug::ExceedsMtu).law, Law::Mtu);
 }
 
 #[test]
-fn what_changes_bytes_breaks_integrity_though_its_checksums_are_right() {
+fn changed_bytes_with_valid_checksums_break_integrity() {
     assert_eq!(broken(InjectedBug::Corrupts).law, Law::Integrity);
 }
 
 #[test]
-fn what_loses_or_invents_marks_of_congestion_breaks_integrity() {
+fn lost_or_invented_ce_marks_break_integrity() {
     for is_v6 in [false, true] {
         for (bend, marks_above, shown) in [
             (None, Some(0), None),
@@ -68,27 +68,27 @@ fn what_loses_or_invents_marks_of_congestion_breaks_integrity() {
 }
 
 #[test]
-fn what_refuses_in_silence_breaks_refusal() {
+fn refusal_without_an_icmp_error_breaks_refusal() {
     let broken = broken(InjectedBug::TellsNobody);
     assert_eq!(broken.law, Law::Refusal);
     assert!(broken.what.contains("tell its sender"), "{broken}");
 }
 
 #[test]
-fn what_cuts_what_must_stay_whole_breaks_refusal() {
+fn fragmenting_df_packets_breaks_refusal() {
     let mut scene = scene(GatewayRole::Border, Some(InjectedBug::CutsAll));
     scene.flows.retain(|flow| flow.kind == FlowKind::Datagrams && flow.from == HOSTS[0]);
     assert_eq!(run(&scene).broken.expect("a law breaks").law, Law::Refusal);
 }
 
 #[test]
-fn what_reorders_breaks_order() {
+fn reordering_breaks_order() {
     let broken = broken(InjectedBug::Reorders);
     assert_eq!(broken.law, Law::Order, "{broken}");
 }
 
 #[test]
-fn what_reorders_breaks_order_among_damaged_packets_too() {
+fn reordering_damaged_packets_breaks_order() {
     for (shown, bend) in [(None, None), (Some(Law::Order), Some(InjectedBug::Reorders))] {
         let mut scene = scene(GatewayRole::WideInterface, bend);
         scene.flows.retain(|flow| flow.kind == FlowKind::Stream);
@@ -101,13 +101,13 @@ fn what_reorders_breaks_order_among_damaged_packets_too() {
 }
 
 #[test]
-fn what_holds_past_its_deadline_breaks_holding() {
+fn holding_past_a_deadline_breaks_holding() {
     let broken = broken(InjectedBug::HoldsTooLong);
     assert_eq!(broken.law, Law::Holding, "{broken}");
 }
 
 #[test]
-fn a_message_that_vanishes_behind_all_counters_is_missed_in_the_end() {
+fn an_uncounted_lost_message_is_detected() {
     let mut scene = scene(GatewayRole::Border, None);
     scene.bend = Some(InjectedBug::LosesUnseen);
     let broken = run(&scene).broken.expect("a law breaks");

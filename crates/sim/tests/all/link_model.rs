@@ -8,7 +8,7 @@ use wideload_sim::link::{
 };
 
 #[test]
-fn what_goes_in_goes_out_ends_or_is_inside_whatever_the_shape_and_the_times() {
+fn every_frame_leaves_is_dropped_or_is_inside() {
     for seed in 0..300 {
         let mut rng = Rng::with_seed(seed);
         let shape = any_shape(&mut rng);
@@ -57,7 +57,7 @@ fn what_goes_in_goes_out_ends_or_is_inside_whatever_the_shape_and_the_times() {
 }
 
 #[test]
-fn bytes_that_are_lost_take_long_frames_more_often() {
+fn byte_losses_hit_long_frames_more_often() {
     let lost = |len: usize| {
         let mut link = Link::new(LinkShape { byte_loss: 1e-4, seed: 4, ..LinkShape::default() });
         let frame = vec![0; len];
@@ -92,7 +92,7 @@ fn early_drops_begin_above_the_lower_bound_and_grow_with_the_queue() {
 }
 
 #[test]
-fn in_byte_mode_a_frame_is_dropped_as_often_as_its_length_says() {
+fn in_byte_mode_drops_follow_frame_length() {
     let mixed = |kind: usize| if kind == 0 { 1_500 } else { 150 };
     let packets = Red { mode: RedMode::Packets, min: 5, max: 2_000, share: 0.3 };
     let ([long, short], _) = offer(packets, 1.1, mixed);
@@ -136,7 +136,7 @@ fn offer(red: Red, load: f64, len_of: impl Fn(usize) -> usize) -> ([u64; 2], u64
 }
 
 #[test]
-fn a_link_does_to_the_nanosecond_what_a_list_and_a_loop_do() {
+fn a_link_agrees_with_a_simple_model_to_the_nanosecond() {
     let (mut dropped, mut reordered, mut held) = (0, 0, 0);
     for seed in 0..400 {
         let mut rng = Rng::with_seed(seed);
@@ -155,7 +155,7 @@ fn a_link_does_to_the_nanosecond_what_a_list_and_a_loop_do() {
 }
 
 #[test]
-fn without_reordering_frames_leave_as_they_came_and_none_is_further_off_than_the_jitter() {
+fn without_reordering_frames_keep_order_within_the_jitter() {
     for seed in 0..200 {
         let mut rng = Rng::with_seed(seed);
         let jitter = Duration::from_nanos(rng.u64(0..3_000_000));
@@ -192,7 +192,7 @@ fn jitter_is_even_between_its_bounds_for_frames_far_apart() {
 }
 
 #[test]
-fn over_no_window_does_more_leave_the_line_than_its_rate() {
+fn no_window_exceeds_the_links_rate() {
     for seed in 0..100 {
         let mut rng = Rng::with_seed(seed);
         let rate = [9_600, 1_000_003, 10_000_000, 999_999_937, 40_000_000_000][rng.usize(0..5)];
@@ -221,7 +221,7 @@ fn over_no_window_does_more_leave_the_line_than_its_rate() {
 }
 
 #[test]
-fn a_line_that_is_never_idle_keeps_its_rate_to_the_nanosecond_for_a_million_frames() {
+fn a_busy_link_keeps_its_rate_to_the_nanosecond() {
     let mut link = Link::new("rate=999999937,queue=2p".parse().unwrap());
     let (mut now, mut last) = (Time::ZERO, Time::ZERO);
     for _ in 0..1_000_000 {
@@ -236,7 +236,7 @@ fn a_line_that_is_never_idle_keeps_its_rate_to_the_nanosecond_for_a_million_fram
 }
 
 #[test]
-fn the_same_seed_gives_the_same_trace_and_another_one_another() {
+fn each_seed_gives_its_own_trace() {
     for seed in 0..100 {
         let mut rng = Rng::with_seed(seed);
         let shape = LinkShape { loss: 0.2, ..any_shape(&mut rng) };
@@ -250,7 +250,7 @@ fn the_same_seed_gives_the_same_trace_and_another_one_another() {
 }
 
 #[test]
-fn which_frames_are_lost_hangs_on_their_numbers_alone() {
+fn losses_depend_only_on_frame_numbers() {
     for seed in 0..100 {
         let mut rng = Rng::with_seed(seed);
         let burst = rng.bool().then_some(Burst { begins: 0.02, ends: 0.3 });
@@ -270,7 +270,7 @@ fn which_frames_are_lost_hangs_on_their_numbers_alone() {
 }
 
 #[test]
-fn a_lost_frame_takes_its_time_on_the_line() {
+fn a_lost_frame_uses_link_time() {
     let mut lossy = Link::new("rate=1M,loss=50%,seed=3".parse().unwrap());
     let mut whole = Link::new("rate=1M".parse().unwrap());
     for _ in 0..100 {
@@ -281,7 +281,7 @@ fn a_lost_frame_takes_its_time_on_the_line() {
 }
 
 #[test]
-fn a_frame_that_is_held_back_is_overtaken_by_as_many_as_asked() {
+fn a_held_back_frame_is_overtaken_by_the_configured_count() {
     for displacement in [1, 2, 3, 10] {
         let shape =
             LinkShape { reorder: Some(Reorder { share: 0.05, displacement }), seed: 6, ..LinkShape::default() };
@@ -300,14 +300,14 @@ fn a_frame_that_is_held_back_is_overtaken_by_as_many_as_asked() {
 }
 
 #[test]
-fn a_frame_that_nothing_overtakes_arrives_late_by_its_timeout() {
+fn a_frame_that_is_not_overtaken_leaves_at_the_reorder_timeout() {
     let mut link = Link::new("delay=1ms,reorder=100%:3".parse().unwrap());
     assert_eq!(link.push(Time::ZERO, &[1]), Fate::HeldBack);
     assert_eq!(link.next_departure(), Some(Time::ZERO + Duration::from_millis(1) + REORDER_TIMEOUT));
 }
 
 #[test]
-fn a_frame_for_which_there_is_no_memory_is_counted_apart() {
+fn a_frame_without_memory_has_its_own_counter() {
     let mut link = Link::with_memory("delay=1ms".parse().unwrap(), 5_000);
     let fates: Vec<Fate> = (0..3).map(|_| link.push(Time::ZERO, &[0; 1_500])).collect();
     assert_eq!(fates[2], Fate::WithoutRoom);
@@ -318,7 +318,7 @@ fn a_frame_for_which_there_is_no_memory_is_counted_apart() {
 }
 
 #[test]
-fn a_queue_in_bytes_takes_frames_till_their_bytes_are_its_own() {
+fn a_byte_queue_accepts_frames_up_to_its_size() {
     let mut link = Link::new("rate=1M,queue=3kB".parse().unwrap());
     let fates: Vec<bool> = [1_500, 1_500, 1_000, 501, 500, 1]
         .into_iter()

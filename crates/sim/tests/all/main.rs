@@ -4,7 +4,7 @@ mod laws;
 mod link_model;
 mod scene;
 mod scenes;
+mod simulation;
 mod tcp_cost;
 mod tcp_path;
 mod tcp_scripts;
-mod world;

@@ -7,7 +7,7 @@ use wideload_sim::tcp::settings::{Algorithm, Probing};
 use wideload_sim::{Kind, Outcome, Router, Scene, Simulation, To};
 
 #[test]
-fn a_file_says_nodes_links_and_what_they_are_like() {
+fn a_file_defines_nodes_and_links() {
     let topology = GOOD.parse::<Scene>().unwrap_or_else(|bad| panic!("{bad}")).topology;
     assert_eq!(topology.nodes.len(), 4 + 10);
     assert_eq!(topology.nodes[0].kind, Kind::Host { dont_fragment: true });
@@ -20,7 +20,7 @@ fn a_file_says_nodes_links_and_what_they_are_like() {
 }
 
 #[test]
-fn a_file_says_who_sends_what_and_what_changes() {
+fn a_file_defines_flows_and_changes() {
     let scene = GOOD.parse::<Scene>().unwrap_or_else(|bad| panic!("{bad}"));
     let [tcp, udp] = &scene.flows[..] else { panic!("two flows: {:?}", scene.flows) };
     assert_eq!((tcp.kind, tcp.from, tcp.to, tcp.is_v6), (FlowKind::Tcp, 0, 3, true));
@@ -38,7 +38,7 @@ fn a_file_says_who_sends_what_and_what_changes() {
 }
 
 #[test]
-fn what_a_connection_of_a_file_carries_arrives_to_the_byte() {
+fn a_files_connection_delivers_every_byte() {
     let outcome = run(GOOD);
     assert_eq!(outcome.broken, None);
     let [tcp, udp] = &outcome.flows[..] else { panic!("two flows: {:?}", outcome.flows) };
@@ -59,7 +59,7 @@ fn a_connection_through_a_black_hole_is_given_up_and_no_law_broken() {
 }
 
 #[test]
-fn the_nodes_of_a_tree_are_numbered_from_zero_and_a_host_that_cuts_nothing_sends_what_fits() {
+fn tree_nodes_count_from_zero_and_hosts_without_fragmentation_fit_the_mtu() {
     let text = "[[node]]\nname = \"root\"\nkind = \"router\"\n[[node]]\nname = \"a\"\nkind = \"host\"\ndont-fragment = true\n\
                 [[link]]\nends = [\"a\", \"root\"]\nmtu = 1500\n\
                 [[tree]]\nroot = \"root\"\nnames = \"t\"\nfanout = 2\ndepth = 2\nmtu = 9000\n\
@@ -77,7 +77,7 @@ fn the_nodes_of_a_tree_are_numbered_from_zero_and_a_host_that_cuts_nothing_sends
 }
 
 #[test]
-fn a_packet_counts_once_on_a_link_whatever_becomes_of_the_link() {
+fn a_packet_counts_once_per_link() {
     let text = "[[node]]\nname = \"a\"\nkind = \"host\"\n[[node]]\nname = \"b\"\nkind = \"host\"\n\
                 [[link]]\nends = [\"a\", \"b\"]\nmtu = 1500\nshape = \"delay=10ms\"\n\
                 [[flow]]\nfrom = \"a\"\nto = \"b\"\nkind = \"udp\"\nmessages = 100\nlen = 100\ngap = \"1ms\"\n\
@@ -94,7 +94,7 @@ fn a_packet_counts_once_on_a_link_whatever_becomes_of_the_link() {
 }
 
 #[test]
-fn what_no_direction_joins_sends_in_vain() {
+fn a_disconnected_flow_gives_up() {
     let apart = GOOD.replacen("ends = [\"near\", \"m3\"]", "ends = [\"near\", \"lost\"]", 1)
         + "[[node]]\nname = \"lost\"\nkind = \"router\"\n";
     let outcome = run(&apart);
@@ -104,7 +104,7 @@ fn what_no_direction_joins_sends_in_vain() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_line_and_key() {
+fn errors_give_line_and_key() {
     for (from, to, line, key, what) in [
         ("kind = \"host\"", "kind = \"hots\"", 3, "kind", "unknown kind of node `hots`"),
         ("kind = \"host\"", "knid = \"host\"", 3, "knid", "unknown field `knid`"),

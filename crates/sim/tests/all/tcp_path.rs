@@ -11,7 +11,7 @@ use wideload_sim::tcp::settings::{
 use wideload_sim::tcp::{End, Settings};
 
 #[test]
-fn whatever_a_path_does_all_bytes_arrive_and_both_ends_end() {
+fn all_bytes_arrive_over_any_path() {
     let count = std::env::var("WIDELOAD_TCP_SEEDS").map_or(1_000, |count| count.parse().expect("a number"));
     for seed in 0..count {
         let transfer = draw(seed);
@@ -38,7 +38,7 @@ fn the_same_seed_is_the_same_run() {
 }
 
 #[test]
-fn a_path_that_carries_nothing_ends_in_giving_up() {
+fn a_dead_path_ends_in_giving_up() {
     let there = PathDirection { loss: 1.0, ..PathDirection::default() };
     let transfer = Transfer { there, ..plain(1_000) };
     let outcome = run(&transfer, TIMEOUT, |_, _| {});
@@ -48,7 +48,7 @@ fn a_path_that_carries_nothing_ends_in_giving_up() {
 /// Milliseconds that Linux 6.18 took over its own line of 100 Mb/s (`wideload lab tcp`). At 9,000 bytes they depend
 /// on the receiver's first window and its growth.
 #[test]
-fn transfers_of_wide_segments_take_what_the_kernel_takes() {
+fn wide_transfers_take_as_long_as_in_the_kernel() {
     let measured = [(10, 300_000, 52.6), (10, 1_000_000, 109.1), (100, 300_000, 455.3), (100, 1_000_000, 596.3)];
     for (trip, len, kernel) in measured {
         for (algorithm, slow_start_exit) in

@@ -13,7 +13,7 @@ use wideload_sim::tcp::settings::{
 use wideload_sim::tcp::{Connection, Emit, End, Settings, State};
 
 #[test]
-fn a_syn_offers_what_this_end_takes_rfc_7323_2_and_rfc_2018_2() {
+fn a_syn_offers_the_local_options_rfc_7323_2_and_rfc_2018_2() {
     let mut script = Script::new(Settings { timestamps: true, ..plain() });
     script.open();
     let syn = script.left.remove(0).0;
@@ -24,7 +24,7 @@ fn a_syn_offers_what_this_end_takes_rfc_7323_2_and_rfc_2018_2() {
 }
 
 #[test]
-fn an_answer_offers_only_what_was_offered_rfc_7323_1_3_and_rfc_2018_2() {
+fn a_syn_ack_offers_only_offered_options_rfc_7323_1_3_and_rfc_2018_2() {
     let mut script = Script::listening(Settings { timestamps: true, ecn: true, ..plain() });
     script.push(Segment { seq: 500, flags: SYN, window: 1_000, mss: Some(1_000), ..Segment::default() });
     let answer = script.left.remove(0).0;
@@ -83,7 +83,7 @@ fn slow_start_sends_two_segments_for_each_acknowledged_rfc_5681_3_1() {
 }
 
 #[test]
-fn no_more_leaves_than_the_peers_window_takes_rfc_9293_3_8_6() {
+fn the_peers_window_is_obeyed_rfc_9293_3_8_6() {
     let mut script = Script::established_with(plain(), 4_000);
     script.write(100_000);
     script.expect(&["1:1461", "1461:2921"]);
@@ -121,7 +121,7 @@ fn a_segment_is_lost_by_time_after_a_quarter_of_a_round_trip_rfc_8985_6_2() {
 }
 
 #[test]
-fn a_peer_that_selects_nothing_says_it_by_three_duplicates_rfc_5681_3_2_and_rfc_6582_3_2() {
+fn three_duplicate_acks_report_a_loss_without_sack_rfc_5681_3_2_and_rfc_6582_3_2() {
     let mut script = Script::established(Settings { sack: false, ..plain() });
     script.write(14_600);
     script.take();
@@ -139,7 +139,7 @@ fn a_peer_that_selects_nothing_says_it_by_three_duplicates_rfc_5681_3_2_and_rfc_
 }
 
 #[test]
-fn a_duplicate_lets_a_new_segment_leave_rfc_3042_2() {
+fn a_duplicate_ack_allows_a_new_segment_rfc_3042_2() {
     let mut script = Script::established(Settings { sack: false, ..plain() });
     script.write(100_000);
     script.take();
@@ -180,7 +180,7 @@ fn a_time_out_sends_the_oldest_alone_and_twice_as_late_the_next_time_rfc_6298_5(
 }
 
 #[test]
-fn a_round_trip_is_not_taken_from_what_was_sent_again_rfc_6298_3() {
+fn retransmissions_give_no_round_trip_rfc_6298_3() {
     let mut script = Script::established(Settings { probes_tail: false, timer: TimerBounds::OneSecond, ..plain() });
     script.write(1_460);
     script.wait(1_000);
@@ -192,7 +192,7 @@ fn a_round_trip_is_not_taken_from_what_was_sent_again_rfc_6298_3() {
 }
 
 #[test]
-fn a_time_stamp_tells_the_round_trip_of_what_was_sent_again_rfc_7323_4_1() {
+fn timestamps_give_the_round_trip_of_retransmissions_rfc_7323_4_1() {
     let mut script = Script::established(Settings { probes_tail: false, timestamps: true, ..plain() });
     script.write(1_448);
     script.wait(500);
@@ -231,7 +231,7 @@ fn the_first_segments_are_acknowledged_each_as_linux_does() {
 }
 
 #[test]
-fn a_gap_is_told_at_once_with_the_block_that_changed_last_in_front_rfc_2018_4() {
+fn a_gap_is_reported_at_once_with_the_latest_block_first_rfc_2018_4() {
     let mut script = Script::established(plain());
     script.data(1_001, 1_000);
     script.expect(&["ack 1 sack 1001:2001"]);
@@ -244,7 +244,7 @@ fn a_gap_is_told_at_once_with_the_block_that_changed_last_in_front_rfc_2018_4() 
 }
 
 #[test]
-fn what_arrives_twice_is_told_rfc_2883_4() {
+fn duplicates_are_reported_rfc_2883_4() {
     let mut script = Script::established(plain());
     script.data(1, 1_000);
     script.data(1_001, 1_000);
@@ -258,7 +258,7 @@ fn what_arrives_twice_is_told_rfc_2883_4() {
 }
 
 #[test]
-fn an_old_copy_is_known_by_its_clock_rfc_7323_5_3() {
+fn an_old_copy_is_recognised_by_its_timestamp_rfc_7323_5_3() {
     let mut script = Script::established(Settings { timestamps: true, ..plain() });
     let stamped = |value| Some(Timestamps { value, echo: 0 });
     script.push(Segment { timestamps: stamped(1_000), ..data(1, 1_000) });
@@ -333,7 +333,7 @@ fn a_window_that_is_rounded_up_opens_by_a_segment_too_rfc_9293_3_8_6_2_2() {
 
 #[test]
 fn a_syn_of_memory_that_grows_offers_whole_segments() {
-    // The values of Linux 6.18.
+    // As Linux 6.18 does.
     for (mtu, first, limit, window) in [
         (1_500, 65_535, 16 << 20, 64_240),
         (9_000, 65_535, 16 << 20, 62_720),
@@ -366,7 +366,7 @@ fn a_short_segment_waits_while_anything_is_outstanding_rfc_1122_4_2_3_4() {
 }
 
 #[test]
-fn a_report_that_quotes_what_is_in_flight_lowers_the_size_and_has_it_sent_again_rfc_1191_6_5() {
+fn a_report_on_data_in_flight_lowers_the_size_and_retransmits_rfc_1191_6_5() {
     let mut script = Script::established(plain());
     script.write(4_380);
     script.take();
@@ -436,7 +436,7 @@ fn a_mark_halves_the_window_once_a_round_trip_and_is_confirmed_rfc_3168_6_1() {
 }
 
 #[test]
-fn a_met_mark_is_echoed_until_its_sender_has_heard_rfc_3168_6_1_3() {
+fn a_ce_mark_is_echoed_until_cwr_rfc_3168_6_1_3() {
     let mut script = Script::new(Settings { ecn: true, ..plain() });
     script.open();
     script.push(Segment { flags: SYN | ACK | ECE, ..syn_ack() });
@@ -483,7 +483,7 @@ fn the_one_that_closed_last_is_done_at_once_rfc_9293_3_6() {
 }
 
 #[test]
-fn only_a_reset_of_what_is_expected_counts_and_others_are_challenged_rfc_5961_3_2() {
+fn only_an_in_sequence_reset_counts_rfc_5961_3_2() {
     let mut script = Script::established(plain());
     let reset = |seq: u32| Segment { seq: 500 + seq, flags: RST, ..Segment::default() };
     script.push(reset(5_000_000));
@@ -495,7 +495,7 @@ fn only_a_reset_of_what_is_expected_counts_and_others_are_challenged_rfc_5961_3_
 }
 
 #[test]
-fn who_gives_up_says_so_by_a_reset_rfc_9293_3_10_5() {
+fn giving_up_sends_a_reset_rfc_9293_3_10_5() {
     let mut script = Script::established(plain());
     script.write(1_000);
     script.take();
@@ -514,7 +514,7 @@ fn a_syn_within_a_connection_is_challenged_rfc_5961_4_2() {
 }
 
 #[test]
-fn what_nobody_listens_for_is_reset_rfc_9293_3_10_7_1() {
+fn segments_to_a_closed_port_are_reset_rfc_9293_3_10_7_1() {
     let mut script = Script::new(plain());
     script.push(Segment { seq: 7, ack: 77, flags: ACK, ..Segment::default() });
     let answer = script.left[0].0;
@@ -522,7 +522,7 @@ fn what_nobody_listens_for_is_reset_rfc_9293_3_10_7_1() {
 }
 
 #[test]
-fn a_receiver_that_drops_what_it_selected_gets_it_again_rfc_2018_8() {
+fn a_receiver_that_reneges_gets_data_again_rfc_2018_8() {
     let mut script = Script::established(Settings { probes_tail: false, ..plain() });
     script.write(4_380);
     script.take();
@@ -538,7 +538,7 @@ fn a_receiver_that_drops_what_it_selected_gets_it_again_rfc_2018_8() {
 }
 
 #[test]
-fn a_recovery_sends_seven_tenths_of_what_arrives_rfc_6937_3_1() {
+fn a_recovery_sends_seven_tenths_of_the_delivered_bytes_rfc_6937_3_1() {
     let mut script = Script::established(Settings { initial_window: InitialWindow::Segments(30), ..plain() });
     script.write(1_000_000);
     script.take();
@@ -558,7 +558,7 @@ fn a_recovery_sends_seven_tenths_of_what_arrives_rfc_6937_3_1() {
 }
 
 #[test]
-fn what_was_taken_for_lost_and_came_twice_makes_the_sender_more_patient_rfc_8985_6_2() {
+fn spurious_retransmissions_widen_the_reorder_window_rfc_8985_6_2() {
     for (repeat, timeout) in [(false, 25), (true, 50)] {
         let mut script = Script::established(plain());
         script.write(14_600);
@@ -592,7 +592,7 @@ fn the_loss_of_a_lone_probe_is_not_taken_for_congestion_rfc_4821_7_6_2() {
 }
 
 #[test]
-fn a_loss_that_only_the_probe_has_mended_is_taken_for_congestion_rfc_8985_7_4() {
+fn a_loss_repaired_by_a_tail_probe_is_congestion_rfc_8985_7_4() {
     for repeats in [false, true] {
         let mut script = Script::established(plain());
         script.write(4_380);
@@ -625,7 +625,7 @@ fn an_idle_flow_starts_with_its_initial_window_rfc_5681_4_1() {
 }
 
 #[test]
-fn only_what_is_fresh_of_a_segment_is_told() {
+fn only_new_bytes_of_a_segment_are_reported() {
     let mut script = Script::established(plain());
     script.data(1, 1_000);
     script.data(2_001, 1_000);
@@ -636,7 +636,7 @@ fn only_what_is_fresh_of_a_segment_is_told() {
 }
 
 #[test]
-fn nothing_is_fresh_behind_the_end_of_a_stream_and_no_end_stands_in_front_of_what_came_rfc_9293_3_10_7_4() {
+fn nothing_follows_the_end_of_a_stream_rfc_9293_3_10_7_4() {
     let mut script = Script::established(plain());
     script.data(1, 1_000);
     script.push(Segment { flags: ACK | FIN, ..acking_at(501, 1) });
@@ -651,7 +651,7 @@ fn nothing_is_fresh_behind_the_end_of_a_stream_and_no_end_stands_in_front_of_wha
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_not_sent_is_answered_and_else_ignored_rfc_9293_3_10_7_4() {
+fn acks_of_unsent_data_are_answered_and_ignored_rfc_9293_3_10_7_4() {
     let mut script = Script::established(plain());
     script.write(1_460);
     script.take();

@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_a_failure_as_small_as_can_be_with_the_command_that_repeats_it() {
+    fn an_unknown_difference_is_a_minimal_failure_with_its_command() {
         let (mut part, mut met) = (PartReport::new(Kind::Merging), Tallies::default());
         let cases = Cases { kind: Kind::Merging, first: 5, count: 3 };
         run_batch(&mut Sevens, 9, cases, &mut part, &mut met).unwrap();
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_counts_once_for_a_case_and_one_that_was_never_met_is_shown() {
+    fn a_difference_counts_once_per_case_and_unmet_ones_are_shown() {
         let (mut part, mut met) = (PartReport::new(Kind::Merging), Tallies::default());
         let cases = Cases { kind: Kind::Merging, first: 0, count: 200 };
         run_batch(&mut Sevens, 1, cases, &mut part, &mut met).unwrap();
@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_are_read_as_they_are_written() {
+    fn cases_read_back() {
         for text in ["reassembly:17", "segmentation:0", "merging:64+64"] {
             assert_eq!(text.parse::<Cases>().unwrap().to_string(), text);
         }
@@ -623,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn standards_that_a_difference_names_stand_in_the_table_of_standards() {
+    fn differences_cite_known_standards() {
         let rows =
             include_str!("../../../../../docs/STANDARDS.tsv").lines().filter_map(|row| row.split('\t').next());
         let rows: BTreeSet<&str> = rows.collect();
@@ -636,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_looked_into_after_ten_failures_is_counted_and_told() {
+    fn failures_after_the_tenth_are_only_counted() {
         let (mut part, mut met) = (PartReport::new(Kind::Merging), Tallies::default());
         let cases = Cases { kind: Kind::Merging, first: 0, count: 64 };
         run_batch(&mut Sevens, 1, cases, &mut part, &mut met).unwrap();

@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_counts_in_whole_where_a_part_of_it_lies_within_the_stretch() {
+    fn a_gap_partly_within_the_period_counts_in_full() {
         let began = Instant::now();
         let at = |ms| began + Duration::from_millis(ms);
         let gap = |arrivals: &[u64], from, until| {

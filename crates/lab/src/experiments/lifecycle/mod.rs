@@ -574,7 +574,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_right_only_where_nothing_in_it_is_wrong() {
+    fn a_row_passes_only_without_any_failure() {
         let right = right();
         assert_eq!(right.faults(false), Vec::<String>::new());
         let change =

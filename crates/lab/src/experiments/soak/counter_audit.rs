@@ -178,7 +178,7 @@ mod tests {
     use gateway::stats::{Count, Stats};
 
     #[test]
-    fn every_counter_is_looked_for_and_every_packet_must_have_its_fate() {
+    fn every_counter_is_required_and_every_packet_accounted_for() {
         let snapshots = Stats::of(&[]);
         let books = CounterAudit::read(&text(&snapshots));
         assert_eq!((books.missing(), books.broken()), (vec![], vec![]));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_program_finds_unexplained_or_a_counter_that_is_not_told_is_seen() {
+    fn unexplained_packets_and_missing_counters_are_detected() {
         let mut figures = Stats::of(&[]);
         figures.all.narrow.unexplained = -2;
         let whole = text(&figures);

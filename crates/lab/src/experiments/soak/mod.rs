@@ -520,7 +520,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_that_nobody_says_where_they_went_are_missed() {
+    fn unaccounted_messages_fail_the_audit() {
         let mixed = Mixed { messages_sent: 1_000, messages: 500, ..Mixed::default() };
         let watched = |lost, ended| Usage {
             mixed,

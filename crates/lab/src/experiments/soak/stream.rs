@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_counted_once_and_one_from_nowhere_never() {
+    fn numbers_are_counted_once_and_unsent_ones_never() {
         let mut seen = Vec::new();
         assert!(is_first(&mut seen, 3) && is_first(&mut seen, 0));
         assert!(!is_first(&mut seen, 3) && !is_first(&mut seen, u64::MAX));

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cube_root_is_that_of_the_mathematicians() {
+    fn the_cube_root_is_exact() {
         for number in [0.001, 0.5, 1.0, 8.0, 27.0, 1e6, 1e15] {
             let root = cube_root(number);
             assert!((root * root * root / number - 1.0).abs() < 1e-9, "{root} of {number}");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_leaves_seven_tenths_and_the_curve_returns_to_where_it_was_rfc_9438_4_2() {
+    fn a_loss_leaves_seven_tenths_and_the_curve_returns_rfc_9438_4_2() {
         let mut window = Window { len: 1_000_000, threshold: 0, mss: 1_000 };
         let mut cubic = Cubic::default();
         window.len = cubic.threshold(&window);

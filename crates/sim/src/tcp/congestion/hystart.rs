@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_trip_that_grows_by_an_eighth_ends_slow_start_of_linux() {
+    fn an_eighth_longer_round_trip_ends_linux_slow_start() {
         for (rise, expected) in [(3, None), (6, Some(100_000)), (30, Some(100_000))] {
             let mut exit = Exit::new(SlowStartExit::HyStart);
             let mut window = window();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gso_of_acknowledgements_of_half_a_round_trip_ends_slow_start_of_linux() {
+    fn an_ack_train_of_half_a_round_trip_ends_linux_slow_start() {
         let mut exit = Exit::new(SlowStartExit::HyStart);
         let mut window = window();
         let trip = Duration::from_millis(40);

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn reno_halves_what_is_in_flight_and_keeps_two_segments_rfc_5681_3_1() {
+    fn reno_halves_the_flight_and_keeps_two_segments_rfc_5681_3_1() {
         let reno =
             Settings { algorithm: Algorithm::Reno, slow_start_exit: SlowStartExit::Loss, ..Settings::linux() };
         for (in_flight, expected) in [(10_000, 5_000), (3_000, 2_000)] {

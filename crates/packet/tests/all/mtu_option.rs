@@ -6,7 +6,7 @@ use testkit::{Spec, Transport, icmp, seal_ip, seal_transport, udp};
 use wideload_packet::{Checksum, Frame, Ingress, LinkType, Pool, advised_mtu};
 
 #[test]
-fn a_router_advertisement_advises_what_its_option_says() {
+fn a_router_advertisement_gives_its_mtu_option() {
     for mtu in [1_280, 1_281, 1_500, 9_000, 65_535, 65_536, u32::MAX] {
         assert_eq!(told(&Advertisement::with(&[mtu_option(mtu)]).bytes()), Some(mtu));
     }
@@ -29,7 +29,7 @@ fn a_router_advertisement_advises_what_its_option_says() {
 
 // RFC 4861 section 6.1.2
 #[test]
-fn what_hosts_take_for_no_advertisement_advises_nothing() {
+fn invalid_advertisements_give_no_mtu() {
     let good = Advertisement::with(&[mtu_option(1_500)]);
     for (what, bad) in [
         ("it was forwarded", Advertisement { hop_limit: 254, ..good.clone() }),
@@ -53,7 +53,7 @@ fn what_hosts_take_for_no_advertisement_advises_nothing() {
 }
 
 #[test]
-fn a_dhcp_server_advises_what_its_option_says() {
+fn a_dhcp_server_gives_its_mtu_option() {
     for mtu in [68, 69, 576, 1_500, 9_000, 65_535u16] {
         for kind in [Some(2), Some(5), None] {
             assert_eq!(told(&Dhcp { kind, ..Dhcp::with(&interface_mtu(mtu)) }.bytes()), Some(mtu.into()));
@@ -78,7 +78,7 @@ fn a_dhcp_server_advises_what_its_option_says() {
 
 // RFC 2132 section 9.3
 #[test]
-fn options_go_on_in_the_fields_for_names_where_the_message_says_so() {
+fn dhcp_options_continue_in_overloaded_fields() {
     let mtu = [&interface_mtu(1_500)[..], &[255]].concat();
     for overload in 0..=4 {
         let options = if overload == 0 { vec![255] } else { vec![52, 1, overload, 255] };
@@ -91,7 +91,7 @@ fn options_go_on_in_the_fields_for_names_where_the_message_says_so() {
 }
 
 #[test]
-fn what_no_client_follows_advises_nothing() {
+fn invalid_dhcp_messages_give_no_mtu() {
     let good = Dhcp::with(&interface_mtu(1_500));
     for (what, bad) in [
         ("a client's request", Dhcp { op: 1, ..good.clone() }),
@@ -117,7 +117,7 @@ fn what_no_client_follows_advises_nothing() {
 }
 
 #[test]
-fn a_checksum_that_is_not_made_or_still_to_be_finished_is_no_objection() {
+fn absent_and_partial_checksums_are_accepted() {
     let mut without = Dhcp::with(&interface_mtu(1_500)).bytes();
     without[26..28].fill(0);
     assert_eq!(told(&without), Some(1_500));
@@ -129,7 +129,7 @@ fn a_checksum_that_is_not_made_or_still_to_be_finished_is_no_objection() {
 }
 
 #[test]
-fn no_change_of_a_byte_and_no_noise_makes_it_panic_or_advise_what_is_not_written() {
+fn mutated_messages_never_panic_or_give_an_unwritten_mtu() {
     let good = [Advertisement::with(&[mtu_option(1_500)]).bytes(), Dhcp::with(&interface_mtu(1_500)).bytes()];
     let mut pool = Pool::new(1 << 20);
     for (bytes, upper_at) in [(&good[0], 40), (&good[1], 20)] {

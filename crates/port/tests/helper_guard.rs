@@ -9,7 +9,7 @@ use system_pair::{FAR, NEAR, becomes, ip, pair};
 use wideload_port::helper;
 
 #[test]
-fn a_route_ends_with_a_device_of_ours_that_it_never_leads_to() {
+fn a_route_ends_with_its_guard_device() {
     let [mut near, far] = pair();
     let tether = near.namespace.enter(|| helper::tether("test")).expect("these tests have the right");
     let other = near.netlink.interface(tether.name()).expect("it was just made").index;

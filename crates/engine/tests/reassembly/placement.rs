@@ -13,7 +13,7 @@ use wideload_engine::{
 };
 
 #[test]
-fn neither_batches_nor_landing_change_anything_that_can_be_seen() {
+fn batches_and_placement_do_not_change_the_output() {
     let mut all = PlacementStats::default();
     let mut wrong_by_seed = 0;
     for seed in 0..300 {
@@ -44,66 +44,66 @@ fn neither_batches_nor_landing_change_anything_that_can_be_seen() {
             assert_eq!(station.gateway.output(0).pool.in_use_count(), 0, "seed {seed}");
         }
         for station in &stations[2..] {
-            let guesses = station.guesses();
-            all.predicted += guesses.predicted;
-            all.hits += guesses.hits;
-            wrong_by_seed += u64::from(guesses.hits < guesses.predicted);
+            let stats = station.stats();
+            all.predicted += stats.predicted;
+            all.hits += stats.hits;
+            wrong_by_seed += u64::from(stats.hits < stats.predicted);
         }
     }
     println!("{all:?}, wrong in {wrong_by_seed}");
-    // The comparison tests nothing if no prediction is made, none is right or none is wrong.
+    // The law shows nothing if no prediction is made, hits or misses.
     assert!(all.hits > 20_000 && all.predicted - all.hits > 5_000 && wrong_by_seed > 250, "{all:?}");
 }
 
 #[test]
-fn a_burst_of_datagrams_lands_after_the_first_one() {
+fn a_burst_is_placed_after_its_first_datagram() {
     for (version, len) in [(4, 9_000), (4, 60_000), (6, 9_000), (6, 60_000)] {
         for call in [Call::Batch, Call::Frame] {
             let mut station = Station::usual(call, PlacementMode::WherePays);
             let frames: Vec<_> = (0..200).flat_map(|id| datagram(version, 1, id, len, 1_480)).collect();
             frames.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
-            let guesses = station.guesses();
+            let stats = station.stats();
             let bytes = 200 * len as u64;
             assert_eq!(station.rejoined_count(), 200);
-            assert!(guesses.in_place_bytes * 20 > bytes * 17, "{version}, {len}: {guesses:?} of {bytes}");
-            assert_eq!((guesses.predicted, guesses.copied_out_bytes), (guesses.hits, 0), "{version}, {len}");
+            assert!(stats.in_place_bytes * 20 > bytes * 17, "{version}, {len}: {stats:?} of {bytes}");
+            assert_eq!((stats.predicted, stats.copied_out_bytes), (stats.hits, 0), "{version}, {len}");
         }
     }
 }
 
 #[test]
-fn a_datagram_that_outgrows_what_is_usual_lands_where_its_memory_has_room() {
+fn an_unusually_long_datagram_is_placed_as_far_as_its_buffer_reaches() {
     for call in [Call::Batch, Call::Frame] {
         let mut station = Station::usual(call, PlacementMode::Always);
         let [usual, longer] = [(1, 9_000), (2, 60_000)].map(|(id, len)| datagram(4, 1, id, len, 1_480));
         usual.chunks(2).for_each(|batch| drop(station.step(NOW, batch)));
-        let before = station.guesses().in_place_bytes;
+        let before = station.stats().in_place_bytes;
         longer.chunks(2).for_each(|batch| drop(station.step(NOW, batch)));
-        let split_frame = station.guesses().in_place_bytes - before;
+        let split_frame = station.stats().in_place_bytes - before;
         assert_eq!(station.rejoined_count(), 2);
         assert!(split_frame > 20_000, "{split_frame} of 60,000 bytes");
     }
 }
 
 #[test]
-fn who_sees_headers_first_is_lent_the_right_place_whoever_sends() {
+fn a_port_that_reads_headers_first_gets_the_right_place() {
     let mut plain = Station { direction: Came::Singly, ..Station::usual(Call::Frame, PlacementMode::Always) };
-    let mut landing = Station::usual(Call::Frame, PlacementMode::Always);
-    landing.looks_first = true;
+    let mut split = Station::usual(Call::Frame, PlacementMode::Always);
+    split.looks_first = true;
     for id in 0..40 {
         let [one, other] = [1, 2].map(|host| datagram(4, host, id, 9_000, 1_480));
         for frame in one.iter().zip(&other).flat_map(|(one, other)| [one, other]) {
-            let [plain, landing] = [&mut plain, &mut landing].map(|it| it.step(NOW, core::slice::from_ref(frame)));
-            assert_eq!(plain, landing);
+            let [plain, split] = [&mut plain, &mut split].map(|it| it.step(NOW, core::slice::from_ref(frame)));
+            assert_eq!(plain, split);
         }
     }
     let guesses = landing.guesses();
-    // All but the first fragments and the first datagrams.
+    // All but the first pieces, and the first datagrams.
     assert!(guesses.hits * 10 > guesses.predicted * 8 && guesses.in_place_bytes > 2 * 30 * 7_520, "{guesses:?}");
 }
 
 #[test]
-fn who_always_guesses_wrong_stops() {
+fn placement_stops_if_predictions_fail() {
     let mut station = Station::usual(Call::Batch, PlacementMode::WherePays);
     // Two hosts in turns: each fragment is followed by one of the other host.
     let frames: Vec<_> = (0..400)
@@ -113,13 +113,13 @@ fn who_always_guesses_wrong_stops() {
         })
         .collect();
     frames.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
-    let guesses = station.guesses();
+    let stats = station.stats();
     assert_eq!(station.rejoined_count(), 800);
-    assert!(guesses.hits * 10 < guesses.predicted && guesses.predicted * 10 < frames.len() as u64, "{guesses:?}");
+    assert!(stats.hits * 10 < stats.predicted && stats.predicted * 10 < frames.len() as u64, "{stats:?}");
 }
 
 #[test]
-fn who_stopped_starts_again_where_it_pays_again() {
+fn placement_restarts_when_predictions_hit_again() {
     let mut station = Station::usual(Call::Batch, PlacementMode::WherePays);
     let mixed: Vec<_> = (0..200)
         .flat_map(|id| {
@@ -128,22 +128,22 @@ fn who_stopped_starts_again_where_it_pays_again() {
         })
         .collect();
     mixed.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
-    let before = station.guesses();
+    let before = station.stats();
     let plain: Vec<_> = (0..2_000).flat_map(|id| datagram(4, 3, id, 9_000, 1_480)).collect();
     plain.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
-    let after = station.guesses();
+    let after = station.stats();
     assert!(after.hits - before.hits > 7_000, "{before:?} {after:?}");
 }
 
 #[test]
-fn other_traffic_is_not_guessed_about() {
+fn other_traffic_gets_no_predictions() {
     let mut station = Station::usual(Call::Batch, PlacementMode::WherePays);
     let frames: Vec<_> = datagram(4, 1, 1, 9_000, 1_480);
     station.step(NOW, &frames);
     let whole: Vec<_> = (0..1_000).map(|id| v4(1, id, 0, false, 0, &noise(1_000, 1))).collect();
     whole.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
-    let guesses = station.guesses();
-    assert!(guesses.predicted <= 64 && guesses.hits == 0, "{guesses:?}");
+    let stats = station.stats();
+    assert!(stats.predicted <= 64 && stats.hits == 0, "{stats:?}");
 }
 
 /// A gateway, and the mode in which frames are received.
@@ -192,7 +192,7 @@ impl Station {
         Station::new(Limits { bytes: 8 << 20, timeout: None }, Late::Retire, Came::Apart(call), guessing, true)
     }
 
-    fn guesses(&self) -> PlacementStats {
+    fn stats(&self) -> PlacementStats {
         self.gateway.placement_stats(0)
     }
 

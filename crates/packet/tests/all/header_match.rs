@@ -5,7 +5,7 @@ use testkit::{Summed, seal_ip, seal_transport, tcp};
 use wideload_packet::{Checksum, Frame, HeaderMatch, Ingress, LinkType, Packet, Pool, SegmentFacts, share_headers};
 
 #[test]
-fn a_glance_is_never_wrong_whatever_bits_of_a_header_differ() {
+fn a_header_match_is_never_wrong() {
     let mut pool = Pool::new(1 << 20);
     for layout in LAYOUTS {
         let first = layout.segment(100);
@@ -32,7 +32,7 @@ fn a_glance_is_never_wrong_whatever_bits_of_a_header_differ() {
 }
 
 #[test]
-fn what_moves_along_a_flow_is_seen_at_a_glance() {
+fn changing_flow_fields_still_match() {
     let mut pool = Pool::new(1 << 20);
     for layout in LAYOUTS {
         let first = layout.segment(100);
@@ -48,7 +48,7 @@ fn what_moves_along_a_flow_is_seen_at_a_glance() {
 }
 
 #[test]
-fn of_what_ends_a_run_there_is_no_glance() {
+fn packets_that_end_a_run_have_no_header_match() {
     let mut pool = Pool::new(1 << 20);
     for layout in LAYOUTS {
         for flag in [0x08, 0x01] {
@@ -63,7 +63,7 @@ fn of_what_ends_a_run_there_is_no_glance() {
 }
 
 #[test]
-fn a_glance_at_a_checksum_is_a_close_look() {
+fn header_match_verifies_checksums() {
     let mut pool = Pool::new(1 << 20);
     for layout in LAYOUTS {
         let right = layout.sealed(layout.segment(101));

@@ -11,7 +11,7 @@ use wideload_lab::net::Offloading;
 use wideload_lab::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4, v6};
 
 #[test]
-fn errors_come_from_the_interfaces_own_address_where_none_is_named() {
+fn icmp_errors_have_the_interface_address_by_default() {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let [wide, to_wide, ..] = three_hosts.names();
     let own = [v4(9), v6(9)];
@@ -36,7 +36,7 @@ fn errors_come_from_the_interfaces_own_address_where_none_is_named() {
 }
 
 #[test]
-fn no_error_is_sent_about_what_one_station_of_a_side_sends_to_another() {
+fn no_icmp_error_for_packets_within_one_side() {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let [wide, ..] = three_hosts.names();
     let middle = three_hosts.gateway(&three_hosts.border("icmp-source = [\"10.77.0.9\"]", "", "")).unwrap();
@@ -63,7 +63,7 @@ fn no_error_is_sent_about_what_one_station_of_a_side_sends_to_another() {
 }
 
 #[test]
-fn a_datagram_with_df_is_cut_where_a_border_is_told_to_and_its_sender_hears_nothing() {
+fn a_border_fragments_df_datagrams_silently_if_configured() {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let middle =
         three_hosts.gateway(&three_hosts.border("icmp-source = [\"10.77.0.9\"]", "", "df = \"fragment\"")).unwrap();

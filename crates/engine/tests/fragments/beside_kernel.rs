@@ -4,7 +4,7 @@ use crate::rig::*;
 use wideload_engine::{Event, Late, Role};
 
 #[test]
-fn whole_packets_stay_as_they_came_however_long() {
+fn unfragmented_packets_pass_unchanged_at_any_length() {
     let mut rig = Rig::new(1_500, Role::Helper, None);
     for version in VERSIONS {
         for len in [100, 1_460, 1_500, 9_000] {
@@ -18,7 +18,7 @@ fn whole_packets_stay_as_they_came_however_long() {
 }
 
 #[test]
-fn what_was_joined_and_is_too_long_leaves_in_fragments_no_longer_than_the_longest_that_came() {
+fn long_reassembled_datagrams_leave_within_the_longest_received_fragment() {
     for version in VERSIONS {
         let mut rig = Rig::new(4_000, Role::Helper, Some(Late::Release { mtu: 4_000 }));
         let fits = pattern(3_000);
@@ -31,7 +31,7 @@ fn what_was_joined_and_is_too_long_leaves_in_fragments_no_longer_than_the_longes
 }
 
 #[test]
-fn fragments_of_a_joined_datagram_keep_df() {
+fn fragments_of_a_reassembled_datagram_keep_df() {
     let mut rig = Rig::new(1_000, Role::Helper, Some(Late::Release { mtu: 1_000 }));
     let long = pattern(2_800);
     let came = ip(4).ip_flags(DF).payload(&long).parts(1_400);

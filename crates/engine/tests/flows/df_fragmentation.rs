@@ -9,7 +9,7 @@ use wideload_engine::{
 };
 
 #[test]
-fn datagrams_with_df_are_cut_where_that_is_asked_for_and_refused_where_not() {
+fn df_datagrams_are_fragmented_only_if_configured() {
     for protocol in [UDP, 1, TCP, 47] {
         for (version, is_asked_for) in [(4, false), (4, true), (6, false), (6, true)] {
             let mut out = output();
@@ -29,7 +29,7 @@ fn datagrams_with_df_are_cut_where_that_is_asked_for_and_refused_where_not() {
 }
 
 #[test]
-fn a_fragment_with_df_stays_one() {
+fn a_fragment_with_df_is_not_fragmented() {
     let mut out = output();
     let mut side = side(true);
     let spec = Spec { fragment: Some((0, true)), ..datagram(4, UDP) };

@@ -1,6 +1,6 @@
 //! Fragments from a host's kernel, over a link of 1,500 bytes -> whole datagrams, with header split and without it.
 //!
-//! `cargo test --release -p wideload-gateway --test landing -- --nocapture --test-threads=1` shows its cost.
+//! `cargo test --release -p wideload-gateway --test placement -- --nocapture --test-threads=1` shows its cost.
 
 use engine::{
     Batch, Egress, Event, FragmentPolicy, Gateway, GatewaySettings, Late, PlacementMode, Position, Prefixes,
@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::Duration;
 
 #[test]
-fn what_lands_from_a_packet_socket_is_whole_and_half_of_it_is_not_copied() {
+fn packet_socket_payloads_are_placed_with_half_the_copies() {
     let wire = Wire::new();
     for len in LENS {
         let open =
@@ -28,7 +28,7 @@ fn what_lands_from_a_packet_socket_is_whole_and_half_of_it_is_not_copied() {
 }
 
 #[test]
-fn what_lands_from_a_tun_is_whole_and_half_of_it_is_not_copied() {
+fn tun_payloads_are_placed_with_half_the_copies() {
     let space = Namespace::new().expect("a test of live ports runs as root");
     let options = Options { mtu: Some(1_500), ..Options::default() };
     let taps = [1, 2, 3].map(|number| {

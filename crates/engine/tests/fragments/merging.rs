@@ -16,7 +16,7 @@ use wideload_engine::{
 // The laws.
 
 #[test]
-fn in_every_order_with_every_repeat_a_host_makes_of_few_fragments_what_it_made_without_joining() {
+fn merging_changes_no_datagram_in_any_order_with_any_repeat() {
     let payload = pattern(5 * 24 - 3);
     let whole = fragments(4, &payload, 24);
     assert_eq!(whole.len(), 5);
@@ -38,7 +38,7 @@ fn in_every_order_with_every_repeat_a_host_makes_of_few_fragments_what_it_made_w
 }
 
 #[test]
-fn two_datagrams_woven_in_every_direction_share_room_and_lose_nothing() {
+fn two_interleaved_datagrams_share_memory_and_lose_nothing() {
     let [one, other] = [1, 2].map(|id| fragments_of(id, &pattern(70), 24));
     let both = [one, other].concat();
     for order in orders(6) {
@@ -59,7 +59,7 @@ fn two_datagrams_woven_in_every_direction_share_room_and_lose_nothing() {
 }
 
 #[test]
-fn whatever_comes_a_host_makes_of_what_leaves_what_it_makes_of_what_came() {
+fn a_host_reassembles_the_same_datagrams_after_merging() {
     let mut events = BTreeMap::new();
     let mut delivered = 0;
     for seed in 0..seed_count(4_000) {
@@ -93,7 +93,7 @@ fn whatever_comes_a_host_makes_of_what_leaves_what_it_makes_of_what_came() {
 }
 
 #[test]
-fn datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_alone() {
+fn waiting_for_a_flow_does_not_change_a_datagram() {
     let (mut gathered, mut refused) = (0, 0);
     for seed in 0..seed_count(600) {
         let mut random = Rng::with_seed(seed);
@@ -129,7 +129,7 @@ fn datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_al
 
 // RFC 6946: an atomic fragment is a whole datagram.
 #[test]
-fn atomic_fragments_leave_as_if_they_had_no_fragment_header() {
+fn atomic_fragments_are_treated_as_unfragmented() {
     let mut gathered = 0;
     for seed in 0..seed_count(200) {
         let mut random = Rng::with_seed(seed);
@@ -161,7 +161,7 @@ fn atomic_fragments_leave_as_if_they_had_no_fragment_header() {
 // The rules that end a run, one by one.
 
 #[test]
-fn a_datagram_that_fits_leaves_whole_the_moment_its_last_fragment_comes() {
+fn a_datagram_that_fits_leaves_with_its_last_fragment() {
     let payload = pattern(1_480);
     let sent = fragments(4, &payload, 296);
     let mut rig = joining(1_500);
@@ -173,7 +173,7 @@ fn a_datagram_that_fits_leaves_whole_the_moment_its_last_fragment_comes() {
 }
 
 #[test]
-fn a_run_leaves_as_it_stands_where_the_next_fragment_would_not_fit() {
+fn a_run_leaves_if_the_next_fragment_does_not_fit() {
     let sent = fragments(4, &pattern(3_000), 488);
     let mut rig = joining(1_500);
     assert_eq!(places(&rig.push_all(&sent[..3])), []);
@@ -184,7 +184,7 @@ fn a_run_leaves_as_it_stands_where_the_next_fragment_would_not_fit() {
 }
 
 #[test]
-fn a_run_that_fills_the_mtu_to_the_byte_does_not_wait() {
+fn a_run_of_exactly_the_mtu_does_not_wait() {
     let sent = fragments(4, &pattern(2_000), 296);
     let mut rig = joining(1_500);
     let left = rig.push_all(&sent[..5]);
@@ -193,7 +193,7 @@ fn a_run_that_fills_the_mtu_to_the_byte_does_not_wait() {
 }
 
 #[test]
-fn the_end_of_a_datagram_that_began_earlier_leaves_at_once() {
+fn a_datagrams_last_fragments_leave_at_once() {
     let sent = fragments(4, &pattern(1_000), 300 / 8 * 8);
     let mut rig = joining(700);
     assert_eq!(places(&rig.push_all(&sent)), [(0, 592, true), (592, 408, false)]);
@@ -201,7 +201,7 @@ fn the_end_of_a_datagram_that_began_earlier_leaves_at_once() {
 }
 
 #[test]
-fn a_gap_closes_a_run_and_the_fragment_behind_it_starts_another() {
+fn a_gap_closes_a_run_and_opens_another() {
     let sent = fragments(4, &pattern(800), 80);
     let mut rig = joining(1_500);
     assert_eq!(places(&rig.push_all(&sent[..3])), []);
@@ -211,7 +211,7 @@ fn a_gap_closes_a_run_and_the_fragment_behind_it_starts_another() {
 }
 
 #[test]
-fn a_repeat_or_an_overlap_closes_the_run_and_passes_as_it_came() {
+fn a_repeat_or_overlap_closes_the_run_and_passes_unchanged() {
     let sent = fragments(4, &pattern(800), 80);
     for (start, len) in [(0, 80), (80, 80), (0, 160), (80, 240), (8, 8), (152, 16)] {
         let other = fragment(4, start, &vec![7; len], true);
@@ -225,7 +225,7 @@ fn a_repeat_or_an_overlap_closes_the_run_and_passes_as_it_came() {
 }
 
 #[test]
-fn a_header_that_changes_closes_the_run() {
+fn a_changed_header_closes_the_run() {
     let base = |index: usize| ip(4).part(index * 80, &pattern(240)[index * 80..][..80], true);
     type Change = fn(Spec) -> Spec;
     let changes: [(&str, Change); 5] = [
@@ -266,7 +266,7 @@ fn a_header_that_changes_closes_the_run() {
 }
 
 #[test]
-fn nothing_waits_longer_than_its_timeout_and_nothing_makes_it_longer() {
+fn no_fragment_waits_beyond_its_fixed_timeout() {
     let sent = fragments(4, &pattern(800), 80);
     let mut rig = joining(1_500);
     rig.push(&sent[0]);
@@ -284,7 +284,7 @@ fn nothing_waits_longer_than_its_timeout_and_nothing_makes_it_longer() {
 }
 
 #[test]
-fn what_is_held_leaves_when_the_input_ends() {
+fn held_fragments_leave_at_the_end_of_the_input() {
     let sent = fragments(4, &pattern(800), 80);
     let mut rig = joining(1_500);
     rig.push_all(&sent[..2]);
@@ -293,7 +293,7 @@ fn what_is_held_leaves_when_the_input_ends() {
 }
 
 #[test]
-fn where_the_pool_has_no_longer_buffer_the_run_leaves_and_the_next_fragment_starts_another() {
+fn without_a_longer_buffer_the_run_leaves_and_another_opens() {
     let sent = fragments(4, &pattern(8_980), 488);
     let mut rig = joining(9_000);
     rig.out = Output::new(Pool::new(3 * 2_500), None);
@@ -305,7 +305,7 @@ fn where_the_pool_has_no_longer_buffer_the_run_leaves_and_the_next_fragment_star
 }
 
 #[test]
-fn a_longer_buffer_than_was_charged_for_takes_the_room_that_there_is() {
+fn a_longer_buffer_than_charged_is_used_in_full() {
     let sent = fragments(4, &pattern(8_980), 488);
     let usual = run_charge(9_000);
     for full in [Full::Pass, Full::Evict] {
@@ -336,7 +336,7 @@ fn a_longer_buffer_than_was_charged_for_takes_the_room_that_there_is() {
 
 #[test]
 fn what_was_joined_for_a_longer_link_is_cut_again_and_nothing_with_df_is_joined() {
-    // A side with a smaller MTU than the merger's. No packet may end because of that.
+    // A side that takes less than the joiner was told: nothing may end for that.
     let part = |flags: u16, start: usize, end: usize| Spec {
         ip_flags: flags | if end < 1_400 { MF } else { 0 },
         ..ip(4).part(start, &pattern(1_400)[start..end], false)
@@ -358,14 +358,14 @@ fn what_was_joined_for_a_longer_link_is_cut_again_and_nothing_with_df_is_joined(
 // Fragments that belong to a run, and others.
 
 #[test]
-fn a_run_may_start_anywhere_in_its_datagram() {
+fn a_run_may_start_at_any_offset() {
     let sent = fragments(4, &pattern(800), 80);
     let mut rig = joining(1_500);
     assert_eq!(places(&rig.push_all(&sent[3..])), [(240, 560, false)]);
 }
 
 #[test]
-fn what_joins_has_one_header_and_every_field_of_it_is_right() {
+fn merged_fragments_have_one_valid_header() {
     for flags in [0, RESERVED] {
         let payload = pattern(240);
         let part = |at: usize, more: u16| {
@@ -387,8 +387,7 @@ fn what_joins_has_one_header_and_every_field_of_it_is_right() {
 
 #[test]
 fn options_of_the_first_fragment_alone_stay_with_it() {
-    // Record route, which only the first fragment carries, and a loose source route, which all carry (RFC 791
-    // section 3.1).
+    // Record route, which only the first piece carries, and a loose source route, which all do (RFC 791 section 3.1).
     let route = [0x83, 7, 4, 192, 0, 2, 9];
     let record = [7, 7, 4, 0, 0, 0, 0];
     let first_options = [&record[..], &route, &[0, 0]].concat();
@@ -432,7 +431,7 @@ fn the_longer_header_of_the_first_fragment_counts_against_the_mtu() {
 }
 
 #[test]
-fn a_run_of_one_leaves_byte_for_byte_and_is_counted_nowhere() {
+fn a_run_of_one_leaves_unchanged_and_uncounted() {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     frame.extend(Spec { tos: 0x11, ..ip(4).part(16, [5; 8], true) }.bytes());
     // Link padding, which is not part of the packet.
@@ -450,7 +449,7 @@ fn a_run_of_one_leaves_byte_for_byte_and_is_counted_nowhere() {
 }
 
 #[test]
-fn a_fragment_that_none_like_it_fits_behind_does_not_wait() {
+fn a_fragment_without_room_for_another_does_not_wait() {
     let payload = pattern(3_000);
     let mut rig = joining(1_500);
     for sent in fragments(4, &payload, 744) {
@@ -462,7 +461,7 @@ fn a_fragment_that_none_like_it_fits_behind_does_not_wait() {
 }
 
 #[test]
-fn what_is_malformed_passes_in_its_turn_as_it_came() {
+fn malformed_fragments_pass_unchanged_in_order() {
     let malformed = [
         ip(4).part(160, [1; 15], true),
         ip(4).part(160, [], true),
@@ -485,7 +484,7 @@ fn what_is_malformed_passes_in_its_turn_as_it_came() {
 
 #[test]
 fn what_has_passed_is_never_joined_to_what_has_not() {
-    // A repeat of the second fragment, merged with the third, would overlap the second at the host.
+    // A repeat of the second, and the third with it, would overlap the second at the host.
     let sent = fragments(4, &pattern(400), 80);
     let pick = |order: &[usize]| order.iter().map(|index| sent[*index].clone()).collect::<Vec<_>>();
     for (order, expected) in [
@@ -517,7 +516,7 @@ fn what_has_passed_is_never_joined_to_what_has_not() {
 }
 
 #[test]
-fn no_more_than_a_thousand_datagrams_are_remembered_that_lost_their_order() {
+fn at_most_a_thousand_reordered_datagrams_are_tracked() {
     let sent = fragments(4, &pattern(400), 80);
     for (others, is_known) in [(900, true), (1_100, false)] {
         let mut rig = joining(1_500);
@@ -531,7 +530,7 @@ fn no_more_than_a_thousand_datagrams_are_remembered_that_lost_their_order() {
 }
 
 #[test]
-fn what_differs_in_any_part_of_the_key_is_another_datagram() {
+fn every_part_of_the_key_separates_datagrams() {
     let base = ip(4).part(0, [1; 80], true);
     let next = ip(4).part(80, [2; 80], true);
     let strangers = [
@@ -563,7 +562,7 @@ fn what_differs_in_any_part_of_the_key_is_another_datagram() {
 }
 
 #[test]
-fn whole_packets_and_version_6_pass() {
+fn unfragmented_packets_and_ipv6_pass() {
     let mut rig = joining(1_500);
     for packet in [whole(4, &[1; 80]), whole(6, &[1; 80])] {
         assert_only(&rig.push(&packet), &packet);
@@ -576,7 +575,7 @@ fn whole_packets_and_version_6_pass() {
 }
 
 #[test]
-fn a_datagram_joined_whole_goes_on_to_its_flow() {
+fn a_complete_datagram_is_coalesced_with_its_flow() {
     let mut rig = joining(1_500);
     rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, udp_gso_packets(), Vec::new(), secret()));
     let datagram = udp(4).ip_flags(0).payload(pattern(800));
@@ -586,7 +585,7 @@ fn a_datagram_joined_whole_goes_on_to_its_flow() {
 }
 
 #[test]
-fn datagrams_that_came_in_fragments_leave_in_fragments_out_of_a_gso_too() {
+fn fragmented_datagrams_leave_a_gso_packet_in_fragments() {
     let datagram = |id| udp(4).id(id).payload(pattern(1_600));
     let fragments = |id| cut(&datagram(id), 808);
     let rig = || {
@@ -611,7 +610,7 @@ fn datagrams_that_came_in_fragments_leave_in_fragments_out_of_a_gso_too() {
 }
 
 #[test]
-fn segments_that_came_in_fragments_are_joined_with_such_alone() {
+fn fragmented_segments_are_coalesced_only_with_each_other() {
     let sent = |number: u16, in_fragments| {
         let whole = tcp(4).id((number + 1).into()).seq((1_000 * number).into()).payload(pattern(1_000));
         cut(&whole, if in_fragments { 512 } else { 1_500 })
@@ -638,7 +637,7 @@ fn segments_that_came_in_fragments_are_joined_with_such_alone() {
 // Limits of memory, and eviction.
 
 #[test]
-fn when_full_a_newcomer_passes_and_open_runs_go_on() {
+fn when_full_new_fragments_pass_and_open_runs_continue() {
     let [one, other] = [1, 2].map(|id| fragments_of(id, &pattern(400), 80));
     let limits = MergeLimits { bytes: run_charge(1_500), ..USUAL };
     let mut rig = joining_within(1_500, limits);
@@ -655,7 +654,7 @@ fn when_full_a_newcomer_passes_and_open_runs_go_on() {
 }
 
 #[test]
-fn where_asked_for_the_oldest_run_leaves_for_a_newcomer() {
+fn with_eviction_the_oldest_run_leaves_for_a_new_one() {
     let [one, other] = [1, 2].map(|id| fragments_of(id, &pattern(400), 80));
     let limits = MergeLimits { bytes: run_charge(1_500), full: Full::Evict, ..USUAL };
     let mut rig = joining_within(1_500, limits);
@@ -666,7 +665,7 @@ fn where_asked_for_the_oldest_run_leaves_for_a_newcomer() {
 }
 
 #[test]
-fn a_run_is_charged_from_its_opening_what_it_may_become() {
+fn a_run_is_charged_its_maximum_from_the_start() {
     let sent = fragments(4, &pattern(8_980), 488);
     let charge = run_charge(9_000);
     assert!((16_384..18_000).contains(&charge), "{charge}");
@@ -680,7 +679,7 @@ fn a_run_is_charged_from_its_opening_what_it_may_become() {
 }
 
 #[test]
-fn the_one_buffer_is_pushed_out_by_any_other_datagram_and_a_flows_by_its_own() {
+fn the_shared_run_ends_at_any_datagram_and_a_flows_at_its_own() {
     let [one, other] = [1, 2].map(|id| fragments_of(id, &pattern(400), 80));
     let elsewhere = ip(4).id(3).to([192, 0, 2, 77]).payload(pattern(400)).parts(80);
     for (runs, after_other_flow, after_own_flow) in
@@ -699,7 +698,7 @@ fn the_one_buffer_is_pushed_out_by_any_other_datagram_and_a_flows_by_its_own() {
 }
 
 #[test]
-fn each_destination_has_what_was_said_for_its_prefix() {
+fn each_destination_has_the_policy_of_its_prefix() {
     let prefix = |text: &str| text.parse().unwrap();
     let policies = Prefixes::new(FragmentPolicy::Off)
         .with(prefix("198.51.100.0/24"), FragmentPolicy::Merge)
@@ -730,7 +729,7 @@ fn each_destination_has_what_was_said_for_its_prefix() {
 
 // R010, R031, rel:C1
 #[test]
-fn a_router_joins_nothing_unless_it_is_asked_for_by_name() {
+fn a_router_reassembles_only_by_explicit_policy() {
     let sent = fragments(4, &pattern(3_000), 488);
     let mut rig = Rig::router(9_000);
     assert_eq!(rig.push_all(&sent), sent);
@@ -748,7 +747,7 @@ fn a_router_joins_nothing_unless_it_is_asked_for_by_name() {
 // Reassembly for the next hop.
 
 #[test]
-fn what_two_hops_cut_is_joined_apart() {
+fn fragments_of_two_hops_are_reassembled_separately() {
     let frame =
         |station: u8, fragment: &[u8]| [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, station, 8, 0][..], fragment].concat();
     let sent = fragments(4, &pattern(160), 80);
@@ -764,7 +763,7 @@ fn what_two_hops_cut_is_joined_apart() {
 }
 
 #[test]
-fn hop_by_hop_a_datagram_is_cut_again_where_it_is_too_long() {
+fn hop_by_hop_a_long_datagram_is_refragmented() {
     let payload = pattern(4_480);
     let sent = fragments(4, &payload, 272);
     let mut rig = rejoining(FragmentPolicy::ReassembleHop, 1_500);
@@ -774,7 +773,7 @@ fn hop_by_hop_a_datagram_is_cut_again_where_it_is_too_long() {
 }
 
 #[test]
-fn version_6_leaves_in_fragments_no_longer_than_came_or_whole_toward_its_host() {
+fn ipv6_leaves_within_received_lengths_or_whole_toward_its_host() {
     let payload = pattern(3_000);
     // Fragments of unequal length; the whole datagram would fit.
     let cuts = [0, 400, 1_600, 1_608, 2_400, 3_000];
@@ -791,7 +790,7 @@ fn version_6_leaves_in_fragments_no_longer_than_came_or_whole_toward_its_host() 
 }
 
 #[test]
-fn version_6_fragments_too_long_for_the_next_link_are_refused_as_they_would_be_alone() {
+fn long_ipv6_fragments_are_refused_as_without_reassembly() {
     let mut rig = rejoining(FragmentPolicy::ReassembleHop, 1_300);
     let answers = rig.push_all(&fragments(6, &pattern(3_000), 1_400));
     assert_eq!(answers.len(), 1, "Packet Too Big");
@@ -799,7 +798,7 @@ fn version_6_fragments_too_long_for_the_next_link_are_refused_as_they_would_be_a
 }
 
 #[test]
-fn version_6_that_is_late_hop_by_hop_leaves_in_fragments_no_longer_than_came() {
+fn late_ipv6_leaves_hop_by_hop_within_received_lengths() {
     let payload = pattern(3_000);
     for (lens, first) in [(600, 0), (600, 1), (8, 0)] {
         let sent = fragments(6, &payload, lens);
@@ -818,7 +817,7 @@ fn version_6_that_is_late_hop_by_hop_leaves_in_fragments_no_longer_than_came() {
 }
 
 #[test]
-fn hop_by_hop_no_fragment_header_is_taken_out() {
+fn hop_by_hop_keeps_the_fragment_header() {
     let atomic = fragment(6, 0, &[1; 80], false);
     assert_only(&rejoining(FragmentPolicy::ReassembleHop, 1_500).push(&atomic), &atomic);
     assert_whole(&rejoining(FragmentPolicy::Reassemble, 1_500).push(&atomic), &[1; 80]);
@@ -828,7 +827,7 @@ fn hop_by_hop_no_fragment_header_is_taken_out() {
 
 // cB11
 #[test]
-fn seventeen_fragments_of_4500_bytes_leave_as_four() {
+fn seventeen_small_fragments_leave_as_four() {
     let sent = fragments(4, &pattern(4_480), 272);
     assert_eq!((sent.len(), sent[0].len()), (17, 292));
     let mut rig = joining(1_500);
@@ -840,7 +839,7 @@ fn seventeen_fragments_of_4500_bytes_leave_as_four() {
 
 // cB12
 #[test]
-fn with_fewer_buffers_than_datagrams_eviction_joins_nothing_and_passing_joins_its_part() {
+fn with_few_buffers_eviction_merges_nothing_and_passing_merges_some() {
     let left = |datagrams: usize, buffers: usize, full: Full, mtu: u16| {
         let limits = MergeLimits { bytes: buffers * run_charge(mtu), full, ..USUAL };
         let sent = woven(datagrams);

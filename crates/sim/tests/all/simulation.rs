@@ -12,7 +12,7 @@ use wideload_sim::{
 };
 
 #[test]
-fn the_same_seed_gives_the_same_run_and_another_one_another() {
+fn each_seed_gives_its_own_run() {
     let traces: Vec<u64> = SEEDS.iter().map(|seed| Case::of(*seed).run().expect("no law breaks").trace).collect();
     let again: Vec<u64> = SEEDS.iter().map(|seed| Case::of(*seed).run().expect("no law breaks").trace).collect();
     assert_eq!(traces, again);
@@ -30,7 +30,7 @@ fn a_trace_is_the_same_in_every_build() {
 }
 
 #[test]
-fn counting_everything_after_each_event_changes_nothing_and_finds_nothing() {
+fn checking_counts_after_each_event_finds_nothing() {
     for seed in [3, 6, 7] {
         let scene = Case::of(seed).scene();
         let usual = Simulation::new(&scene).run();
@@ -53,7 +53,7 @@ fn a_tour_of_seeds_breaks_no_law_and_meets_everything() {
 }
 
 #[test]
-fn each_fault_befalls_packets_where_it_is_and_nowhere_else() {
+fn each_fault_affects_only_its_place() {
     let base = LinkShape { delay: Duration::from_micros(100), seed: 3, ..LinkShape::default() };
     let slow = Some(50_000_000);
     let red = Red { mode: RedMode::Packets, min: 1, max: 10, share: 0.5 };
@@ -99,7 +99,7 @@ fn a_link_without_carrier_loses_all_and_goes_on_once_it_is_back() {
 }
 
 #[test]
-fn an_mtu_that_shrinks_meanwhile_is_kept_and_hosts_hear_of_it() {
+fn a_shrinking_mtu_is_obeyed_and_reported_to_hosts() {
     let mut scene = scene(GatewayRole::Border, LinkShape::default());
     scene.changes = vec![Change { at: Duration::from_micros(300), link: 1, to: To::Mtu(700) }];
     let outcome = run(&scene);
@@ -109,7 +109,7 @@ fn an_mtu_that_shrinks_meanwhile_is_kept_and_hosts_hear_of_it() {
 }
 
 #[test]
-fn a_connection_brings_all_its_bytes_both_directions_through_gateways_and_losses() {
+fn connections_deliver_all_bytes_through_gateways_and_losses() {
     let lossy = LinkShape { delay: Duration::from_millis(1), loss: 0.02, seed: 3, ..LinkShape::default() };
     for role in [GatewayRole::Border, GatewayRole::WideInterface, GatewayRole::ReceiveOffload] {
         for (shape, reply, is_v6) in [
@@ -129,7 +129,7 @@ fn a_connection_brings_all_its_bytes_both_directions_through_gateways_and_losses
 }
 
 #[test]
-fn a_connection_hears_of_a_shorter_link_and_finds_one_that_nobody_speaks_of() {
+fn connections_learn_reported_mtus_and_find_unreported_ones() {
     for (kind, is_told) in [(Router::Refuses, true), (Router::Fragments, true), (Router::Silent, false)] {
         let mut scene = talking(routed(kind), [0, 2]);
         let second = scene.topology.node("second router", Kind::Router(kind));
@@ -142,7 +142,7 @@ fn a_connection_hears_of_a_shorter_link_and_finds_one_that_nobody_speaks_of() {
 }
 
 #[test]
-fn a_connection_that_takes_part_is_marked_where_a_link_is_crowded() {
+fn an_ecn_connection_is_marked_on_a_congested_link() {
     let marked = |ecn: bool, marks_above: Option<u64>| {
         let shape = LinkShape { rate_bits_per_second: Some(100_000_000), ..LinkShape::default() };
         let mut scene = talking(scene(plain(), shape), [0, 2]);
@@ -166,7 +166,7 @@ fn a_connection_that_cannot_end_breaks_a_law() {
 }
 
 #[test]
-fn bytes_that_a_gateway_changes_in_a_connection_are_seen() {
+fn changed_bytes_in_a_connection_are_detected() {
     let mut scene = talking(scene(plain(), LinkShape::default()), [0, 2]);
     scene.bend = Some(InjectedBug::Corrupts);
     let broken = run(&scene).broken.expect("a law breaks");
@@ -190,7 +190,7 @@ fn a_packet_that_passes_two_gateways_counts_at_the_first() {
 }
 
 #[test]
-fn each_router_does_with_long_packets_what_its_kind_says() {
+fn each_router_treats_long_packets_by_its_kind() {
     for (kind, arrives, is_told) in [
         (Router::Fragments, true, false),
         (Router::Refuses, false, true),
@@ -209,7 +209,7 @@ fn each_router_does_with_long_packets_what_its_kind_says() {
 }
 
 #[test]
-fn a_hundred_nodes_in_a_chain_a_tree_and_a_mesh_carry_what_is_sent() {
+fn a_hundred_nodes_in_a_chain_tree_or_mesh_deliver_everything() {
     let chain: String =
         (0..98).map(|number| format!("[[node]]\nname = \"c{number}\"\nkind = \"router\"\n")).collect();
     let names: Vec<String> = (0..98).map(|number| format!("\"c{number}\"")).collect();

@@ -8,7 +8,7 @@ use wideload_packet::{
 };
 
 #[test]
-fn a_fragment_has_the_sum_of_its_header_for_every_length_place_and_identification() {
+fn fragment_header_checksums_are_valid() {
     for options in [&[][..], &COPIED, &BOTH, &PADDED, &[1; 40]] {
         for flags in [0x0000, 0x4000, 0x8000] {
             let packet = parsed(&ipv4(options, flags, 17, &[0; 8]));
@@ -33,7 +33,7 @@ fn a_fragment_has_the_sum_of_its_header_for_every_length_place_and_identificatio
 }
 
 #[test]
-fn a_header_whose_checksum_is_written_as_minus_zero_is_stamped_like_any_other() {
+fn a_header_checksum_of_minus_zero_is_handled() {
     let zero = (0..=0xFFFF).find_map(|id: u16| {
         let mut bytes = ipv4(&[], 0, 17, &[0; 8]);
         bytes[4..6].copy_from_slice(&id.to_be_bytes());
@@ -50,7 +50,7 @@ fn a_header_whose_checksum_is_written_as_minus_zero_is_stamped_like_any_other() 
 }
 
 #[test]
-fn a_segment_has_its_sums_for_every_payload_sum_length_and_number() {
+fn segment_checksums_are_valid() {
     for (version, protocol) in [(4, 6), (6, 6), (4, 17), (6, 17)] {
         let header = if protocol == 6 { tcp_header() } else { udp_header() };
         for ids in [Identifications::Rise, Identifications::Stay] {
@@ -78,7 +78,7 @@ fn a_segment_has_its_sums_for_every_payload_sum_length_and_number() {
 }
 
 #[test]
-fn a_udp_datagram_without_a_checksum_stays_without() {
+fn udp_without_a_checksum_stays_without() {
     let mut header = udp_header();
     header[6..8].fill(0);
     let packet = parsed(&ipv4(&[], 0, 17, &[&header[..], &[7; 100]].concat()));
@@ -90,7 +90,7 @@ fn a_udp_datagram_without_a_checksum_stays_without() {
 }
 
 #[test]
-fn a_template_writes_its_header_and_nothing_behind_it() {
+fn a_template_writes_only_its_header() {
     for options in [&[][..], &COPIED, &BOTH] {
         let packet = parsed(&ipv4(options, 0, 17, &[0; 8]));
         for offset in [0, 8] {
