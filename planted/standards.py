@@ -3,14 +3,9 @@
 
     planted/standards.py [--state covered|absent|waiting|open]
 
-The states of a row:
-
-- covered: a test or a departure (the first table of DEVIATIONS.md) names its id
-- absent: its subject is no part of this program
-- waiting: its subject is planned
-- open: none of these; then the exit status is 1
-
-`crates/engine/tests/standards.rs` checks the states, too.
+A row is covered where a test or a departure (the first table of DEVIATIONS.md) names its id; absent where what it speaks of is no part of this
+program; waiting where it will be, and is not yet. A row that is none of these is open, and the status is 1. What each row
+is, `crates/engine/tests/fragments/standards.rs` holds too.
 """
 
 import argparse
@@ -22,7 +17,7 @@ from pathlib import Path
 # Heading of the planned parts in DEVIATIONS.md.
 NOT_YET = "\n## What is not there yet\n"
 HOUSE = Path(__file__).resolve().parent.parent
-# Same as ABSENT and WAITING of crates/engine/tests/standards.rs, which fails if a row is in neither.
+# Kept in step with ABSENT and WAITING of crates/engine/tests/fragments/standards.rs, which fails where a row is in none.
 ABSENT = {
     "tunnel-mode": "this program is no tunnel endpoint",
     "optional": "an option that is not implemented",

@@ -1160,7 +1160,7 @@ impl Net {
     }
 
     /// Bytes of a transfer to the wide host that the kernel passed on by itself.
-    fn lent_by_a_transfer(&self) -> usize {
+    fn offloaded_by_a_transfer(&self) -> usize {
         let lent = || {
             let mut client = daemon::control::Client::connect(&self.control).expect("it listens");
             client.status().expect("it answers").all.narrow.came["lent_bytes"]

@@ -116,7 +116,7 @@ fn seen_bytes(middle: &Middle, end: usize) -> u64 {
 }
 
 /// What came in by an end of the gateway and the kernel passed on by itself.
-fn lent(middle: &Middle, end: usize) -> OffloadStats {
+fn offloaded(middle: &Middle, end: usize) -> OffloadStats {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
     let offloaded = service.snapshots().unwrap().into_iter().map(|snapshot| snapshot.ends[end].offloaded);
     offloaded.fold(OffloadStats::default(), OffloadStats::and)
@@ -143,7 +143,7 @@ fn unread_data_is_charged_at_least_its_size() {
             near.write_all(&content).unwrap();
             far.read_exact(&mut vec![0; UNREAD_LEN]).unwrap();
         }
-        let before = lent(&middle, end);
+        let before = offloaded(&middle, end);
         // As much as it takes, until there is no more room.
         while near.write(&content).is_ok() {}
         let (unread, memory) = (rustix::io::ioctl_fionread(&far).unwrap(), receive_memory(&far));
@@ -347,7 +347,7 @@ fn small_requests_are_answered_at_once() {
 }
 
 /// Every packet and every buffer is accounted for, in every way and at every end.
-fn check_books(middle: &Middle) {
+fn check_counters(middle: &Middle) {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
     for snapshot in service.snapshots().unwrap() {
         for direction in &snapshot.directions {

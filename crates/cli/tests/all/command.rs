@@ -408,7 +408,10 @@ fn every_counter_is_documented() {
         assert!(action.is_some_and(|action| action.len() > "None.".len()), "docs/COUNTERS.md lacks: {row}");
     }
     for (former, name) in former {
-        assert!(page.contains(&format!("{former}` is `")), "docs/COUNTERS.md lacks the former name of {name}: {former}");
+        assert!(
+            page.contains(&format!("{former}` is `")),
+            "docs/COUNTERS.md lacks the former name of {name}: {former}"
+        );
     }
     let rows = page.lines().filter(|line| line.starts_with("| `") && line.contains(". | ")).count();
     assert_eq!(rows, counters.len(), "COUNTERS.md has rows for counters that are gone");
