@@ -97,7 +97,7 @@ fn a_port_that_reads_headers_first_gets_the_right_place() {
             assert_eq!(plain, split);
         }
     }
-    let guesses = split.guesses();
+    let guesses = split.stats();
     // All but the first pieces, and the first datagrams.
     assert!(guesses.hits * 10 > guesses.predicted * 8 && guesses.in_place_bytes > 2 * 30 * 7_520, "{guesses:?}");
 }
