@@ -62,7 +62,7 @@ fn push(gateway: &mut Gateway, now: Time, frame: &[u8]) {
 fn drain(gateway: &mut Gateway) {
     while let Some(leaving) = gateway.next(0) {
         let Leaving::Forward(packet) = leaving else { panic!("only fragments came, and nobody is answered") };
-        gateway.done(0, packet);
+        gateway.recycle(0, packet);
     }
 }
 
