@@ -79,7 +79,7 @@ fn gateway(policy: Policy, mtu: u16, bytes: usize) -> Gateway {
     Gateway::new(&GatewaySettings::one(side), Secrets::both(Secret::new(1)), || Pool::new(256 << 20))
 }
 
-/// What one run is charged.
+/// The charge of one run, in bytes.
 fn run_charge(mtu: u16) -> usize {
     let mut gateway = gateway(Policy::Merge(Full::Pass), mtu, 1 << 20);
     push(&mut gateway, Time::ZERO, &fragment(0, 0));
