@@ -1,6 +1,6 @@
 //! Interleaved fragments -> the packets that leave: the gain of joining at each memory limit (C19, cB12).
 //!
-//!     cargo run --release -p wideload-engine --example joining
+//!     cargo run --release -p wideload-engine --example merging
 
 use std::time::Duration;
 use wideload_engine::packet::{Ingress, LinkType, Pool, Sum, Time};
