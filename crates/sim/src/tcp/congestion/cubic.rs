@@ -19,7 +19,7 @@ pub(super) struct Cubic {
     /// The window before the last reduction, in bytes.
     prior: f64,
     /// The plateau of the curve, in bytes.
-    l2_scope: f64,
+    plateau: f64,
     /// The time from the epoch to the plateau, in seconds.
     rise: f64,
     /// The window of Reno with the same reduction, in bytes.
@@ -53,7 +53,7 @@ impl Cubic {
             let below = (self.last_max - len) / mss;
             let is_below = below > 0.0;
             self.rise = if is_below { cube_root(below / C) } else { 0.0 };
-            self.l2_scope = if is_below { self.last_max } else { len };
+            self.plateau = if is_below { self.last_max } else { len };
             self.friendly = len;
             acked.now
         });
@@ -79,7 +79,7 @@ impl Cubic {
     /// The curve at a time after the epoch, in bytes (RFC 9438 equation 1).
     fn curve(&self, seconds: f64, mss: f64) -> f64 {
         let away = seconds - self.rise;
-        self.l2_scope + C * away * away * away * mss
+        self.plateau + C * away * away * away * mss
     }
 
     /// The slow start threshold after a loss (RFC 9438 sections 4.6 and 4.7).
