@@ -1,7 +1,8 @@
 //! Full buffers -> empty ones: another thread compresses and writes them.
 //!
-//! A few buffers circulate. The caller waits only if all of them are full. It learns of a failure when it hands
-//! over the next buffer.
+//! A second thread hides the cost of compression from the caller. A few buffers circulate. The caller waits only if
+//! all
+//! buffers are full. An error of the thread is reported when the caller hands over the next buffer.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -9,9 +10,9 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::packed::{BUFFER_LEN, Packed};
 
-/// A writer with its own thread.
+/// A writer that runs in a thread of its own.
 pub(crate) struct Behind<W: Write> {
-    /// Channel for full buffers to the thread; none after the thread failed.
+    /// Channel for full buffers to the thread; `None` after the thread failed.
     full: Option<SyncSender<Vec<u8>>>,
     empty: Receiver<Vec<u8>>,
     thread: Option<JoinHandle<io::Result<Packed<W>>>>,
@@ -38,7 +39,7 @@ impl<W: Write + Send + 'static> Behind<W> {
 }
 
 impl<W: Write> Behind<W> {
-    /// Hands over a buffer's bytes, and leaves an empty one.
+    /// Hands the full `buffer` to the thread and replaces it with an empty one.
     pub(crate) fn take(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
         let handed = self.empty.recv().ok().and_then(|empty| {
             let full = core::mem::replace(buffer, empty);
@@ -50,7 +51,7 @@ impl<W: Write> Behind<W> {
         }
     }
 
-    /// Waits for the thread.
+    /// Waits until the thread has written all buffers, then returns the writer.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.full = None;
         match self.thread.take().map(JoinHandle::join) {
@@ -60,7 +61,7 @@ impl<W: Write> Behind<W> {
         }
     }
 
-    /// The error that ended the thread early.
+    /// The error that stopped the thread.
     fn failure(&mut self) -> io::Error {
         self.full = None;
         match self.thread.take().map(JoinHandle::join) {
@@ -72,7 +73,7 @@ impl<W: Write> Behind<W> {
 }
 
 impl<W: Write> Drop for Behind<W> {
-    /// Nothing is written after its writer is gone.
+    /// Waits for the thread, so that no byte is written after the drop.
     fn drop(&mut self) {
         self.full = None;
         if let Some(thread) = self.thread.take() {
@@ -86,5 +87,5 @@ fn already_failed() -> io::Error {
     io::Error::other("an earlier write failed")
 }
 
-/// Buffers in circulation: one being filled, one being written, one to even out the pace.
+/// Number of buffers: one to fill, one to write, and one spare to even out the pace.
 const BUFFER_COUNT: usize = 3;

@@ -1,4 +1,7 @@
-//! A failure with a capture -> a sentence for the user.
+//! Failed reads and writes of captures -> sentences for the user.
+//!
+//! Every error names the attempted operation or the damaged place, so that callers need to add only the file's
+//! name.
 
 use std::{fmt, io};
 
@@ -15,37 +18,37 @@ mod tests {
     }
 }
 
-/// An error that ends the reading or writing of a capture.
+/// An error that stops the reading or writing of a capture.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system reported an error, for example of a disk or a pipe.
+    /// The operating system reported an error, for example a full disk or a closed pipe.
     #[error("cannot {tried}: {source}")]
     Io {
-        /// The attempted operation, as it completes "cannot …".
+        /// The attempted operation: words that follow "cannot".
         tried: &'static str,
-        /// The system's error.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The file breaks its format; everything in front of the damage was read.
+    /// A record or block violates the file format. All packets in front of the damage have been read.
     #[error("damaged at byte {}, after {}: {why}", Grouped(*offset), Counted(*packets, "packet"))]
     Damaged {
         /// Offset of the damaged record or block, in bytes of the uncompressed file.
         offset: u64,
-        /// Number of packets read before it.
+        /// Number of packets read before the damage.
         packets: u64,
-        /// The cause, in a sentence.
+        /// A sentence that states the violation.
         why: String,
     },
-    /// The file is no supported capture.
+    /// The file is not a supported capture.
     #[error("{why}")]
     UnknownFormat {
-        /// Its type, if known, and the remedy.
+        /// A sentence with the detected file type, if known, and the remedy.
         why: String,
     },
 }
 
-/// A number with commas between thousands: 4,711.
+/// Formats a number with commas between thousands, such as "4,711".
 pub(crate) struct Grouped(pub u64);
 
 impl fmt::Display for Grouped {
@@ -63,7 +66,7 @@ impl fmt::Display for Grouped {
     }
 }
 
-/// A number with its noun, in the singular for 1: 1 byte, 2 bytes.
+/// Formats a number with a noun, singular for 1, such as "1 byte" and "2 bytes".
 pub(crate) struct Counted(pub u64, pub &'static str);
 
 impl fmt::Display for Counted {

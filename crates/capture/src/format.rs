@@ -1,46 +1,49 @@
 //! The first bytes of a file -> its capture format.
+//!
+//! Header layouts and the size limits of reader and writer are defined here. Records and blocks are parsed in
+//! `reader.rs`.
 
 use packet::{LinkType, Time};
 use pcap_parser::parse_pcap_header;
 
-/// The format of a capture.
+/// The file format of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// The format of tcpdump: one header, then records.
+    /// The format of tcpdump: one file header, then records.
     Pcap {
-        /// Byte order of every field.
+        /// Byte order of all numeric fields.
         order: ByteOrder,
-        /// The unit of the second half of a timestamp.
+        /// Unit of the fraction of a second in timestamps.
         resolution: Resolution,
-        /// The variant of the record headers.
+        /// Layout of the record headers.
         variant: Variant,
     },
-    /// The format of Wireshark: blocks, with a byte order for each section.
+    /// The format of Wireshark: a sequence of blocks. Each section has its own byte order.
     Pcapng,
 }
 
-/// The order of the bytes of a number.
+/// Byte order of numbers in a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
-    /// Lowest byte first.
+    /// Least significant byte first.
     Little,
-    /// Highest byte first.
+    /// Most significant byte first.
     Big,
 }
 
 /// The unit of the fraction of a second in a pcap timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resolution {
-    /// Millionths of a second.
+    /// Microseconds.
     Microseconds,
-    /// Billionths of a second.
+    /// Nanoseconds.
     Nanoseconds,
 }
 
 /// The layout of the header of a pcap record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Variant {
-    /// 16 bytes.
+    /// 16 bytes: timestamp, captured length and original length.
     Standard,
     /// 24 bytes: Kuznetzov's patched libpcap adds an interface, a protocol and a packet type.
     Modified,
@@ -48,7 +51,7 @@ pub enum Variant {
 
 /// The link header of a link type (a number from the LINKTYPE_ registry); `None` for unsupported types.
 ///
-/// 12 and 14 are the values that some systems' own number for raw IP (DLT_RAW) became in files.
+/// Types 12 and 14 mean raw IP, like 101. Some systems wrote their own value of DLT_RAW into files.
 pub fn medium(link_type: u32) -> Option<LinkType> {
     match link_type {
         1 => Some(LinkType::Ethernet),
@@ -98,13 +101,13 @@ impl ByteOrder {
         }
     }
 
-    /// Writes `value` into a header of known length.
+    /// Writes `value` into `header` at offset `at`, in this byte order.
     pub(crate) fn set_u32(self, header: &mut [u8], at: usize, value: u32) {
         header[at..at + 4].copy_from_slice(&self.u32_bytes(value));
     }
 }
 
-/// The facts of a pcap file header.
+/// The fields of a pcap file header that affect how records are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PcapHeader {
     pub order: ByteOrder,
@@ -115,7 +118,7 @@ pub(crate) struct PcapHeader {
 }
 
 impl PcapHeader {
-    /// The facts of the four bytes of a magic number; the rest of the header is left empty.
+    /// Decodes the four bytes of a magic number; all other fields are zero.
     fn of_magic(magic: [u8; 4]) -> Option<PcapHeader> {
         use {ByteOrder::*, Resolution::*, Variant::*};
         let (order, number) = match magic[0] {
@@ -131,12 +134,12 @@ impl PcapHeader {
         Some(PcapHeader { order, resolution, variant, snap_len: 0, link_type: 0 })
     }
 
-    /// Whether the file starts like pcap.
+    /// Whether the file starts with a magic number of pcap.
     pub fn recognise(start: &[u8]) -> bool {
         start.first_chunk().is_some_and(|magic| PcapHeader::of_magic(*magic).is_some())
     }
 
-    /// Parses a whole file header.
+    /// Parses a complete file header; `None` if it is not a pcap header.
     pub fn parse(bytes: &[u8]) -> Option<PcapHeader> {
         let header = PcapHeader::of_magic(*bytes.first_chunk()?)?;
         // pcap-parser knows the modified format in little-endian only. All variants have the same header behind the
@@ -169,7 +172,7 @@ impl PcapHeader {
         Time::from_nanos(u64::from(seconds) * NANOS_PER_SECOND + fraction)
     }
 
-    /// The two halves of a timestamp; the last second of 32 bits for later times (2106).
+    /// Splits a time into seconds and fraction. Times after 2106 get the last second that 32 bits can express.
     pub fn time_stamp(&self, time: Time) -> (u32, u32) {
         let seconds = u32::try_from(time.nanos() / NANOS_PER_SECOND).unwrap_or(u32::MAX);
         let fraction = time.nanos() % NANOS_PER_SECOND / self.nanos_per_fraction();
@@ -184,10 +187,11 @@ impl PcapHeader {
     }
 }
 
-/// The byte order of the section that a pcapng section header opens; `None` for an unknown byte-order magic.
+/// The byte order of a pcapng section, from its section header; `None` for an unknown byte-order magic.
 ///
-/// A section's version is ignored. Blocks state their own length in every version. A packet in another place than
-/// 1.x has it fails a check, and all other blocks are copied unchanged.
+/// The section's version is ignored, because blocks state their own length in every version. A block whose layout
+/// differs
+/// from version 1.x fails a check if it has a packet, and is copied unchanged otherwise.
 pub(crate) fn section_order(block: &[u8]) -> Option<ByteOrder> {
     [ByteOrder::Little, ByteOrder::Big].into_iter().find(|order| order.u32(block, 8) == Some(BYTE_ORDER_MAGIC))
 }
@@ -196,17 +200,18 @@ pub(crate) fn section_order(block: &[u8]) -> Option<ByteOrder> {
 pub(crate) const PCAP_HEADER_LEN: usize = 24;
 /// Offset of the snap length in a pcap file header, in bytes.
 pub(crate) const PCAP_SNAP_LEN_AT: usize = 16;
-/// Minimum snap length of a written capture, in bytes: libpcap's own maximum, above any IP packet.
+/// Minimum snap length of a written capture, in bytes. This is libpcap's maximum, and exceeds any IP packet.
 pub(crate) const SNAP_LEN_MIN: u32 = 262_144;
-/// Longest accepted packet, in bytes: 64 times libpcap's maximum; a larger length is damage.
+/// Maximum length of a captured packet, in bytes: 64 times libpcap's maximum. A longer packet is reported as
+/// damage.
 pub(crate) const CAPTURED_LEN_MAX: u32 = 16 << 20;
-/// Longest accepted pcapng block, in bytes: a longest packet, and the same again in options.
+/// Maximum length of a pcapng block, in bytes: the longest packet, and as many bytes of options.
 pub(crate) const BLOCK_LEN_MAX: u32 = 32 << 20;
-/// Maximum number of interfaces in a pcapng section, so that memory stays bounded.
+/// Maximum number of interfaces in a pcapng section. The limit bounds memory.
 pub(crate) const INTERFACE_COUNT_MAX: usize = 65_536;
 /// Type of the obsolete packet block, which enhanced packet blocks replaced (draft-ietf-opsawg-pcapng appendix A).
 pub(crate) const OBSOLETE_PACKET: u32 = 2;
-/// Length of a section header without options (draft-ietf-opsawg-pcapng section 4.1).
+/// Length of a section header without options, in bytes (draft-ietf-opsawg-pcapng section 4.1).
 pub(crate) const SECTION_HEADER_LEN_MIN: u32 = 28;
 
 pub(crate) const NANOS_PER_SECOND: u64 = 1_000_000_000;
@@ -214,5 +219,5 @@ const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
 const BYTE_ORDER_MAGIC: u32 = pcap_parser::BOM_MAGIC;
-/// Major 2, minor 4, as two little-endian halves.
+/// pcap version 2.4, read as one little-endian number.
 const VERSION_2_4: u32 = 4 << 16 | 2;

@@ -1,4 +1,7 @@
-//! An interface description block -> the resolution and offset of its packets' timestamps.
+//! Interface description blocks -> the resolution and offset of timestamps.
+//!
+//! Each interface of a pcapng section has its own unit of time. All conversions between ticks and nanoseconds are
+//! here.
 
 use packet::Time;
 use pcap_parser::{OptionCode, PcapError, parse_option_be, parse_option_le};
@@ -64,17 +67,17 @@ mod tests {
     }
 }
 
-/// The facts of one interface of a pcapng section.
+/// The description of one interface in a pcapng section.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interface {
     pub link_type: u32,
-    /// Snap length, in bytes; 0 for no limit.
+    /// Snap length, in bytes; 0 = no limit.
     pub snap_len: u32,
     pub clock: Clock,
 }
 
 impl Interface {
-    /// Parses a block whose lengths have been checked.
+    /// Parses an interface description block whose lengths have been checked.
     pub fn parse(order: ByteOrder, block: &[u8]) -> Result<Interface, String> {
         let fields = || Some((order.u16(block, 8)?, order.u32(block, 12)?));
         let options = block.get(FIELDS_LEN..).and_then(|rest| rest.split_last_chunk::<4>());
@@ -88,15 +91,15 @@ impl Interface {
     }
 }
 
-/// The resolution and offset of an interface's timestamps.
+/// Resolution and offset of an interface's timestamps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     tick: Tick,
-    /// Seconds to add.
+    /// Seconds to add to each timestamp (option if_tsoffset).
     offset: i64,
 }
 
-/// The length of a tick, as a negative power.
+/// The unit of timestamps, as a negative power of 10 or 2.
 #[derive(Clone, Copy, Debug)]
 enum Tick {
     /// 10^-n seconds.
@@ -106,11 +109,13 @@ enum Tick {
 }
 
 impl Clock {
-    /// Reads if_tsresol and if_tsoffset; a later option of a kind overrides an earlier one. The default is
+    /// Reads the options if_tsresol and if_tsoffset. If an option is repeated, the last value is valid. The default
+    /// is
     /// microseconds since 1970.
     ///
-    /// Only pcap-parser's options are used. Its own reading of an interface description has no binary resolutions,
-    /// takes every offset as little-endian, and continues behind the last option.
+    /// Only the option parser of pcap-parser is used. The crate's reading of interface descriptions has three
+    /// faults: no
+    /// binary resolutions, every offset as little-endian, and no stop at the last option.
     fn parse(order: ByteOrder, mut options: &[u8]) -> Option<Clock> {
         let mut clock = Clock { tick: Tick::Ten(6), offset: 0 };
         while !options.is_empty() {
@@ -137,8 +142,8 @@ impl Clock {
         Some(clock)
     }
 
-    /// The moment of a timestamp, rounded down to the nanosecond. Times before 1970 or after 2554 become the
-    /// nearest representable one.
+    /// Converts ticks to a time, rounded down to the nanosecond. Times before 1970 or after 2554 become the
+    /// nearest representable time.
     pub fn time(&self, ticks: u64) -> Time {
         let ticks = u128::from(ticks);
         let nanos = match self.tick {
@@ -151,11 +156,13 @@ impl Clock {
         Time::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// The timestamp of a moment.
+    /// Converts a time to ticks.
     ///
-    /// Decimal ticks are rounded down. Binary ticks are rounded up, because reading them rounds down. A moment read
-    /// from a timestamp therefore becomes the same tick again. If ticks are shorter than a nanosecond, it becomes a
-    /// tick that reads as the same nanosecond.
+    /// Decimal ticks are rounded down. Binary ticks are rounded up, because [`time`](Clock::time) rounds down. A
+    /// time
+    /// that was read from a timestamp is therefore written as the same tick. If ticks are shorter than a
+    /// nanosecond, the
+    /// written tick may differ but reads as the same nanosecond.
     pub fn ticks(&self, time: Time) -> u64 {
         let nanos = (i128::from(time.nanos()) - self.offset_nanos()).max(0) as u128;
         let ticks = match self.tick {
@@ -174,14 +181,15 @@ impl Clock {
 }
 
 impl Tick {
-    /// Reads if_tsresol: the top bit chooses the base (draft-ietf-opsawg-pcapng section 4.2).
+    /// Decodes the option if_tsresol, whose top bit chooses the base (draft-ietf-opsawg-pcapng section 4.2).
     fn of(exponent: u8) -> Tick {
         let n = u32::from(exponent & 0x7f);
         if exponent & 0x80 == 0 { Tick::Ten(n) } else { Tick::Two(n) }
     }
 }
 
-/// Seconds and fraction are scaled separately, so that the shift has room: the fraction has 30 bits.
+/// Converts nanoseconds to ticks of 2^-n seconds; `None` on overflow. Seconds and fraction are scaled separately,
+/// because the shift needs room above the 30 bits of the fraction.
 fn binary_ticks(nanos: u128, n: u32) -> Option<u128> {
     if n > 128 - 31 {
         return None;
@@ -191,5 +199,5 @@ fn binary_ticks(nanos: u128, n: u32) -> Option<u128> {
     whole.checked_add(((nanos % second) << n).div_ceil(second))
 }
 
-/// Length of an interface description in front of its options (draft-ietf-opsawg-pcapng section 4.2).
+/// Length of an interface description without its options, in bytes (draft-ietf-opsawg-pcapng section 4.2).
 const FIELDS_LEN: usize = 16;

@@ -1,16 +1,18 @@
 //! Capture files -> packets, and packets -> capture files.
 //!
-//! Unchanged records must leave a rewrite exactly as they were, because a capture can be compared packet by packet.
-//! Every record is therefore returned with its raw bytes, and [`Writer::copy`] writes them byte for byte. Only new
-//! packets are composed, in the format, byte order and time resolution of their section.
+//! A rewrite must keep unchanged records bit for bit, so that two captures can be compared packet by packet. Every
+//! record is therefore returned with its raw bytes, which [`Writer::copy`] writes. New packets are encoded in the
+//! format, byte order and time resolution of their section.
 //!
-//! Supported are pcap (both byte orders, microseconds and nanoseconds, and the modified format with 24-byte record
-//! headers) and pcapng (several sections and interfaces). Both may be plain or compressed with gzip or zstd.
+//! Supported formats are pcap and pcapng. pcap may have either byte order, microseconds or nanoseconds, and record
+//! headers of 16 or 24 bytes. pcapng may have several sections and interfaces. Both may be compressed with gzip or
+//! zstd.
 //!
-//! Everything streams: memory is bounded, whatever lengths the file claims. A damaged file yields every record in
-//! front of the damage, then an error with place and cause. Later records are not searched for.
+//! Captures are streamed, so memory is bounded even if the file claims huge lengths. From a damaged file, all
+//! records in front of the damage are read. Then an error states place and cause. Records behind the damage are not
+//! read.
 //!
-//! Packets are not parsed here.
+//! The packets' own headers are not parsed here.
 //!
 //! ```
 //! use wideload_capture::{Compression, Item, Reader, Resolution, Writer};

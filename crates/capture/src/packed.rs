@@ -1,11 +1,13 @@
-//! Bytes -> the same bytes on an output, compressed.
+//! Bytes of a capture -> compressed output.
+//!
+//! The writer sees one output type whatever the compression. Reading compressed files is left to `source.rs`.
 
 use std::io::{self, Write};
 use std::path::Path;
 
 use crate::error::Error;
 
-/// The compression of a capture.
+/// The compression of a written capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compression {
     /// No compression.
@@ -17,7 +19,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The compression for a file name: gzip for `.gz`, zstd for `.zst`, else none.
+    /// The compression for a file name: gzip for `.gz`, zstd for `.zst`, otherwise none.
     pub fn from_path(path: impl AsRef<Path>) -> Compression {
         match path.as_ref().extension() {
             Some(extension) if extension.eq_ignore_ascii_case("gz") => Compression::Gzip,
@@ -27,7 +29,7 @@ impl Compression {
     }
 }
 
-/// An output with its compression.
+/// An output stream with its compressor.
 pub(crate) enum Packed<W: Write> {
     Plain(W),
     Gzip(flate2::write::GzEncoder<W>),
@@ -67,5 +69,5 @@ impl<W: Write> Packed<W> {
     }
 }
 
-/// Size of the output buffer, in bytes: calls for single packets were measured to cost as much as the copy.
+/// Size of the output buffer, in bytes. Without a buffer, the calls for single packets cost as much as the copies.
 pub(crate) const BUFFER_LEN: usize = 256 << 10;

@@ -1,4 +1,6 @@
-//! The bytes of a capture -> its packets and all other items.
+//! The bytes of a capture -> packets, headers and other blocks.
+//!
+//! Every length in the file is checked before it is used. Decompression is left to `source.rs`.
 
 use std::io::Read;
 
@@ -12,9 +14,9 @@ use crate::format::{
 use crate::interface::Interface;
 use crate::source::{Failure, READING, Window};
 
-/// A capture, read from front to back.
+/// A capture, read sequentially.
 ///
-/// Items borrow the reader's buffer, so each must be released before the next is read.
+/// Items borrow the reader's buffer, so the caller must drop each item before reading the next.
 pub struct Reader<R: Read> {
     window: Window<R>,
     layout: Layout,
@@ -23,16 +25,20 @@ pub struct Reader<R: Read> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Opens a capture. Compression and format are detected by its first bytes.
+    /// Opens a capture. The first bytes tell compression and format.
     ///
-    /// It reads large chunks, so `input` needs no buffer of its own.
+    /// The reader requests large chunks, so `input` needs no buffer of its own.
+    ///
+    /// # Errors
+    ///
+    /// If the input cannot be read or is not a supported capture.
     pub fn new(input: R) -> Result<Reader<R>, Error> {
         let mut window = Window::new(input)?;
         let layout = recognise(&mut window)?;
         Ok(Reader { window, layout, packets: 0, state: State::Fresh })
     }
 
-    /// The next item; `None` at the end of the file, and after any error.
+    /// Reads the next item; `None` at the end of the file, and after any error.
     #[allow(clippy::should_implement_trait, reason = "an Iterator's items cannot borrow the reader's buffer")]
     pub fn next(&mut self) -> Result<Option<Item<'_>>, Error> {
         if matches!(self.state, State::Ended) {
@@ -56,7 +62,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The format of the file.
+    /// The file format of the capture.
     pub fn format(&self) -> Format {
         match &self.layout {
             Layout::Pcap(header) => header.format(),
@@ -64,7 +70,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Bytes read from the input so far, before decompression; for progress bars.
+    /// Bytes read from the input so far, before decompression. Progress bars use this number.
     pub fn bytes_read(&self) -> u64 {
         self.window.bytes_read()
     }
@@ -98,17 +104,17 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// An item of a capture.
+/// A part of a capture.
 #[derive(Clone, Copy, Debug)]
 pub enum Item<'a> {
-    /// A pcap file header, or the header of a pcapng section. Interfaces count from 0 again behind it, so packets
-    /// held back from the section before must be written first.
+    /// A pcap file header, or the header of a pcapng section. Interface numbers start again at 0 behind a
+    /// section header. Write all pending packets of the previous section first.
     Header(&'a [u8]),
-    /// The description of the section's next interface (pcapng only).
+    /// The description of the section's next interface (pcapng only), as raw bytes.
     Interface(&'a [u8]),
-    /// A block without a packet: names, statistics, secrets, comments (pcapng only).
+    /// A block without a packet, such as names, statistics, secrets or comments (pcapng only), as raw bytes.
     Block(&'a [u8]),
-    /// A packet.
+    /// A packet with its metadata.
     Packet(Record<'a>),
 }
 
@@ -117,46 +123,46 @@ pub enum Item<'a> {
 pub struct Record<'a> {
     /// Number of the packet in the file, from 1.
     pub number: u64,
-    /// Offset of its record, in bytes of the uncompressed file.
+    /// Offset of the packet's record or block in the uncompressed file, in bytes.
     pub offset: u64,
-    /// Its interface within the section; 0 in pcap.
+    /// Number of the capturing interface within its section, from 0; 0 in pcap.
     pub interface: u32,
-    /// Its link type, as a number from the LINKTYPE_ registry.
+    /// Link type of the packet, as a number from the LINKTYPE_ registry.
     pub link_type: u32,
-    /// Its link type, if supported.
+    /// Kind of link header; `None` if the link type is unsupported.
     pub medium: Option<LinkType>,
-    /// Its capture time, since 1970; `None` in a simple packet block, which has none.
+    /// Capture time since 1970; `None` in a simple packet block, which has no timestamp.
     pub time: Option<Time>,
-    /// Its length on the wire, in bytes; more than `data` holds if the capture truncated it.
+    /// Length of the packet on the wire, in bytes. Longer than `data` if the capture truncated the packet.
     pub original_len: u32,
     /// The captured bytes of the packet.
     pub data: &'a [u8],
-    /// The options of its block, such as comments; none in pcap.
+    /// The raw options of the packet's block, such as comments; empty in pcap.
     pub options: &'a [u8],
-    /// The whole record or block as it stands in the file.
+    /// The complete record or block, as raw bytes of the file.
     pub raw: &'a [u8],
 }
 
-/// The reader's state for the file's format.
+/// Parser state for the file's format.
 enum Layout {
     Pcap(PcapHeader),
     Pcapng(Section),
 }
 
-/// The reader's state for a pcapng section.
+/// Parser state for a pcapng section.
 struct Section {
     order: ByteOrder,
     interfaces: Vec<Interface>,
 }
 
 enum State {
-    /// The pcap file header is still to be returned.
+    /// Whether the pcap file header has yet to be returned to the caller.
     Fresh,
     Running,
     Ended,
 }
 
-/// An item that has been passed and lies in the window, without a borrow of it.
+/// A parsed item, as positions in the window instead of borrowed slices.
 struct Found {
     raw_len: usize,
     kind: Kind,
@@ -178,7 +184,7 @@ struct Packet {
     data_len: usize,
 }
 
-/// The reason for which reading stops.
+/// The reason why reading stops.
 enum Stop {
     Damaged(String),
     Failed(Failure),
@@ -220,7 +226,7 @@ fn recognise<R: Read>(window: &mut Window<R>) -> Result<Layout, Error> {
     Err(Error::UnknownFormat { why: unknown(window.ahead()) })
 }
 
-/// Describes a file that starts with `start` and is no supported capture.
+/// Returns an error message for an unsupported file that starts with `start`.
 fn unknown(start: &[u8]) -> String {
     if start.is_empty() {
         return "the file is empty".into();
@@ -316,7 +322,7 @@ fn find_block<R: Read>(window: &mut Window<R>, section: &mut Section) -> Result<
 }
 
 impl Section {
-    /// Reads a block whose lengths have been checked.
+    /// Parses a block whose lengths have been checked.
     fn read_block(&mut self, block_type: u32, block: &[u8]) -> Result<Kind, Stop> {
         match block_type {
             pcap_parser::IDB_MAGIC => {
@@ -334,9 +340,9 @@ impl Section {
         }
     }
 
-    /// Reads an enhanced or obsolete packet block, which differ only in the width of the interface number.
+    /// Parses an enhanced or obsolete packet block. The two differ only in the width of the interface number.
     ///
-    /// pcap-parser would collect its options in a `Vec` per packet, which is not needed.
+    /// pcap-parser's function is not used, because it would allocate a `Vec` of options per packet.
     fn read_packet(&self, block: &[u8], interface: Option<u32>) -> Result<Kind, Stop> {
         let field = |at| self.order.u32(block, at);
         let fields = || Some((interface?, field(12)?, field(16)?, field(20)?, field(24)?));
@@ -350,8 +356,8 @@ impl Section {
         Ok(Kind::Packet(Packet { interface, link_type, time, original_len, data_at: PACKET_DATA_AT, data_len }))
     }
 
-    /// Reads a simple packet block: always the first interface, no time, and a captured length that follows from
-    /// the snap length.
+    /// Parses a simple packet block. Its interface is always the first of the section. It has no timestamp. Its
+    /// captured length follows from the snap length.
     fn read_simple_packet(&self, block: &[u8]) -> Result<Kind, Stop> {
         let Some(original_len) = self.order.u32(block, 8) else {
             return Err(damaged("a packet block shorter than its fields"));
@@ -384,7 +390,7 @@ fn believe(captured_len: u32) -> Result<usize, Stop> {
     Ok(captured_len as usize)
 }
 
-/// Checks that `len` bytes of packet fit between a block's fields and its closing length.
+/// Checks that a packet of `len` bytes fits between a block's fields and the repeated length at the end.
 fn fit(len: usize, data_at: usize, block: &[u8]) -> Result<usize, Stop> {
     if data_at + len + BLOCK_END_LEN > block.len() {
         let (len, block_len) = (Grouped(len as u64), Grouped(block.len() as u64));
@@ -416,22 +422,22 @@ fn cut_short<R: Read>(window: &Window<R>, of_what: &str) -> Stop {
     damaged(format!("the file ends {len} into a {of_what}"))
 }
 
-/// Bytes that distinguish pcap from pcapng.
+/// Number of first bytes that distinguish pcap from pcapng.
 const MAGIC_LEN: usize = 4;
-/// The block type of a section header, the same in both byte orders (draft-ietf-opsawg-pcapng section 4.1).
+/// Block type of a section header, equal in both byte orders (draft-ietf-opsawg-pcapng section 4.1).
 const SECTION_HEADER: [u8; 4] = pcap_parser::SHB_MAGIC.to_le_bytes();
-/// Type and length of any block, and the byte order of a section header or the first four bytes of another body.
+/// Length of a block's first three words, in bytes: type, length, and the byte-order magic of a section header.
 const BLOCK_START_LEN: usize = 12;
-/// Shortest block, in bytes: a type and two lengths (draft-ietf-opsawg-pcapng section 3.1).
+/// Minimum length of a block, in bytes: a type and two lengths (draft-ietf-opsawg-pcapng section 3.1).
 const BLOCK_LEN_MIN: u32 = 12;
-/// The length repeated at a block's end, in bytes.
+/// Length of the repeated length field at the end of a block, in bytes.
 const BLOCK_END_LEN: usize = 4;
-/// Offset of the packet in an enhanced or obsolete packet block (draft-ietf-opsawg-pcapng section 4.3).
+/// Offset of the packet in an enhanced or obsolete packet block, in bytes (draft-ietf-opsawg-pcapng section 4.3).
 const PACKET_DATA_AT: usize = 28;
-/// Offset of the packet in a simple packet block (draft-ietf-opsawg-pcapng section 4.4).
+/// Offset of the packet in a simple packet block, in bytes (draft-ietf-opsawg-pcapng section 4.4).
 const SIMPLE_DATA_AT: usize = 12;
 
-/// Signatures of other files, so that an error can name them.
+/// Magic numbers of unsupported file types, for precise error messages.
 const KNOWN: [(&[u8], &str); 9] = [
     (b"snoop\0\0\0", "a snoop capture; convert it with editcap -F pcapng IN OUT"),
     (b"RTSS", "a Network Monitor 1 capture; convert it with editcap -F pcapng IN OUT"),
@@ -443,5 +449,5 @@ const KNOWN: [(&[u8], &str); 9] = [
     (b"PK\x03\x04", "a zip archive; unpack it with unzip"),
     (b"\x1f\x8b", "a gzip file inside a compressed file; unpack it once with gunzip"),
 ];
-/// Length of the longest signature above.
+/// Length of the longest magic number in `KNOWN`, in bytes.
 const KNOWN_LEN: usize = 12;

@@ -1,7 +1,7 @@
-//! A file, plain or compressed -> a window of its uncompressed bytes.
+//! Plain or compressed files -> a sliding window of uncompressed bytes.
 //!
-//! The window slides and forgets the bytes in front of it. It grows only while the file really holds the bytes that
-//! a record claims, so a false length costs no memory.
+//! The window forgets bytes that have been consumed. It grows only as bytes are really read, so a record that
+//! claims a false length costs no memory.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -20,7 +20,7 @@ pub(crate) struct Window<R: Read> {
 }
 
 impl<R: Read> Window<R> {
-    /// Detects a compression by the magic number in the first bytes.
+    /// Opens an input. The magic number in the first bytes tells the compression.
     pub fn new(input: R) -> Result<Window<R>, Error> {
         let mut raw = Raw { input, count: 0, first: [0; 4], first_len: 0, first_given: 0, failed: false };
         raw.look().map_err(|source| Error::Io { tried: READING, source })?;
@@ -43,7 +43,7 @@ impl<R: Read> Window<R> {
         Ok(Window { stream, bytes: vec![0; WINDOW_LEN], start: 0, end: 0, offset: 0, ended: false })
     }
 
-    /// Bytes read from the input so far, as they are in the file, compressed or not.
+    /// Bytes read from the input so far, before decompression.
     pub fn bytes_read(&self) -> u64 {
         self.stream.raw().count
     }
@@ -53,12 +53,12 @@ impl<R: Read> Window<R> {
         self.offset
     }
 
-    /// The next bytes in memory.
+    /// The unconsumed bytes in memory.
     pub fn ahead(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Slides over the next `len` bytes. They stay readable by [`passed`](Window::passed) until the next
+    /// Consumes the next `len` bytes. [`passed`](Window::passed) returns them until the next call of
     /// [`reach`](Window::reach).
     pub fn pass(&mut self, len: usize) {
         assert!(len <= self.end - self.start, "only bytes that are in memory can be passed");
@@ -66,12 +66,12 @@ impl<R: Read> Window<R> {
         self.offset += len as u64;
     }
 
-    /// The last `len` bytes that were passed.
+    /// The last `len` consumed bytes.
     pub fn passed(&self, len: usize) -> &[u8] {
         &self.bytes[self.start - len..self.start]
     }
 
-    /// Reads until at least `len` bytes are ahead; false if the file ends before that.
+    /// Reads until at least `len` unconsumed bytes are in memory. Returns false if the file ends before that.
     #[inline]
     pub fn reach(&mut self, len: usize) -> Result<bool, Failure> {
         if self.end - self.start >= len {
@@ -115,15 +115,15 @@ impl<R: Read> Window<R> {
     }
 }
 
-/// The reason for which no more bytes came.
+/// The reason why no more bytes could be read.
 pub(crate) enum Failure {
-    /// The input failed.
+    /// The input reported an error.
     Input(io::Error),
     /// The compressed data is damaged.
     Compression(String),
 }
 
-/// The input with its detected compression.
+/// The input stream with its decompressor.
 enum Stream<R: Read> {
     Plain(Raw<R>),
     Gzip(Box<Members<BufReader<Raw<R>>>>),
@@ -148,10 +148,10 @@ impl<R: Read> Stream<R> {
     }
 }
 
-/// The members of a gzip file, one behind the other (RFC 1952 section 2.2), and zeros behind the last. Tapes and
-/// devices pad with zeros, and gzip(1) ignores them, too.
+/// All members of a gzip file, in sequence (RFC 1952 section 2.2). Zeros behind the last member are ignored, as by
+/// gzip(1), because tapes and devices pad with zeros.
 struct Members<R> {
-    /// None only while one member follows another.
+    /// Decoder of the current member; `None` only between two members.
     decoder: Option<GzDecoder<R>>,
     is_padded: bool,
 }
@@ -165,7 +165,7 @@ impl<R: BufRead> Members<R> {
         self.decoder.as_ref().expect("it is missing only within `read`").get_ref()
     }
 
-    /// Skips zeros. Returns whether anything follows.
+    /// Skips zeros. Returns whether any other byte follows.
     fn pass_zeros(&mut self) -> io::Result<bool> {
         let input = self.decoder.as_mut().expect("it is missing only within `read`").get_mut();
         loop {
@@ -202,7 +202,7 @@ impl<R: BufRead> Read for Members<R> {
     }
 }
 
-/// The unchanged input, counted; the first bytes, already inspected, are returned again.
+/// The raw input and the number of its bytes. The bytes that were inspected for a magic number are returned again.
 struct Raw<R> {
     input: R,
     count: u64,
@@ -245,11 +245,12 @@ impl<R: Read> Read for Raw<R> {
     }
 }
 
-/// Completes "cannot …" if the input fails.
+/// Words that follow "cannot" in the error message of a failed input.
 pub(crate) const READING: &str = "read the capture";
-/// Bytes of the uncompressed file in memory, unless a record needs more: fits a second-level cache.
+/// Size of the window, in bytes, unless a record is longer. This size fits a second-level cache.
 const WINDOW_LEN: usize = 512 << 10;
-/// Bytes of the compressed file in memory.
+/// Size of the buffer for compressed bytes, in bytes.
 const COMPRESSED_LEN: usize = 128 << 10;
-/// Longest zstd window, as a power of two: 64 MiB, so that a file with a longer window cannot exhaust memory.
+/// Largest accepted zstd window, as a power of two: 64 MiB. Files with a larger window are rejected, to bound
+/// memory.
 const WINDOW_LOG_MAX: u32 = 26;

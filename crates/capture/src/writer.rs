@@ -1,4 +1,8 @@
-//! Packets and all other items -> the bytes of a capture.
+//! Packets, headers and other blocks -> the bytes of a capture.
+//!
+//! Unchanged items are copied byte for byte, so that a rewrite changes no more than necessary. Compression is left
+//! to
+//! `packed.rs`.
 
 use std::io::{self, Write};
 
@@ -14,15 +18,15 @@ use crate::interface::Interface;
 use crate::packed::{BUFFER_LEN, Compression, Packed};
 use crate::reader::Record;
 
-/// A capture, written from front to back.
+/// A capture, written sequentially.
 ///
-/// Items of a [`Reader`](crate::Reader) are copied byte for byte, except two fields that a rewritten capture could
-/// not keep:
+/// Items of a [`Reader`](crate::Reader) are copied byte for byte, except two fields that would be wrong in a
+/// rewritten capture:
 ///
-/// - A snap length below 262,144 is raised to that, so that wide packets fit.
+/// - A snap length below 262,144 is raised to this value, so that wide packets fit.
 /// - A pcapng section's length becomes "not specified".
 ///
-/// Nothing is complete before [`finish`](Writer::finish); a dropped writer leaves a truncated file.
+/// The output is complete only after [`finish`](Writer::finish). A dropped writer leaves a truncated file.
 pub struct Writer<W: Write> {
     output: Output<W>,
     buffer: Vec<u8>,
@@ -32,7 +36,7 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// A capture into `output`, which needs no buffer of its own.
+    /// Starts a capture on `output`, which needs no buffer of its own.
     pub fn new(output: W, compression: Compression) -> Result<Writer<W>, Error> {
         let packed = Packed::new(output, compression)?;
         Ok(Writer::of(Output::Here(packed)))
@@ -43,7 +47,7 @@ impl<W: Write> Writer<W> {
         Writer { output, buffer, bytes_written: 0, packets: 0, section: Section::None }
     }
 
-    /// Writes a pcap file header or a pcapng section header, and adopts its format and byte order.
+    /// Writes a pcap file header or a pcapng section header. Later packets get the header's format and byte order.
     pub fn header(&mut self, raw: &[u8]) -> Result<(), Error> {
         if let (Some(header), true) = (PcapHeader::parse(raw), raw.len() == PCAP_HEADER_LEN) {
             self.section = Section::Pcap(header);
@@ -65,7 +69,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Panics
     ///
-    /// If no pcapng section header was written before.
+    /// If no pcapng section header has been written.
     pub fn interface(&mut self, raw: &[u8]) -> Result<(), Error> {
         let Section::Pcapng { order, interfaces } = &mut self.section else {
             panic!("an interface description belongs into a pcapng section");
@@ -87,9 +91,9 @@ impl<W: Write> Writer<W> {
 
     /// Writes an unchanged packet, byte for byte.
     ///
-    /// One kind changes its form: a simple packet block that the snap length truncated, because only the snap
-    /// length tells its captured length. If the snap length was raised, it becomes an enhanced packet block at time
-    /// 0.
+    /// The only exception is a simple packet block that the snap length truncated. Its captured length follows from
+    /// the
+    /// snap length. If the snap length was raised, the packet is written as an enhanced packet block at time 0.
     pub fn copy(&mut self, record: &Record<'_>) -> Result<(), Error> {
         if self.needs_raised_snap_len(record) {
             return self.put_packet(record.interface, None, &[record.data], record.original_len, &[]);
@@ -98,20 +102,22 @@ impl<W: Write> Writer<W> {
         self.put(record.raw)
     }
 
-    /// Writes a new packet, gathered from its `parts`, in the format, byte order and time resolution of the current
-    /// section and interface.
+    /// Writes a new packet, the concatenation of `parts`. The packet gets the format, byte order and time
+    /// resolution
+    /// of the current section and interface.
     ///
-    /// pcap has one interface, whatever its number; an unknown time is written as 0.
+    /// In pcap, `interface` is ignored. An unknown time is written as 0.
     ///
     /// # Panics
     ///
-    /// If no header was written before, the section has no such interface, or the packet exceeds a reader's limit
-    /// of 16 MiB.
+    /// If no header has been written, the section has no such interface, or the packet is longer than 16 MiB, the
+    /// reader's limit.
     pub fn packet(&mut self, interface: u32, time: Option<Time>, parts: &[&[u8]]) -> Result<(), Error> {
         self.packet_with_options(interface, time, parts, &[])
     }
 
-    /// The same with the options of a block of this section; pcap does not store them.
+    /// Writes a new packet with raw block options, see [`packet`](Writer::packet). In pcap the options are
+    /// discarded.
     pub fn packet_with_options(
         &mut self,
         interface: u32,
@@ -124,12 +130,12 @@ impl<W: Write> Writer<W> {
         self.put_packet(interface, time, parts, len as u32, options)
     }
 
-    /// Bytes of capture written so far, before compression.
+    /// Bytes written so far, before compression.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written
     }
 
-    /// Writes all buffered bytes, ends the compression, and returns the output.
+    /// Writes all buffered bytes, finishes the compression, and returns the output.
     pub fn finish(mut self) -> Result<W, Error> {
         self.output.take(&mut self.buffer).and_then(|()| self.output.finish()).map_err(cannot_write)
     }
@@ -178,7 +184,7 @@ impl<W: Write> Writer<W> {
             && interfaces.first().is_some_and(|interface| raised(interface.snap_len).is_some())
     }
 
-    /// Writes `raw` with the snap length at `at` raised if needed.
+    /// Writes `raw` and replaces the snap length at offset `at` if the value is too small.
     fn put_raised(&mut self, order: ByteOrder, raw: &[u8], at: usize, snap_len: u32) -> Result<(), Error> {
         let Some(snap_len) = raised(snap_len) else {
             return self.put(raw);
@@ -218,8 +224,8 @@ impl<W: Write> Writer<W> {
 }
 
 impl<W: Write + Send + 'static> Writer<W> {
-    /// The same, but another thread compresses and writes while packets keep coming. A write error is reported with
-    /// a later packet, or at the end.
+    /// Starts a capture whose compression and output run in another thread. The thread's write errors are
+    /// reported with a later packet, or by `finish`.
     pub fn behind(output: W, compression: Compression) -> Result<Writer<W>, Error> {
         let packed = Packed::new(output, compression)?;
         let behind = Behind::start(packed).map_err(|source| Error::Io { tried: "start a thread", source })?;
@@ -227,21 +233,21 @@ impl<W: Write + Send + 'static> Writer<W> {
     }
 }
 
-/// The state that the last header set for the packets behind it.
+/// State of the current section: format, byte order and interfaces for later packets.
 enum Section {
     None,
     Pcap(PcapHeader),
     Pcapng { order: ByteOrder, interfaces: Vec<Interface> },
 }
 
-/// The destination of full buffers.
+/// The destination of full buffers: this thread's output, or another thread.
 enum Output<W: Write> {
     Here(Packed<W>),
     Behind(Behind<W>),
 }
 
 impl<W: Write> Output<W> {
-    /// Takes a buffer's bytes, and leaves it empty. After a failure, finishing fails too.
+    /// Writes the bytes of `buffer` and empties it. After a failure, `finish` also fails.
     fn take(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
         match self {
             Output::Here(packed) => {
@@ -261,7 +267,7 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// The header of a pcap record, in the first 16 bytes or, for the modified variant, all 24.
+/// Encodes the header of a pcap record: 16 bytes, or 24 in the modified variant.
 fn pcap_record(header: &PcapHeader, time: Option<Time>, captured_len: u32, original_len: u32) -> [u8; 24] {
     let (seconds, fraction) = header.time_stamp(time.unwrap_or(Time::ZERO));
     let mut record = [0; 24];
@@ -271,7 +277,7 @@ fn pcap_record(header: &PcapHeader, time: Option<Time>, captured_len: u32, origi
     record
 }
 
-/// The part of an enhanced packet block in front of its packet (draft-ietf-opsawg-pcapng section 4.3).
+/// Encodes the fields of an enhanced packet block in front of its packet (draft-ietf-opsawg-pcapng section 4.3).
 fn enhanced_packet(
     order: ByteOrder,
     block_len: u32,
@@ -289,7 +295,7 @@ fn enhanced_packet(
     block
 }
 
-/// The snap length to write instead of one that is too small; `None` if it may stay. 0 is "no limit".
+/// The replacement for a snap length that is too small; `None` if it is large enough or 0 (no limit).
 fn raised(snap_len: u32) -> Option<u32> {
     (snap_len != 0 && snap_len < SNAP_LEN_MIN).then_some(SNAP_LEN_MIN)
 }
@@ -300,7 +306,7 @@ fn cannot_write(source: io::Error) -> Error {
 
 /// Offset of the snap length in an interface description, in bytes.
 const INTERFACE_SNAP_LEN_AT: usize = 12;
-/// Offset of the section's length (8 bytes) in a section header, in bytes.
+/// Offset of the section length (8 bytes) in a section header, in bytes.
 const SECTION_LEN_AT: usize = 16;
-/// Length of an enhanced packet block without packet and options.
+/// Length of an enhanced packet block without packet and options, in bytes.
 const ENHANCED_LEN_MIN: u32 = 32;

@@ -1,17 +1,19 @@
 //! Bytes -> their sum and copy, 32 bytes at a time, on x86-64 with AVX2.
 //!
-//! As in `scalar.rs`, 64-bit words are summed without their carries, and their upper halves are summed again.
+//! AVX2 has no addition with carry. As in `scalar.rs`, 64-bit words are therefore summed without carries, and their
+//! upper
+//! halves are summed a second time. The choice between the paths is left to `lib.rs`.
 
 use crate::scalar::{self, add};
 use core::arch::x86_64::*;
 
-/// The sum of bytes of any length.
+/// The one's complement sum of any number of bytes.
 #[target_feature(enable = "avx2")]
 pub fn sum(bytes: &[u8]) -> u64 {
     if bytes.len() <= CHUNK_LEN { sum_chunk(bytes) } else { sum_chunks(bytes) }
 }
 
-/// Copies `from` to `to`, which has the same length, and sums the bytes in the same pass.
+/// Copies `from` to `to`, which must have the same length, and sums the bytes in the same pass.
 #[target_feature(enable = "avx2")]
 pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
     if from.len() <= CHUNK_LEN { copy_and_sum_chunk(to, from) } else { copy_and_sum_chunks(to, from) }
@@ -68,7 +70,7 @@ fn copy_and_sum_chunk(to: &mut [u8], from: &[u8]) -> u64 {
     add(lanes.total(), scalar::sum_small(tail))
 }
 
-/// Sums without carries, and sums of upper halves that give the carries.
+/// Running sums: 64-bit words without carries, and the words' upper halves, from which the carries follow.
 struct Lanes {
     sums: [__m256i; LANES_COUNT],
     uppers: [__m256i; LANES_COUNT],
@@ -128,8 +130,8 @@ fn store(to: &mut [u8; VECTOR_LEN], vector: __m256i) {
     unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), hidden(vector)) }
 }
 
-/// The same vector, hidden from the compiler. Otherwise it would turn a loop of loads and stores into a call to
-/// `memcpy` and a second loop for the rest.
+/// Returns the vector unchanged, but hidden from the compiler. Otherwise the compiler would turn a loop of
+/// loads and stores into a call of `memcpy` and a second loop for the sum.
 #[inline]
 #[target_feature(enable = "avx2")]
 #[cfg_attr(miri, allow(unused_mut))]
@@ -142,11 +144,13 @@ fn hidden(mut vector: __m256i) -> __m256i {
     vector
 }
 
-/// Bytes in a register.
+/// Length of a vector register, in bytes.
 const VECTOR_LEN: usize = 32;
-/// Registers of lanes that run in parallel.
+/// Number of independent accumulators.
 const LANES_COUNT: usize = 4;
-/// Bytes summed in one iteration.
+/// Bytes summed per iteration.
 const BLOCK_LEN: usize = LANES_COUNT * VECTOR_LEN;
-/// Longest input summed before lanes are folded, in bytes: 2^15 half words in each lane, whose total fits 64 bits.
+/// Maximum input between two folds of the accumulators, in bytes. Each lane then has 2^15 half words, whose sum
+/// fits
+/// 64 bits.
 const CHUNK_LEN: usize = 1 << 20;

@@ -1,12 +1,13 @@
 //! Bytes -> their sum and copy, 64 bytes at a time, on x86-64 with AVX-512 F, BW, VL and VNNI.
 //!
-//! One instruction multiplies 32 signed words and adds them to 16 lanes of 32 bits. Our words are unsigned. Their
-//! upper bit is flipped, which subtracts 32,768 from each, and lanes start with the sum of these subtractions.
+//! One VNNI instruction multiplies 32 signed words and adds them to 16 lanes of 32 bits. Packet words are unsigned.
+//! The top bit of each word is therefore flipped, which subtracts 32,768. The initial value of the lanes
+//! compensates this.
 
 use crate::scalar::add;
 use core::arch::x86_64::*;
 
-/// The sum of bytes of any length.
+/// The one's complement sum of any number of bytes.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 pub fn sum(bytes: &[u8]) -> u64 {
     match bytes.len() {
@@ -16,7 +17,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Copies `from` to `to`, which has the same length, and sums the bytes in the same pass.
+/// Copies `from` to `to`, which must have the same length, and sums the bytes in the same pass.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
     match from.len() {
@@ -39,8 +40,8 @@ fn copy_and_sum_chunks(to: &mut [u8], from: &[u8]) -> u64 {
     chunks.fold(0, |all, (to, from)| add(all, copy_and_sum(to, from)))
 }
 
-/// A load or store across two cache lines costs twice. With `ALIGNED`, loads therefore start at a cache line, after
-/// a head.
+/// Sums up to `CHUNK_LEN` bytes. With `ALIGNED`, the bytes before the first cache line boundary are summed
+/// separately, because a load across two cache lines costs twice as much.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn sum_chunk<const ALIGNED: bool>(bytes: &[u8]) -> u64 {
@@ -68,7 +69,7 @@ fn sum_chunk<const ALIGNED: bool>(bytes: &[u8]) -> u64 {
     behind(head, lanes.total())
 }
 
-/// As [`sum_chunk`], but the stores are aligned.
+/// Copies and sums up to `CHUNK_LEN` bytes. With `ALIGNED`, the stores start at a cache line boundary.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn copy_and_sum_chunk<const ALIGNED: bool>(to: &mut [u8], from: &[u8]) -> u64 {
@@ -101,12 +102,12 @@ fn copy_and_sum_chunk<const ALIGNED: bool>(to: &mut [u8], from: &[u8]) -> u64 {
     behind(head, lanes.total())
 }
 
-/// Sums of words, in signed lanes of 32 bits.
+/// Running sums of words, in signed lanes of 32 bits.
 struct Lanes([__m512i; LANES_COUNT]);
 
 impl Lanes {
-    /// Lanes for so many vectors. They start with the amount that flipping upper bits subtracts from two words of
-    /// each.
+    /// Accumulators for this number of vectors. Their initial value is the total that flipping the top bits
+    /// will subtract.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     fn new(vectors: usize) -> Lanes {
@@ -122,14 +123,14 @@ impl Lanes {
         self.0[index] = multiplied_and_added(self.0[index], signed, _mm512_set1_epi16(1));
     }
 
-    /// Adds a head of `len` bytes and the zeros behind them; the rest of the input starts behind the `len` bytes.
+    /// Adds the first `len` bytes of an input, as a vector padded with zeros.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     fn add_head(&mut self, vector: __m512i, len: usize) {
         self.add(0, if len.is_multiple_of(2) { vector } else { swapped(vector) });
     }
 
-    /// Adds a few vectors, each to its own lanes.
+    /// Adds a few vectors, each to its own accumulator.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     fn read<const LEN: usize>(&mut self, bytes: &[u8; LEN]) {
@@ -138,7 +139,7 @@ impl Lanes {
         }
     }
 
-    /// Copies a few vectors, and adds each to its own lanes.
+    /// Copies a few vectors, and adds each to its own accumulator.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     fn copy<const LEN: usize>(&mut self, to: &mut [u8; LEN], from: &[u8; LEN]) {
@@ -171,13 +172,14 @@ fn multiplied_and_added(lanes: __m512i, words: __m512i, factors: __m512i) -> __m
     _mm512_dpwssd_epi32(lanes, words, factors)
 }
 
-/// The sum of bytes that start behind `len` others: an odd `len` swaps the halves of each word.
+/// The contribution of `sum` to a total if its bytes start at offset `len`. An odd offset swaps the bytes of each
+/// word.
 #[inline]
 fn behind(len: usize, sum: u64) -> u64 {
     sum.rotate_left(8 * (len % 2) as u32)
 }
 
-/// Bytes before the next cache line.
+/// Number of bytes before the next cache line boundary.
 #[inline]
 fn before_line(at: *const u8) -> usize {
     at.addr().wrapping_neg() % VECTOR_LEN
@@ -199,7 +201,7 @@ fn copied_front(to: &mut [u8], from: &[u8]) -> __m512i {
     vector
 }
 
-/// Swaps the halves of each word.
+/// Swaps the bytes of each 16-bit word.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn swapped(vector: __m512i) -> __m512i {
@@ -220,8 +222,8 @@ fn store(to: &mut [u8; VECTOR_LEN], vector: __m512i) {
     unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), hidden(vector)) }
 }
 
-/// The same vector, hidden from the compiler. Otherwise it would turn a loop of loads and stores into a call to
-/// `memcpy` and a second loop for the rest.
+/// Returns the vector unchanged, but hidden from the compiler. Otherwise the compiler would turn a loop of
+/// loads and stores into a call of `memcpy` and a second loop for the sum.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 #[cfg_attr(miri, allow(unused_mut))]
@@ -234,7 +236,7 @@ fn hidden(mut vector: __m512i) -> __m512i {
     vector
 }
 
-/// Fewer than 64 bytes, and zeros behind them.
+/// Loads fewer than 64 bytes into a vector and pads with zeros.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn load_front(bytes: &[u8]) -> __m512i {
@@ -249,20 +251,21 @@ fn store_front(to: &mut [u8], vector: __m512i) {
     unsafe { _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), front(to.len()), vector) }
 }
 
-/// A bit for each of the first `len` bytes of a vector; `len` is less than the vector's length.
+/// A mask of the first `len` bytes of a vector; `len` must be less than 64.
 #[inline]
 fn front(len: usize) -> u64 {
     assert!(len < VECTOR_LEN, "the rest of a vector is shorter than a vector");
     !(u64::MAX << len)
 }
 
-/// Bytes in a register.
+/// Length of a vector register, in bytes.
 const VECTOR_LEN: usize = 64;
-/// Registers of lanes that run in parallel: an addition takes five cycles.
+/// Number of independent accumulators. Several hide the latency of an addition, five cycles.
 const LANES_COUNT: usize = 8;
-/// Longest input summed before lanes are folded, in bytes. One lane over all registers then holds at most 2^15
-/// words, whose sum fits 32 bits.
+/// Maximum input between two folds of the accumulators, in bytes. Each lane, added over all accumulators, then has
+/// at most 2^15 words, whose sum fits 32 bits.
 const CHUNK_LEN: usize = 1 << 20;
-/// For shorter inputs, in bytes, unaligned access costs less than a separate head.
+/// Minimum length for aligned access, in bytes. For shorter inputs, unaligned access costs less than a separate
+/// head.
 const ALIGNED_READ_LEN_MIN: usize = 1_024;
 const ALIGNED_WRITE_LEN_MIN: usize = 512;

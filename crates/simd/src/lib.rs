@@ -1,4 +1,7 @@
-//! Bytes -> their sum, their copy, or both in one pass, with the widest registers of the processor.
+//! Bytes -> their Internet checksum sum, their copy, or both in one pass, with the CPU's widest registers.
+//!
+//! Checksums and copies dominate the CPU time of large packets. All `unsafe` SIMD code of the workspace is isolated
+//! here.
 //!
 //! ```
 //! let packet = [0x45, 0, 0, 28, 0x12, 0x34, 0x20, 0, 64, 17, 0xC4, 0x99, 192, 0, 2, 1, 192, 0, 2, 2];
@@ -10,12 +13,14 @@
 //! assert_ne!(sum, 0);
 //! ```
 //!
-//! A sum is the one's complement sum of RFC 1071 before folding. It adds the bytes as 16-bit words in the machine's
-//! byte order, modulo 65,535; a zero byte follows an odd last byte. It is zero only if every byte is.
+//! A sum is the one's complement sum of RFC 1071 before folding. The bytes are added as 16-bit words in the CPU's
+//! byte order, modulo 65,535. An odd last byte is padded with a zero byte. The sum is zero only if all bytes are
+//! zero.
 //!
-//! Inputs shorter than [`SMALL_LEN`] are handled inline. All other sums use one [`Path`], which is chosen once from
-//! the processor's features. All paths give equal results; a caller may also call a certain one. Longer copies use
-//! `memcpy`, which chooses for itself: loops of our own were no faster at any length (`benches/simd.rs`).
+//! Inputs shorter than [`SMALL_LEN`] are summed by inline code. Longer inputs use the fastest [`Path`] that the CPU
+//! supports. All paths return equal sums, and a caller may choose a path for a test. Copies of `SMALL_LEN` bytes or
+//! more
+//! use `memcpy`, because our own loops were not faster at any length (`benches/simd.rs`).
 #![deny(unsafe_op_in_unsafe_fn)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
@@ -28,7 +33,7 @@ mod avx512;
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// The sum of `bytes`.
+/// The one's complement sum of `bytes`, unfolded.
 #[inline]
 pub fn sum(bytes: &[u8]) -> u64 {
     if bytes.len() < SMALL_LEN {
@@ -41,7 +46,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
 /// Copies `from` to `to`.
 ///
 /// # Panics
-/// If their lengths differ.
+/// If the lengths of `to` and `from` differ.
 #[inline]
 #[track_caller]
 pub fn copy(to: &mut [u8], from: &[u8]) {
@@ -52,10 +57,10 @@ pub fn copy(to: &mut [u8], from: &[u8]) {
     to.copy_from_slice(from);
 }
 
-/// Copies `from` to `to` and sums the bytes in the same pass: the sum is that of `from`.
+/// Copies `from` to `to` and returns the sum of `from`, in one pass.
 ///
 /// # Panics
-/// If their lengths differ.
+/// If the lengths of `to` and `from` differ.
 #[inline]
 #[track_caller]
 pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
@@ -68,13 +73,14 @@ pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
     unsafe { path().copy_and_sum_wide(to, from) }
 }
 
-/// Prefetches the first cache line of `bytes`. A hint: nothing is read.
+/// Prefetches the first cache line of `bytes`. This is only a hint to the CPU.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     prefetch_lines(bytes, 1);
 }
 
-/// Prefetches the first `count` cache lines of `bytes`, or all of them. A hint: nothing is read.
+/// Prefetches the first `count` cache lines of `bytes`, or all lines if there are fewer. This is only a hint to the
+/// CPU.
 #[inline]
 pub fn prefetch_lines(bytes: &[u8], count: usize) {
     let len = bytes.len().min(count.saturating_mul(LINE_LEN));
@@ -83,7 +89,7 @@ pub fn prefetch_lines(bytes: &[u8], count: usize) {
     }
 }
 
-/// Prefetches the cache lines of a value. A hint: nothing is read.
+/// Prefetches the cache lines of a value. This is only a hint to the CPU.
 #[inline]
 pub fn prefetch_value<T>(value: &T) {
     let start = core::ptr::from_ref(value).cast::<u8>();
@@ -92,7 +98,7 @@ pub fn prefetch_value<T>(value: &T) {
     }
 }
 
-/// The path that this processor uses.
+/// The path that this CPU uses by default.
 #[inline]
 pub fn path() -> Path {
     match PATH.load(Ordering::Relaxed) {
@@ -103,10 +109,10 @@ pub fn path() -> Path {
     }
 }
 
-/// An implementation of the sum: equal results, different instructions.
+/// An implementation of the sum. All implementations return equal sums but use different instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Path {
-    /// For every processor.
+    /// Portable code for every CPU.
     Scalar,
     /// 32 bytes at a time: x86-64 with AVX2.
     Avx2,
@@ -115,10 +121,10 @@ pub enum Path {
 }
 
 impl Path {
-    /// All paths, the widest last.
+    /// All paths, from the narrowest to the widest.
     pub const ALL: [Path; 3] = [Path::Scalar, Path::Avx2, Path::Avx512];
 
-    /// The path's name, for reports.
+    /// The name of the path, for reports.
     pub fn name(self) -> &'static str {
         match self {
             Path::Scalar => "scalar",
@@ -127,7 +133,7 @@ impl Path {
         }
     }
 
-    /// Whether this processor supports it.
+    /// Whether this CPU supports the path.
     pub fn is_here(self) -> bool {
         match self {
             Path::Scalar => true,
@@ -145,20 +151,20 @@ impl Path {
         }
     }
 
-    /// [`sum`] by this path, however short `bytes` is.
+    /// Returns [`sum`] of `bytes` by this path, even if `bytes` is short.
     ///
     /// # Panics
-    /// If this processor does not support it.
+    /// If this CPU does not support the path.
     pub fn sum(self, bytes: &[u8]) -> u64 {
         self.must_be_here();
         // SAFETY: asserted above.
         unsafe { self.sum_wide(bytes) }
     }
 
-    /// [`copy_and_sum`] by this path, however short `from` is.
+    /// Executes [`copy_and_sum`] by this path, even if `from` is short.
     ///
     /// # Panics
-    /// If this processor does not support it, or the lengths differ.
+    /// If this CPU does not support the path, or the lengths of `to` and `from` differ.
     #[track_caller]
     pub fn copy_and_sum(self, to: &mut [u8], from: &[u8]) -> u64 {
         self.must_be_here();
@@ -168,7 +174,7 @@ impl Path {
     }
 
     /// # Safety
-    /// This processor must support the path.
+    /// This CPU must support the path.
     #[inline]
     unsafe fn sum_wide(self, bytes: &[u8]) -> u64 {
         match self {
@@ -183,7 +189,7 @@ impl Path {
     }
 
     /// # Safety
-    /// This processor must support the path.
+    /// This CPU must support the path.
     #[inline]
     unsafe fn copy_and_sum_wide(self, to: &mut [u8], from: &[u8]) -> u64 {
         match self {
@@ -203,7 +209,7 @@ impl Path {
     }
 }
 
-/// Chooses the widest supported path, once; threads that call it at the same moment choose the same.
+/// Chooses the widest path that this CPU supports. Concurrent calls choose the same path.
 #[cold]
 fn choose() -> Path {
     let path = Path::ALL.into_iter().rfind(|path| path.is_here()).unwrap_or(Path::Scalar);
@@ -242,13 +248,13 @@ fn prefetch_at(place: *const u8) {
 #[inline]
 fn prefetch_at(_place: *const u8) {}
 
-/// The chosen path, or zero before the choice.
+/// The chosen path as a number; 0 = not yet chosen.
 static PATH: AtomicU8 = AtomicU8::new(0);
 const SCALAR: u8 = 1;
 const AVX2: u8 = 2;
 const AVX512: u8 = 3;
 
-/// Shorter inputs are handled inline, in bytes.
+/// Inputs shorter than this number of bytes are summed and copied by inline code.
 pub const SMALL_LEN: usize = 64;
 /// Length of a cache line, in bytes.
 const LINE_LEN: usize = 64;

@@ -1,11 +1,14 @@
-//! Bytes -> their sum and copy, on every processor, without `unsafe`.
+//! Bytes -> their sum and copy, on every CPU, without `unsafe`.
+//!
+//! This code is the fallback for CPUs without AVX2, and serves all short inputs.
 
-/// The sum of bytes of any length.
+/// The one's complement sum of any number of bytes.
 pub fn sum(bytes: &[u8]) -> u64 {
     bytes.chunks(CHUNK_LEN).fold(0, |sum, chunk| add(sum, sum_chunk(chunk)))
 }
 
-/// The copy runs a little ahead of the sum, which then finds its bytes in the cache.
+/// Copies `from` to `to` and returns the sum of `from`. The copy runs a little ahead, so that the sum reads from
+/// cache.
 pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
     let mut all = 0;
     for (to, from) in to.chunks_mut(NEAR_LEN).zip(from.chunks(NEAR_LEN)) {
@@ -15,7 +18,9 @@ pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
     all
 }
 
-/// The sum of fewer than [`SMALL_LEN`](crate::SMALL_LEN) bytes; correct for more, but slow.
+/// The one's complement sum of fewer than [`SMALL_LEN`](crate::SMALL_LEN) bytes. Longer inputs are summed
+/// correctly, but
+/// slowly.
 #[inline]
 pub fn sum_small(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<WORD_LEN>();
@@ -30,7 +35,7 @@ pub fn sum_small(bytes: &[u8]) -> u64 {
     add(sum as u64, (sum >> 64) as u64)
 }
 
-/// Copies fewer than [`SMALL_LEN`](crate::SMALL_LEN) bytes, as two halves that may overlap.
+/// Copies fewer than [`SMALL_LEN`](crate::SMALL_LEN) bytes, as two blocks that may overlap.
 #[inline]
 pub fn copy_small(to: &mut [u8], from: &[u8]) {
     let is_copied = match from.len() {
@@ -57,7 +62,7 @@ fn copy_halves<const LEN: usize>(to: &mut [u8], from: &[u8]) -> bool {
     true
 }
 
-/// Fewer than eight bytes as a number, the first byte its lowest.
+/// Reads fewer than eight bytes as a little-endian number.
 #[inline]
 fn number(bytes: &[u8]) -> u64 {
     let len = bytes.len();
@@ -73,8 +78,9 @@ fn number(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Words are summed without their carries, and their upper halves are summed again: together the sums give the
-/// carries. No addition waits for a carry, so the compiler may vectorise them.
+/// Sums up to `CHUNK_LEN` bytes. Words are summed without carries, and their upper halves are summed a second
+/// time. The carries follow from the two sums. No addition waits for a carry, so the compiler can vectorise the
+/// loop.
 fn sum_chunk(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<WORD_LEN>();
     let mut sum = 0u64;
@@ -88,16 +94,16 @@ fn sum_chunk(bytes: &[u8]) -> u64 {
     add(lowers + uppers, sum_small(tail))
 }
 
-/// The sum of two sums, end-around: zero only if both are.
+/// Adds two one's complement sums. The result is zero only if both sums are zero.
 #[inline]
 pub(crate) fn add(one: u64, other: u64) -> u64 {
     let (sum, carry) = one.overflowing_add(other);
     sum + u64::from(carry)
 }
 
-/// Bytes in a machine word.
+/// Length of a machine word, in bytes.
 const WORD_LEN: usize = 8;
-/// Longest input summed at once, in bytes: 2^17 half words in each sum, whose total fits 64 bits.
+/// Maximum input between two folds, in bytes. Each accumulator then has 2^17 half words, whose sum fits 64 bits.
 const CHUNK_LEN: usize = 1 << 20;
-/// Bytes copied before they are summed: they and their copy fit the first-level cache of any processor.
+/// Bytes copied before they are summed. Source and copy together fit the first-level cache of any CPU.
 const NEAR_LEN: usize = 4_096;
