@@ -1,4 +1,8 @@
-//! The description of a packet -> its bytes. Every length and checksum is right unless the test says otherwise.
+//! Descriptions of packets -> their bytes.
+//!
+//! Tests need packets with any field, valid or not. Lengths and checksums are correct unless the test asks for an
+//! error.
+//! Reading packets is left to `read.rs`.
 
 use crate::fields::{
     ACK, AUTHENTICATION, DF, EXPERIMENT, FRAGMENT, FRAGMENT_LEN, ICMP, ICMPV6, IPV4_LEN, IPV6_LEN, ROUTING, TCP,
@@ -9,42 +13,44 @@ use crate::sum::{add, checksum, field_at, octets, pseudo_header, right_udp, sum_
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::Range;
 
-/// A packet to be built: fields as they stand in the header, with defaults that make it valid.
+/// The description of a packet: values of header fields, with defaults that make the packet valid.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
-    /// The port through which it arrives; not in its bytes.
+    /// Number of the port where the packet arrives; not part of the packet's bytes.
     pub ingress: u32,
-    /// Source and destination of its Ethernet header.
+    /// Source and destination MAC address, if the packet has an Ethernet header.
     pub macs: [[u8; 6]; 2],
-    /// VLAN tags behind the Ethernet header; none: no Ethernet header, the packet starts with its IP header.
+    /// VLAN tags of the Ethernet header. `None`: the packet has no Ethernet header and starts with its IP header.
     pub vlans: Option<Vec<u16>>,
-    /// EtherType of the first tag: 802.1Q's, or 802.1ad's (0x88A8).
+    /// EtherType of the first VLAN tag: 802.1Q (0x8100) or 802.1ad (0x88A8).
     pub tag_type: u16,
-    /// Source address. The version is that of the addresses.
+    /// Source address. Its family determines the IP version.
     pub source: IpAddr,
-    /// See `source`.
+    /// Destination address, of the same IP version as `source`.
     pub destination: IpAddr,
-    /// IPv4's type of service, IPv6's traffic class.
+    /// IPv4's type of service or IPv6's traffic class.
     pub tos: u8,
     /// IPv6's flow label.
     pub label: u32,
-    /// Identification; in version 6 that of the Fragment header.
+    /// Identification; in IPv6 the value of the Fragment header.
     pub id: u32,
-    /// IPv4's reserved bit, DF and MF, as they stand in the header.
+    /// IPv4's reserved bit, DF and MF, at their place in the 16-bit header word.
     pub ip_flags: u16,
-    /// Offset in bytes and MF. In version 6 these are in a Fragment header.
+    /// Fragment offset in bytes, and the MF flag. In IPv6 they are written to a Fragment header. `None`: not a
+    /// fragment.
     pub fragment: Option<(usize, bool)>,
-    /// Time to live, hop limit.
+    /// IPv4's time to live or IPv6's hop limit.
     pub ttl: u8,
-    /// Protocol of the bytes behind the IP headers.
+    /// Protocol number of the bytes behind the IP headers.
     pub protocol: u8,
-    /// IPv4's options, a multiple of four bytes.
+    /// IPv4's options; their length must be a multiple of four bytes.
     pub ip_options: Vec<u8>,
-    /// IPv6's extension headers: kind and bytes. The first byte is set here.
+    /// IPv6's extension headers: protocol number and bytes. The first byte of each header (next header) is filled
+    /// in.
     pub extensions: Vec<(u8, Vec<u8>)>,
-    /// Error added to the IPv4 header checksum.
+    /// Amount added to the correct IPv4 header checksum; 0 = correct.
     pub ip_sum_off: u16,
-    /// The transport header in front of the payload.
+    /// The transport header between IP header and payload.
     pub transport: Transport,
     /// Source and destination port.
     pub ports: [u16; 2],
@@ -54,60 +60,60 @@ pub struct Spec {
     pub ack: u32,
     /// TCP's flags.
     pub flags: u8,
-    /// The four bits behind TCP's data offset.
+    /// TCP's four reserved bits behind the data offset.
     pub reserved: u8,
     /// TCP's window.
     pub window: u16,
     /// TCP's urgent pointer.
     pub urgent: u16,
-    /// TCP's options, a multiple of four bytes.
+    /// TCP's options; their length must be a multiple of four bytes.
     pub options: Vec<u8>,
     /// The bytes behind all headers.
     pub payload: Vec<u8>,
-    /// The transport's checksum.
+    /// The form of the transport checksum.
     pub sum: Summed,
-    /// Bytes of padding behind the packet.
+    /// Number of padding bytes behind the packet, as on short Ethernet frames.
     pub padding: usize,
 }
 
-/// The transport header to build.
+/// The transport header of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// None: the payload is everything.
+    /// No transport header: the payload follows the IP headers.
     None,
-    /// RFC 9293.
+    /// TCP (RFC 9293).
     Tcp,
-    /// RFC 768.
+    /// UDP (RFC 768).
     Udp,
-    /// RFC 792 and RFC 4443: type, code and the four bytes behind the checksum.
+    /// ICMP (RFC 792) or ICMPv6 (RFC 4443): type, code and the four bytes behind the checksum.
     Icmp(u8, u8, [u8; 4]),
 }
 
-/// How a transport checksum is written.
+/// The form of a transport checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Summed {
-    /// Correct.
+    /// The correct checksum.
     Right,
-    /// Wrong by this amount.
+    /// The correct checksum plus this amount.
     Off(u16),
-    /// Partial: the pseudo-header's sum, for a network card to complete.
+    /// Only the sum of the pseudo-header, for a network card to complete.
     Half,
-    /// All ones where it is 0.
+    /// All ones if the correct checksum is 0, otherwise the correct checksum.
     AllOnes,
-    /// UDP: 0, for none.
+    /// The value 0, which means "no checksum" in UDP.
     None,
 }
 
 /// The position of a fragment in its datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its range in the bytes that fragmentation divides.
+    /// The fragment's range of bytes in the datagram's body.
     pub range: Range<usize>,
-    /// More fragments follow.
+    /// Whether more fragments follow (MF).
     pub more: bool,
 }
 
-/// A packet of this version with an unknown protocol.
+/// A packet of IP version `version` with an unknown protocol number and no transport header.
 pub fn ip(version: u8) -> Spec {
     let (source, destination) = match version {
         4 => (HOST_V4.into(), PEER_V4.into()),
@@ -145,24 +151,24 @@ pub fn ip(version: u8) -> Spec {
     }
 }
 
-/// A TCP segment, with DF.
+/// A TCP segment with DF set.
 pub fn tcp(version: u8) -> Spec {
     Spec { protocol: TCP, transport: Transport::Tcp, ip_flags: DF, ..ip(version) }
 }
 
-/// A UDP datagram, with DF.
+/// A UDP datagram with DF set.
 pub fn udp(version: u8) -> Spec {
     Spec { protocol: UDP, transport: Transport::Udp, ip_flags: DF, ..ip(version) }
 }
 
-/// An ICMP message of this type and code.
+/// An ICMP message of type `kind` and code `code`.
 pub fn icmp(version: u8, kind: u8, code: u8) -> Spec {
     let protocol = if version == 4 { ICMP } else { ICMPV6 };
     Spec { protocol, transport: Transport::Icmp(kind, code, [0; 4]), ..ip(version) }
 }
 
 impl Spec {
-    /// 4 or 6.
+    /// The IP version: 4 or 6.
     pub fn version(&self) -> u8 {
         if self.source.is_ipv4() { 4 } else { 6 }
     }
@@ -177,13 +183,13 @@ impl Spec {
         Spec { destination: destination.into(), ..self }
     }
 
-    /// Sets the addresses to the hosts of these numbers, see [`host`].
+    /// Sets source and destination address to the addresses of these two hosts, see [`host`].
     pub fn between(self, source: u32, destination: u32) -> Spec {
         let version = self.version();
         self.from(host(version, source)).to(host(version, destination))
     }
 
-    /// The other direction: addresses and ports change places.
+    /// Swaps source and destination: addresses and ports.
     pub fn turned(self) -> Spec {
         let ([source, destination], [port, peer_port]) = (self.macs, self.ports);
         Spec {
@@ -195,7 +201,7 @@ impl Spec {
         }
     }
 
-    /// Sets the ports.
+    /// Sets source and destination port.
     pub fn ports(self, source: u16, destination: u16) -> Spec {
         Spec { ports: [source, destination], ..self }
     }
@@ -205,7 +211,7 @@ impl Spec {
         Spec { id, ..self }
     }
 
-    /// Sets IPv4's flags: DF, MF, the reserved one.
+    /// Sets IPv4's flags: DF, MF or the reserved bit.
     pub fn ip_flags(self, ip_flags: u16) -> Spec {
         Spec { ip_flags, ..self }
     }
@@ -225,7 +231,7 @@ impl Spec {
         Spec { options: options.as_ref().to_vec(), ..self }
     }
 
-    /// Adds timestamps in the usual layout.
+    /// Adds TCP timestamps: NOP, NOP, option.
     pub fn stamped(self, value: u32, echo: u32) -> Spec {
         self.options([&[1, 1, 8, 10], &value.to_be_bytes()[..], &echo.to_be_bytes()].concat())
     }
@@ -240,51 +246,52 @@ impl Spec {
         Spec { payload: payload.as_ref().to_vec(), ..self }
     }
 
-    /// Sets `len` bytes of noise as payload.
+    /// Sets `len` bytes of noise as the payload.
     pub fn noise(self, len: usize) -> Spec {
         self.payload(noise(len, len as u64))
     }
 
-    /// Sets `len` bytes of a stream as payload, from `offset` on.
+    /// Sets `len` bytes of the test stream as the payload, from position `offset` of the stream on.
     pub fn carrying(self, offset: usize, len: usize) -> Spec {
         let seq = self.seq.wrapping_add(offset as u32);
         self.seq(seq).payload((offset..offset + len).map(|at| stream(at as u64)).collect::<Vec<_>>())
     }
 
-    /// Puts it in an Ethernet frame without tags.
+    /// Adds an Ethernet header without VLAN tags.
     pub fn ethernet(self) -> Spec {
         Spec { vlans: Some(Vec::new()), ..self }
     }
 
-    /// Puts it in an Ethernet frame, with this tag behind its other tags.
+    /// Adds a VLAN tag behind all other tags, and an Ethernet header if there is none.
     pub fn vlan(mut self, tag: u16) -> Spec {
         self.vlans.get_or_insert_default().push(tag);
         self
     }
 
-    /// The fragment at this offset, in bytes, with this payload.
+    /// Makes the packet a fragment with this offset in bytes, this payload and this MF flag.
     pub fn part(self, offset: usize, payload: impl AsRef<[u8]>, more: bool) -> Spec {
         Spec { fragment: Some((offset, more)), ..self.payload(payload) }
     }
 
-    /// The same packet, with its transport header as part of its payload.
+    /// The packet with its transport header moved into its payload.
     pub fn raw(&self) -> Spec {
         Spec { transport: Transport::None, payload: self.upper(), ..self.clone() }
     }
 
-    /// The fragment at this position. Later fragments carry only the options with the copied bit, as in RFC 791.
+    /// Returns the fragment at this position. Fragments behind the first carry only IPv4 options with the copied
+    /// bit (RFC 791).
     pub fn fragment(&self, place: &Place) -> Vec<u8> {
         let whole = if self.transport == Transport::None { self } else { &self.raw() };
         whole.fragment_with(place, &whole.payload[place.range.clone()])
     }
 
-    /// The same fragment, with other bytes.
+    /// Returns the fragment at this position, with `payload` instead of the packet's own bytes.
     pub fn fragment_with(&self, place: &Place, payload: &[u8]) -> Vec<u8> {
         let offset = place.range.start;
         self.around(payload, Some((offset, place.more)), &self.options_at(offset))
     }
 
-    /// The positions of the fragments of a sender that fills each of them.
+    /// The positions of the packet's fragments at this MTU. Each fragment except the last fills the MTU.
     pub fn places(&self, mtu: usize) -> Vec<Place> {
         let (mut places, mut start) = (Vec::new(), 0);
         let len = self.transport_len() + self.payload.len();
@@ -300,13 +307,13 @@ impl Spec {
         }
     }
 
-    /// The fragments of that sender.
+    /// The packet's fragments at this MTU. Each fragment except the last fills the MTU.
     pub fn fragments(&self, mtu: usize) -> Vec<Vec<u8>> {
         let raw = self.raw();
         self.places(mtu).iter().map(|place| raw.fragment(place)).collect()
     }
 
-    /// The fragments with `room` payload bytes in each but the last, and all options in each.
+    /// The fragments with `room` payload bytes in each except the last. Every fragment carries all IPv4 options.
     pub fn parts(&self, room: usize) -> Vec<Vec<u8>> {
         let raw = self.raw();
         let last = raw.payload.len().div_ceil(room) - 1;
@@ -314,18 +321,18 @@ impl Spec {
         parts.map(|(index, part)| raw.clone().part(index * room, part, index < last).bytes()).collect()
     }
 
-    /// Length of the link header.
+    /// Length of the link header, in bytes.
     pub fn link_len(&self) -> usize {
         self.vlans.as_ref().map_or(0, |vlans| 14 + 4 * vlans.len())
     }
 
-    /// Length of the IP header with its extensions.
+    /// Length of the IP header with extension headers, in bytes.
     pub fn ip_header_len(&self) -> usize {
         let has_fragment_header = self.version() == 6 && self.fragment.is_some();
         self.fixed_len() + if has_fragment_header { FRAGMENT_LEN } else { 0 }
     }
 
-    /// Length of the IP header of a fragment at `offset`.
+    /// Length of the IP header of a fragment at `offset`, in bytes.
     pub fn fragment_len(&self, offset: usize) -> usize {
         match self.version() {
             4 => IPV4_LEN + self.options_at(offset).len(),
@@ -340,7 +347,7 @@ impl Spec {
         }
     }
 
-    /// Length of the transport header.
+    /// Length of the transport header, in bytes.
     pub fn transport_len(&self) -> usize {
         match self.transport {
             Transport::None => 0,
@@ -349,23 +356,24 @@ impl Spec {
         }
     }
 
-    /// Length of the packet, from its IP header on.
+    /// Length of the packet from its IP header on, in bytes.
     pub fn ip_len(&self) -> usize {
         self.ip_header_len() + self.transport_len() + self.payload.len()
     }
 
-    /// The same packet without padding and with its checksum completed, as by an offloading network card.
+    /// The packet without padding and with a complete checksum, as a network card with checksum offload transmits
+    /// it.
     pub fn finished(&self) -> Spec {
         let sum = if self.sum == Summed::Half { Summed::Right } else { self.sum };
         Spec { sum, padding: 0, ..self.clone() }
     }
 
-    /// Its frame, if it has a link header; else the packet.
+    /// The bytes of the packet, including any link header and padding.
     pub fn bytes(&self) -> Vec<u8> {
         self.around(&self.upper(), self.fragment, &self.ip_options)
     }
 
-    /// The frame around these bytes.
+    /// Adds link header, IP header and padding to the bytes `upper`.
     fn around(&self, upper: &[u8], fragment: Option<(usize, bool)>, ip_options: &[u8]) -> Vec<u8> {
         let mut bytes = self.link();
         bytes.extend(match self.version() {
@@ -477,7 +485,8 @@ impl Spec {
         bytes
     }
 
-    /// The options of a fragment: all of them at offset 0, else those with the copied bit (RFC 791 section 3.1).
+    /// The IPv4 options of a fragment: all at offset 0, else only options with the copied bit (RFC 791 section
+    /// 3.1).
     fn options_at(&self, offset: usize) -> Vec<u8> {
         if offset == 0 {
             return self.ip_options.clone();
@@ -495,7 +504,7 @@ impl Spec {
     }
 }
 
-/// The host of this number: 10.0.0.0/8 and 2001:db8::/64.
+/// The address of test host `number`, in 10.0.0.0/8 or 2001:db8::/64.
 pub fn host(version: u8, number: u32) -> IpAddr {
     match version {
         4 => Ipv4Addr::from_bits(10 << 24 | number).into(),
@@ -503,15 +512,15 @@ pub fn host(version: u8, number: u32) -> IpAddr {
     }
 }
 
-/// Extension headers in a row: the first one's number, and their bytes.
+/// Chains extension headers. Returns the protocol number of the first and the bytes of all.
 pub fn chain(headers: &[(u8, Vec<u8>)], last: u8) -> (u8, Vec<u8>) {
     let kinds: Vec<u8> = headers.iter().map(|(kind, _)| *kind).chain([last]).collect();
     let bytes = headers.iter().zip(&kinds[1..]).flat_map(|((_, header), next)| [&[*next], &header[1..]].concat());
     (kinds[0], bytes.collect())
 }
 
-/// An extension header of `len` bytes without effect: an experimental source route at its end (RFC 4727), an
-/// authentication of zeros, or padding options.
+/// An extension header of `len` bytes that has no effect. It contains an experimental source route that has ended
+/// (RFC 4727), zeros as authentication data, or padding options.
 pub fn extension(kind: u8, len: usize) -> (u8, Vec<u8>) {
     let mut bytes = vec![0; len];
     bytes[1] = (len / 8 - 1) as u8;
@@ -524,21 +533,21 @@ pub fn extension(kind: u8, len: usize) -> (u8, Vec<u8>) {
     (kind, bytes)
 }
 
-/// An option of IPv4 with the copied bit: loose source route, one address.
+/// An IPv4 option with the copied bit: a loose source route with one address.
 pub fn copied_option() -> Vec<u8> {
     vec![0x83, 7, 4, 192, 0, 2, 9, 1]
 }
 
-/// An option of IPv4 without the copied bit: record route, three addresses.
+/// An IPv4 option without the copied bit: a record route with three addresses.
 pub fn uncopied_option() -> Vec<u8> {
     vec![0x07, 15, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
 }
 
-/// The usual source.
+/// The default IPv4 source address.
 pub const HOST_V4: [u8; 4] = [10, 0, 0, 1];
-/// The usual destination.
+/// The default IPv4 destination address.
 pub const PEER_V4: [u8; 4] = [10, 0, 0, 2];
-/// The usual source.
+/// The default IPv6 source address.
 pub const HOST_V6: [u8; 16] = [0x20, 1, 0x0D, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-/// The usual destination.
+/// The default IPv6 destination address.
 pub const PEER_V6: [u8; 16] = [0x20, 1, 0x0D, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];

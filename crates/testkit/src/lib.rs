@@ -1,8 +1,9 @@
-//! The description of a packet -> its bytes; bytes -> their fields.
+//! Descriptions of packets -> bytes, and bytes -> header fields, for tests.
 //!
-//! Nothing here uses a crate of ours. A test and the code under test therefore agree only if both are right.
-//! Headers are written and read field by field. The crate's own tests compare them with bytes from RFCs and with
-//! another crate.
+//! The crate uses no other crate of this workspace. If a test and the tested code agree, they do so independently.
+//! Headers are written and read field by field. The crate's own tests compare the bytes with RFCs and with an
+//! independent
+//! crate.
 //!
 //! ```
 //! use testkit::{ReadPacket, tcp, udp};
@@ -17,7 +18,9 @@
 //! assert_eq!(ReadPacket::of_frame(&segment).payload(), b"hello");
 //! ```
 //!
-//! Floors: `fields` and `random` at the ground; `sum`; `build` and `read`; `rules`; `model` and `traffic`.
+//! Each module uses only modules before it in this list: `fields` and `random`, `sum`, `build` and `read`, `rules`,
+//! `model`
+//! and `traffic`.
 
 mod build;
 pub mod fields;

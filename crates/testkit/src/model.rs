@@ -1,12 +1,13 @@
-//! Fragments -> the datagrams that a host reassembles from them, by a reference model with one entry for every
-//! octet.
+//! Fragments -> datagrams, by a reference model of reassembly that stores every octet separately.
 //!
-//! It is written from the rulings alone:
+//! The model is simple enough to be checked by reading. It implements only these rulings:
 //!
-//! - A repeat, whose bytes are all held and equal, is dropped; its datagram stays.
-//! - Any other overlap, or a contradiction about the datagram's end, drops the datagram. Its key is then poisoned
-//!   until the deadline.
-//! - The deadline is the arrival of the first fragment plus the time-out of the version. Nothing extends it.
+//! - A repeat, whose bytes have all arrived before with equal values, is dropped. Its datagram remains.
+//! - Any other overlap, or a contradiction about the datagram's end, drops the datagram. The datagram's key is
+//!   poisoned
+//! until the deadline.
+//! - The deadline is the arrival of the first fragment plus the time-out of the IP version. No event extends a
+//!   deadline.
 
 use crate::build::{Place, Spec};
 use crate::fields::{CE, DF};
@@ -15,22 +16,22 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-/// The key of a datagram.
+/// The key of a datagram under reassembly.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     version: u8,
     source: IpAddr,
     destination: IpAddr,
     id: u32,
-    /// In version 4 only.
+    /// Protocol number in IPv4; `None` in IPv6.
     protocol: Option<u8>,
     vlans: Vec<u16>,
     ingress: u32,
 }
 
-/// All datagrams under reassembly.
+/// All datagrams under reassembly and all poisoned keys.
 pub struct Model {
-    /// Reassembly time-out; none: 30 s in version 4, 60 s in version 6.
+    /// Reassembly time-out; `None`: 30 s in IPv4 and 60 s in IPv6.
     timeout: Option<Duration>,
     waiting: BTreeMap<Key, Waiting>,
 }
@@ -50,25 +51,26 @@ struct HeldFragment {
     ip_len: usize,
 }
 
-/// The outcome of a fragment.
+/// The result of a fragment's arrival.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is held until the rest arrives.
+    /// The fragment is stored until the rest of its datagram arrives.
     Incomplete,
-    /// It completes this datagram: header of the fragment at offset 0, DF and ECN of the whole, and payload.
+    /// The fragment completes this datagram. Header fields are those of the fragment at offset 0, except DF and
+    /// ECN.
     Complete(Box<Spec>),
-    /// Some fragments are ECN-capable and some are not: all are dropped.
+    /// The datagram is complete, but only some of its fragments are ECN-capable. All are dropped.
     MixedMarks,
-    /// It is a repeat.
+    /// The fragment is a repeat, and is dropped.
     Repeat,
-    /// It drops its datagram, with this number of fragments including itself.
+    /// The fragment drops its datagram: this number of fragments, including itself.
     Kills(usize),
-    /// Its key is poisoned.
+    /// The fragment's key is poisoned, so the fragment is dropped.
     Poisoned,
 }
 
 impl Key {
-    /// The key of packets with this header.
+    /// The reassembly key of a fragment described by `header`.
     pub fn of(header: &Spec) -> Key {
         Key {
             version: header.version(),
@@ -81,7 +83,7 @@ impl Key {
         }
     }
 
-    /// The key of a packet that arrived through this port.
+    /// The reassembly key of a received fragment. `ingress` is the number of the receiving port.
     pub fn of_seen(seen: &ReadPacket, ingress: u32) -> Key {
         Key {
             version: seen.version,
@@ -94,7 +96,7 @@ impl Key {
         }
     }
 
-    /// Whether two keys differ only in identification and protocol.
+    /// Whether two keys differ at most in identification and protocol.
     pub fn of_pair(&self, other: &Key) -> bool {
         let pair = |key: &Key| Key { id: 0, protocol: None, ..key.clone() };
         pair(self) == pair(other)
@@ -102,12 +104,12 @@ impl Key {
 }
 
 impl Model {
-    /// A model with this time-out.
+    /// An empty model with this time-out; `None`: 30 s in IPv4 and 60 s in IPv6.
     pub fn new(timeout: Option<Duration>) -> Model {
         Model { timeout, waiting: BTreeMap::new() }
     }
 
-    /// The outcome of a fragment with this header, position and payload.
+    /// Processes a fragment with this header, position and payload. `now` must not decrease.
     pub fn push(&mut self, now: Duration, header: &Spec, place: &Place, payload: &[u8]) -> Verdict {
         let usual = if header.version() == 4 { 30 } else { 60 };
         let timeout = self.timeout.unwrap_or(Duration::from_secs(usual));
@@ -120,7 +122,8 @@ impl Model {
         verdict
     }
 
-    /// The datagrams whose deadline has passed, by deadline; poisoned keys are forgotten without a report.
+    /// Removes expired datagrams and returns them in order of their deadlines. Expired poisoned keys are removed
+    /// silently.
     pub fn expire(&mut self, now: Duration) -> Vec<(Key, Waiting)> {
         let mut late: Vec<_> = self.waiting.extract_if(.., |_, waiting| waiting.deadline <= now).collect();
         late.retain(|(_, waiting)| !waiting.poisoned);
@@ -133,7 +136,7 @@ impl Model {
         self.waiting.iter().filter(|(_, waiting)| !waiting.poisoned)
     }
 
-    /// The earliest deadline.
+    /// The earliest deadline; `None` if nothing is stored.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.waiting.values().map(|waiting| waiting.deadline).min()
     }
@@ -168,7 +171,8 @@ impl Waiting {
         self.whole()
     }
 
-    /// Records the datagram's end. Returns whether that contradicts earlier fragments.
+    /// Records the datagram's length, if this is the last fragment. Returns whether the length contradicts earlier
+    /// fragments.
     fn disagrees(&mut self, end: usize, more: bool) -> bool {
         if !more {
             if self.end.is_some_and(|known| known != end) {
@@ -197,27 +201,28 @@ impl Waiting {
         Verdict::Complete(Box::new(Spec { ip_flags, tos, fragment: None, payload, ..header }))
     }
 
-    /// The held octets, one by one.
+    /// The octets of the body; `None` for octets that have not arrived.
     pub fn octets(&self) -> &[Option<u8>] {
         &self.octets
     }
 
-    /// The datagram's end, if its last fragment has arrived.
+    /// Length of the body, in bytes; `None` until the last fragment arrives.
     pub fn end(&self) -> Option<usize> {
         self.end
     }
 
-    /// Number of held fragments.
+    /// Number of fragments that have arrived.
     pub fn fragment_count(&self) -> usize {
         self.fragments.len()
     }
 }
 
-/// The ECN codepoint of a reassembled datagram (RFC 3168 section 5.3).
+/// The ECN codepoint of a reassembled datagram (RFC 3168 section 5.3):
 ///
-/// - Outer none: some fragments are ECN-capable and some are not.
-/// - CE if any fragment has it.
-/// - Else the codepoint that all share; inner none for a mix of equivalent ones.
+/// - `None`: only some fragments are ECN-capable, so the datagram must be dropped.
+/// - `Some(Some(CE))`: any fragment is marked CE.
+/// - `Some(Some(codepoint))`: all fragments have this codepoint.
+/// - `Some(None)`: a mix of ECT(0) and ECT(1), so that either is right.
 pub fn joined_mark(marks: impl Iterator<Item = u8>) -> Option<Option<u8>> {
     let mut marks: Vec<u8> = marks.collect();
     marks.sort_unstable();

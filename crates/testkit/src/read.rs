@@ -1,4 +1,7 @@
-//! The bytes of a packet -> its fields. Panics, with the cause, if a packet contradicts itself.
+//! The bytes of a packet -> its header fields.
+//!
+//! Tests check transmitted packets with these functions. They panic, with the cause, if a packet contradicts
+//! itself.
 
 use crate::fields::{
     AUTHENTICATION, DESTINATION_OPTIONS, DF, FRAGMENT, FRAGMENT_LEN, HOP_BY_HOP, ICMP, ICMPV6, IPV4_LEN, IPV6_LEN,
@@ -7,42 +10,45 @@ use crate::fields::{
 use crate::sum::{pseudo_header, sum, sum_of};
 use core::net::IpAddr;
 
-/// The fields of a packet.
+/// The header fields of a received packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadPacket {
-    /// Its frame, without padding behind the packet; without a link header, the packet.
+    /// The frame without padding, or the packet if there is no link header.
     pub frame: Vec<u8>,
-    /// Tags of the Ethernet header.
+    /// VLAN tags of the Ethernet header, outermost first.
     pub vlans: Vec<u16>,
-    /// Offset of the IP header in the frame.
+    /// Offset of the IP header in the frame, in bytes.
     pub ip_at: usize,
-    /// Offset of the body that fragmentation divides: behind the IP header and any Fragment header.
+    /// Offset of the body that fragmentation divides, in bytes. The body starts behind the IP header and any
+    /// Fragment header.
     pub body_at: usize,
-    /// Offset of the transport header, if the packet has one.
+    /// Offset of the transport header in the frame, in bytes.
     pub upper_at: usize,
-    /// 4 or 6.
+    /// IP version: 4 or 6.
     pub version: u8,
     /// Source address.
     pub source: IpAddr,
-    /// See `source`.
+    /// Destination address.
     pub destination: IpAddr,
-    /// Protocol of the body.
+    /// Protocol number of the body.
     pub protocol: u8,
-    /// IPv4's type of service, IPv6's traffic class.
+    /// IPv4's type of service or IPv6's traffic class.
     pub tos: u8,
-    /// Time to live, hop limit.
+    /// IPv4's time to live or IPv6's hop limit.
     pub ttl: u8,
-    /// Identification; 0 in version 6 without a Fragment header.
+    /// Identification; 0 in an IPv6 packet without a Fragment header.
     pub id: u32,
-    /// IPv4's DF; always true in version 6.
+    /// IPv4's flag DF; always true in IPv6.
     pub dont_fragment: bool,
-    /// Offset in bytes and MF, of a fragment; in version 6 of each packet with a Fragment header.
+    /// Fragment offset in bytes, and the MF flag. `None` in IPv4 if the packet is not a fragment, and in IPv6 if
+    /// there is no
+    /// Fragment header.
     pub fragment: Option<(usize, bool)>,
     /// Whether an Authentication header precedes the transport header.
     pub is_authenticated: bool,
     /// Whether the transport header is complete and agrees with the packet's length.
     pub has_header: bool,
-    /// TCP's or UDP's ports.
+    /// Source and destination port of TCP or UDP.
     pub ports: [u16; 2],
     /// TCP's sequence number.
     pub seq: u32,
@@ -52,21 +58,21 @@ pub struct ReadPacket {
     pub flags: u8,
     /// TCP's window.
     pub window: u16,
-    /// Offset of the payload in the frame.
+    /// Offset of the payload in the frame, in bytes.
     pub payload_at: usize,
-    /// Whether the transport checksum is right or absent.
+    /// Whether the transport checksum is correct or absent.
     pub sum_is_right: bool,
 }
 
 impl ReadPacket {
-    /// Reads a packet that starts with its IP header and ends where its length says.
+    /// Reads a packet that starts with its IP header and has no padding.
     pub fn of(packet: &[u8]) -> ReadPacket {
         let seen = ReadPacket::read(packet, 0);
         assert_eq!(seen.frame.len(), packet.len(), "a packet is as long as it says");
         seen
     }
 
-    /// Reads an Ethernet frame, which may be padded.
+    /// Reads an Ethernet frame, with or without padding.
     pub fn of_frame(frame: &[u8]) -> ReadPacket {
         let mut ip_at = 14;
         while [0x8100, 0x88A8].contains(&word(frame, ip_at - 2)) {
@@ -75,12 +81,12 @@ impl ReadPacket {
         ReadPacket::read(frame, ip_at)
     }
 
-    /// Reads many packets.
+    /// Reads several packets that start with their IP headers.
     pub fn all(packets: &[Vec<u8>]) -> Vec<ReadPacket> {
         packets.iter().map(|packet| ReadPacket::of(packet)).collect()
     }
 
-    /// Reads a frame whose IP header starts at `ip_at`.
+    /// Reads a frame whose IP header starts at offset `ip_at`.
     pub fn read(frame: &[u8], ip_at: usize) -> ReadPacket {
         let tags = frame[..ip_at].get(14..).unwrap_or_default().chunks_exact(4);
         let vlans = tags.map(|tag| word(tag, 0)).collect();
@@ -195,7 +201,7 @@ impl ReadPacket {
         }
     }
 
-    /// Reads the transport header, behind extension headers in the body.
+    /// Reads the extension headers in the body, and then the transport header.
     fn read_transport(&mut self) {
         let mut protocol = self.protocol;
         while self.version == 6 && [HOP_BY_HOP, ROUTING, DESTINATION_OPTIONS, AUTHENTICATION].contains(&protocol) {
@@ -238,38 +244,39 @@ impl ReadPacket {
         }
     }
 
-    /// Offset and length of the body, and MF: the columns of a table of fragments.
+    /// Fragment offset, body length (both in bytes) and MF flag: a fragment's position in a form that tests can
+    /// compare.
     pub fn place(&self) -> (usize, usize, bool) {
         let (offset, more) = self.fragment.unwrap_or_default();
         (offset, self.body().len(), more)
     }
 
-    /// Offset in bytes.
+    /// Fragment offset, in bytes; 0 if the packet is not a fragment.
     pub fn offset(&self) -> usize {
         self.place().0
     }
 
-    /// MF.
+    /// Whether more fragments follow (MF).
     pub fn more(&self) -> bool {
         self.place().2
     }
 
-    /// Whether it is a fragment, or has a Fragment header.
+    /// Whether the packet is a fragment, or an IPv6 packet with a Fragment header.
     pub fn is_fragment(&self) -> bool {
         self.fragment.is_some()
     }
 
-    /// The ECN codepoint.
+    /// The ECN codepoint: 0 to 3.
     pub fn ecn(&self) -> u8 {
         self.tos & 3
     }
 
-    /// The packet.
+    /// The packet without its link header.
     pub fn packet(&self) -> &[u8] {
         &self.frame[self.ip_at..]
     }
 
-    /// The IP header, with all bytes in front of the body.
+    /// The IP header and all other bytes in front of the body.
     pub fn header(&self) -> &[u8] {
         &self.frame[self.ip_at..self.body_at]
     }
@@ -279,7 +286,7 @@ impl ReadPacket {
         &self.frame[self.body_at..]
     }
 
-    /// The transport header and the bytes behind it.
+    /// The transport header and all bytes behind it.
     pub fn upper(&self) -> &[u8] {
         &self.frame[self.upper_at..]
     }
@@ -294,12 +301,12 @@ impl ReadPacket {
         &self.frame[self.payload_at..]
     }
 
-    /// Length of the packet.
+    /// Length of the packet from its IP header on, in bytes.
     pub fn ip_len(&self) -> usize {
         self.frame.len() - self.ip_at
     }
 
-    /// The sequence number behind its payload.
+    /// The sequence number of the first byte behind the payload.
     pub fn seq_end(&self) -> u32 {
         self.seq.wrapping_add(self.payload().len() as u32)
     }

@@ -1,14 +1,17 @@
-//! A packet's fields -> whether it may be coalesced with its neighbours, and whether it may be segmented.
+//! A packet's fields -> whether the packet may be coalesced or segmented.
 //!
-//! These are the rulings, written a second time in the plainest form.
+//! These functions repeat the rulings of the engine in the simplest form, so that tests can compare the two.
 
 use crate::fields::{ACK, CWR, ECE, FIN, IPV4_LEN, PSH, RST, SYN, TCP, URG, long};
 use crate::read::ReadPacket;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 impl ReadPacket {
-    /// Whether it may share its header with its neighbours: a whole TCP segment with payload and a right checksum.
-    /// Flags other than ACK, PSH, FIN and ECE exclude it, and so do options other than one timestamp option.
+    /// Whether the packet may be coalesced with neighbours. It must be an unfragmented TCP segment with payload and
+    /// a
+    /// correct checksum. Flags other than ACK, PSH, FIN and ECE exclude it. Options other than a single timestamp
+    /// option
+    /// exclude it, too.
     pub fn joins(&self) -> bool {
         self.protocol == TCP
             && self.has_header
@@ -20,8 +23,9 @@ impl ReadPacket {
             && stamps(self.options()).is_some()
     }
 
-    /// Whether it may be segmented. Excluded are packets that open or reset a connection or are urgent, and packets
-    /// with signing or unreadable options.
+    /// Whether the packet may be segmented. Packets that open or reset a connection or carry urgent data may not.
+    /// Neither
+    /// may packets with signing or malformed options.
     pub fn may_be_segmented(&self) -> bool {
         self.protocol == TCP
             && self.has_header
@@ -31,18 +35,18 @@ impl ReadPacket {
             && !signs(self.options())
     }
 
-    /// The timestamps, if they are the only option.
+    /// The values of the timestamp option, if the segment has no other options.
     pub fn stamps(&self) -> Option<(u32, u32)> {
         let at = stamps(self.options())??;
         Some((long(self.options(), at), long(self.options(), at + 4)))
     }
 
-    /// A hash of everything that must be unchanged in a TCP packet at egress:
+    /// A hash of all parts of a TCP packet that a gateway must not change:
     ///
     /// - the link header;
-    /// - the IP header but for lengths, identification and checksum;
-    /// - ports, reserved bits, urgent pointer, and flags but CWR, PSH and FIN;
-    /// - options but for the timestamp values.
+    /// - the IP header, except lengths, identification and checksum;
+    /// - ports, reserved bits, urgent pointer, and all flags except CWR, PSH and FIN;
+    /// - options, except the timestamp values.
     pub fn surroundings(&self) -> u64 {
         let mut kept = self.frame[..self.payload_at].to_vec();
         let ip_at = self.ip_at;
@@ -64,13 +68,14 @@ impl ReadPacket {
         hasher.finish()
     }
 
-    /// Whether an Authentication header or an option of IPv4 describes this packet alone.
+    /// Whether the packet has an Authentication header, or an IPv4 option that is valid for a single packet only.
     fn speaks_of_one(&self) -> bool {
         self.is_authenticated || self.version == 4 && self.header().len() > IPV4_LEN
     }
 }
 
-/// Offset of the timestamp values; inner none: no options. Outer none: there is any other option.
+/// Offset of the timestamp values in the options. `None`: there are other options. `Some(None)`: there are no
+/// options.
 fn stamps(options: &[u8]) -> Option<Option<usize>> {
     let (mut at, mut found) = (0, None);
     while at < options.len() {
@@ -87,7 +92,7 @@ fn stamps(options: &[u8]) -> Option<Option<usize>> {
     Some(found)
 }
 
-/// Whether an option signs the segment, or the options cannot be read.
+/// Whether an option signs the segment, or the options are malformed.
 fn signs(options: &[u8]) -> bool {
     let mut at = 0;
     while at < options.len() {

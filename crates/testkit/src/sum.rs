@@ -1,9 +1,11 @@
-//! Bytes -> their one's complement sum (RFC 1071), one word after the other.
+//! Bytes -> Internet checksums (RFC 1071), word by word.
+//!
+//! The plain form is the reference for the optimised sums of the `simd` crate.
 
 use crate::fields::{FRAGMENT, ICMP, ICMPV6, IPV4_LEN, IPV6_LEN, TCP, UDP, word};
 use core::net::IpAddr;
 
-/// The sum of some bytes; a zero follows an odd length.
+/// The one's complement sum of `bytes`. An odd last byte is padded with zero.
 pub fn sum(bytes: &[u8]) -> u16 {
     let (words, last) = bytes.as_chunks::<2>();
     let mut sum = words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum::<u64>();
@@ -14,23 +16,24 @@ pub fn sum(bytes: &[u8]) -> u16 {
     sum as u16
 }
 
-/// The sum of parts, of which only the last may have an odd length.
+/// The one's complement sum of several parts. Only the last part may have an odd length.
 pub fn sum_of(parts: &[&[u8]]) -> u16 {
     parts.iter().fold(0, |so_far, part| add(so_far, sum(part)))
 }
 
-/// The sum of two words.
+/// The one's complement sum of two words.
 pub fn add(one: u16, other: u16) -> u16 {
     let (sum, carry) = one.overflowing_add(other);
     sum + u16::from(carry)
 }
 
-/// The checksum of some bytes: the complement of their sum.
+/// The checksum of `bytes`: the complement of their sum.
 pub fn checksum(bytes: &[u8]) -> u16 {
     !sum(bytes)
 }
 
-/// The pseudo-header of RFC 9293 and RFC 8200. That of version 4 has the same sum as long as lengths have 16 bits.
+/// The pseudo-header of RFC 8200, also used for IPv4. In IPv4, RFC 9293's pseudo-header has the same sum, because
+/// lengths fit 16 bits.
 pub fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> Vec<u8> {
     let mut bytes = octets(source);
     bytes.extend(octets(destination));
@@ -39,7 +42,7 @@ pub fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, len: usi
     bytes
 }
 
-/// The octets of an address.
+/// The 4 or 16 octets of an address.
 pub(crate) fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => address.octets().to_vec(),
@@ -47,7 +50,7 @@ pub(crate) fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Writes the checksum of the IPv4 header at the start of these bytes.
+/// Writes the header checksum of the IPv4 packet at the start of `packet`.
 pub fn seal_ip(packet: &mut [u8]) {
     let len = usize::from(packet[0] & 15) * 4;
     packet[10..12].fill(0);
@@ -55,8 +58,8 @@ pub fn seal_ip(packet: &mut [u8]) {
     packet[10..12].copy_from_slice(&field.to_be_bytes());
 }
 
-/// Writes the transport checksum (TCP, UDP or ICMP) of a packet. Of IPv6 extension headers, only Fragment is
-/// supported.
+/// Writes the transport checksum (TCP, UDP or ICMP) of `packet`. The only supported IPv6 extension header is
+/// Fragment.
 pub fn seal_transport(packet: &mut [u8]) {
     let (addresses, mut at, mut protocol) = match packet[0] >> 4 {
         4 => (12..20, usize::from(packet[0] & 15) * 4, packet[9]),
@@ -80,7 +83,7 @@ pub fn seal_transport(packet: &mut [u8]) {
     packet[field_at..field_at + 2].copy_from_slice(&field.to_be_bytes());
 }
 
-/// Offset of a transport's checksum in its header.
+/// Offset of the checksum in the transport header, in bytes; `None` for protocols without a checksum.
 pub(crate) fn field_at(protocol: u8) -> Option<usize> {
     match protocol {
         TCP => Some(16),
@@ -90,7 +93,7 @@ pub(crate) fn field_at(protocol: u8) -> Option<usize> {
     }
 }
 
-/// A UDP checksum of 0 is written as all ones (RFC 768).
+/// Replaces a computed UDP checksum of 0 by all ones (RFC 768).
 pub(crate) fn right_udp(field: u16) -> u16 {
     if field == 0 { 0xFFFF } else { field }
 }

@@ -1,4 +1,6 @@
-//! A seed -> the packets of some flows, with every habit of senders and every fault of networks.
+//! A seed -> packets of several flows, with unusual senders and faulty networks.
+//!
+//! Randomised tests feed the packets to engine and reference model, and compare the results.
 
 use crate::build::{Spec, Summed, tcp, udp};
 use crate::fields::*;
@@ -11,24 +13,24 @@ use fastrand::Rng;
 /// One packet in transit.
 #[derive(Clone, Debug)]
 pub struct SentPacket {
-    /// Its arrival time.
+    /// Arrival time since the start of the test.
     pub at: Duration,
-    /// The number of its flow.
+    /// Number of the packet's flow, from 0.
     pub flow: usize,
-    /// The packet.
+    /// The description of the packet.
     pub spec: Spec,
 }
 
-/// The parameters of the traffic.
+/// Parameters of the generated traffic.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
     /// Maximum length of packets that may not be segmented, in bytes.
     pub mtu: usize,
-    /// Maximum payload of a segment, in bytes.
+    /// Maximum payload of a TCP segment, in bytes.
     pub segment_max: usize,
-    /// Whether the networks lose, repeat and reorder packets.
+    /// Whether the network drops, repeats and reorders packets.
     pub disorder: bool,
-    /// Whether some packets that overlap others carry other bytes.
+    /// Whether some overlapping packets carry different bytes.
     pub forgery: bool,
 }
 
@@ -58,7 +60,7 @@ struct Habits {
     jump: u8,
 }
 
-/// The packets of a seed, in order of arrival.
+/// Generates the packets of a seed, in order of arrival.
 pub fn draw(seed: u64, wishes: Wishes) -> Vec<SentPacket> {
     let mut random = Rng::with_seed(seed);
     let flow_count = *random.choice(&[1, 1, 2, 3, 6]).unwrap();
@@ -135,7 +137,7 @@ impl Habits {
     }
 }
 
-/// The packets of one sender, in its order.
+/// Generates the packets of one flow, in the order of transmission.
 fn conversation(random: &mut Rng, flow: u16, wishes: Wishes) -> Vec<Spec> {
     let version = *random.choice(&VERSIONS).unwrap();
     let is_udp = random.u8(..8) == 0;
@@ -312,7 +314,7 @@ fn happens(random: &mut Rng, percent: u8) -> bool {
     random.u8(..100) < percent
 }
 
-/// Applies the faults of the path to a flow: loss, repetition, reordering.
+/// Applies network faults to the packets of a flow: loss, repetition and reordering.
 fn disturb(random: &mut Rng, specs: &mut Vec<Spec>) {
     let often = |random: &mut Rng| *random.choice(&[0, 0, 0, 2, 20]).unwrap();
     let (loss, repeats, swaps) = (often(random), often(random), often(random));
@@ -332,7 +334,7 @@ fn disturb(random: &mut Rng, specs: &mut Vec<Spec>) {
     }
 }
 
-/// A fragment between the same two hosts, first or later.
+/// Generates a fragment between the hosts of packet `like`, at offset 0 or later.
 fn fragment(like: &Spec) -> Spec {
     let payload = like.payload[..like.payload.len().min(100)].to_vec();
     let one = Spec { payload, options: Vec::new(), sum: Summed::Right, padding: 0, ..like.clone() };
@@ -345,7 +347,7 @@ fn fragment(like: &Spec) -> Spec {
     Spec { ip_flags: 0, fragment: Some(fragment), ..one }
 }
 
-/// Timestamps in usual and in unusual layouts.
+/// A TCP timestamp option in one of several layouts.
 fn stamps(layout: u8, value: u32, echo: u32) -> Vec<u8> {
     let stamps = [&[8, 10], &value.to_be_bytes()[..], &echo.to_be_bytes()].concat();
     match layout {
@@ -356,7 +358,7 @@ fn stamps(layout: u8, value: u32, echo: u32) -> Vec<u8> {
     }
 }
 
-/// Options with which segments do not coalesce, or only with segments that have the same.
+/// TCP options that prevent coalescing, or permit it only among segments with equal options.
 fn odd_options(random: &mut Rng, value: u32, echo: u32) -> Vec<u8> {
     let stamps = [&[8, 10], &value.to_be_bytes()[..], &echo.to_be_bytes()].concat();
     match random.u8(..10) {
