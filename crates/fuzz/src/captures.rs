@@ -1,9 +1,11 @@
-//! A file -> a copy of its items, which must read the same: time, link type, length and bytes.
+//! A capture file -> a copy, whose items must read as in the original: time, link type, length and bytes.
+//!
+//! The target tests that reader and writer agree and never panic.
 
 use capture::{Compression, Error, Item, Reader, Record, Writer};
 use packet::Time;
 
-/// Reads the bytes as a capture, copies its items, and reads the copy.
+/// Reads the input as a capture, copies its items to a second capture, and compares the two.
 pub fn run(bytes: &[u8]) {
     let Ok(mut reader) = Reader::new(bytes) else { return };
     let mut writer = Writer::new(Vec::new(), Compression::None).expect("memory takes all");
@@ -38,7 +40,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// The fields of a record.
+/// The fields of a record that must survive the copy.
 #[derive(Debug, PartialEq)]
 struct Met {
     time: Option<Time>,
@@ -66,5 +68,5 @@ fn copy(writer: &mut Writer<Vec<u8>>, item: &Item<'_>, packets: &mut Vec<Met>) -
     }
 }
 
-/// A file of a few bytes may expand to many.
+/// Maximum number of items read from one input, because a few compressed bytes may expand to many.
 const ITEM_COUNT_MAX: usize = 2_000;

@@ -1,6 +1,8 @@
-//! A program of segments, reads, writes and time -> the checks of a TCP connection, whatever its peer sends.
+//! A program of segments, reads, writes and time -> checks of a TCP connection with a hostile peer.
 //!
-//! Each byte is fresh once, arrives in order, and is acknowledged only if it was written.
+//! Every byte must be new when transmitted the first time, be delivered in order, and be acknowledged only after
+//! its
+//! transmission.
 
 use crate::input::Input;
 use packet::Time;
@@ -8,7 +10,7 @@ use sim::tcp::segment::{ACK, FIN, RST, SYN, Timestamps};
 use sim::tcp::{Connection, Emit, Segment, Settings};
 use std::collections::BTreeMap;
 
-/// One end of a connection, and a peer that sends anything.
+/// One end of a connection. The fuzzer's input plays its peer.
 struct Talk {
     end: Connection,
     now: Time,
@@ -17,19 +19,19 @@ struct Talk {
     seen: SeenSegment,
 }
 
-/// The segments that the end has sent.
+/// A summary of the segments that the connection's end has transmitted.
 #[derive(Default)]
 struct SeenSegment {
-    /// Start and end of fresh bytes.
+    /// Ranges of the bytes transmitted as new: start and end.
     fresh: BTreeMap<u64, u64>,
     arrived: u64,
     has_ended: bool,
-    /// The next byte that it accepts, and its last byte sent: segments near these are plausible.
+    /// Next sequence number that the end expects, then the last one it sent. Plausible segments lie near these.
     ack: u32,
     sent: u32,
 }
 
-/// Runs the bytes as a program.
+/// Executes the input as a program.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let choice = input.byte();
@@ -137,7 +139,7 @@ impl SeenSegment {
     }
 }
 
-/// A segment near the next expected one, or far from it.
+/// Generates a segment near the next expected one, or far from it.
 fn segment(input: &mut Input<'_>, seen: &SeenSegment) -> Segment {
     let shape = input.byte();
     let near = |input: &mut Input<'_>, to: u32, is_far: bool| {

@@ -1,12 +1,15 @@
-//! A frame -> the checks of its parsed fields: they lie within the frame, read the same from the packet's own
-//! bytes, and agree with another parser.
+//! A frame -> checks of its parsed fields.
+//!
+//! All parsed fields must lie within the frame. They must be equal if parsed a second time from the packet's own
+//! bytes,
+//! and must agree with an independent parser.
 
 use crate::input::Input;
 use packet::tcp::Segment;
 use packet::{Checksum, CopyError, Frame, HEADROOM, Ingress, LinkType, Packet, ParseError, Pool, Tunnel};
 use sim::wire;
 
-/// Reads the bytes behind the first as a frame of the link type that the first names.
+/// Parses the input as a frame. The first byte selects the link type.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let media = [LinkType::Ip, LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2];
@@ -51,13 +54,15 @@ fn look(mut packet: Packet, frame: &[u8], medium: LinkType, pool: &mut Pool) {
     pool.give(packet.into_buffer());
 }
 
-/// The parsed fields of a packet: its offset in the frame, its headers, source and destination.
+/// Formats a packet's parsed fields: its offset in the frame, its headers, source and destination.
 fn said(packet: &Packet) -> String {
     let (link_len, ip, ends) = (packet.link_len(), packet.ip(), packet.ends());
     format!("{link_len} {ip:?} {:?} {ends:?} {:?}", packet.addresses(), packet.ingress())
 }
 
-/// Reads a frame in a buffer, as a port does, with a link header of any length. None if the frame does not fit.
+/// Parses a frame in a pool buffer, as a port does, with a link header of any length. `None` if the frame does not
+/// fit
+/// the buffer.
 fn read_in_place(frame: &[u8], medium: LinkType, pool: &mut Pool) -> Option<Result<String, ParseError>> {
     let mut buffer = pool.share(frame.len())?;
     if frame.len() > buffer.capacity() {

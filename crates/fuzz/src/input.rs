@@ -1,6 +1,8 @@
-//! Bytes -> small numbers and choices; zeros after the end.
+//! Fuzzer bytes -> small numbers and choices. After the last byte, all values are zero.
+//!
+//! The targets decode their programs with these functions.
 
-/// The remaining bytes.
+/// The bytes not yet used.
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {

@@ -1,8 +1,9 @@
-//! Any bytes -> nothing, or a panic if a law is broken.
+//! Arbitrary bytes -> no result, or a panic if a property is violated.
 //!
-//! Each target reads its bytes in its own way: as a frame, a file, a text, or a program of events. It asserts laws,
-//! beyond the absence of panics. `tests/corpus.rs` runs the inputs in `corpus/` and mutations of them; `hunt/` runs
-//! a coverage-guided fuzzer.
+//! Each target interprets its input as a frame, a file, a text, or a program of events. Targets check properties of
+//! the results, in addition to the absence of panics. `tests/corpus.rs` runs the inputs in `corpus/` and mutations
+//! of
+//! these inputs. A coverage-guided fuzzer is in `hunt/`.
 #![forbid(unsafe_code)]
 
 mod captures;
@@ -12,10 +13,10 @@ mod input;
 mod stages;
 mod texts;
 
-/// A target: its name, which is that of its folder in `corpus/`, and its function.
+/// A fuzz target: its name and its function. The target's folder in `corpus/` has the same name.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All targets.
+/// All fuzz targets.
 pub const TARGETS: [Target; 5] = [
     ("frames", frames::run),
     ("stages", stages::run),

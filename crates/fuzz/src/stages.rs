@@ -1,6 +1,8 @@
-//! A program of segments, fragments, time and hand-overs -> the checks of an engine with one direction.
+//! A program of segments, fragments, time and hand-overs -> checks of an engine with one direction.
 //!
-//! Its packets must carry the hosts' bytes, fit the link, keep their order, and agree with the counters.
+//! The engine's packets must carry the bytes that the hosts sent, fit the link's MTU, keep their order, and agree
+//! with
+//! the counters.
 
 use crate::input::Input;
 use engine::packet::tcp::{ACK, FIN, PSH, SYN};
@@ -13,21 +15,21 @@ use sim::pattern::Pattern;
 use sim::wire::{self, Head, TCP, TCP_LEN, WireFacts};
 use std::time::Duration;
 
-/// A gateway with one direction, and the state of the hosts.
+/// An engine with one direction, and the state of the simulated hosts.
 struct Scene {
     gateway: Gateway,
     batch: Batch,
-    /// Frames of the current batch, still without its last one.
+    /// Frames of the current batch, except the last.
     waiting: Vec<Vec<u8>>,
     shape: StageShape,
     now: Time,
     flows: [Flow; FLOW_COUNT],
     last: Vec<u8>,
-    /// Packets that exceed the link's MTU.
+    /// Number of packets that exceeded the link's MTU.
     too_long: u64,
 }
 
-/// The random parameters of a gateway.
+/// Random settings of an engine.
 #[derive(Clone, Copy)]
 struct StageShape {
     mtu: u16,
@@ -45,7 +47,7 @@ struct StageShape {
     late: Late,
 }
 
-/// The progress of a stream at ingress and at egress, and its bytes that came behind later ones.
+/// The highest byte of a stream at ingress and at egress, and the number of bytes that came out of order.
 #[derive(Clone, Copy, Default)]
 struct Flow {
     next: u32,
@@ -53,7 +55,7 @@ struct Flow {
     late: [u64; 2],
 }
 
-/// Runs the bytes as a program.
+/// Executes the input as a program.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let shape = StageShape::draw(&mut input);
@@ -189,7 +191,7 @@ impl Scene {
         self.gateway.replace(self.now, &self.shape.settings(), Secrets::both(Secret::new(7)));
     }
 
-    /// A frame arrives and joins the current batch.
+    /// Adds an arriving frame to the current batch.
     fn push(&mut self, frame: &[u8]) {
         self.waiting.push(frame.to_vec());
         if self.waiting.len() >= self.shape.batch_len {
@@ -197,7 +199,7 @@ impl Scene {
         }
     }
 
-    /// Passes the waiting frames as one batch.
+    /// Processes the current batch.
     fn give(&mut self) {
         let (mut places, pool) = self.gateway.places(ONLY);
         for frame in self.waiting.drain(..) {
@@ -209,7 +211,7 @@ impl Scene {
         self.gateway.push(self.now, ONLY, &mut self.batch);
     }
 
-    /// A segment of a stream: the next, or one near it.
+    /// Generates a segment of a stream: the next in order, or one near it.
     fn segment(&mut self, input: &mut Input<'_>) -> Vec<u8> {
         let (choice, shape) = (input.byte(), input.byte());
         let number = usize::from(choice) % FLOW_COUNT;
@@ -243,7 +245,7 @@ impl Scene {
         tcp(&head, place, flags, len)
     }
 
-    /// Takes all packets at egress and checks them.
+    /// Takes all packets at egress and checks each.
     fn drain(&mut self) {
         while let Some(direction) = self.gateway.next(ONLY) {
             match direction {
@@ -284,7 +286,7 @@ impl Scene {
 }
 
 impl Flow {
-    /// Records bytes at ingress or at egress.
+    /// Records a range of a stream's bytes at ingress or egress.
     fn moves(&mut self, direction: usize, seq: u32, len: usize) {
         let (start, end) = (u64::from(seq), u64::from(seq) + len as u64);
         self.late[direction] += self.top[direction].min(end).saturating_sub(start);
@@ -292,7 +294,7 @@ impl Flow {
     }
 }
 
-/// A wrong byte never has a right checksum: damage stays detectable.
+/// Checks a segment's payload. A segment with wrong bytes must not have a correct checksum.
 fn look_at_segment(seen: &WireFacts, bytes: &[u8], flow: usize, seq: u32, len: usize) {
     let upper = &bytes[seen.at..seen.end];
     if wire::is_sum_right(seen, FROM + flow as u16, TO, upper) {
@@ -302,7 +304,7 @@ fn look_at_segment(seen: &WireFacts, bytes: &[u8], flow: usize, seq: u32, len: u
     }
 }
 
-/// Fragments, merged or not, carry the datagram's bytes at their offset.
+/// Checks a fragment. Merged or not, it must carry the datagram's bytes at its offset.
 fn look_at_fragment(seen: &WireFacts, bytes: &[u8]) {
     let from = seen.from.unwrap_or(0);
     let (offset, _) = seen.fragment.unwrap_or((0, false));
@@ -310,7 +312,7 @@ fn look_at_fragment(seen: &WireFacts, bytes: &[u8]) {
     assert_eq!(wrong, None, "law 3: byte {wrong:?} behind {offset} of datagram {from}");
 }
 
-/// The stream of a whole segment, the offset of its bytes, and their number.
+/// Returns the stream of an unfragmented segment, the offset of the payload, and its length in bytes.
 fn stream(seen: &WireFacts, bytes: &[u8]) -> Option<(usize, u32, usize)> {
     let flow = seen.from?.checked_sub(FROM).filter(|flow| usize::from(*flow) < FLOW_COUNT)?;
     let upper = bytes.get(seen.at..seen.end).filter(|_| seen.protocol == TCP && seen.fragment.is_none())?;
@@ -319,7 +321,7 @@ fn stream(seen: &WireFacts, bytes: &[u8]) -> Option<(usize, u32, usize)> {
     is_plain.then(|| (usize::from(flow), wire::long(upper, 4), upper.len() - header_len))
 }
 
-/// A packet with `len` bytes of its sender's stream.
+/// Builds a TCP packet with `len` bytes of a stream.
 fn tcp(head: &Head, place: u32, flags: u8, len: usize) -> Vec<u8> {
     let at = head.header_len();
     let mut frame = vec![0; at + TCP_LEN + len];
@@ -335,7 +337,7 @@ fn tcp(head: &Head, place: u32, flags: u8, len: usize) -> Vec<u8> {
     frame
 }
 
-/// A fragment of one of a few datagrams, at any offset, or a whole datagram.
+/// Generates a fragment of one of a few datagrams, at any offset, or an unfragmented datagram.
 fn fragment(input: &mut Input<'_>) -> Vec<u8> {
     let (choice, shape) = (input.byte(), input.byte());
     let offset = if shape & 1 > 0 { usize::from(input.word() & 0x1FFF) } else { usize::from(shape >> 3) * 185 } * 8;
@@ -359,13 +361,13 @@ fn fragment(input: &mut Input<'_>) -> Vec<u8> {
     frame
 }
 
-/// The gateway's one direction.
+/// Index of the engine's only direction.
 const ONLY: usize = 0;
 const FLOW_COUNT: usize = 4;
-/// Hosts: first sender of streams; senders of datagrams; the receiver.
+/// Number of the first host that sends streams.
 const FROM: u16 = 1;
 const FRAGMENTS_FROM: u16 = 100;
 const TO: u16 = 50;
-/// For experiments (RFC 3692).
+/// Protocol number for experiments (RFC 3692).
 const EXPERIMENT: u8 = 253;
 const STEP_COUNT_MAX: usize = 2_000;

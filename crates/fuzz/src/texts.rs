@@ -1,9 +1,11 @@
-//! A text -> a configuration or a scene, or an error with its cause and place.
+//! A text -> a configuration or a scene, or an error with cause and place.
+//!
+//! The target tests that neither parser panics.
 
 use config::Config;
 use sim::Scene;
 
-/// Reads the bytes as both.
+/// Parses the input as a configuration, and then as a scene.
 pub fn run(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let lines = text.lines().count().max(1);

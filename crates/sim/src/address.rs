@@ -1,7 +1,7 @@
 //! Host number -> addresses, and back.
 //!
-//! Each host has a network of its own, like hosts across the Internet. An IPv6 header has no checksum, so an
-//! address contains the number twice. Flipped bits then give an address of no host instead of another host's.
+//! Each host is in a network of its own, like hosts across the Internet. An IPv6 header has no checksum. An IPv6
+//! address therefore contains the host number twice, so that flipped bits give an address of no host.
 
 use crate::rng::mix;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,7 +19,7 @@ pub fn v6(host: u16) -> [u8; 16] {
     (u128::from(site) << 64 | u128::from(below)).to_be_bytes()
 }
 
-/// The host with this IPv4 address.
+/// The number of the host with this IPv4 address; `None` if no host has the address.
 pub fn host_v4(address: &[u8]) -> Option<u16> {
     match address {
         [10, high, low, 1] => Some(u16::from_be_bytes([*high, *low])),
@@ -27,13 +27,13 @@ pub fn host_v4(address: &[u8]) -> Option<u16> {
     }
 }
 
-/// The host with this IPv6 address.
+/// The number of the host with this IPv6 address; `None` if no host has the address.
 pub fn host_v6(address: &[u8]) -> Option<u16> {
     let host = u16::from_be_bytes(*address.last_chunk()?);
     (v6(host) == address).then_some(host)
 }
 
-/// The addresses of a node that only sends ICMP replies.
+/// The addresses of a node that transmits only ICMP errors.
 pub fn answering(node: u16) -> [IpAddr; 2] {
     let [high, low] = node.to_be_bytes();
     [
@@ -42,5 +42,5 @@ pub fn answering(node: u16) -> [IpAddr; 2] {
     ]
 }
 
-/// fd00::/16, a block of addresses that are not routed globally (RFC 4193).
+/// The prefix fd00::/16, whose addresses are not routed globally (RFC 4193).
 const PREFIX_V6: u64 = 0xFD00 << 48;

@@ -1,47 +1,48 @@
-//! Events of a run -> their counts.
+//! Events of a run -> how often each condition occurred.
 //!
-//! A swarm that never meets a condition proves nothing about it.
+//! A randomised test proves nothing about conditions that never occurred. The counts show which conditions were
+//! tested.
 
 use crate::laws::Law;
 use crate::topology::Role;
 use engine::{Event, Ledger, PlacementStats, Reason};
 
-/// How often each condition occurred.
+/// Number of occurrences of each condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coverage {
-    /// Packets received by each role.
+    /// Packets received by nodes of each role.
     pub roles: [u64; Role::ALL.len()],
     /// Packets affected by each fault.
     pub faults: [u64; Fault::ALL.len()],
-    /// Checks of each law.
+    /// Number of checks of each law.
     pub laws: [u64; Law::ALL.len()],
-    /// Packets that ended or passed for each reason.
+    /// Packets by the counted reason for which they were dropped or passed unchanged.
     pub reasons: [u64; Reason::ALL.len()],
-    /// Events counted by the engines' ledgers.
+    /// Engine events, from the ledgers.
     pub events: [u64; Event::ALL.len()],
-    /// Frames received in each mode.
+    /// Frames by the way in which they were received.
     pub receiving: [u64; Receiving::ALL.len()],
 }
 
-/// How frames reached an engine, over all roles that have one.
+/// The ways in which an engine receives frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Receiving {
-    /// Together with others, in one batch.
+    /// In a batch of several frames.
     InBatches,
-    /// With the payload at a predicted place.
+    /// With the payload at a predicted place, by header split.
     Predicted,
-    /// Of those, at the right place.
+    /// With the payload at a predicted place that was right.
     PredictedRight,
-    /// Of those, at a wrong place.
+    /// With the payload at a predicted place that was wrong.
     PredictedWrong,
 }
 
 impl Receiving {
-    /// All of them, in the order in which tables show them.
+    /// All ways to receive frames, in the order of table rows.
     pub const ALL: [Receiving; 4] =
         [Receiving::InBatches, Receiving::Predicted, Receiving::PredictedRight, Receiving::PredictedWrong];
 
-    /// Its name in tables.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Receiving::InBatches => "in batches",
@@ -52,7 +53,7 @@ impl Receiving {
     }
 }
 
-/// A fault of the network that is no error of its nodes.
+/// A fault of the network, not caused by its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// Independent frame losses.
@@ -61,32 +62,32 @@ pub enum Fault {
     Burst,
     /// Frame losses with a probability per byte.
     ByteLoss,
-    /// Bit errors.
+    /// Bit errors with an equal probability per bit.
     BitErrors,
-    /// Reordering.
+    /// Reordered frames.
     Reorder,
-    /// Duplicates.
+    /// Duplicated frames.
     Duplicate,
     /// Variable delay.
     Jitter,
-    /// A link so slow that its queue overflows.
+    /// A rate so low that the link's queue overflows.
     Rate,
-    /// Random early detection: drops before the queue is full.
+    /// Random early detection: frames are dropped before the queue is full.
     Red,
-    /// A link that is down for some time.
+    /// A link that is down for a while.
     Carrier,
     /// An MTU change while packets are in flight.
     MtuChange,
-    /// A gateway that is short of memory.
+    /// A gateway with little buffer memory.
     SmallPool,
-    /// Malformed packets.
+    /// Malformed packets from a host.
     Malformed,
     /// Congestion marks (ECN).
     Mark,
 }
 
 impl Fault {
-    /// All of them, in the order in which tables show them.
+    /// All faults, in the order of table rows.
     pub const ALL: [Fault; 14] = [
         Fault::Loss,
         Fault::Burst,
@@ -104,7 +105,7 @@ impl Fault {
         Fault::Mark,
     ];
 
-    /// Its name in tables and commands.
+    /// The fault's name in tables and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Fault::Loss => "loss",
@@ -125,13 +126,13 @@ impl Fault {
     }
 }
 
-/// Reasons that no packet on a simulated link can meet. Three concern captures and link headers, which simulated
-/// frames do not have. One needs a packet longer than any link carries, one a kernel port.
+/// Reasons that no packet on a simulated link can have. Three concern captures and link headers, which the
+/// simulation does not have. One needs a packet longer than any MTU. One needs a kernel port.
 pub const OUT_OF_REACH: [Reason; 5] =
     [Reason::NotIp, Reason::OtherLink, Reason::SnapCut, Reason::TooLong, Reason::TooManySegments];
 
 impl Coverage {
-    /// Zero counts.
+    /// Coverage with all counts zero.
     pub fn new() -> Coverage {
         Coverage {
             roles: [0; Role::ALL.len()],
@@ -153,7 +154,7 @@ impl Coverage {
         }
     }
 
-    /// Adds the results of placement predictions.
+    /// Adds the numbers of right and wrong placements.
     pub fn add_guesses(&mut self, guesses: PlacementStats) {
         let PlacementStats { predicted: made, hits: right, .. } = guesses;
         let kinds = [Receiving::Predicted, Receiving::PredictedRight, Receiving::PredictedWrong];
@@ -162,13 +163,13 @@ impl Coverage {
         }
     }
 
-    /// Adds other counts.
+    /// Adds the counts of another run.
     pub fn add(&mut self, others: &Coverage) {
         let mine = self.all_mut();
         mine.zip(others.all()).for_each(|(mine, theirs)| *mine += theirs);
     }
 
-    /// Every condition that a run should meet: its table, its name and its count.
+    /// Table, name and count of each condition that randomised tests should reach.
     pub fn rows(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         let roles = Role::ALL.iter().zip(self.roles).map(|(role, count)| ("role", role.name(), count));
         let faults = Fault::ALL.iter().zip(self.faults).map(|(fault, count)| ("fault", fault.name(), count));

@@ -1,13 +1,14 @@
-//! Frames for one direction -> frames of the sizes it wants.
+//! Frames for one direction -> frames of the size that its side accepts.
 //!
-//! It drives an engine's gateway and checks the laws in each of its directions. Most checks cost the same for every
-//! packet, however much is held:
+//! The engine under test is driven here, and the laws are checked in each of its directions. The cost of most
+//! checks does
+//! not depend on the amount of stored data:
 //!
-//! - Arrivals and departures are compared with the ledger.
-//! - Places within a flow are compared with its highest place so far.
-//! - Ages come from the time in a packet's tag.
+//! - Counts of received and transmitted packets are compared with the ledger.
+//! - Positions within a flow are compared with the flow's highest position so far.
+//! - The age of a packet follows from the time in its tag.
 //!
-//! A full recount of all held data happens only after as many events as there are entries.
+//! All stored data is recounted only occasionally, after as many events as there are entries.
 
 use crate::coverage::Receiving;
 use crate::flow::{Flow, flow_of};
@@ -24,57 +25,58 @@ use engine::{
 };
 use packet::{Frame, Ingress, Ip, LinkType, Packet, Pool, Time};
 
-/// One direction of an engine: its packets leave by one wire.
+/// One direction of an engine. All its packets are transmitted on one wire.
 #[derive(Debug)]
 pub struct Direction {
-    /// The number of the direction.
+    /// Number of the direction within the engine.
     at: usize,
     /// The role of the node.
     pub role: Role,
-    /// The wire that packets leave by.
+    /// Number of the wire on which packets are transmitted.
     pub wire: usize,
-    /// Whether the sender of a rejected packet gets an ICMP error.
+    /// Whether rejected packets cause ICMP errors.
     pub tells: bool,
-    /// An injected bug, if any.
+    /// The injected bug, if any.
     pub bend: Option<InjectedBug>,
-    /// Whether the link's MTU has changed. Held fragments may have been merged for the old one.
+    /// Whether the link's MTU has changed during the run. Stored fragments may have been merged for the old MTU.
     is_replaced: bool,
-    /// The longest time that something may be held.
+    /// The longest time that the direction may hold a packet.
     timeout: Duration,
     /// Memory limit of each stage, in bytes.
     limit: usize,
     watch: Watch,
-    /// A packet that an injected bug keeps back.
+    /// A packet that an injected bug delays.
     kept: Option<Packet>,
     leaving_count: u64,
-    /// Time of the next planned wake-up.
+    /// Time of the next planned wake-up event.
     pub planned: Time,
 }
 
-/// Observations of one direction.
+/// Measurements of one direction, for the checks of laws.
 #[derive(Debug, Default)]
 struct Watch {
     came: Tally,
     put_count: u64,
-    /// Frames that found no memory.
+    /// Frames dropped because no buffer was free.
     lost_count: u64,
     orders: Vec<OrderCheck>,
     marks: EcnCounts,
-    /// Events since the last full recount, and the number of entries counted then.
+    /// Number of events since the last recount of stored data, and number of entries in that recount.
     since_walk: usize,
     walk_len: usize,
 }
 
-/// Bytes of payload that arrived and left with a congestion mark (RFC 3168).
+/// Payload bytes received and transmitted with a congestion mark (RFC 3168).
 #[derive(Clone, Copy, Debug, Default)]
 struct EcnCounts {
     came: u64,
     went: u64,
-    /// Whether marked fragments arrived or left. Merged with others, they mark more bytes than arrived marked.
+    /// Whether any marked packet was a fragment. A marked fragment, if merged, marks the bytes of others too.
     in_fragments: bool,
 }
 
-/// Highest place of a flow on arrival and on departure, and the amount that came after it out of order.
+/// The highest position of a flow at ingress and at egress, and the amount of data behind it that came out of
+/// order.
 #[derive(Clone, Copy, Debug, Default)]
 struct OrderCheck {
     top_in: u64,
@@ -83,24 +85,24 @@ struct OrderCheck {
     late_out: u64,
 }
 
-/// The wire for the ICMP replies of a direction.
+/// Returns the wire on which a direction's ICMP error is transmitted; `None` if there is no route.
 pub type Back<'a> = &'a dyn Fn(usize, &Packet) -> Option<usize>;
 
-/// An engine's gateway, with the observations of each of its directions.
+/// An engine and the measurements of its directions.
 #[derive(Debug)]
 pub struct Ways {
     engine: Engine,
     secrets: Secrets,
     batch: Batch,
     all: Vec<Direction>,
-    /// An injected bug, if any.
+    /// The injected bug, if any.
     pub bend: Option<InjectedBug>,
-    /// Time of the last call to `expire` before a batch.
+    /// Time of the last call of `expire` before a batch.
     begun: Time,
 }
 
 impl Ways {
-    /// Directions that hold nothing yet.
+    /// New directions without stored packets.
     pub fn new(
         settings: &GatewaySettings,
         secrets: Secrets,
@@ -112,7 +114,7 @@ impl Ways {
         Ways { engine, secrets, batch: Batch::default(), all, bend, begun: Time::NEVER }
     }
 
-    /// Receives frames for the direction `at` that arrived by `port` at one moment: one batch, as from a live port.
+    /// Processes a batch: `frames` for direction `at` that were received on `port` at the same time.
     pub fn take(&mut self, net: &mut Net, at: usize, port: usize, frames: &[Departure], back: Back<'_>) {
         if self.begun != net.now {
             self.begun = net.now;
@@ -122,21 +124,21 @@ impl Ways {
         all[at].take(engine, batch, net, port, frames);
     }
 
-    /// Nothing more arrives for this direction: packets held for more input leave.
+    /// Flushes packets that direction `at` holds only while its port has more frames.
     pub fn idle(&mut self, net: &mut Net, at: usize, back: Back<'_>) {
         let Ways { engine, all, .. } = self;
         all[at].idle(engine, net, back);
         all[at].check(engine, net);
     }
 
-    /// Pauses between two batches for this direction.
+    /// Transmits the output of direction `at` between two batches.
     pub fn pause(&mut self, net: &mut Net, at: usize, back: Back<'_>) {
         let Ways { engine, all, .. } = self;
         all[at].drain(engine, net, back);
         all[at].check(engine, net);
     }
 
-    /// Releases or drops packets past their deadline.
+    /// Flushes or drops packets whose deadline has passed.
     pub fn expire(&mut self, net: &mut Net, back: Back<'_>) {
         let Ways { engine, all, bend, .. } = self;
         let holds_on = *bend == Some(InjectedBug::HoldsTooLong);
@@ -153,7 +155,7 @@ impl Ways {
         }
     }
 
-    /// Switches to new settings after a change of a link.
+    /// Replaces the engine's settings after a link has changed.
     pub fn replace(&mut self, net: &mut Net, settings: &GatewaySettings, back: Back<'_>) {
         let held: Vec<bool> =
             self.all.iter().map(|direction| self.engine.held(direction.at).0 != Tally::NONE).collect();
@@ -168,7 +170,7 @@ impl Ways {
         }
     }
 
-    /// Checks the laws that hold between two events.
+    /// Checks the laws that hold after every event.
     pub fn check(&mut self, net: &mut Net) {
         let Ways { engine, all, .. } = self;
         all.iter_mut().for_each(|direction| direction.check(engine, net));
@@ -179,23 +181,23 @@ impl Ways {
         self.all.iter().for_each(|direction| direction.check_end(&self.engine, net));
     }
 
-    /// Adds the observations to the coverage.
+    /// Adds the directions' counts to the coverage.
     pub fn tell(&self, net: &mut Net) {
         self.all.iter().for_each(|direction| direction.tell(&self.engine, net));
     }
 
-    /// Packets that ended here.
+    /// Number of packets that were dropped in these directions.
     pub fn ended_count(&self) -> u64 {
         self.all.iter().map(|direction| self.engine.ledger(direction.at).retired_all().packets).sum()
     }
 
-    /// Clears the planned wake-ups that are now due.
+    /// Forgets planned wake-ups whose time has come.
     pub fn woken(&mut self, now: Time) {
         let due = self.all.iter_mut().filter(|direction| direction.planned <= now);
         due.for_each(|direction| direction.planned = Time::NEVER);
     }
 
-    /// Plans a wake-up for each deadline that is earlier than the planned one.
+    /// Plans a wake-up for each direction whose deadline is earlier than its planned wake-up.
     pub fn plan(&mut self, mut plan: impl FnMut(Time)) {
         for direction in &mut self.all {
             if let Some(deadline) =
@@ -209,7 +211,7 @@ impl Ways {
 }
 
 impl Direction {
-    /// The direction `at` of an engine, with limits for the time and the memory that it holds packets.
+    /// Direction `at` of an engine. `timeout` limits the age and `limit` the memory of held packets.
     pub fn new(at: usize, role: Role, wire: usize, timeout: Duration, limit: usize) -> Direction {
         Direction {
             at,
@@ -227,7 +229,7 @@ impl Direction {
         }
     }
 
-    /// Receives frames that arrived by `port` at one moment.
+    /// Processes a batch of frames received on `port` at the same time.
     fn take(&mut self, engine: &mut Engine, batch: &mut Batch, net: &mut Net, port: usize, frames: &[Departure]) {
         self.receive(engine, batch, net, port, frames);
         let mut must_refuse = 0;
@@ -283,13 +285,13 @@ impl Direction {
         }
     }
 
-    /// The next deadline of held packets.
+    /// The earliest deadline of held packets; `None` if none are held.
     fn next_deadline(&self, engine: &Engine) -> Option<Time> {
         let deadline = engine.next_deadline_of(self.at)?;
         Some(if self.bend == Some(InjectedBug::HoldsTooLong) { deadline.later(TOO_LONG) } else { deadline })
     }
 
-    /// Nothing more arrives: packets held for more input leave.
+    /// Flushes packets that are held only while the port has more frames.
     fn idle(&mut self, engine: &mut Engine, net: &mut Net, back: Back<'_>) {
         if self.bend != Some(InjectedBug::HoldsTooLong) {
             engine.port_is_idle(net.now, self.at);
@@ -297,7 +299,7 @@ impl Direction {
         self.drain(engine, net, back);
     }
 
-    /// Puts all queued packets on the wire.
+    /// Transmits all packets in the engine's output.
     fn drain(&mut self, engine: &mut Engine, net: &mut Net, back: Back<'_>) {
         while let Some(leaving) = engine.next(self.at) {
             match leaving {
@@ -327,7 +329,7 @@ impl Direction {
         }
     }
 
-    /// Whether the node is a gateway: it forwards unparsed packets unchanged.
+    /// Whether the node is a gateway, which forwards unparsed packets unchanged.
     fn is_gateway(&self) -> bool {
         matches!(self.role, Role::Border | Role::WideInterface | Role::ReceiveOffload)
     }
@@ -397,8 +399,8 @@ impl Direction {
         self.check_marks(net);
     }
 
-    /// Checks the length of packets that only the fragment merger can have made: they fit the link they were merged
-    /// for.
+    /// Checks the length of packets that only the fragment merger can have built. They must fit the MTU for which
+    /// the fragments were merged.
     fn check_joined(&self, side: &Side, net: &mut Net, packet: &Packet) {
         let aggregation = &side.aggregation;
         let is_of_joiner = aggregation.merger.is_some() && aggregation.reassembler.is_none() && !self.is_replaced;
@@ -430,7 +432,7 @@ impl Direction {
         }
     }
 
-    /// Puts a wire packet on the wire.
+    /// Transmits one packet on the wire.
     #[inline]
     fn put(&mut self, net: &mut Net, header: &[u8], payload: &[u8], bend: Option<InjectedBug>) {
         if wire::has_odd_sum(header) && !net.is_spoilt() {
@@ -460,7 +462,7 @@ impl Direction {
         *put_count += 1;
     }
 
-    /// Marked bytes that leave never exceed marked bytes that arrived.
+    /// Checks that no more marked bytes were transmitted than received.
     #[inline]
     fn check_marks(&self, net: &mut Net) {
         let EcnCounts { came, went, in_fragments } = self.watch.marks;
@@ -472,7 +474,7 @@ impl Direction {
         }
     }
 
-    /// Every congestion mark that arrived has left, except on packets that ended here.
+    /// Checks that every received congestion mark was transmitted, except on packets that were dropped.
     fn check_marks_at_end(&self, engine: &Engine, net: &mut Net) {
         net.looked(Law::Integrity);
         let EcnCounts { came, went, .. } = self.watch.marks;
@@ -485,7 +487,7 @@ impl Direction {
         }
     }
 
-    /// Checks the laws that hold between two events.
+    /// Checks the laws that hold after every event.
     fn check(&mut self, engine: &Engine, net: &mut Net) {
         net.looked(Law::Conservation);
         let Direction { at, watch, .. } = self;
@@ -538,7 +540,7 @@ impl Direction {
         self.check_marks_at_end(engine, net);
     }
 
-    /// Adds the observations to the coverage.
+    /// Adds the direction's counts to the coverage.
     fn tell(&self, engine: &Engine, net: &mut Net) {
         let role = Role::ALL.iter().position(|role| *role == self.role).unwrap_or(0);
         net.hits.roles[role] += self.watch.came.packets;
@@ -549,8 +551,8 @@ impl Direction {
         }
     }
 
-    /// Whether this packet must be rejected: it is too long, must not be fragmented, and no stage could change its
-    /// size.
+    /// Whether this packet must be rejected: it exceeds the MTU, must not be fragmented, and no stage can change
+    /// its size.
     fn must_refuse(&self, side: &Side, packet: &Packet) -> bool {
         let (ip, sizing) = (packet.ip(), &side.sizing);
         let mtu = usize::from(sizing.mtu);
@@ -562,15 +564,15 @@ impl Direction {
         is_long && is_transit && must_stay && ip.fragment.is_none() && !may_be_segmented
     }
 
-    /// Packets rejected as too big, and ICMP errors sent or suppressed.
+    /// Number of packets rejected as too big, and number of ICMP errors sent or suppressed.
     fn refusals(&self, engine: &Engine) -> [u64; 2] {
         let ledger = engine.ledger(self.at);
         let said = [Event::IcmpSent, Event::IcmpForbidden, Event::IcmpRateLimited];
         [ledger.retired(Reason::TooBig).packets, said.iter().map(|event| ledger.event(*event).packets).sum()]
     }
 
-    /// `must_refuse` of `count` packets in the batch had to be rejected. Other packets may also have been rejected
-    /// or have caused ICMP errors.
+    /// Checks that at least `must_refuse` of the batch's `count` packets were rejected. More packets may have been
+    /// rejected or have caused ICMP errors.
     fn check_refused(&self, engine: &Engine, net: &mut Net, before: [u64; 2], [must_refuse, count]: [u64; 2]) {
         net.looked(Law::Refusal);
         let after = self.refusals(engine);
@@ -602,7 +604,9 @@ impl Watch {
 }
 
 impl EcnCounts {
-    /// Fragments of segments do not count here: the end of the TCP header is unknown.
+    /// Counts a received packet's marked bytes. Fragments of segments are ignored, because the length of their TCP
+    /// header
+    /// is unknown.
     #[inline]
     fn comes(&mut self, front: &[u8]) {
         if let Some(marked) = wire::marked(front) {
@@ -632,7 +636,7 @@ impl OrderCheck {
     }
 }
 
-/// The amount of this range below the highest place, which it may raise.
+/// The length of the part of a range below the highest position `top`. Raises `top` to the range's end.
 #[inline]
 fn late(top: &mut u64, start: u64, len: u64) -> u64 {
     let behind = top.saturating_sub(start).min(len);
@@ -640,12 +644,14 @@ fn late(top: &mut u64, start: u64, len: u64) -> u64 {
     behind
 }
 
-/// Whether the frame is a whole packet with a Fragment header (RFC 6946).
+/// Whether the frame is an atomic fragment (RFC 6946).
 fn is_atomic(frame: &[u8]) -> bool {
     Ip::parse(frame).is_ok_and(|ip| ip.fragment.is_some_and(|fragment| fragment.offset == 0 && !fragment.more))
 }
 
-/// An atomic fragment is whole too (RFC 6946 section 4). A datagram released with holes is not.
+/// Whether the packet is a complete datagram. Atomic fragments are complete (RFC 6946 section 4). Datagrams
+/// released
+/// with missing fragments are not.
 #[inline]
 fn is_whole(packet: &Packet) -> bool {
     packet
@@ -654,8 +660,8 @@ fn is_whole(packet: &Packet) -> bool {
         .is_none_or(|fragment| fragment.offset == 0 && !fragment.more && packet.fragmentation.is_none())
 }
 
-/// Reports the place of a packet in its flow: of each message in a GSO packet its number, of a segment its bytes.
-/// The two directions of a connection are two flows.
+/// Calls `see` with flow, position and length of the packet's data: message numbers of a GSO packet, or byte
+/// offsets of a segment. The two directions of a connection are separate flows.
 #[inline]
 fn places_of(net: &Net, packet: &Packet, mut see: impl FnMut(usize, u64, u64)) {
     let Some(upper) = packet.ip().upper.filter(|_| is_whole(packet)) else { return };
@@ -680,7 +686,7 @@ fn places_of(net: &Net, packet: &Packet, mut see: impl FnMut(usize, u64, u64)) {
     }
 }
 
-/// Whether the packet is between the hosts of the flow. A packet with damaged addresses is not.
+/// Whether the packet's addresses are the hosts of the flow. Packets with damaged addresses are of no flow.
 fn is_of(flow: &Flow, end: usize, packet: &Packet) -> bool {
     let ends = crate::wire::read(packet.bytes()).map(|seen| [seen.from, seen.to]);
     ends == Some(flow.hosts_of(end).map(Some))
@@ -691,7 +697,7 @@ fn send(net: &mut Net, wire: usize, packet: &Packet) {
     net.put(wire, bytes.len(), |room| room.copy_from_slice(bytes));
 }
 
-/// Corrupts a frame without changing its checksums: two words near the middle are exchanged.
+/// Corrupts a frame but keeps its checksums valid: exchanges two words near the middle.
 fn corrupt(frame: &mut [u8]) {
     let at = (frame.len() / 2) & !1;
     if let Some([one, two, three, four]) = frame.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<4>()) {
@@ -700,5 +706,5 @@ fn corrupt(frame: &mut [u8]) {
     }
 }
 
-/// Extra delay of an injected bug, in nanoseconds.
+/// Additional delay of the injected bug `HoldsTooLong`, in nanoseconds.
 const TOO_LONG: u64 = 1_000_000_000;

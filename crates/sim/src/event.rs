@@ -1,23 +1,25 @@
-//! Planned events -> the next one to happen. Events of the same time keep their order.
+//! Planned events -> the next event. Events with equal times keep the order in which they were planned.
+//!
+//! The queue makes a run deterministic.
 
 use packet::Time;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// An event.
+/// An event of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Frames arrive at the far end of this wire.
+    /// Frames arrive at the far end of the wire with this number.
     Arrive(u32),
-    /// A deadline of this node has passed.
+    /// A deadline of the node with this number has passed.
     Wake(u32),
-    /// This flow sends.
+    /// The flow with this number transmits.
     Send(u32),
-    /// This fault of the plan begins.
+    /// The planned fault with this number begins.
     Fault(u32),
 }
 
-/// Planned events, the earliest first. Those of the same time come in the order of planning.
+/// A queue of planned events, earliest first. Events with equal times keep the order in which they were planned.
 #[derive(Debug)]
 pub struct Events<W> {
     heap: BinaryHeap<Planned<W>>,
@@ -27,7 +29,7 @@ pub struct Events<W> {
 /// A planned event.
 #[derive(Debug)]
 struct Planned<W> {
-    /// The time in the upper half, the order among events of the same time in the lower half.
+    /// The event's time in the upper 64 bits, and a sequence number in the lower 64 bits.
     when: u128,
     what: W,
 }
@@ -39,7 +41,7 @@ impl<W> Default for Events<W> {
 }
 
 impl<W> Events<W> {
-    /// Plans an event.
+    /// Plans an event for time `at`.
     #[inline]
     pub fn plan(&mut self, at: Time, what: W) {
         self.sequence += 1;
@@ -47,12 +49,12 @@ impl<W> Events<W> {
         self.heap.push(Planned { when, what });
     }
 
-    /// The time of the next event.
+    /// The time of the next event; `None` if no event is planned.
     pub fn next_time(&self) -> Option<Time> {
         self.heap.peek().map(Planned::at)
     }
 
-    /// The next event.
+    /// Removes and returns the next event.
     #[inline]
     pub fn next(&mut self) -> Option<(Time, W)> {
         self.heap.pop().map(|planned| (planned.at(), planned.what))
@@ -65,7 +67,7 @@ impl<W> Planned<W> {
     }
 }
 
-/// The earliest event is the greatest, because a heap returns the greatest first.
+/// Reverse order, because a heap returns its greatest element first.
 impl<W> Ord for Planned<W> {
     fn cmp(&self, other: &Planned<W>) -> Ordering {
         other.when.cmp(&self.when)

@@ -1,4 +1,6 @@
-//! Flow plan -> its state during a run: the data sent and the data that arrived. All data is a pattern.
+//! Flow plans -> the state of flows during a run: data sent and data delivered.
+//!
+//! All data is a pattern, so that a receiver can verify every byte without a copy. Packets are built in `host.rs`.
 
 use crate::pattern::Pattern;
 use crate::rng::Rng;
@@ -7,47 +9,49 @@ use crate::wire::{TCP, UDP};
 use core::time::Duration;
 use packet::Time;
 
-/// The plan of one host's traffic to another.
+/// The plan of the traffic from one host to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The kind of traffic.
     pub kind: Kind,
-    /// The sender, by node number.
+    /// Number of the transmitting node.
     pub from: usize,
-    /// The receiver, by node number.
+    /// Number of the receiving node.
     pub to: usize,
-    /// Whether it uses IPv6.
+    /// Whether the flow uses IPv6.
     pub is_v6: bool,
-    /// The length of messages, segments or writes.
+    /// Payload lengths of messages, segments or writes, in bytes.
     pub sizes: Sizes,
-    /// How many there are.
+    /// Number of messages, segments or writes.
     pub count: u64,
-    /// How many leave at once.
+    /// Number of messages or segments that are transmitted together.
     pub burst: u32,
-    /// The gap between the start of two bursts.
+    /// Time between the starts of two bursts.
     pub gap: Duration,
-    /// The start of the first burst.
+    /// Start of the first burst, from the start of the run.
     pub start: Duration,
-    /// One in this many segments leaves at another place of its burst, or twice; 0: none.
+    /// One in this many segments is reordered within its burst or repeated; 0 = none.
     pub disorder: u64,
     /// Whether segments carry timestamps.
     pub has_timestamps: bool,
-    /// The receiver acknowledges every such segment; 0: none.
+    /// The receiver acknowledges one in this many segments; 0 = no acknowledgements.
     pub acks_every: u64,
-    /// The behaviour of a connection's hosts. For other flows only the ECN setting counts.
+    /// The behaviour of a connection's two hosts. Other flows use only the ECN setting.
     pub talk: Talk,
 }
 
-/// The behaviour of a connection: its ends and its reply.
+/// The behaviour of a connection: the settings of its ends, and its reply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Talk {
-    /// The end that opens and the end that listens. The hosts fill in version, link and first sequence number.
+    /// Settings of the end that opens, and of the end that listens. The hosts fill in IP version, MTU and first
+    /// sequence
+    /// number.
     pub ends: [Settings; 2],
-    /// Bytes that the listening end sends.
+    /// Number of bytes that the listening end sends.
     pub reply_len: u64,
-    /// When it sends them and closes.
+    /// When the listening end sends its data and closes.
     pub reply: Reply,
-    /// Whether an end may give up. Otherwise all data has to arrive.
+    /// Whether an end may abort the connection. Otherwise all data must be delivered.
     pub may_end_early: bool,
 }
 
@@ -66,29 +70,31 @@ pub enum Reply {
 pub enum Kind {
     /// UDP messages.
     Datagrams,
-    /// Segments with TCP headers, sent as planned whatever is acknowledged. No sender is harder to coalesce.
+    /// Segments with TCP headers, transmitted as planned regardless of acknowledgements. This traffic is the
+    /// hardest to
+    /// coalesce.
     Stream,
-    /// A TCP connection: one end opens, writes and closes, the other listens, replies and closes.
+    /// A TCP connection. One end opens, writes and closes. The other listens, replies and closes.
     Tcp,
     /// Malformed packets; see `malformed.rs`.
     Malformed,
 }
 
-/// Lengths in bytes of payload.
+/// A rule for payload lengths, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// The longest possible.
+    /// The maximum length.
     Full,
-    /// All equal.
+    /// Always this length.
     Fixed(u32),
-    /// Any length in this range.
+    /// Random lengths in this range, inclusive.
     Between(u32, u32),
-    /// Mostly this short; one in so many has the longest possible length.
+    /// Mostly this first length; one in this many has the maximum length.
     Mixed(u32, u64),
 }
 
 impl Sizes {
-    /// The next length, at most `most`.
+    /// Draws the next length, at most `most`.
     pub fn draw(self, dice: &mut Rng, most: u32) -> u32 {
         let len = match self {
             Sizes::Full => most,
@@ -100,7 +106,7 @@ impl Sizes {
         len.clamp(1, most.max(1))
     }
 
-    /// The mean of the drawn lengths where no limit applies.
+    /// The mean length if no maximum applies.
     pub fn mean_len(self) -> u64 {
         match self {
             Sizes::Full => 65_535,
@@ -111,52 +117,52 @@ impl Sizes {
     }
 }
 
-/// A flow during a run.
+/// The state of a flow during a run.
 #[derive(Debug)]
 pub struct Flow {
-    /// The plan.
+    /// The flow's plan.
     pub plan: Plan,
-    /// Its number, which its ports encode.
+    /// The flow's number, which is encoded in its ports.
     pub number: u16,
     pattern: Pattern,
-    /// The part of the mark that all messages share: the number of the flow's pattern.
+    /// The constant part of the mark at the start of messages: the number of the flow's pattern.
     mark: u64,
-    /// The bytes that a connection's second end sends.
+    /// The bytes that the connection's listening end sends.
     back: Pattern,
-    /// The random numbers of its sender.
+    /// The flow's random numbers.
     pub dice: Rng,
-    /// Messages sent, or bytes of the stream.
+    /// Number of messages sent, or of stream bytes sent.
     pub sent: u64,
-    /// Messages or segments still to send.
+    /// Number of messages or segments yet to be sent.
     pub left: u64,
-    /// Messages or bytes that arrived, each counted once.
+    /// Number of messages or bytes delivered, without repeats.
     pub arrived: u64,
-    /// Bytes of the messages that arrived.
+    /// Number of payload bytes delivered, without repeats.
     pub arrived_len: u64,
-    /// Time of the last new arrival; not recorded for streams without a connection.
+    /// Time of the last delivery of new data. Recorded for messages and connections only.
     pub last_arrival: Time,
-    /// The path MTU that the sender was told, in bytes.
+    /// The path MTU from received ICMP errors, in bytes; `usize::MAX` before any.
     pub told_len: usize,
-    /// The MSS that the receiver announced; none before that.
+    /// The MSS that the receiver announced; `None` before its SYN-ACK.
     pub peer_mss: Option<u16>,
-    /// How often the sender has tried to open its stream.
+    /// Number of SYNs sent for the stream.
     pub syn_count: u32,
-    /// Segments that the receiver accepted.
+    /// Number of segments that the receiver accepted.
     pub segment_count: u64,
-    /// Time of the next burst. Send events planned for another time are void.
+    /// Time of the next burst. Send events planned for other times are void.
     pub next_send: Time,
-    /// A bit for each message that arrived; unused for streams.
+    /// One bit for each message: whether it was delivered. Unused for streams.
     seen: Vec<u64>,
-    /// For a connection, bytes that its second end sent, and bytes of them that arrived in order.
+    /// Reply of a connection: bytes sent, and bytes delivered in order.
     pub reply: [u64; 2],
-    /// For a connection, how each end ended.
+    /// How each end of the connection closed; `None` while it is open.
     pub endings: [Option<End>; 2],
-    /// Disjoint ranges of stream bytes that arrived, in order.
+    /// Disjoint ranges of stream bytes that were delivered, in order.
     ranges: Vec<(u64, u64)>,
 }
 
 impl Flow {
-    /// A flow that has not begun.
+    /// A flow that has not started.
     pub fn new(seed: u64, number: u16, plan: Plan) -> Flow {
         let pattern = Pattern::new(seed).part(u64::from(number));
         Flow {
@@ -183,7 +189,7 @@ impl Flow {
         }
     }
 
-    /// Its port, at both hosts.
+    /// The flow's port number at both hosts.
     pub fn port(&self) -> u16 {
         PORT + self.number
     }
@@ -193,35 +199,35 @@ impl Flow {
         self.mark as u32
     }
 
-    /// The sequence number of the SYN of one end of a connection: end 0 opens.
+    /// The sequence number of the SYN that end `end` of a connection sends. End 0 opens.
     pub fn first_seq(&self, end: usize) -> u32 {
         self.isn() ^ if end == 0 { 0 } else { 0x5555_5555 }
     }
 
-    /// The offset of a segment with this sequence number in the stream of this end.
+    /// Converts a sequence number to an offset in the bytes that end `end` sends.
     pub fn place_of(&self, end: usize, seq: u32) -> u64 {
         u64::from(seq.wrapping_sub(self.first_seq(end).wrapping_add(1)))
     }
 
-    /// The bytes that one end of a connection sends.
+    /// The bytes that end `end` of a connection sends.
     pub fn stream_of(&self, end: usize) -> Pattern {
         if end == 0 { self.pattern } else { self.back }
     }
 
-    /// The ports of an end's packets: its own, and the other end's.
+    /// Source and destination port of the packets that end `end` sends.
     pub fn ports_of(&self, end: usize) -> [u16; 2] {
         let [opens, waits] = [self.port() + APART, self.port()];
         if end == 0 { [opens, waits] } else { [waits, opens] }
     }
 
-    /// The hosts of an end's packets: its own, and the other end's.
+    /// Numbers of the source and destination host of the packets that end `end` sends.
     pub fn hosts_of(&self, end: usize) -> [u16; 2] {
         let [opens, waits] = [self.plan.from as u16, self.plan.to as u16];
         if end == 0 { [opens, waits] } else { [waits, opens] }
     }
 
-    /// The end that sends packets of this protocol with these ports. None where they are of another flow, as
-    /// damaged packets may be.
+    /// The end that sends packets with this protocol and these ports. `None` if they belong to another flow, as in
+    /// damaged packets.
     #[inline]
     pub fn sender_of(&self, protocol: u8, ports: [u16; 2]) -> Option<usize> {
         match (self.plan.kind, protocol) {
@@ -231,19 +237,19 @@ impl Flow {
         }
     }
 
-    /// Whether all data of a connection arrived and its ends closed properly. One end may get no answer to its FIN,
-    /// because the other forgets the connection after a while.
+    /// Whether all data of the connection was delivered and both ends closed properly. One end may get no ACK of
+    /// its FIN, because the other end eventually forgets the connection.
     pub fn is_done(&self) -> bool {
         let has_all = self.arrived == self.sent && self.left == 0 && self.reply == [self.plan.talk.reply_len; 2];
         has_all && self.endings.iter().all(Option::is_some) && self.endings.contains(&Some(End::Closed))
     }
 
-    /// The bytes of its stream.
+    /// The bytes of the flow's stream.
     pub fn stream(&self) -> Pattern {
         self.pattern
     }
 
-    /// Writes message `number` to all of `to`.
+    /// Fills `to` with the bytes of message `number`.
     pub fn write_message(&self, number: u64, to: &mut [u8]) {
         let len = to.len() as u64;
         match to.split_first_chunk_mut::<MARK_LEN>() {
@@ -255,21 +261,21 @@ impl Flow {
         }
     }
 
-    /// The number of a message, if it is long enough to contain one.
+    /// The number of a message; `None` if the message is too short to contain a number.
     pub fn message_of(&self, message: &[u8]) -> Option<u64> {
         let mark = message.first_chunk::<MARK_LEN>()?;
         Some((u64::from_be_bytes(*mark) ^ self.mark) >> 16)
     }
 
-    /// The offset of a segment with this sequence number in the stream.
+    /// Converts a sequence number to an offset in the flow's stream.
     pub fn offset_of(&self, seq: u32) -> u64 {
         self.place_of(0, seq)
     }
 
-    /// Receives a message and checks it.
+    /// Records a delivered message after a check of its bytes.
     ///
     /// # Errors
-    /// The mistake, in one sentence.
+    /// A sentence that describes the wrong bytes.
     pub fn receive_message(&mut self, message: &[u8]) -> Result<Arrival, String> {
         let len = message.len() as u64;
         let Some(number) = self.message_of(message) else {
@@ -301,10 +307,10 @@ impl Flow {
         Ok(Arrival::First)
     }
 
-    /// Receives a segment's payload at `offset` of the stream and checks it.
+    /// Records a segment's payload at `offset` of the stream after a check of its bytes.
     ///
     /// # Errors
-    /// The mistake, in one sentence.
+    /// A sentence that describes the wrong bytes.
     pub fn receive_bytes(&mut self, offset: u64, bytes: &[u8]) -> Result<(), String> {
         let end = offset + bytes.len() as u64;
         if end > self.sent {
@@ -337,24 +343,26 @@ impl Flow {
     }
 }
 
-/// The arrival of a right message.
+/// The kinds of delivery of a correct message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Its first arrival.
+    /// The first delivery of this message.
     First,
-    /// A repeat.
+    /// A repeated delivery of this message.
     Again,
-    /// The message is too short to contain its number.
+    /// A message too short to contain its number.
     Short,
 }
 
-/// The number of the flow with these ports, if there is one.
+/// The number of the flow with these ports; `None` if the ports are of no flow.
 #[inline]
 pub fn flow_of(ports: [u16; 2]) -> Option<usize> {
     ports[0].min(ports[1]).checked_sub(PORT).map(usize::from)
 }
 
-/// The connection with these ports, if there is one, and the end that sends the packet.
+/// The number of the connection with these ports, and the end that sends such packets. `None` if the ports are of
+/// no
+/// connection.
 #[inline]
 pub fn connection_of([source, destination]: [u16; 2]) -> Option<(usize, usize)> {
     let (low, end) = if source > destination { (destination, 0) } else { (source, 1) };
@@ -362,11 +370,11 @@ pub fn connection_of([source, destination]: [u16; 2]) -> Option<(usize, usize)> 
     is_ours.then(|| (usize::from(low - PORT), end))
 }
 
-/// First port of flows.
+/// The lowest port number of flows.
 pub const PORT: u16 = 4_096;
-/// Distance between the two ports of a connection; other flows use one port at both hosts.
+/// Difference between the two ports of a connection. Other flows have the same port at both hosts.
 const APART: u16 = 1 << 15;
-/// Length of the mark at the start of a message (its number and its length), in bytes.
+/// Length of the mark at the start of a message, in bytes. The mark contains the message's number and length.
 const MARK_LEN: usize = 8;
 
 #[cfg(test)]
