@@ -1,6 +1,6 @@
-//! Frames at two ends -> packets of the right sizes at the other end.
+//! Frames received on one side -> packets of the other side's sizes.
 //!
-//! It drives the engine's gateway as the live worker does. The checks of laws are in `direction.rs`.
+//! The engine is driven like in a live worker. The checks of laws are left to `direction.rs`.
 
 use crate::address;
 use crate::direction::{Direction, Ways};
@@ -16,21 +16,21 @@ use engine::{
     Secrets, SideSettings, Toward,
 };
 
-/// A gateway with two ends.
+/// A gateway between a wide and a narrow side.
 #[derive(Debug)]
 pub struct Gateway {
-    /// Toward the narrow end, toward the wide end.
+    /// The two directions: toward the narrow side, toward the wide side.
     pub directions: Ways,
-    /// The wires that lead away from the wide end and from the narrow end.
+    /// Numbers of the wires on which the wide and the narrow side transmit.
     wires: [usize; 2],
     config: topology::Gateway,
     node: u16,
-    /// Whether it is the only gateway of the network.
+    /// Whether the network has no other gateway.
     pub is_only: bool,
 }
 
 impl Gateway {
-    /// The gateway with number `node`, whose ends are at these wires.
+    /// Builds the gateway with number `node` on these two wires.
     pub fn new(
         config: &topology::Gateway,
         node: u16,
@@ -54,7 +54,7 @@ impl Gateway {
         Gateway { directions, wires, config: config.clone(), node, is_only: true }
     }
 
-    /// Receives frames that arrived by a port at one moment: port 0 is the wide one.
+    /// Processes frames received on `port` at the same time. Port 0 is the wide side.
     pub fn take(&mut self, net: &mut Net, port: usize, frames: &[Departure]) {
         // Where gateways face each other, hosts are behind their wide ends. Packets from the link between them were
         // already counted.
@@ -70,26 +70,26 @@ impl Gateway {
         self.directions.take(net, port, port, frames, &|direction, _| Some(wires[direction]));
     }
 
-    /// Nothing more arrives by this port for a moment.
+    /// Flushes packets that are held only while `port` has more frames.
     pub fn idle(&mut self, net: &mut Net, port: usize) {
         let wires = self.wires;
         self.directions.idle(net, port, &|direction, _| Some(wires[direction]));
     }
 
-    /// Pauses between two batches of one port.
+    /// Transmits pending output between two batches of `port`.
     pub fn pause(&mut self, net: &mut Net, port: usize) {
         let wires = self.wires;
         self.directions.pause(net, port, &|direction, _| Some(wires[direction]));
     }
 
-    /// Releases or drops packets past their deadline.
+    /// Flushes or drops packets whose deadline has passed.
     pub fn expire(&mut self, net: &mut Net) {
         let wires = self.wires;
         self.directions.expire(net, &|direction, _| Some(wires[direction]));
         self.directions.check(net);
     }
 
-    /// Applies the changed MTU of a link: each direction gets a new side.
+    /// Applies a changed link MTU to both directions.
     pub fn change(&mut self, net: &mut Net) {
         let (wires, mtus) = (self.wires, self.wires.map(|wire| net.wires[wire].mtu as u16));
         let settings = settings(&self.config, mtus, Some(self.node), self.directions.bend);
@@ -98,7 +98,7 @@ impl Gateway {
     }
 }
 
-/// The number of the end on this side.
+/// The number of the port on this side.
 fn end(toward: Toward) -> usize {
     match toward {
         Toward::Wide => 0,
@@ -106,7 +106,7 @@ fn end(toward: Toward) -> usize {
     }
 }
 
-/// The longest time that a direction of this gateway may hold anything.
+/// The longest time that one direction of the gateway may hold a packet.
 pub fn timeout(config: &topology::Gateway, toward: Toward) -> Duration {
     if toward == Toward::Narrow {
         return Duration::ZERO;
@@ -121,8 +121,8 @@ pub fn timeout(config: &topology::Gateway, toward: Toward) -> Duration {
     hold + fragments.max(joined)
 }
 
-/// The settings of this gateway between links of these MTUs. With a node number, it sends ICMP errors for rejected
-/// packets.
+/// The engine settings of a gateway between links with these MTUs. If a node number is given, the gateway
+/// sends ICMP errors for rejected packets.
 pub fn settings(
     config: &topology::Gateway,
     mtus: [u16; 2],
@@ -175,9 +175,9 @@ fn aggregation(config: &topology::Gateway, side: SideSettings) -> SideSettings {
     }
 }
 
-/// Most connections that a border remembers.
+/// Maximum number of connections in a border's table.
 pub const FLOW_COUNT: usize = 4_096;
-/// Longest age of a run, unless the settings ask for a longer wait.
+/// Default maximum age of a run of segments. A longer hold time in the settings overrides the default.
 const RUN_AGE_MAX: Duration = Duration::from_millis(20);
-/// Longest time that the standards allow a datagram to wait for its fragments (RFC 8200 section 4.5).
+/// Maximum time that a datagram may wait for its fragments (RFC 8200 section 4.5).
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(60);

@@ -1,6 +1,7 @@
-//! Flow plans -> packets. Received packets -> verified payload: every byte is checked.
+//! Flow plans -> packets, and received packets -> verified payload.
 //!
-//! Connections are left to `tcp_app.rs`, reassembly to `oracle.rs`.
+//! Hosts are the source and the final check of all data: every delivered byte is verified. Connections are left to
+//! `tcp_app.rs`, reassembly to `oracle.rs`.
 
 mod tcp_app;
 
@@ -23,34 +24,34 @@ use arrayvec::ArrayVec;
 use core::time::Duration;
 use packet::{Ecn, Time};
 
-/// A host with one link.
+/// A simulated host with a single link.
 #[derive(Debug)]
 pub struct Host {
     number: u16,
     wire: usize,
     dont_fragment: bool,
     open: Datagrams,
-    /// The identification of the next packet.
+    /// IP identification of the next packet.
     next_id: u32,
-    /// Buffer for a datagram that leaves in fragments.
+    /// Buffer for datagrams that are transmitted in fragments.
     desk: Vec<u8>,
     junk: Malformed,
-    /// Its ends of connections.
+    /// The host's ends of TCP connections.
     talkers: Vec<TcpApp>,
-    /// Time of the next planned wake-up.
+    /// Time of the next planned wake-up event.
     pub planned: Time,
-    /// Packets dropped for a wrong checksum.
+    /// Number of packets dropped for a wrong checksum.
     pub bad_sum_count: u64,
-    /// Packets addressed to no flow here.
+    /// Number of packets that belong to none of the host's flows.
     pub stray_count: u64,
-    /// Wrong messages and segments with right checksums, excused because a wire damages frames.
+    /// Number of wrong messages and segments with correct checksums, tolerated because a wire damages frames.
     pub excused_count: u64,
-    /// How often it was told of a smaller MTU.
+    /// Number of received ICMP errors that lowered a path MTU.
     pub told_count: u64,
 }
 
 impl Host {
-    /// A host that has sent nothing.
+    /// A host that has sent nothing yet.
     pub fn new(number: u16, wire: usize, dont_fragment: bool, seed: u64) -> Host {
         Host {
             number,
@@ -69,15 +70,15 @@ impl Host {
         }
     }
 
-    /// Packets that were lost here.
+    /// Number of packets that were dropped at this host.
     pub fn ended_count(&self) -> u64 {
         self.bad_sum_count + self.stray_count + self.excused_count + self.open.given_up + self.open.waiting()
     }
 }
 
-/// Sending.
+/// Transmission.
 impl Host {
-    /// Sends the next burst of a flow.
+    /// Transmits the next burst of flow `number`.
     pub fn send(&mut self, net: &mut Net, number: usize) {
         if net.flows[number].next_send != net.now {
             return;
@@ -255,9 +256,9 @@ impl Host {
     }
 }
 
-/// Receiving.
+/// Reception.
 impl Host {
-    /// Receives a packet.
+    /// Receives and verifies a packet.
     pub fn take(&mut self, net: &mut Net, frame: &[u8]) {
         let Some(seen) = wire::read(frame).filter(|seen| seen.to == Some(self.number)) else {
             self.stray_count += 1;
@@ -365,7 +366,8 @@ impl Host {
         net.events.plan(net.now, What::Send(number as u32));
     }
 
-    /// Reports wrong bytes with a right checksum. They are excused where a wire may have damaged them.
+    /// Reports wrong payload despite a correct checksum. The report is suppressed if a wire may have damaged the
+    /// packet.
     fn blame(&mut self, net: &mut Net, number: usize, what: String) {
         self.excused_count += 1;
         if self.excused_count > net.damaged_count() {
@@ -393,7 +395,7 @@ impl Host {
     }
 }
 
-/// Puts the packet of a segment on a wire.
+/// Transmits a TCP segment in one packet on a wire.
 fn put_segment(
     net: &mut Net,
     wire: usize,
@@ -409,21 +411,21 @@ fn put_segment(
     });
 }
 
-/// The MSS of a host with this link MTU.
+/// The MSS for a link MTU in bytes.
 fn mss_of(mtu: usize, is_v6: bool) -> u16 {
     (mtu - TCP_LEN - if is_v6 { V6_LEN } else { V4_LEN }) as u16
 }
 
-/// Longest packet that a host makes, in bytes.
+/// Maximum length of a packet that a host builds, in bytes.
 const LEN_MAX: usize = 65_535;
-/// The MSS of a host that announces none (RFC 9293 section 3.7.1).
+/// The default MSS, in bytes, if a host announces none (RFC 9293 section 3.7.1).
 const MSS_DEFAULT: u16 = 536;
-/// The receive window that a host announces for a stream, whose sender ignores it.
+/// The announced receive window of a stream, in bytes. The stream's sender ignores windows.
 const WINDOW: u16 = u16::MAX;
-/// Most segments that leave at once.
+/// Maximum number of segments in a burst.
 const BURST_MAX: usize = 65;
-/// How long a sender waits for an answer to its SYN, and how often it tries.
+/// Time before an unanswered SYN is repeated.
 const SYN_AGAIN: Duration = Duration::from_millis(200);
 const SYN_COUNT_MAX: u32 = 6;
-/// One in this many IPv6 datagrams that would fit whole leaves as an atomic fragment.
+/// One in this many IPv6 datagrams that need no fragmentation is transmitted as an atomic fragment.
 const ATOMIC_ONE_IN: u64 = 16;

@@ -1,34 +1,36 @@
-//! Name -> a bug injected into a gateway. Tests use it to see each law break.
+//! A name -> a bug injected into a gateway.
+//!
+//! Tests inject each bug to prove that the checks detect the broken law.
 
-/// A bug that affects every [`InjectedBug::EVERY`]-th packet of a gateway.
+/// A bug that affects one in [`InjectedBug::EVERY`] packets of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedBug {
-    /// Packets vanish uncounted.
+    /// Packets are dropped and not counted.
     DropsSilently,
-    /// Packets vanish, but count as sent.
+    /// Packets are dropped but counted as sent.
     LosesUnseen,
-    /// Packets leave longer than the MTU of the link.
+    /// Packets exceed the link's MTU.
     ExceedsMtu,
-    /// Packets leave after the next one.
+    /// Packets are transmitted after the packet behind them.
     Reorders,
-    /// Buffers of packets are not returned.
+    /// Buffers are not returned to the pool.
     ForgetsBuffer,
     /// Rejected packets cause no ICMP error.
     TellsNobody,
-    /// Held packets leave a second late.
+    /// Held packets are transmitted a second too late.
     HoldsTooLong,
-    /// Packets leave with words exchanged, which no checksum detects.
+    /// Packets are transmitted with words exchanged, which checksums cannot detect.
     Corrupts,
-    /// Packets that must not be fragmented are fragmented.
+    /// Packets are fragmented although they must not be.
     CutsAll,
-    /// Packets leave without the congestion mark they arrived with.
+    /// Packets lose the congestion mark with which they were received.
     LosesMarks,
-    /// Packets leave with a congestion mark that nobody set.
+    /// Packets get a congestion mark that no node set.
     InventsMarks,
 }
 
 impl InjectedBug {
-    /// All bugs.
+    /// All injectable bugs.
     pub const ALL: [InjectedBug; 11] = [
         InjectedBug::DropsSilently,
         InjectedBug::LosesUnseen,
@@ -42,10 +44,10 @@ impl InjectedBug {
         InjectedBug::LosesMarks,
         InjectedBug::InventsMarks,
     ];
-    /// Interval of affected packets.
+    /// One in this many packets is affected.
     pub const EVERY: u64 = 50;
 
-    /// Its name in commands.
+    /// The bug's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             InjectedBug::DropsSilently => "drops",

@@ -1,30 +1,34 @@
-//! Broken laws -> their descriptions.
+//! Violations of laws -> their descriptions.
+//!
+//! The laws define a correct gateway. The checks themselves are in `direction.rs`, `net.rs` and `simulation.rs`.
 
 use core::fmt;
 use packet::Time;
 
-/// Laws that hold after every event. Laws 7 to 9 have their own tests.
+/// The laws that are checked after every event. Laws 7 to 9 have tests of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Law {
-    /// No packet on a link exceeds its MTU.
+    /// No packet exceeds the MTU of its link.
     Mtu = 1,
-    /// Every received packet has left, has ended with a reason, or is held. Every buffer in use is held or queued.
+    /// Every received packet is transmitted, dropped with a counted reason, or held. Every buffer in use has a
+    /// packet that is
+    /// held or queued.
     Conservation,
-    /// Data arrives as it was sent. Data that does not arrive was lost for a counted reason.
+    /// Data is delivered unchanged. Undelivered data was dropped for a counted reason.
     Integrity,
-    /// A packet that must not be fragmented is not fragmented, and its sender gets an ICMP error.
+    /// A packet that must not be fragmented is not fragmented. If it is too long, its sender gets an ICMP error.
     Refusal,
-    /// Packets that arrived in order within a flow leave in order.
+    /// Packets of a flow that were received in order are transmitted in order.
     Order,
-    /// Nothing is held past its deadline, beyond its limit, or for ever.
+    /// No packet is held past its deadline or beyond the memory limit.
     Holding,
 }
 
 impl Law {
-    /// All laws, in order.
+    /// All laws, in the order of their numbers.
     pub const ALL: [Law; 6] = [Law::Mtu, Law::Conservation, Law::Integrity, Law::Refusal, Law::Order, Law::Holding];
 
-    /// Its name in tables.
+    /// The law's name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Law::Mtu => "mtu",
@@ -37,16 +41,16 @@ impl Law {
     }
 }
 
-/// A law that was broken.
+/// A violation of a law.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// The law.
+    /// The violated law.
     pub law: Law,
-    /// The number of the event that revealed it, from 1.
+    /// Number of the event after which the violation was found, from 1.
     pub event: u64,
-    /// The time of that event.
+    /// Simulated time of the violation.
     pub at: Time,
-    /// Place and observation.
+    /// A sentence with the place and the violation.
     pub what: String,
 }
 

@@ -1,7 +1,8 @@
-//! Topology, seed and traffic -> the fate of every packet: a network simulated in one process.
+//! Topology, seed and traffic -> the fate of every packet, in a network simulated within one process.
 //!
-//! One seed, one clock and one event queue: the same seed gives the same trace, byte for byte, in every build. The
-//! laws ([`Law`]) are checked after every event. The bytes of every packet are a pattern that its receiver checks.
+//! A simulation has one seed, one clock and one event queue. The same seed therefore gives the same trace in every
+//! build.
+//! After every event, the laws ([`Law`]) are checked. All payload is a pattern, so receivers verify every byte.
 #![forbid(unsafe_code)]
 
 pub mod attacks;
@@ -39,7 +40,7 @@ pub use scene::{BadScene, Scene};
 pub use simulation::{Carried, Change, Crossed, Outcome, Simulation, To};
 pub use topology::{Gateway, GatewayRole, Kind, Lateness, Link, Node, Role, Router, Topology};
 
-/// The message of a panic.
+/// The message of a caught panic.
 pub(crate) fn said(cause: Box<dyn std::any::Any + Send>) -> String {
     let text = cause.downcast_ref::<String>().map(String::as_str).or(cause.downcast_ref::<&str>().copied());
     format!("an assertion failed: {}", text.unwrap_or("it does not say which"))

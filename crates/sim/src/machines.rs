@@ -1,7 +1,9 @@
-//! Hardware figures from papers -> models of that hardware, with their timing.
+//! Hardware figures from papers -> timing models of that hardware.
 //!
-//! Each part is driven like all others: callers push input with its time and ask for due output. Each number from a
-//! paper is one constant with its id.
+//! The models show how a gateway behaves with hardware that we do not have. All models have the same interface.
+//! Callers
+//! push input with its time, and then ask for due output. Each figure from a paper is one constant with the paper's
+//! id.
 
 mod card;
 mod dma;
@@ -13,5 +15,5 @@ pub use dma::{Dma, DmaSettings, Done, Notice, Request, WriteOrder};
 pub use offload::{Load, Offload, Received, ThreadSplit};
 pub use ring::{Class, Ring, Slot};
 
-/// Ethernet's overhead on an IP packet, in bytes: header, FCS, preamble and gap.
+/// Ethernet's overhead per IP packet, in bytes: header, FCS, preamble and inter-packet gap.
 const FRAMING_LEN: u32 = 38;

@@ -1,7 +1,7 @@
-//! Number -> malformed packets, one kind for each way in which a packet can be wrong.
+//! A number -> malformed packets of one of several kinds.
 //!
-//! They run beside all other traffic of a simulation, and they reach every reason for which a packet ends. Attacks
-//! have verdicts and generators of their own, in `attacks`.
+//! A host sends malformed packets in addition to all other traffic. The kinds together cover every reason to drop a
+//! packet. Attacks with expected outcomes are left to `attacks`.
 
 use crate::net::Net;
 use crate::rng::Rng;
@@ -9,26 +9,26 @@ use crate::wire::{
     DESTINATION, FRAGMENT, FRAGMENT_LEN, HOP_BY_HOP, Head, ICMPV6, TCP, UDP, V4_LEN, V6_LEN, seal_v4,
 };
 
-/// A sender of malformed packets.
+/// A generator of malformed packets.
 #[derive(Debug)]
 pub struct Malformed {
     dice: Rng,
     next: usize,
-    /// Identifications that no other sender uses at the time.
+    /// The next IP identification. No other sender uses the generator's range.
     id: u32,
 }
 
-/// One kind of malformed packet.
+/// A function that sends one kind of malformed packet.
 type Wrong = fn(&mut Malformed, &mut Net, &To);
 
-/// The destination.
+/// The wire and the addresses of malformed packets.
 struct To {
     wire: usize,
     head: Head,
 }
 
 impl Malformed {
-    /// A sender that draws from this seed.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Malformed {
         let mut dice = Rng::new(seed);
         Malformed { next: dice.below(100) as usize, id: dice.number() as u32, dice }
@@ -44,7 +44,7 @@ impl Malformed {
         kinds[self.next % kinds.len()](self, net, &To { wire, head });
     }
 
-    /// Puts a packet with this much payload on the wire, altered by `spoil`.
+    /// Transmits a packet with `payload_len` payload bytes, after `spoil` has altered the packet.
     fn put(&mut self, net: &mut Net, to: &To, head: Head, payload_len: usize, spoil: impl FnOnce(&mut [u8])) {
         let split = self.dice.number();
         let len = head.header_len() + payload_len;
@@ -58,8 +58,7 @@ impl Malformed {
         });
     }
 
-    /// Puts a fragment on the wire. All fragments of a datagram have the same bytes, so that repeats are exact
-    /// duplicates.
+    /// Transmits a fragment. All fragments of a datagram have equal bytes, so that repeats are exact duplicates.
     fn fragment(&mut self, net: &mut Net, to: &To, offset: usize, more: bool, len: usize, ecn: u8) {
         let head = Head { fragment: Some((offset, more)), ecn, ..to.head };
         let at = head.header_len();
@@ -143,7 +142,7 @@ fn lonely(junk: &mut Malformed, net: &mut Net, to: &To) {
     junk.fragment(net, to, 0, true, len, 0);
 }
 
-/// More first fragments at once than a small table holds.
+/// Sends more first fragments at the same time than a small reassembly table can store.
 fn flood(junk: &mut Malformed, net: &mut Net, to: &To) {
     for _ in 0..8 {
         junk.id = junk.id.wrapping_add(1);
@@ -152,7 +151,8 @@ fn flood(junk: &mut Malformed, net: &mut Net, to: &To) {
     }
 }
 
-/// A later fragment with an option that only a first one may carry (record route, RFC 791 section 3.1).
+/// Sends a later fragment with an IPv4 option that only first fragments may carry (record route, RFC 791 section
+/// 3.1).
 fn misplaced_option(junk: &mut Malformed, net: &mut Net, to: &To) {
     let head = Head { fragment: Some((64, true)), ..to.head };
     junk.put(net, to, head, 12 + 16, |frame| {
@@ -162,7 +162,7 @@ fn misplaced_option(junk: &mut Malformed, net: &mut Net, to: &To) {
     });
 }
 
-/// Writes `count` extension headers of eight bytes each; the last one names the next header `last`.
+/// Writes `count` extension headers of eight bytes each. The last header names `last` as the next header.
 fn extensions(frame: &mut [u8], count: usize, last: u8) {
     frame[6] = DESTINATION;
     for number in 0..count {
@@ -209,7 +209,7 @@ fn neighbour(junk: &mut Malformed, net: &mut Net, to: &To) {
     junk.put(net, to, Head { fragment: Some((32, false)), ..first }, 16, |_| {});
 }
 
-/// A first fragment with headers that claim to go on past its end. It is too long to leave in one fragment.
+/// Sends a first fragment whose extension headers extend beyond its end. The packet is longer than the narrow MTU.
 fn unending_headers(junk: &mut Malformed, net: &mut Net, to: &To) {
     let head = Head { protocol: DESTINATION, fragment: Some((0, true)), ..to.head };
     junk.put(net, to, head, 1_552, |frame| {
@@ -217,7 +217,7 @@ fn unending_headers(junk: &mut Malformed, net: &mut Net, to: &To) {
     });
 }
 
-/// Kinds of malformed IPv4 packets.
+/// All kinds of malformed IPv4 packets.
 const V4: [Wrong; 15] = [
     truncated,
     bad_version,
@@ -235,7 +235,7 @@ const V4: [Wrong; 15] = [
     flood,
     misplaced_option,
 ];
-/// Kinds of malformed IPv6 packets.
+/// All kinds of malformed IPv6 packets.
 const V6: [Wrong; 18] = [
     truncated,
     bad_version,

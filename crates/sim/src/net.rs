@@ -1,6 +1,6 @@
-//! Frames sent by nodes -> arrival events at the far ends of wires.
+//! Frames transmitted by nodes -> arrival events at the far ends of wires.
 //!
-//! It also holds the state that all nodes share: the time, the checks of laws, the coverage and the trace.
+//! The state that all nodes share is also here: time, checks of laws, coverage and trace.
 
 use crate::coverage::Coverage;
 use crate::event::{Events, What};
@@ -11,80 +11,80 @@ use crate::trace::Trace;
 use crate::wire::{self, FRAGMENT, TCP};
 use packet::Time;
 
-/// State shared by all nodes.
+/// The state shared by all nodes.
 #[derive(Debug)]
 pub struct Net {
-    /// The current time.
+    /// The current simulated time.
     pub now: Time,
-    /// The number of the current event, from 1.
+    /// Number of the current event, from 1.
     pub event: u64,
-    /// One direction of each link.
+    /// All wires. A wire is one direction of a link.
     pub wires: Vec<Attachment>,
-    /// Future events.
+    /// The queue of future events.
     pub events: Events<What>,
-    /// The trace so far.
+    /// The hash of all events and frames so far.
     pub trace: Trace,
-    /// How often each fault, law, reason and event occurred.
+    /// Number of occurrences of each fault, law, reason and event.
     pub hits: Coverage,
-    /// The flows, by number.
+    /// All flows, by number.
     pub flows: Vec<Flow>,
-    /// The checks that apply to each node's packets, by node number.
+    /// Rules for the packets of each host, by node number.
     pub hosts: Vec<HostRules>,
-    /// Packets received by gateways, each counted at the first one.
+    /// Packets received by gateways. A packet that crosses several gateways is counted at the first.
     pub taken_in: u64,
-    /// Packets of connections among them.
+    /// TCP connection packets received by gateways. A packet that crosses several gateways is counted at the first.
     pub tcp_taken_in: u64,
-    /// Frames that ended neither on a wire nor in a ledger. Missing data may be among them.
+    /// Frames dropped outside of wires and ledgers. Undelivered data may be among these frames.
     pub ended: u64,
-    /// Whether some wire flips bits.
+    /// Whether any wire flips bits.
     pub may_damage: bool,
-    /// Whether some host sends malformed packets.
+    /// Whether any host sends malformed packets.
     pub has_junk: bool,
-    /// The first law that was broken.
+    /// The first violation of a law; `None` if all laws held.
     pub broken: Option<Broken>,
-    /// Whether all held data is recounted after each event. Otherwise a recount follows as many events as there are
-    /// entries.
+    /// Whether all stored data is recounted after each event. Otherwise the recount follows after as many events as
+    /// there are entries.
     pub is_thorough: bool,
 }
 
-/// The packets of a host that may legally appear as fragments.
+/// Rules for checks of a host's packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostRules {
-    /// Whether its datagrams forbid fragmentation.
+    /// Whether the host's datagrams must not be fragmented.
     pub dont_fragment: bool,
-    /// Whether its network card fragments the packets it sends.
+    /// Whether the host's network card fragments packets on transmission.
     pub has_cutting_card: bool,
-    /// Whether it sends malformed packets.
+    /// Whether the host sends malformed packets.
     pub is_hostile: bool,
 }
 
-/// One direction of a link.
+/// A wire: one direction of a link.
 #[derive(Debug)]
 pub struct Attachment {
-    /// The model of its delay, rate and losses.
+    /// The model of the wire's delay, rate and losses.
     pub link: Link,
-    /// The node at its far end, by number.
+    /// Number of the node at the far end.
     pub to: usize,
-    /// The port of that node.
+    /// Number of the port at the far end.
     pub port: usize,
-    /// Longest packet that it carries, in bytes.
+    /// The link's MTU, in bytes.
     pub mtu: usize,
     /// Whether the link is up.
     pub is_up: bool,
-    /// Frames lost because it was down.
+    /// Frames dropped because the link was down.
     pub down_count: u64,
-    /// Frames among them that were already in flight.
+    /// Frames that were in flight when the link went down.
     pub cut_off: Tally,
-    /// Above this number of frames in flight, ECN-capable packets are marked.
+    /// ECN-capable packets are marked while more frames than this are in flight; `None` = never.
     pub marks_above: Option<u64>,
-    /// Frames that it marked.
+    /// Number of frames that the wire marked.
     pub marked_count: u64,
-    /// Time of the next planned arrival.
+    /// Time of the next planned arrival event.
     planned: Time,
 }
 
 impl Attachment {
-    /// An idle wire.
+    /// A wire without frames in flight.
     pub fn new(link: Link, to: usize, port: usize, mtu: usize) -> Attachment {
         Attachment {
             link,
@@ -102,7 +102,7 @@ impl Attachment {
 }
 
 impl Net {
-    /// Puts a frame of `len` bytes on a wire; `write` fills it in.
+    /// Transmits a frame of `len` bytes on wire `number`; `write` fills in the bytes.
     #[inline]
     pub fn put(&mut self, number: usize, len: usize, write: impl FnOnce(&mut [u8])) {
         let wire = &mut self.wires[number];
@@ -134,7 +134,7 @@ impl Net {
         }
     }
 
-    /// Plans the next arrival of a wire, unless an earlier one is planned.
+    /// Plans an event for the next arrival on a wire, unless an earlier event is planned.
     pub fn plan_arrival(&mut self, number: usize) {
         let wire = &mut self.wires[number];
         if let Some(due) = wire.link.next_departure().filter(|due| *due < wire.planned) {
@@ -143,7 +143,7 @@ impl Net {
         }
     }
 
-    /// Clears the planned arrival that is now due.
+    /// Clears the planned arrival event of a wire, because its time has come.
     pub fn arrived(&mut self, number: usize) {
         let wire = &mut self.wires[number];
         if wire.planned <= self.now {
@@ -151,13 +151,13 @@ impl Net {
         }
     }
 
-    /// Counts a check of a law.
+    /// Counts a check of `law`.
     #[inline(always)]
     pub fn looked(&mut self, law: Law) {
         self.hits.laws[law as usize - 1] += 1;
     }
 
-    /// Records a broken law; only the first one is kept.
+    /// Records a violation of `law`. Only the first violation is stored.
     #[cold]
     pub fn breaks(&mut self, law: Law, what: impl FnOnce() -> String) {
         if self.broken.is_none() {
@@ -165,23 +165,23 @@ impl Net {
         }
     }
 
-    /// Whether packets may have contents that no correct host wrote.
+    /// Whether packets may have contents that no correct host sent.
     #[inline]
     pub fn is_spoilt(&self) -> bool {
         self.may_damage || self.has_junk
     }
 
-    /// Frames damaged on a wire, perhaps undetected by a checksum.
+    /// Number of frames damaged on wires, whether or not a checksum detects the damage.
     pub fn damaged_count(&self) -> u64 {
         self.wires.iter().map(|wire| wire.link.counters().corrupted.frames).sum()
     }
 
-    /// Frames that wires delivered twice.
+    /// Number of frames that wires delivered twice.
     pub fn duplicated_count(&self) -> u64 {
         self.wires.iter().map(|wire| wire.link.counters().duplicated.frames).sum()
     }
 
-    /// Law 4: a packet that must not be fragmented is not fragmented.
+    /// Checks law 4: packets that must not be fragmented are not fragmented.
     fn check_fragment(&mut self, number: usize, fragment: FragmentRecord) {
         self.looked(Law::Refusal);
         let Some(rules) = fragment.from.and_then(|host| self.hosts.get(usize::from(host))) else { return };
@@ -198,7 +198,7 @@ impl Net {
     }
 }
 
-/// Header fields of a fragment that the checks need.
+/// Header fields of a fragment, for the checks.
 #[derive(Clone, Copy, Debug)]
 struct FragmentRecord {
     from: Option<u16>,
@@ -208,7 +208,7 @@ struct FragmentRecord {
 }
 
 impl FragmentRecord {
-    /// The fragment in this frame, if it is one.
+    /// The header fields of a fragment; `None` if the frame is not a fragment.
     #[inline]
     fn seen(frame: &[u8]) -> Option<FragmentRecord> {
         let is_fragment = match frame.first()? >> 4 {

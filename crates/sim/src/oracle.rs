@@ -1,29 +1,29 @@
-//! Fragments -> datagrams: a map of octets, too simple to be wrong.
+//! Fragments -> datagrams, by a bitmap of received octets.
 //!
-//! Simulated hosts reassemble with it. It is also the model against which the engine's own reassembly is tested.
+//! Simulated hosts reassemble with this simple code. The engine's reassembly is compared with it in tests.
 
 use crate::wire::WireFacts;
 use core::time::Duration;
 use packet::Time;
 use std::collections::VecDeque;
 
-/// The incomplete datagrams of one host.
+/// The incomplete datagrams of a host.
 #[derive(Debug, Default)]
 pub struct Datagrams {
-    /// In the order in which they began.
+    /// Incomplete datagrams, oldest first.
     open: VecDeque<Datagram>,
     spare: Vec<Datagram>,
-    /// Discarded fragments: too many datagrams at once, too late, or in conflict with others.
+    /// Number of dropped fragments: too many datagrams, time-out, or conflict with other fragments.
     pub given_up: u64,
 }
 
-/// The octets received of one datagram.
+/// An incomplete datagram.
 #[derive(Debug)]
 struct Datagram {
     key: Key,
     since: Time,
     octets: Vec<u8>,
-    /// A bit for each octet received.
+    /// One bit for each octet: whether it was received.
     came: Vec<u64>,
     came_count: usize,
     end: Option<usize>,
@@ -39,7 +39,7 @@ struct Key {
 }
 
 impl Datagrams {
-    /// Adds a fragment. When its datagram is complete, `whole` gets the bytes after the IP header.
+    /// Adds a fragment. If the datagram is complete, calls `whole` with the bytes behind the IP header.
     pub fn push(&mut self, now: Time, seen: &WireFacts, payload: &[u8], whole: impl FnOnce(&[u8])) {
         let Some((offset, more)) = seen.fragment else { return };
         while self.open.front().is_some_and(|datagram| now.since(datagram.since) > TIMEOUT) {
@@ -61,7 +61,7 @@ impl Datagrams {
         }
     }
 
-    /// Fragments of datagrams that are still incomplete.
+    /// Number of stored fragments of incomplete datagrams.
     pub fn waiting(&self) -> u64 {
         self.open.iter().map(|datagram| datagram.fragments).sum()
     }
@@ -94,7 +94,7 @@ impl Datagrams {
 }
 
 impl Datagram {
-    /// Copies a fragment to its place. False where it conflicts with another.
+    /// Stores a fragment's payload. Returns false if the fragment conflicts with an earlier one.
     fn take(&mut self, offset: usize, more: bool, payload: &[u8]) -> bool {
         let end = offset + payload.len();
         if end > LEN_MAX || self.end.is_some_and(|known| end > known || !more && end != known) {
@@ -128,9 +128,9 @@ impl Datagram {
     }
 }
 
-/// How long a host waits for the rest of a datagram (Linux: net.ipv4.ipfrag_time).
+/// Reassembly time-out of a host (Linux: net.ipv4.ipfrag_time).
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Most incomplete datagrams of a host.
+/// Maximum number of incomplete datagrams per host.
 const OPEN_MAX: usize = 256;
-/// Octets of the longest datagram, rounded up to a whole word.
+/// Maximum length of a datagram, in bytes, rounded up to a multiple of eight.
 const LEN_MAX: usize = 65_536;

@@ -1,28 +1,30 @@
-//! Key and offset -> payload bytes. Receivers check them without any stored copy.
+//! A key and an offset -> payload bytes.
+//!
+//! Receivers can verify the bytes without a stored copy.
 
 use crate::rng::{GOLDEN, mix};
 
-/// An endless byte sequence, different from every other sequence and from itself at any other offset.
+/// An endless pseudo-random byte sequence. Each key gives another sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern(u64);
 
 impl Pattern {
-    /// The sequence of this key.
+    /// The sequence with this key.
     pub fn new(key: u64) -> Pattern {
         Pattern(mix(key))
     }
 
-    /// The sequence of part `number`, such as a message of a flow.
+    /// The subsequence `number`, such as a message of a flow.
     pub fn part(self, number: u64) -> Pattern {
         Pattern(mix(self.0 ^ number.wrapping_mul(GOLDEN)))
     }
 
-    /// A number unique to this sequence.
+    /// A number that identifies the sequence.
     pub fn number(self) -> u64 {
         mix(self.0)
     }
 
-    /// Writes the bytes from `offset` on.
+    /// Fills `to` with the sequence's bytes from `offset` on.
     #[inline]
     pub fn fill(self, offset: u64, to: &mut [u8]) {
         let mut words = self.words(offset);
@@ -33,7 +35,7 @@ impl Pattern {
         rest.copy_from_slice(&words.next().to_le_bytes()[..rest.len()]);
     }
 
-    /// The index of the first byte that differs from the sequence at `offset`; none where all are equal.
+    /// The index of the first byte that differs from the sequence at `offset`; `None` if all bytes are equal.
     #[inline]
     pub fn first_wrong(self, offset: u64, bytes: &[u8]) -> Option<usize> {
         let mut words = self.words(offset);
@@ -57,7 +59,7 @@ impl Pattern {
     }
 }
 
-/// Eight bytes at a time, from any offset.
+/// An iterator over eight bytes at a time, from any offset.
 struct Words {
     word: u64,
     shift: u32,

@@ -1,8 +1,10 @@
-//! Seed and packet number -> the random events of that packet.
+//! A seed and a packet number -> the random events of that packet.
 //!
-//! Each [`Question`] has its own sequence of numbers, indexed by packet number. The same seed therefore loses the
-//! same packets at any speed, and drawing jitter does not change the losses. The mixing function is part of this
-//! crate, so that a seed means the same packets with every version of every dependency.
+//! Each [`Question`] has a random sequence of its own, indexed by packet number. The same seed therefore drops the
+//! same
+//! packets at any rate. Adding jitter does not change the losses. The mixing function is part of this crate, so
+//! that
+//! updates of dependencies do not change the packets of a seed.
 
 use crate::link::{Burst, LinkShape};
 
@@ -19,67 +21,67 @@ pub(crate) enum Question {
     Early,
 }
 
-/// The random number for `question` and the packet `index`.
+/// The random number of packet `index` for this purpose.
 pub(crate) fn draw(seed: u64, question: Question, index: u64) -> u64 {
     mix(mix(seed ^ mix(question as u64)).wrapping_add(index.wrapping_mul(GOLDEN)))
 }
 
-/// Whether an event with probability `share` happens to the packet `index`.
+/// Whether an event with probability `share` happens to packet `index`.
 pub(crate) fn befalls(share: f64, seed: u64, question: Question, index: u64) -> bool {
     share > 0.0 && unit(draw(seed, question, index)) < share
 }
 
-/// A number in [0, 1).
+/// Converts 64 random bits to a number in [0, 1).
 fn unit(number: u64) -> f64 {
     (number >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// A sequence of random numbers, for choices made before a run begins.
+/// A random number generator for choices made before a run.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The sequence of this seed.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Rng {
         Rng(mix(seed))
     }
 
-    /// Any number.
+    /// A random 64-bit number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(GOLDEN);
         mix(self.0)
     }
 
-    /// A number below `bound`; 0 where `bound` is 0.
+    /// A random number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.number()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number in this range, both ends included.
+    /// A random number from `least` to `most`, both included.
     pub fn from(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
 
-    /// A number in [0, 1).
+    /// A random number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         unit(self.number())
     }
 
-    /// True with a probability of 1 / `count`.
+    /// Returns true with probability 1 / `count`.
     pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 
-    /// One of these.
+    /// Returns a random element of `choices`.
     ///
     /// # Panics
-    /// Where there are none.
+    /// If `choices` is empty.
     pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
 }
 
-/// The packets that a shape loses, in the order of their numbers.
+/// The numbers of the packets that a link shape drops, in ascending order.
 #[derive(Clone, Debug)]
 pub struct Losses {
     seed: u64,
@@ -90,7 +92,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// From the first packet on.
+    /// The losses from the first packet on.
     pub fn new(shape: &LinkShape) -> Losses {
         Losses { seed: shape.seed, loss: shape.loss, burst: shape.burst, index: 0, is_in_burst: false }
     }
@@ -110,10 +112,9 @@ impl Iterator for Losses {
     }
 }
 
-/// The offsets of flipped bits in packet `index`, in bits from the start, where each bit flips with probability
-/// `share`.
+/// The offsets of flipped bits in packet `index`, in bits. Each bit flips with probability `share`.
 ///
-/// The gaps between them are drawn, so a long packet with few errors costs few draws.
+/// Only the gaps between flipped bits are drawn, so long packets with few errors cost little.
 pub(crate) fn flipped_bits(share: f64, seed: u64, index: u64, bit_count: u64) -> impl Iterator<Item = u64> {
     let mut number = draw(seed, Question::Bits, index);
     let mut at = 0u64;
@@ -128,7 +129,7 @@ pub(crate) fn flipped_bits(share: f64, seed: u64, index: u64, bit_count: u64) ->
     })
 }
 
-/// The finalizer of SplitMix64 (Steele and others, OOPSLA 2014).
+/// The finaliser of SplitMix64 (Steele and others, OOPSLA 2014).
 pub(crate) fn mix(mut number: u64) -> u64 {
     number = number.wrapping_add(GOLDEN);
     number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,5 +1,8 @@
-//! Frames at any port -> the same toward their destinations, fragmented, rejected or reassembled according to the
-//! router's kind.
+//! Frames at any port -> frames toward their destinations.
+//!
+//! Routers put fragmentation and ICMP errors of real networks on the path. A router fragments, rejects or
+//! reassembles
+//! packets, according to its kind.
 
 use crate::address;
 use crate::direction::{Direction, Ways};
@@ -14,25 +17,25 @@ use engine::{
 };
 use packet::Packet;
 
-/// A router.
+/// A router with any number of ports.
 #[derive(Debug)]
 pub struct Router {
     kind: topology::Router,
-    /// Traffic that leaves by each of its ports.
+    /// One engine direction for each port, which handles the packets transmitted there.
     pub directions: Ways,
-    /// The port that leads to each node, by node number; none where there is no route.
+    /// The port toward each node, by node number; `None` = no route.
     routes: Vec<Option<u16>>,
-    /// The wires of its ports.
+    /// The wire of each port, for transmission.
     wires: Vec<usize>,
-    /// Ports that packets left by since the last check.
+    /// Ports with packets transmitted since the last check.
     touched: Vec<usize>,
-    /// Packets for which there is no route.
+    /// Number of packets dropped because there was no route.
     pub stray_count: u64,
     node: u16,
 }
 
 impl Router {
-    /// The router with number `node`, with these wires at its ports and these routes.
+    /// Builds the router with number `node`, with these wires and routes.
     pub fn new(
         kind: topology::Router,
         node: u16,
@@ -52,8 +55,8 @@ impl Router {
         Router { kind, directions, routes, wires, touched: Vec::new(), stray_count: 0, node }
     }
 
-    /// Receives frames that arrived by a port at one moment. Consecutive frames that leave by the same port stay
-    /// together.
+    /// Processes frames received on `port` at the same time. Consecutive frames with the same egress port form one
+    /// batch.
     pub fn take(&mut self, net: &mut Net, port: usize, frames: &[Departure]) {
         let Router { directions, routes, wires, touched, stray_count, .. } = self;
         let to = |frame: &Departure| *routes.get(usize::from(wire::destination(frame.frame())?))?;
@@ -69,7 +72,7 @@ impl Router {
         }
     }
 
-    /// Nothing more arrives for a moment.
+    /// Flushes packets that are held only while more frames are waiting.
     pub fn idle(&mut self, net: &mut Net) {
         let Router { directions, routes, wires, touched, .. } = self;
         for at in touched.drain(..) {
@@ -77,14 +80,14 @@ impl Router {
         }
     }
 
-    /// Releases or drops packets past their deadline.
+    /// Flushes or drops packets whose deadline has passed.
     pub fn expire(&mut self, net: &mut Net) {
         let Router { directions, routes, wires, .. } = self;
         directions.expire(net, &|_, answer| leads(answer, routes, wires));
         directions.check(net);
     }
 
-    /// Applies the changed MTU of a link.
+    /// Applies a changed link MTU.
     pub fn change(&mut self, net: &mut Net) {
         let Router { directions, routes, wires, kind, node, .. } = self;
         let settings = settings(*kind, *node, wires, net);
@@ -93,7 +96,7 @@ impl Router {
     }
 }
 
-/// The wire toward the destination of an ICMP error.
+/// The wire toward the destination of an ICMP error; `None` if there is no route.
 fn leads(answer: &Packet, routes: &[Option<u16>], wires: &[usize]) -> Option<usize> {
     let host = wire::destination(answer.bytes())?;
     let port = (*routes.get(usize::from(host))?)?;

@@ -1,4 +1,6 @@
-//! Scene file -> topology, flows and changes; or an error with line and key.
+//! A scene file (TOML) -> topology, flows and changes, or an error with line and key.
+//!
+//! Scenes describe a simulation by hand. Random simulations are left to `swarm.rs`.
 //!
 //! ```
 //! let text = r#"
@@ -52,35 +54,35 @@ use serde::Deserialize;
 use std::collections::HashMap;
 use toml::Spanned;
 
-/// Everything a run depends on.
+/// All inputs of a simulation.
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
-    /// The network.
+    /// Nodes and links of the network.
     pub topology: Topology,
-    /// The traffic.
+    /// The planned traffic.
     pub flows: Vec<Plan>,
     /// Changes to links during the run.
     pub changes: Vec<Change>,
-    /// A bug injected into the gateways, if any.
+    /// The bug injected into the gateways; `None` = none.
     pub bend: Option<InjectedBug>,
-    /// The seed of every random choice.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Whether all held data is recounted after each event.
+    /// Whether all stored data is recounted after each event, which is slow.
     pub is_thorough: bool,
 }
 
 /// An error in a scene file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadScene {
-    /// The line, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// The key; empty where the error concerns a whole table.
+    /// The key with the error; empty if the error concerns the entire table.
     pub key: String,
-    /// The error, in one sentence.
+    /// A sentence that describes the error.
     pub what: String,
 }
 
-/// The layout of the file.
+/// The TOML layout of a scene file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -123,7 +125,7 @@ struct LinkTable {
     back: Option<Spanned<String>>,
 }
 
-/// A chain of nodes, each linked with the next.
+/// A chain of nodes, in which consecutive nodes are linked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChainTable {
@@ -132,7 +134,7 @@ struct ChainTable {
     shape: Option<Spanned<String>>,
 }
 
-/// A tree of routers below a root, with a fixed number of children each, and hosts as leaves.
+/// A tree of routers with a fixed number of children each. The leaves are hosts.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TreeTable {
@@ -145,7 +147,7 @@ struct TreeTable {
     shape: Option<Spanned<String>>,
 }
 
-/// A mesh of routers. Each is linked with an earlier one, and with others at random.
+/// A mesh of routers. Each router is linked with an earlier router, and with random others.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MeshTable {
@@ -159,7 +161,7 @@ struct MeshTable {
     shape: Option<Spanned<String>>,
 }
 
-/// Traffic from one host to another.
+/// The traffic from one host to another.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FlowTable {
@@ -199,7 +201,7 @@ impl FromStr for Scene {
     }
 }
 
-/// Reads a file into a scene.
+/// The state of the conversion from file to scene.
 struct Reader<'a> {
     text: &'a str,
     topology: Topology,
@@ -460,8 +462,8 @@ impl Reader<'_> {
         })
     }
 
-    /// The longest message of a host, in bytes: up to a full packet, or to its link's MTU where it fragments
-    /// nothing.
+    /// The maximum message length of a host, in bytes. A host that does not fragment is limited by its link's MTU.
+    /// Other hosts are limited by the maximum packet length.
     fn message_len_max(&self, host: usize, is_v6: bool) -> i64 {
         let most = LEN_MAX[usize::from(is_v6)];
         match (&self.topology.nodes[host].kind, self.topology.links_of(host).next()) {
@@ -472,7 +474,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The settings of both ends of a connection: those of Linux, with the changes in the file.
+    /// The settings of a connection's ends: those of Linux, with the changes from the file.
     fn end(&self, table: &FlowTable) -> Result<Settings, BadScene> {
         let usual = Settings::linux();
         let (algorithm, slow_start_exit) = match &table.congestion {
@@ -611,27 +613,27 @@ impl fmt::Display for BadScene {
 
 impl core::error::Error for BadScene {}
 
-/// Most nodes of a topology: their numbers are part of addresses.
+/// Maximum number of nodes in a topology, because addresses contain node numbers.
 const NODE_COUNT_MAX: usize = 60_000;
-/// Most flows of a scene: their numbers are part of ports.
+/// Maximum number of flows in a scene, because ports contain flow numbers.
 const FLOW_COUNT_MAX: usize = 16_000;
-/// Smallest MTU of an IPv4 link, in bytes (RFC 791 section 3.2).
+/// Minimum MTU of an IPv4 link, in bytes (RFC 791 section 3.2).
 const MTU_MIN: u16 = 68;
-/// Bytes of a connection: the default and the maximum.
+/// Default number of bytes of a connection.
 const BYTES: i64 = 1_000_000;
 const BYTES_MAX: i64 = 4_000_000_000;
-/// Messages of a flow: the default and the maximum. Then the length of each in bytes, and the gap to the next.
+/// Default number of messages of a flow.
 const MESSAGES: i64 = 1_000;
 const MESSAGES_MAX: i64 = 100_000_000;
 const LEN: i64 = 1_000;
-/// The first eight bytes of a message identify it. The longest fills a packet, minus the headers of IPv4 or IPv6
-/// and UDP.
+/// Maximum length of a packet, in bytes. The longest message fills such a packet, except for the IP and UDP
+/// headers.
 const IP_LEN_MAX: i64 = 65_535;
 const LEN_MIN: i64 = 8;
 const LEN_MAX: [i64; 2] = [65_507, 65_487];
 const GAP: Duration = Duration::from_millis(1);
-/// Most links beyond a mesh's tree.
+/// Maximum number of links in a mesh beyond its tree.
 const EXTRA_MAX: i64 = 10_000;
-/// Longest hold of a gateway (the engine's is below a minute), and longest of other times.
+/// Maximum hold time of a gateway. The engine's limit is below a minute.
 const HOLD_MAX: Duration = Duration::from_secs(59);
 const STRETCH_MAX: Duration = Duration::from_secs(3_600);

@@ -1,7 +1,8 @@
 //! Topology, flows, faults and a seed -> a run and its [`Outcome`].
 //!
-//! An outcome lists the traffic that arrived, the coverage, the first broken law and a hash of the trace. Nodes do
-//! their own work in `host.rs`, `router.rs` and `gateway.rs`.
+//! The event loop and the checks of complete runs are here. Processing within nodes is left to `host.rs`,
+//! `router.rs`
+//! and `gateway.rs`.
 
 use crate::coverage::{Coverage, Fault};
 use crate::direction::Ways;
@@ -21,18 +22,18 @@ use core::time::Duration;
 use packet::Time;
 use std::collections::VecDeque;
 
-/// A network ready to run.
+/// A network that is ready to run.
 #[derive(Debug)]
 pub struct Simulation {
     net: Net,
     nodes: Vec<Node>,
     changes: Vec<Change>,
     topology: Topology,
-    /// Frames that have arrived at one port at this moment.
+    /// Frames that have arrived at one port at the current time.
     arrived: Vec<Departure>,
 }
 
-/// A node: host, router or gateway.
+/// A node of the network.
 #[derive(Debug)]
 enum Node {
     Host(Box<Host>),
@@ -43,89 +44,89 @@ enum Node {
 /// A change to a link while packets are in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The time, from the start of the run.
+    /// The time of the change, from the start of the run.
     pub at: Duration,
-    /// The link, by number.
+    /// The number of the link.
     pub link: usize,
-    /// The change.
+    /// The link's new state.
     pub to: To,
 }
 
 /// A new state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
-    /// The link carries nothing.
+    /// The link is down and drops all packets.
     Down,
-    /// The link carries packets again.
+    /// The link is up and carries packets.
     Up,
-    /// The link has another MTU, in bytes.
+    /// The link has this MTU, in bytes.
     Mtu(u16),
 }
 
-/// The result of a run.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// A hash of all events and frames.
     pub trace: u64,
-    /// Number of events.
+    /// Number of events in the run.
     pub event_count: u64,
-    /// Packets received by gateways. A packet that crosses several counts at the first.
+    /// Packets received by gateways. A packet that crosses several gateways is counted at the first.
     pub packets: u64,
-    /// Packets of TCP connections among them.
+    /// TCP connection packets received by gateways. A packet that crosses several gateways is counted at the first.
     pub tcp_packets: u64,
-    /// Connections that delivered all bytes in both directions and closed at both ends.
+    /// Number of connections that delivered all bytes in both directions and closed at both ends.
     pub connections: u64,
-    /// Bytes of connections that arrived in order.
+    /// Bytes of connections that were delivered in order.
     pub tcp_bytes: u64,
-    /// Bytes of streams that arrived.
+    /// Bytes of streams that were delivered.
     pub stream_bytes: u64,
-    /// Messages sent, and messages that arrived.
+    /// Number of messages sent, and number delivered.
     pub messages: [u64; 2],
-    /// How often a sender was told of a smaller MTU.
+    /// Number of ICMP errors that lowered a sender's path MTU.
     pub told_count: u64,
-    /// Duration of the run in simulated time.
+    /// Simulated duration of the run.
     pub stretch: Duration,
-    /// The result of each flow.
+    /// The result of each flow, by number.
     pub flows: Vec<Carried>,
-    /// Traffic of each link, from its first end to the second and back.
+    /// The traffic of each link: from its first end to the second, and back.
     pub links: Vec<[Crossed; 2]>,
-    /// How often each fault, law, reason and event occurred.
+    /// Number of occurrences of each fault, law, reason and event.
     pub hits: Coverage,
-    /// The first law that was broken, if any.
+    /// The first violation of a law; `None` if all laws held.
     pub broken: Option<Broken>,
 }
 
 /// The result of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// Messages sent; for connections and streams, bytes.
+    /// Number of messages sent; for connections and streams, bytes.
     pub sent: u64,
-    /// Messages or bytes that arrived, each counted once.
+    /// Number of messages or bytes delivered, without repeats.
     pub arrived: u64,
-    /// Bytes of payload that arrived.
+    /// Payload bytes delivered, without repeats.
     pub arrived_len: u64,
-    /// Time from the start of the flow to its last arrival.
+    /// Time from the start of the flow to its last delivery of new data.
     pub stretch: Duration,
-    /// For a connection, how each end ended; none where an end is still open.
+    /// How each end of the connection closed; `None` for an open end, and for other flows.
     pub endings: [Option<End>; 2],
 }
 
-/// Traffic in one direction of a link.
+/// The traffic in one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crossed {
-    /// Frames delivered at the far end.
+    /// Frames delivered at the far end of the link.
     pub delivered: Tally,
-    /// Packets lost on the link, or because it was down.
+    /// Packets lost by link faults, or because the link was down.
     pub lost: u64,
-    /// Packets that found the queue full, or that early detection dropped.
+    /// Packets dropped because the queue was full, or by early detection.
     pub dropped: u64,
 }
 
 impl Simulation {
-    /// A network before its first event.
+    /// Builds the network of a scene.
     ///
     /// # Panics
-    /// Where a host has no link, or a gateway does not have two.
+    /// If a host has no link, or a gateway does not have exactly two.
     pub fn new(scene: &Scene) -> Simulation {
         let Scene { topology, flows, changes, bend, seed, is_thorough } = scene;
         let ports = ports(topology);
@@ -197,7 +198,7 @@ impl Simulation {
         Simulation { net, nodes, changes: changes.clone(), topology: topology.clone(), arrived: Vec::new() }
     }
 
-    /// Runs until no event is left, or a law breaks.
+    /// Runs until no event is left or a law is violated.
     pub fn run(mut self) -> Outcome {
         while self.net.broken.is_none()
             && let Some((now, what)) = self.net.events.next()
@@ -245,7 +246,7 @@ impl Simulation {
         }
     }
 
-    /// Checks the laws that hold once no event is left.
+    /// Checks the laws that hold after the last event.
     fn check_end(&mut self) {
         let Simulation { net, nodes, .. } = self;
         nodes.iter().filter_map(Node::directions).for_each(|directions| directions.check_end(net));
@@ -268,8 +269,9 @@ impl Simulation {
         }
     }
 
-    /// Every connection ends, and before that all its data arrives, whatever the network loses. There are two
-    /// exceptions: a connection that may be given up, and a wire that flipped bits undetected by any checksum.
+    /// Checks that every connection delivers all data and then closes, despite all losses. Two exceptions are
+    /// allowed:
+    /// connections whose ends may abort, and wires that flip bits without detection by a checksum.
     fn check_connections(&mut self) {
         let net = &mut self.net;
         let is_excused = net.damaged_count() > 0;
@@ -287,7 +289,7 @@ impl Simulation {
         }
     }
 
-    /// Frames and packets that ended somewhere for a counted reason.
+    /// Number of frames and packets dropped anywhere for a counted reason.
     fn ended_count(&mut self) -> u64 {
         let mut ended = self.net.ended;
         for wire in &self.net.wires {
@@ -369,7 +371,7 @@ impl Simulation {
     }
 }
 
-/// A wire does not report which fault lost a frame. Where it has several, each of them counts.
+/// Counts lost frames as occurrences of each fault of the link, because a wire does not report the cause of a loss.
 fn add_losses(add: &mut impl FnMut(Fault, u64), shape: &LinkShape, lost: u64) {
     let present = [
         (Fault::Loss, shape.loss > 0.0),
@@ -444,7 +446,7 @@ impl Node {
     }
 }
 
-/// Delivers a batch of the frames that have arrived at the far end of a wire.
+/// Delivers a batch of frames that have arrived at the far end of a wire.
 fn arrive(net: &mut Net, node: &mut Node, number: usize, arrived: &mut Vec<Departure>) {
     net.arrived(number);
     let Net { wires, now, .. } = net;
@@ -502,7 +504,7 @@ fn change(net: &mut Net, nodes: &mut [Node], topology: &Topology, change: Change
     }
 }
 
-/// The wires that lead away from a node, in the order of its ports. The wide one of a gateway comes first.
+/// The wires on which each node transmits, in the order of its ports. A gateway's wide side is first.
 fn ports(topology: &Topology) -> Vec<Vec<usize>> {
     let mut ports = vec![Vec::new(); topology.nodes.len()];
     for (number, link) in topology.links.iter().enumerate() {
@@ -516,7 +518,7 @@ fn ports(topology: &Topology) -> Vec<Vec<usize>> {
     ports
 }
 
-/// The port of `node` that leads to each host, along the fewest links.
+/// The port of `node` toward each host, along the shortest path.
 fn routes(topology: &Topology, ports: &[Vec<usize>], net: &Net, node: usize) -> Vec<Option<u16>> {
     let mut routes = vec![None; topology.nodes.len()];
     let mut next = VecDeque::from([(node, None)]);
@@ -539,5 +541,5 @@ fn routes(topology: &Topology, ports: &[Vec<usize>], net: &Net, node: usize) -> 
     routes
 }
 
-/// Frames that a node receives in one batch.
+/// Maximum number of frames that a node receives in one batch.
 const BATCH: usize = 64;

@@ -1,7 +1,8 @@
-//! Seed -> a network with traffic and faults. Failing seed -> the smallest case that still breaks a law.
+//! A seed -> a random network with traffic and faults. A failing seed -> the smallest failing case.
 //!
-//! Each seed first draws the kinds of things that exist (rel:4.2), then the things themselves. The draws depend on
-//! the seed alone: a case that leaves something out draws the rest unchanged.
+//! Each seed first decides which kinds of features exist (rel:4.2), and then draws their details. All draws depend
+//! only
+//! on the seed. If a case excludes a feature, all other draws remain equal.
 
 use crate::coverage::Fault;
 use crate::flow::{Kind as FlowKind, Plan, Reply, Sizes, Talk};
@@ -22,37 +23,37 @@ use engine::{Hold, Mode, PlacementMode};
 use packet::Split;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A seed and its exclusions.
+/// A seed with exclusions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Case {
-    /// The seed of every draw.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Faults to leave out.
+    /// Excluded faults.
     pub without: Vec<Fault>,
-    /// The only flows to run, by number; none: all.
+    /// Numbers of the flows to run; `None` = all flows.
     pub flows: Option<Vec<usize>>,
-    /// Most messages or segments of each flow.
+    /// Maximum number of messages or segments per flow; `None` = no limit.
     pub count_max: Option<u64>,
-    /// A bug injected into the gateways, if any.
+    /// The bug injected into the gateways; `None` = none.
     pub bend: Option<InjectedBug>,
 }
 
-/// A failed run.
+/// A failed run after minimisation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The smallest failing case found.
+    /// The smallest failing case that was found.
     pub case: Case,
-    /// The failure.
+    /// The error message of the failure.
     pub what: String,
 }
 
 impl Case {
-    /// The full case of a seed.
+    /// The case of a seed without exclusions.
     pub fn of(seed: u64) -> Case {
         Case { seed, ..Case::default() }
     }
 
-    /// The network, its traffic and its faults.
+    /// Draws the network, its traffic and its faults.
     pub fn scene(&self) -> Scene {
         let mut scene = Drawing::new(self.seed).draw();
         for link in &mut scene.topology.links {
@@ -83,10 +84,10 @@ impl Case {
         scene
     }
 
-    /// Runs the case.
+    /// Simulates the case.
     ///
     /// # Errors
-    /// The broken law of the simulator, or the failed assertion of the code itself.
+    /// The violated law, or the message of a failed assertion.
     pub fn run(&self) -> Result<Outcome, String> {
         let scene = self.scene();
         let outcome = catch_unwind(AssertUnwindSafe(|| Simulation::new(&scene).run())).map_err(crate::said)?;
@@ -96,7 +97,7 @@ impl Case {
         }
     }
 
-    /// The smallest case like this one that still fails: fewer faults, fewer flows, fewer packets.
+    /// Searches for the smallest failing variant of the case, with fewer faults, flows and packets.
     pub fn shrink(&self, what: String) -> Failure {
         let mut best = Failure { case: self.clone(), what };
         let mut tries = TRIES;
@@ -158,17 +159,17 @@ fn leave_out(fault: Fault, shape: &mut LinkShape) {
     }
 }
 
-/// The state of drawing a scene.
+/// The state during the drawing of a scene.
 struct Drawing {
     dice: Rng,
     seed: u64,
-    /// The position of the seed in a tour. Any [`TOUR`] consecutive seeds meet every fault and role.
+    /// The seed's position in a tour. [`TOUR`] consecutive seeds cover every fault and role.
     stop: u64,
     faults: Vec<Fault>,
     topology: Topology,
-    /// Number of links between the two sides.
+    /// Number of links between the two hosts' networks.
     link_count: u64,
-    /// Smallest MTU of the path, in bytes.
+    /// Minimum MTU of the path, in bytes.
     least_mtu: u16,
 }
 
@@ -283,7 +284,7 @@ impl Drawing {
         self.topology.node(name, Kind::Router(forced.unwrap_or(drawn)))
     }
 
-    /// Places hosts at the wide end of a gateway, behind a router if there are several.
+    /// Adds hosts at the wide side of a gateway, behind a router if there are several.
     fn cluster(&mut self, hosts: &[usize], gateway: usize, mtu: u16) {
         let wide = match hosts {
             [host] => *host,
@@ -518,7 +519,7 @@ impl Drawing {
     }
 }
 
-/// The behaviour of two TCP hosts: as in Linux or as the standards advise, with any choice changed.
+/// Draws the settings of two TCP hosts: like Linux or like the standards, with any setting changed.
 fn talk(dice: &mut Rng, is_silent: bool) -> Talk {
     let ends = [(); 2].map(|()| end(dice, is_silent));
     let reply_len = dice.one_of(&[0, 0, 1, 3_000, 100_000]);
@@ -568,7 +569,7 @@ fn end(dice: &mut Rng, is_silent: bool) -> Settings {
     }
 }
 
-/// More datagrams that need fragmentation than there are identifications.
+/// A flow with more fragmented datagrams than there are IPv4 identifications.
 fn many_fragments(from: usize, to: usize) -> Plan {
     Plan {
         kind: FlowKind::Datagrams,
@@ -658,28 +659,27 @@ impl fmt::Display for Failure {
     }
 }
 
-/// This many consecutive seeds meet every fault and every role.
+/// This number of consecutive seeds covers every fault and every role.
 pub const TOUR: u64 = 64;
-/// Positions in the tour. The first ones are one for each fault; then follow one for each kind of router, and rare
-/// conditions.
+/// First position of routers in the tour. Before it, there is one position per fault. Kinds of routers and rare
+/// conditions follow.
 const FIRST_ROUTER: u64 = 14;
 const SPENT_IDS: u64 = 20;
 const UNENDING_HEADERS: u64 = 21;
 const EVICTING: u64 = 22;
 const RETIRING: u64 = 23;
 const MESH: u64 = 24;
-/// Routers in a mesh.
+/// Number of routers in a mesh.
 const MESH_LEN: usize = 90;
-/// Most runs that shrinking takes.
+/// Maximum number of runs during minimisation.
 const TRIES: usize = 80;
-/// Approximate number of links between two members of a mesh.
+/// Approximate number of links between two routers of a mesh.
 const MESH_DIRECTION_LEN: u64 = 6;
-/// Approximate number of messages or segments that all flows of a seed share, where two links lie between the two
-/// sides.
+/// Approximate number of messages or segments of all flows of a seed together, if the path has two links.
 const SHARE: u64 = 24_000;
-/// Approximate limit of the bytes that a flow sends at once.
+/// Approximate limit of bytes per burst.
 const BURST_LEN_MAX: u64 = 1 << 18;
-/// Packets that all connections of a seed share.
+/// Approximate number of packets of all connections of a seed together.
 const TCP_SHARE: u64 = 60_000;
 /// Faults that cause TCP retransmissions.
 const LOSSES: [Fault; 9] = [
@@ -693,15 +693,15 @@ const LOSSES: [Fault; 9] = [
     Fault::MtuChange,
     Fault::SmallPool,
 ];
-/// Smallest MTU for connections. Below it, headers and options leave no room for the smallest MSS that Linux
-/// accepts.
+/// Minimum MTU for connections, in bytes. With a smaller MTU, headers and options leave less than the minimum MSS
+/// of Linux.
 const TCP_MTU_MIN: u16 = 296;
-/// Length of a segment's headers in bytes, for the longer kind.
+/// Length of IPv6 and TCP headers in bytes, with timestamps.
 const TCP_HEADERS_LEN: u16 = 72;
-/// Most retransmissions of a segment: more than any burst of losses.
+/// Maximum number of retransmissions of a segment. The limit exceeds any loss burst.
 const RETRIES_MAX: u32 = 1_000;
 /// Memory limit of a gateway's stage, and of a direction's buffer pool, in bytes.
 const LIMIT: usize = 4 << 20;
 const POOL: usize = 64 << 20;
-/// Smallest MTU of an IPv6 link (RFC 8200 section 5).
+/// Minimum MTU of an IPv6 link, in bytes (RFC 8200 section 5).
 const V6_MTU_MIN: u16 = 1_280;

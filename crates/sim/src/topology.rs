@@ -1,81 +1,81 @@
-//! Nodes, links and their settings: the shape of a simulated network.
+//! Nodes, links and their settings: the description of a simulated network.
 //!
-//! `scene.rs` reads it from a file, `swarm.rs` draws it from a seed.
+//! A topology is either read from a file by `scene.rs`, or drawn from a seed by `swarm.rs`.
 
 use crate::link::LinkShape;
 use core::time::Duration;
 use engine::{Hold, Late, Mode, PlacementMode};
 use packet::Split;
 
-/// Nodes and the links between them.
+/// A network of nodes and links.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Topology {
-    /// The nodes, in the order of their numbers.
+    /// The nodes, by number.
     pub nodes: Vec<Node>,
-    /// The links.
+    /// The links, by number.
     pub links: Vec<Link>,
 }
 
-/// A node.
+/// A node of the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Its name.
+    /// The node's name in messages.
     pub name: String,
-    /// Its kind.
+    /// The node's kind and settings.
     pub kind: Kind,
 }
 
 /// The kind of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// Sends and receives.
+    /// A host, which sends and receives flows.
     Host {
-        /// Whether its datagrams forbid fragmentation. If so, the host does not fragment them either, as in Linux.
+        /// Whether datagrams must not be fragmented. If so, the host does not fragment them either, as in Linux.
         dont_fragment: bool,
     },
-    /// Forwards packets on the link that leads to their destination.
+    /// A router, which forwards packets toward their destinations.
     Router(Router),
-    /// Stands between a wide and a narrow network.
+    /// A gateway between a wide and a narrow network.
     Gateway(Gateway),
 }
 
-/// How a router treats fragments, and packets longer than the next link's MTU.
+/// The kinds of routers, by their treatment of fragments and of packets that exceed the next MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Router {
-    /// It fragments packets where allowed, and otherwise sends an ICMP error.
+    /// Fragments packets where allowed, and otherwise sends an ICMP error.
     Fragments,
-    /// It fragments nothing and sends an ICMP error.
+    /// Fragments no packets, and sends an ICMP error.
     Refuses,
-    /// It fragments nothing and sends no ICMP error: a black hole.
+    /// Fragments no packets, and sends no ICMP errors: a black hole.
     Silent,
-    /// It reassembles datagrams that the previous hop fragmented, and fragments them again.
+    /// Reassembles datagrams that the previous hop fragmented, and fragments them again.
     JoinsByHop,
-    /// It merges fragments that arrive in order, up to the MTU of the next link.
+    /// Merges fragments that arrive in order, up to the next link's MTU.
     JoinsGracefully,
 }
 
 /// The settings of a gateway.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gateway {
-    /// Its role.
+    /// The gateway's role.
     pub role: GatewayRole,
-    /// The node at its wide end, by number.
+    /// Number of the node on the wide side.
     pub wide: usize,
-    /// Whether it reassembles datagrams toward the wide end.
+    /// Whether datagrams toward the wide side are reassembled.
     pub reassemble: bool,
-    /// Whether it merges fragments in order toward the wide end.
+    /// Whether fragments in order toward the wide side are merged.
     pub join: bool,
-    /// How it coalesces segments toward the wide end; none: it does not.
+    /// How segments toward the wide side are coalesced; `None` = not coalesced.
     pub coalesce: Option<Mode>,
-    /// Whether it coalesces UDP datagrams too.
+    /// Whether UDP datagrams are coalesced, too.
     pub datagrams: bool,
-    /// How it splits a payload into fragments.
+    /// How a payload is divided into fragments.
     pub split: Split,
-    /// How long segments wait for more; none: as long as the port has more packets.
+    /// How long segments are held for more; `None` = until the port has no more frames.
     pub hold: Option<Hold>,
-    /// How long fragments wait for the rest of their datagram; none: the standard time.
+    /// Reassembly time-out; `None` = the standard time-out.
     pub timeout: Option<Duration>,
-    /// The fate of datagrams with missing fragments.
+    /// Treatment of datagrams with missing fragments at their time-out.
     pub late: Lateness,
     /// When payloads are received at their predicted place.
     pub guessing: PlacementMode,
@@ -85,27 +85,27 @@ pub struct Gateway {
     pub pool: usize,
 }
 
-/// The fate of datagrams with missing fragments.
+/// Treatment of datagrams with missing fragments at their time-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lateness {
-    /// Their fragments leave unchanged.
+    /// The received fragments are forwarded unchanged.
     Release,
-    /// Their fragments are dropped.
+    /// The received fragments are dropped.
     Retire,
 }
 
 /// The role of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatewayRole {
-    /// Between a network of wide packets and one of narrow packets.
+    /// Between a network of wide packets and a network of narrow packets.
     Border,
-    /// The network card of the hosts at its wide end.
+    /// Like a network card with large MTU, for the hosts on the wide side.
     WideInterface,
-    /// In front of a busy host: aggregates received packets, and splits those that are too long.
+    /// In front of a busy host: coalesces received packets, and splits packets that are too long.
     ReceiveOffload,
 }
 
-/// The role of every node that runs the engine.
+/// The role of a node that runs the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// See [`GatewayRole::Border`].
@@ -129,18 +129,19 @@ pub enum Role {
 /// A link between two nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// The nodes, by number.
+    /// Numbers of the two nodes.
     pub ends: [usize; 2],
-    /// Longest packet that it carries, in bytes.
+    /// The link's MTU, in bytes.
     pub mtu: u16,
-    /// Its delay, rate and faults, from the first end to the second and back.
+    /// Delay, rate and faults: from the first end to the second, and back.
     pub shapes: [LinkShape; 2],
-    /// Above this number of packets in flight, ECN-capable packets are marked (RFC 3168 section 5); none: never.
+    /// ECN-capable packets are marked while more packets than this are in flight (RFC 3168 section 5); `None` =
+    /// never.
     pub marks_above: Option<u64>,
 }
 
 impl Role {
-    /// All of them, in the order in which tables show them.
+    /// All roles, in the order of table rows.
     pub const ALL: [Role; 8] = [
         Role::Border,
         Role::WideInterface,
@@ -152,7 +153,7 @@ impl Role {
         Role::JoinsGracefully,
     ];
 
-    /// Its name in tables and files.
+    /// The role's name in tables and scene files.
     pub fn name(self) -> &'static str {
         match self {
             Role::Border => "border",
@@ -211,7 +212,7 @@ impl Gateway {
 }
 
 impl Lateness {
-    /// The same for a side whose link has this MTU.
+    /// The engine's setting for late fragments, on a side whose link has this MTU.
     pub fn toward(self, mtu: u16) -> Late {
         match self {
             Lateness::Release => Late::Release { mtu },
@@ -227,18 +228,18 @@ impl Topology {
         self.nodes.len() - 1
     }
 
-    /// Adds a link with the same settings in both directions. Their losses differ.
+    /// Adds a link with equal settings in both directions. The random losses of the directions differ.
     pub fn link(&mut self, ends: [usize; 2], mtu: u16, shape: LinkShape) {
         let back = LinkShape { seed: shape.seed ^ BACK, ..shape.clone() };
         self.links.push(Link { ends, mtu, shapes: [shape, back], marks_above: None });
     }
 
-    /// The links of a node, by number.
+    /// Numbers of a node's links.
     pub fn links_of(&self, node: usize) -> impl Iterator<Item = usize> {
         let is_its = move |(_, link): &(usize, &Link)| link.ends.contains(&node);
         self.links.iter().enumerate().filter(is_its).map(|(number, _)| number)
     }
 }
 
-/// Distinguishes the seed of the backward direction from that of the forward direction.
+/// Added to a seed, so that the two directions of a link have different random numbers.
 pub(crate) const BACK: u64 = 0x5EED_BAC0;

@@ -1,19 +1,21 @@
-//! Events and frames -> one hash. Two runs with the same hash were the same run.
+//! Events and frames -> a hash.
+//!
+//! Equal hashes prove that two runs were equal, in every event and frame.
 
 use crate::rng::GOLDEN;
 
-/// A running hash of events and of the frames put on wires.
+/// A running hash of events and transmitted frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trace(u64);
 
 impl Trace {
-    /// Adds a number.
+    /// Adds a number to the hash.
     #[inline]
     pub fn note(&mut self, number: u64) {
         self.0 = (self.0 ^ number).wrapping_mul(GOLDEN).rotate_left(29);
     }
 
-    /// Adds a frame: its length, its headers and its last bytes.
+    /// Adds a frame to the hash: its length, its headers and its last bytes.
     #[inline]
     pub fn note_frame(&mut self, wire: usize, frame: &[u8]) {
         let mut digest = (wire as u64) << 32 | frame.len() as u64;
@@ -25,13 +27,13 @@ impl Trace {
         self.note(digest);
     }
 
-    /// The hash so far.
+    /// Returns the hash of everything added so far.
     pub fn hash(self) -> u64 {
         crate::rng::mix(self.0)
     }
 }
 
-/// Odd numbers without a pattern, one for each word of a frame that is hashed (from the digits of pi).
+/// Odd multipliers for the words of a frame, taken from the digits of pi.
 const FACTORS: [u64; 6] = [
     0x243F_6A88_85A3_08D3,
     0x1319_8A2E_0370_7345,

@@ -1,59 +1,60 @@
-//! Header fields -> packet bytes, and back.
+//! Header fields -> packet bytes, and packet bytes -> header fields.
 //!
-//! Hosts write and read packets with it. It is independent of the engine's headers and parser, which it checks, and
-//! shares only their checksum code.
+//! Simulated hosts build and parse packets with this code. It is independent of the engine's parser, which it
+//! tests. Only
+//! the checksum code is shared.
 
 use crate::address;
 use packet::Sum;
 
-/// An IP header to write.
+/// The fields of an IP header to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    /// Whether it is IPv6.
+    /// Whether the packet is IPv6.
     pub is_v6: bool,
-    /// The sending host.
+    /// Number of the source host.
     pub from: u16,
-    /// The receiving host.
+    /// Number of the destination host.
     pub to: u16,
-    /// The protocol number of the payload.
+    /// Protocol number of the payload.
     pub protocol: u8,
-    /// Whether DF is set (IPv4).
+    /// Whether IPv4's DF is set.
     pub dont_fragment: bool,
-    /// The identification.
+    /// IP identification.
     pub id: u32,
-    /// The ECN field, two bits.
+    /// ECN field, two bits.
     pub ecn: u8,
-    /// Offset of a fragment in its datagram, in bytes, and whether more follow; none for a whole packet.
+    /// Fragment offset in bytes, and whether more fragments follow; `None` if the packet is not a fragment.
     pub fragment: Option<(usize, bool)>,
 }
 
-/// The fields that a host reads in a packet.
+/// The fields of a received packet.
 #[derive(Clone, Copy, Debug)]
 pub struct WireFacts {
-    /// Whether it is IPv6.
+    /// Whether the packet is IPv6.
     pub is_v6: bool,
-    /// The sending host; none where no host has the address.
+    /// Number of the source host; `None` if the address is of no host.
     pub from: Option<u16>,
-    /// The receiving host; none where no host has the address.
+    /// Number of the destination host; `None` if the address is of no host.
     pub to: Option<u16>,
-    /// The protocol number of the payload.
+    /// Protocol number of the payload.
     pub protocol: u8,
-    /// Whether it forbids fragmentation.
+    /// Whether the packet must not be fragmented.
     pub dont_fragment: bool,
-    /// The identification.
+    /// IP identification.
     pub id: u32,
-    /// The ECN field, two bits.
+    /// ECN field, two bits.
     pub ecn: u8,
-    /// Offset of a fragment in its datagram, in bytes, and whether more follow.
+    /// Fragment offset in bytes, and whether more fragments follow; `None` if the packet is not a fragment.
     pub fragment: Option<(usize, bool)>,
-    /// Start and end of the payload, in bytes from the start of the frame.
+    /// Offset of the payload in the frame, in bytes.
     pub at: usize,
-    /// See `at`.
+    /// Offset of the payload's end in the frame, in bytes.
     pub end: usize,
 }
 
 impl Head {
-    /// Length of the header, in bytes.
+    /// Length of the IP header with any Fragment header, in bytes.
     pub fn header_len(&self) -> usize {
         match (self.is_v6, self.fragment) {
             (false, _) => V4_LEN,
@@ -62,7 +63,7 @@ impl Head {
         }
     }
 
-    /// Writes the header to the front of `to`, for a packet that fills `to`.
+    /// Writes the IP header to the start of `to`, which must have the packet's length.
     pub fn write(&self, to: &mut [u8]) {
         let len = to.len();
         if self.is_v6 {
@@ -92,7 +93,7 @@ impl Head {
         seal_v4(&mut to[..V4_LEN]);
     }
 
-    /// The sum of the pseudo-header, which transport checksums cover beside their own bytes.
+    /// The sum of the pseudo-header, which transport checksums include.
     pub fn pseudo_sum(&self, len: usize) -> Sum {
         let ends = if self.is_v6 {
             Sum::of(&address::v6(self.from)) + Sum::of(&address::v6(self.to))
@@ -103,14 +104,15 @@ impl Head {
     }
 }
 
-/// Writes the checksum of an IPv4 header of any length.
+/// Writes the checksum of an IPv4 header with or without options.
 pub fn seal_v4(header: &mut [u8]) {
     header[10..12].fill(0);
     let sum = Sum::of(header).checksum();
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Marks the packet if it is ECN-capable (RFC 3168 section 5). Returns whether it is.
+/// Sets the congestion mark (CE) if the packet is ECN-capable (RFC 3168 section 5). Returns whether the packet is
+/// ECN-capable.
 pub fn mark(frame: &mut [u8]) -> bool {
     let (first, second) = match frame {
         [first, second, ..] => (*first, *second),
@@ -136,16 +138,16 @@ pub fn mark(frame: &mut [u8]) -> bool {
 /// The payload of a packet with a congestion mark.
 #[derive(Clone, Copy, Debug)]
 pub struct Marked {
-    /// Payload length in bytes: of a whole segment without the TCP header, of a datagram or fragment after the IP
-    /// header.
+    /// Payload length, in bytes: behind the TCP header for segments, and behind the IP header for datagrams and
+    /// fragments.
     pub len: u64,
-    /// Whether it is a fragment.
+    /// Whether the packet is a fragment.
     pub is_fragment: bool,
-    /// Whether it is TCP.
+    /// Whether the payload is TCP.
     pub is_tcp: bool,
 }
 
-/// The payload of a packet with these headers; none where it has no congestion mark.
+/// Parses the headers of a packet with a congestion mark; `None` if the packet has no mark.
 #[inline]
 pub fn marked(front: &[u8]) -> Option<Marked> {
     let is_marked = match front {
@@ -172,14 +174,14 @@ fn what_is_marked(front: &[u8]) -> Option<Marked> {
     Some(Marked { len: u64::from(end).saturating_sub(upper_at as u64), is_fragment, is_tcp })
 }
 
-/// Whether an IPv4 header has the checksum 0xFFFF, which no addition gives. An update by the formula of RFC 1141
-/// may cause one (RFC 1624 section 3).
+/// Whether an IPv4 header has the checksum 0xFFFF, which no computation from scratch gives. An update by RFC
+/// 1141's formula may cause it (RFC 1624 section 3).
 #[inline]
 pub fn has_odd_sum(header: &[u8]) -> bool {
     matches!(header, [first, _, _, _, _, _, _, _, _, _, 0xFF, 0xFF, ..] if first >> 4 == 4)
 }
 
-/// Removes the congestion mark of a packet, or sets it.
+/// Sets or removes the congestion mark of a packet.
 pub fn bend_mark(frame: &mut [u8], is_marked: bool) {
     match frame.first().map(|first| first >> 4) {
         Some(4) => {
@@ -192,7 +194,7 @@ pub fn bend_mark(frame: &mut [u8], is_marked: bool) {
     }
 }
 
-/// Writes a UDP header to the front of `to`, which holds header and payload.
+/// Writes a UDP header to the start of `to`, which contains header and payload.
 pub fn write_udp(head: &Head, port: u16, to: &mut [u8]) {
     let len = to.len();
     to[..2].copy_from_slice(&port.to_be_bytes());
@@ -203,7 +205,7 @@ pub fn write_udp(head: &Head, port: u16, to: &mut [u8]) {
     to[6..8].copy_from_slice(&if sum == 0 { 0xFFFF } else { sum }.to_be_bytes());
 }
 
-/// Parses the packet in `frame` as its receiving host does. None where the host would drop it unread.
+/// Parses a packet as its receiving host does. `None` if the host would drop the packet.
 pub fn read(frame: &[u8]) -> Option<WireFacts> {
     match frame.first()? >> 4 {
         4 => read_v4(frame),
@@ -269,7 +271,7 @@ fn read_v6(frame: &[u8]) -> Option<WireFacts> {
     })
 }
 
-/// The destination of a packet, as a router reads it; no other field is read.
+/// Number of the destination host. No other field of the packet is parsed.
 pub fn destination(frame: &[u8]) -> Option<u16> {
     match frame.first()? >> 4 {
         4 => address::host_v4(frame.get(16..20)?),
@@ -278,7 +280,7 @@ pub fn destination(frame: &[u8]) -> Option<u16> {
     }
 }
 
-/// Whether the transport checksum between these two hosts is right.
+/// Whether the transport checksum between these two hosts is correct.
 pub fn is_sum_right(seen: &WireFacts, from: u16, to: u16, upper: &[u8]) -> bool {
     let head = Head {
         is_v6: seen.is_v6,
@@ -293,17 +295,17 @@ pub fn is_sum_right(seen: &WireFacts, from: u16, to: u16, upper: &[u8]) -> bool 
     (head.pseudo_sum(upper.len()) + Sum::of(upper)).is_right()
 }
 
-/// An ICMP error: the packet was too long for a router's link.
+/// The contents of an ICMP error "packet too big".
 #[derive(Clone, Copy, Debug)]
 pub struct TooBig {
-    /// The MTU of that link, in bytes.
+    /// The MTU of the next link, in bytes.
     pub mtu: usize,
-    /// The protocol of the rejected packet.
+    /// Protocol number of the rejected packet.
     pub protocol: u8,
 }
 
 /// Parses an ICMP "too big" message (RFC 1191 section 4, RFC 4443 section 3.2). Also returns the quoted bytes of
-/// the transport header. None for any other message.
+/// the transport header. Returns `None` for any other message.
 pub fn too_big<'a>(seen: &WireFacts, upper: &'a [u8]) -> Option<(TooBig, &'a [u8])> {
     let mtu = match (seen.protocol, upper) {
         (ICMP, [3, 4, ..]) if Sum::of(upper).is_right() => usize::from(word(upper, 6)),
@@ -319,7 +321,7 @@ pub fn too_big<'a>(seen: &WireFacts, upper: &'a [u8]) -> Option<(TooBig, &'a [u8
     Some((TooBig { mtu, protocol }, quote.get(at..)?))
 }
 
-/// The ports of a whole TCP packet without IP options or extension headers; none for any other.
+/// Ports of an unfragmented TCP packet without IP options or extension headers; `None` for any other packet.
 #[inline]
 pub fn tcp_ports(frame: &[u8]) -> Option<[u16; 2]> {
     let at = match frame.first()? {
@@ -330,43 +332,43 @@ pub fn tcp_ports(frame: &[u8]) -> Option<[u16; 2]> {
     Some([word(frame, at), word(frame, at + 2)])
 }
 
-/// The two bytes at `at`, as a number; 0 where they are missing.
+/// Reads the 16-bit word at `at`; 0 beyond the end of `bytes`.
 #[inline]
 pub fn word(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
-/// The four bytes at `at`, as a number.
+/// Reads the 32-bit word at `at`.
 #[inline]
 pub fn long(bytes: &[u8], at: usize) -> u32 {
     u32::from(word(bytes, at)) << 16 | u32::from(word(bytes, at + 2))
 }
 
-/// Lengths in bytes: IPv4 header without options, IPv6 header, Fragment header, UDP header, TCP header.
+/// Length of an IPv4 header without options, in bytes.
 pub const V4_LEN: usize = 20;
-/// See [`V4_LEN`].
+/// Length of an IPv6 header, in bytes.
 pub const V6_LEN: usize = 40;
-/// See [`V4_LEN`].
+/// Length of a Fragment header, in bytes.
 pub const FRAGMENT_LEN: usize = 8;
-/// See [`V4_LEN`].
+/// Length of a UDP header, in bytes.
 pub const UDP_LEN: usize = 8;
-/// See [`V4_LEN`].
+/// Length of a TCP header without options, in bytes.
 pub const TCP_LEN: usize = 20;
-/// Protocol numbers (IANA).
+/// Protocol number of ICMP.
 pub const ICMP: u8 = 1;
-/// See [`ICMP`].
+/// Protocol number of TCP.
 pub const TCP: u8 = 6;
-/// See [`ICMP`].
+/// Protocol number of UDP.
 pub const UDP: u8 = 17;
-/// See [`ICMP`].
+/// Protocol number of ICMPv6.
 pub const ICMPV6: u8 = 58;
-/// IPv6 extension headers.
+/// Protocol number of IPv6's Hop-by-Hop Options header.
 pub const HOP_BY_HOP: u8 = 0;
-/// See [`HOP_BY_HOP`].
+/// Protocol number of IPv6's Routing header.
 pub const ROUTING: u8 = 43;
-/// See [`HOP_BY_HOP`].
+/// Protocol number of IPv6's Fragment header.
 pub const FRAGMENT: u8 = 44;
-/// See [`HOP_BY_HOP`].
+/// Protocol number of IPv6's Destination Options header.
 pub const DESTINATION: u8 = 60;
-/// The TTL of a host's packets: the maximum, for chains of a hundred nodes.
+/// TTL of transmitted packets. The maximum allows chains of a hundred nodes.
 const HOPS: u8 = 255;
