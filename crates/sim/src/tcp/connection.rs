@@ -1,4 +1,8 @@
-//! Segments and time -> segments: one end of a TCP connection (RFC 9293), without a socket or a clock.
+//! Segments and time -> segments: one end of a TCP connection (RFC 9293).
+//!
+//! The state machine has neither a socket nor a clock, so that simulations are deterministic. Loss recovery is left
+//! to
+//! `sender.rs`, reordering to `receiver.rs`.
 
 mod flow;
 mod handshake;
@@ -11,73 +15,74 @@ use handshake::Handshake;
 use packet::Time;
 use std::time::Duration;
 
-/// One end of a connection.
+/// One end of a TCP connection.
 ///
-/// [`open`](Connection::open) or the peer's SYN opens it; [`push`](Connection::push) and
-/// [`expire`](Connection::expire) drive it. It stores no data. Its output names the range of stream bytes that a
-/// segment carries, and the new bytes of an arriving segment.
+/// The connection is opened by [`open`](Connection::open) or by the peer's SYN. Afterwards, callers pass segments
+/// to
+/// [`push`](Connection::push) and time to [`expire`](Connection::expire). No stream data is stored. Outputs name
+/// ranges
+/// of the stream instead.
 #[derive(Clone, Debug)]
 pub struct Connection {
     settings: Settings,
     numbering: Numbering,
     phase: Phase,
-    /// Bytes written, and whether it was closed, before there was a sender.
+    /// Number of bytes written before the handshake was complete.
     written: u64,
     is_closed: bool,
     handshake: Handshake,
     flow: Option<Box<Flow>>,
 }
 
-/// Output of a step.
+/// Output events of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emit {
-    /// A segment to send.
+    /// A segment to be sent.
     Segment(Outgoing),
-    /// New bytes in the segment that was pushed: those of its payload from `at` on belong at `offset` of the
-    /// stream. The caller checks their content.
+    /// New bytes in the received segment. The caller checks their content.
     Fresh {
-        /// Their offset in the stream, in bytes.
+        /// Offset of the new bytes in the stream.
         offset: u64,
-        /// Their offset in the segment's payload, in bytes.
+        /// Offset of the new bytes in the segment's payload.
         at: u32,
-        /// Their number.
+        /// Number of new bytes.
         len: u32,
     },
-    /// The stream has arrived in order up to this many bytes.
+    /// The stream has been received in order up to this offset, in bytes.
     Arrived(u64),
     /// The handshake is complete.
     Opened,
-    /// The peer's stream is complete: FIN has arrived, and everything before it.
+    /// The peer's stream is complete: its FIN and all data before it have been received.
     PeerClosed,
-    /// The connection has ended.
+    /// The connection has closed.
     Ended(End),
 }
 
-/// A segment to send.
+/// A segment to be sent, with data about its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// The segment.
+    /// The header fields of the segment.
     pub segment: Segment,
-    /// Offset of its payload in the stream, in bytes.
+    /// Offset of the payload in the stream, in bytes.
     pub offset: u64,
-    /// Whether fragmentation is forbidden.
+    /// Whether the packet must not be fragmented.
     pub dont_fragment: bool,
-    /// Whether it is a retransmission.
+    /// Whether the segment is a retransmission.
     pub is_again: bool,
 }
 
-/// How a connection ended.
+/// How a connection closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Both ends have closed, and both know.
+    /// Both ends have sent FIN, and each FIN was acknowledged.
     Closed,
-    /// The peer has reset or refused it.
+    /// The peer has reset or refused the connection.
     Reset,
-    /// The peer does not answer.
+    /// The peer did not answer any retransmission.
     GaveUp,
 }
 
-/// The state of a connection (RFC 9293 section 3.3.2).
+/// The states of a connection (RFC 9293 section 3.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum State {
@@ -105,7 +110,7 @@ enum Phase {
 }
 
 impl Connection {
-    /// An end that will open the connection.
+    /// A closed end, which [`open`](Connection::open) will open.
     pub fn new(settings: Settings) -> Connection {
         Connection {
             numbering: Numbering::new(settings.initial_seq),
@@ -118,12 +123,12 @@ impl Connection {
         }
     }
 
-    /// An end that waits for the peer to open it.
+    /// An end in state LISTEN, which waits for the peer's SYN.
     pub fn listening(settings: Settings) -> Connection {
         Connection { phase: Phase::Listen, ..Connection::new(settings) }
     }
 
-    /// The current state.
+    /// The current state of the connection.
     pub fn state(&self) -> State {
         match (self.phase, &self.flow) {
             (Phase::Closed, _) => State::Closed,
@@ -136,42 +141,42 @@ impl Connection {
         }
     }
 
-    /// Bytes that the peer has acknowledged.
+    /// Number of stream bytes that the peer has acknowledged.
     pub fn acked_len(&self) -> u64 {
         self.flow.as_ref().map_or(0, |flow| flow.sender.acked_len())
     }
 
-    /// Bytes that arrived in order.
+    /// Number of stream bytes received in order.
     pub fn arrived_len(&self) -> u64 {
         self.flow.as_ref().map_or(0, |flow| flow.receiver.arrived_len())
     }
 
-    /// Bytes that arrived in order and wait for [`read`](Connection::read).
+    /// Number of bytes received in order but not yet taken by [`read`](Connection::read).
     pub fn unread_len(&self) -> u64 {
         self.flow.as_ref().map_or(0, |flow| flow.receiver.unread_len())
     }
 
-    /// Longest payload of an outgoing segment, in bytes.
+    /// Maximum payload of an outgoing segment, in bytes; `None` before the handshake.
     pub fn mss(&self) -> Option<u64> {
         self.flow.as_ref().map(|flow| flow.sender.mss())
     }
 
-    /// The current estimate of the path MTU, in bytes.
+    /// The current estimate of the path MTU, in bytes; `None` before the handshake.
     pub fn path_mtu(&self) -> Option<u32> {
         self.flow.as_ref().map(|flow| flow.sender.path().0)
     }
 
-    /// The congestion window and the slow start threshold, in bytes.
+    /// The congestion window and the slow start threshold, in bytes; `None` before the handshake.
     pub fn congestion(&self) -> Option<(u64, u64)> {
         self.flow.as_ref().map(|flow| (flow.sender.congestion_window(), flow.sender.threshold()))
     }
 
-    /// The retransmission time-out, and the smoothed round trip once measured.
+    /// The retransmission time-out, and the smoothed round trip if measured; `None` before the handshake.
     pub fn timing(&self) -> Option<(Duration, Option<Duration>)> {
         self.flow.as_ref().map(|flow| (flow.sender.rto(), flow.sender.mean_trip()))
     }
 
-    /// Counters of the sending half.
+    /// Counters of sent segments and recoveries.
     pub fn counts(&self) -> SendCounts {
         self.flow.as_ref().map(|flow| flow.sender.counts()).unwrap_or_default()
     }
@@ -179,7 +184,7 @@ impl Connection {
 
 /// Calls of the application.
 impl Connection {
-    /// Opens the connection: sends a SYN.
+    /// Opens the connection with a SYN.
     pub fn open(&mut self, now: Time, out: &mut impl FnMut(Emit)) {
         if self.phase == Phase::Closed && self.flow.is_none() {
             self.phase = Phase::SynSent;
@@ -187,7 +192,7 @@ impl Connection {
         }
     }
 
-    /// Adds `len` bytes to the stream to send.
+    /// Appends `len` bytes to the outgoing stream.
     pub fn write(&mut self, now: Time, len: u64, out: &mut impl FnMut(Emit)) {
         assert!(!self.is_closed, "RFC 9293 section 3.10.2: what is closed takes no more bytes");
         match self.open_flow() {
@@ -197,7 +202,7 @@ impl Connection {
         self.pump(now, out);
     }
 
-    /// Ends the stream: FIN follows its last byte.
+    /// Closes the outgoing stream. FIN follows the last byte.
     pub fn close(&mut self, now: Time, out: &mut impl FnMut(Emit)) {
         if std::mem::replace(&mut self.is_closed, true) {
             return;
@@ -208,7 +213,7 @@ impl Connection {
         self.pump(now, out);
     }
 
-    /// Aborts the connection: sends RST (RFC 9293 section 3.10.5).
+    /// Aborts the connection with RST (RFC 9293 section 3.10.5).
     pub fn abort(&mut self, out: &mut impl FnMut(Emit)) {
         if let Some(flow) = self.flow.as_ref().filter(|_| self.phase == Phase::Open) {
             let seq = self.numbering.seq(flow.sender.next());
@@ -217,7 +222,7 @@ impl Connection {
         self.end(End::Reset, out);
     }
 
-    /// Reads `len` bytes that arrived in order.
+    /// Takes `len` bytes that were received in order, which may open the receive window.
     pub fn read(&mut self, now: Time, len: u64, out: &mut impl FnMut(Emit)) {
         let Some(flow) = &mut self.flow else { return };
         if flow.receiver.read(now, len) && self.phase == Phase::Open {
@@ -226,8 +231,9 @@ impl Connection {
         }
     }
 
-    /// Handles an ICMP error: a router's link carries packets of at most `mtu` bytes. The quoted packet carries the
-    /// sequence number `seq`. Returns whether the report was believed.
+    /// Handles an ICMP error: the MTU of a link on the path is `mtu` bytes. The rejected packet's sequence number
+    /// is
+    /// `seq`. Returns whether the error was accepted.
     pub fn too_big(&mut self, now: Time, mtu: u32, seq: u32, out: &mut impl FnMut(Emit)) -> bool {
         let counted = self.open_flow().is_some_and(|flow| flow.sender.too_big(now, mtu, seq));
         self.pump(now, out);
@@ -235,9 +241,9 @@ impl Connection {
     }
 }
 
-/// Input of segments and time.
+/// Received segments and timers.
 impl Connection {
-    /// Handles a segment.
+    /// Processes a received segment.
     pub fn push(&mut self, now: Time, segment: &Segment, out: &mut impl FnMut(Emit)) {
         match self.phase {
             Phase::Closed => self.reject(segment, out),
@@ -248,7 +254,7 @@ impl Connection {
         }
     }
 
-    /// The next deadline of [`expire`](Connection::expire); none: never.
+    /// The time for the next call of [`expire`](Connection::expire); `None` if no timer is running.
     pub fn next_deadline(&self) -> Option<Time> {
         match (self.phase, &self.flow) {
             (Phase::TimeWait(until), Some(flow)) => {
@@ -261,7 +267,7 @@ impl Connection {
         }
     }
 
-    /// Handles the timers that are due.
+    /// Handles all timers that have expired.
     pub fn expire(&mut self, now: Time, out: &mut impl FnMut(Emit)) {
         if let Phase::TimeWait(until) = self.phase
             && until <= now
@@ -281,7 +287,7 @@ impl Connection {
     }
 }
 
-/// Open connections.
+/// Processing in the states after the handshake.
 impl Connection {
     fn push_open(&mut self, now: Time, segment: &Segment, out: &mut impl FnMut(Emit)) {
         if self.take(now, segment, out) == Accepted::Reset {
@@ -293,7 +299,7 @@ impl Connection {
         self.finish(now, out);
     }
 
-    /// RFC 9293 section 3.10.7.4, in its order.
+    /// Processes a segment by the steps of RFC 9293 section 3.10.7.4, in the RFC's order.
     fn take(&mut self, now: Time, segment: &Segment, out: &mut impl FnMut(Emit)) -> Accepted {
         let Some(flow) = &mut self.flow else { return Accepted::Nothing };
         let Some(start) = flow.receiver.place(segment.seq) else { return Accepted::Nothing };
@@ -323,7 +329,7 @@ impl Connection {
         Accepted::Something
     }
 
-    /// Sends all that may leave, and an acknowledgement if one is due.
+    /// Sends all segments that the windows permit, and an acknowledgement if one is due.
     fn pump(&mut self, now: Time, out: &mut impl FnMut(Emit)) {
         let is_open = self.phase == Phase::Open;
         let Some(flow) = self.flow.as_mut().filter(|_| is_open || matches!(self.phase, Phase::TimeWait(_))) else {
@@ -337,7 +343,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection, or enters TIME-WAIT, once both streams are complete.
+    /// Closes the connection, or enters TIME-WAIT, if both streams are complete.
     fn finish(&mut self, now: Time, out: &mut impl FnMut(Emit)) {
         let Some(flow) = &self.flow else { return };
         if !flow.sender.is_done() || !flow.receiver.is_finished() {
@@ -367,7 +373,7 @@ fn plain(segment: Segment) -> Emit {
     Emit::Segment(Outgoing { segment, offset: 0, dont_fragment: true, is_again: false })
 }
 
-/// The clock of timestamps: one tick per millisecond (RFC 7323 section 5.4, Linux's rate), starting at 1.
+/// The timestamp clock: one tick per millisecond (RFC 7323 section 5.4, Linux's rate), from 1.
 fn clock(now: Time) -> u32 {
     (now.nanos() / 1_000_000 + 1) as u32
 }

@@ -1,7 +1,8 @@
-//! Two ends and a path -> the time of the last byte's arrival.
+//! Two ends and a path -> the time when a transfer completes.
 //!
-//! It is the smallest network to test a connection in: a line of limited rate with a queue, a delay, and random
-//! events from a seed. Segments travel without bytes, so data is checked by its position alone.
+//! The path is the smallest network in which a connection can be tested: a link with limited rate, a queue, a
+//! delay, and
+//! random events from a seed. Segments have no payload bytes, so only the positions of data are checked.
 
 use super::SendCounts;
 use super::connection::{Connection, Emit, End, Outgoing};
@@ -15,42 +16,43 @@ use std::time::Duration;
 /// One direction of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathDirection {
-    /// Rate of the line; none: unlimited.
+    /// Rate of the link; `None` = unlimited.
     pub rate_bits_per_second: Option<u64>,
-    /// From the end of a packet's transmission to its arrival.
+    /// Propagation delay: from the end of a packet's transmission to its arrival.
     pub delay: Duration,
-    /// Limit of the queue for the line, in bytes. Packets that find it full are dropped.
+    /// Limit of the link's queue, in bytes. If the queue is full, packets are dropped.
     pub queue_len: u64,
-    /// Above this length of the queue, in bytes, ECN-capable packets are marked (RFC 3168 section 5).
+    /// ECN-capable packets are marked while the queue is longer than this, in bytes (RFC 3168 section 5); `None` =
+    /// never.
     pub mark_len: Option<u64>,
-    /// Bytes that each packet adds on the line.
+    /// Link-layer overhead per packet, in bytes.
     pub overhead_len: u32,
-    /// Share of packets that are lost.
+    /// Fraction of packets that are lost, 0 to 1.
     pub loss: f64,
-    /// Share of packets that arrive late, and their largest extra delay.
+    /// Fraction of packets with extra delay, and the maximum extra delay.
     pub late: (f64, Duration),
-    /// Share of packets that arrive twice.
+    /// Fraction of packets that arrive twice, 0 to 1.
     pub repeats: f64,
-    /// The longest packet that it carries, in bytes.
+    /// MTU of the link, in bytes.
     pub mtu: u32,
-    /// A change of the MTU, and its time.
+    /// A change of the MTU: its time, and the new MTU in bytes.
     pub change: Option<(Time, u32)>,
-    /// Whether its router reports its MTU.
+    /// Whether the path's router sends ICMP errors for packets that exceed the MTU.
     pub reports: bool,
 }
 
 /// A transfer over a path.
 #[derive(Clone, Debug)]
 pub struct Transfer {
-    /// The end that opens, sends and closes.
+    /// Settings of the end that opens, sends and closes.
     pub sender: Settings,
-    /// The end that listens, receives and closes.
+    /// Settings of the end that listens, receives and closes.
     pub receiver: Settings,
-    /// From the sender to the receiver.
+    /// The path from the sender to the receiver.
     pub there: PathDirection,
-    /// From the receiver to the sender.
+    /// The path from the receiver to the sender.
     pub back: PathDirection,
-    /// Bytes from the sender, and bytes that the receiver sends in return.
+    /// Bytes sent by the sender, and bytes that the receiver sends in reply.
     pub lens: [u64; 2],
     /// The seed of all random events.
     pub seed: u64,
@@ -59,35 +61,35 @@ pub struct Transfer {
 /// The result of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// From the first SYN until the receiver had everything, FIN included.
+    /// Time from the first SYN until the receiver has all data and the FIN; `None` if the transfer is incomplete.
     pub complete: Option<Duration>,
-    /// How both ends ended.
+    /// How each end closed; `None` if it is still open.
     pub ends: [Option<End>; 2],
-    /// Bytes that arrived in order at the sender and at the receiver.
+    /// Bytes received in order: by the sender, by the receiver.
     pub arrived: [u64; 2],
-    /// Counters of both ends.
+    /// Counters of the sender and of the receiver.
     pub counts: [SendCounts; 2],
-    /// Packets that queues dropped or that were lost in transit.
+    /// Packets dropped by queues or lost in transit.
     pub lost: u64,
-    /// Packets that entered the path.
+    /// Packets sent, including lost ones.
     pub packets: u64,
 }
 
-/// One end of the path.
+/// An end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one that opened.
+    /// The end that opened.
     Sender,
-    /// The one that listened.
+    /// The end that listened.
     Receiver,
 }
 
-/// Observable events on the path.
+/// Events that an observer can see.
 #[derive(Clone, Copy, Debug)]
 pub enum PathEvent<'a> {
-    /// This end has sent the segment.
+    /// This end has sent this segment.
     Sent(Side, &'a Outgoing),
-    /// This end receives the segment.
+    /// This segment has arrived at this end.
     Arrives(Side, &'a Outgoing),
 }
 
@@ -109,7 +111,7 @@ impl Default for PathDirection {
     }
 }
 
-/// Runs a transfer to its end, or until `patience` has passed.
+/// Simulates a transfer until it completes, or until `timeout` has passed.
 pub fn run(transfer: &Transfer, timeout: Duration, mut observe: impl FnMut(Time, PathEvent<'_>)) -> Outcome {
     let mut path = Path::new(transfer);
     path.step(Side::Sender, Time::ZERO, &mut observe, |end, now, mut out| {
@@ -169,7 +171,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// The time of the next event.
+    /// The time of the next event; `None` if nothing is planned.
     fn next(&self) -> Option<Time> {
         let deadlines = self.ends.iter().filter_map(Connection::next_deadline);
         deadlines.chain(self.events.next_time()).min()
@@ -209,7 +211,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Runs a step of one end, and handles its output.
+    /// Executes one step of an end, and handles its output.
     fn step(
         &mut self,
         side: Side,
@@ -237,7 +239,7 @@ impl<'a> Path<'a> {
         self.emitted = emitted;
     }
 
-    /// The receiver has everything: it sends its own data, and closes.
+    /// Sends the receiver's reply and closes, because all data has been received.
     fn answer(&mut self, now: Time, observe: &mut impl FnMut(Time, PathEvent<'_>)) {
         let len = self.transfer.lens[1];
         self.step(Side::Receiver, now, observe, |end, now, mut out| {
@@ -303,7 +305,8 @@ impl<'a> Path<'a> {
 }
 
 impl Link {
-    /// End of a packet's transmission, and the bytes that waited before it; none where the queue is full.
+    /// Queues a packet. Returns the end of its transmission and the bytes queued before it; `None` if the queue is
+    /// full.
     fn take(&mut self, now: Time, direction: &PathDirection, len: u32) -> Option<(Time, u64)> {
         let Some(rate) = direction.rate_bits_per_second else { return Some((now, 0)) };
         let nanos_of = |len: u64| len * 8 * NANOS_PER_SECOND / rate;

@@ -1,43 +1,45 @@
-//! Routers' reports, time-outs and acknowledged probes -> the path MTU.
+//! ICMP errors, time-outs and acknowledged probes -> the path MTU.
 //!
-//! There are three sources: reports of routers (RFC 1191, RFC 8201), repeated time-outs at a silent router, and
-//! probes without routers' help (RFC 4821). Sizes are those of whole packets, in bytes. The caller has checked that
-//! a report quotes data in flight (RFC 5927 section 4.1; R064).
+//! Segment sizes must follow a path MTU that changes. There are three sources of information: ICMP errors of
+//! routers (RFC
+//! 1191, RFC 8201), repeated time-outs at black holes, and probes (RFC 4821). All sizes are lengths of IP packets,
+//! in
+//! bytes. The caller has checked that an ICMP error quotes data in flight (RFC 5927 section 4.1; R064).
 
 use super::settings::{Belief, PathChoice, Probing};
 use packet::{Time, Version};
 use std::time::Duration;
 
-/// The state of one path; one for each flow (R057).
+/// The path MTU state of one flow (R057).
 #[derive(Clone, Debug)]
 pub(crate) struct PathMtu {
     choice: PathChoice,
-    /// MTU of the own link.
+    /// MTU of the host's own link, in bytes.
     link: u32,
-    /// The current estimate.
+    /// Current estimate of the path MTU, in bytes.
     mtu: u32,
     floor: u32,
-    /// The longest packet that was acknowledged at this estimate.
+    /// Length of the longest packet acknowledged since the last reduction, in bytes.
     proven: u32,
-    /// When a report lowered it.
+    /// Time when an ICMP error lowered the estimate; `None` if none did.
     lowered: Option<Time>,
-    /// A report that waits for a time-out (R065).
+    /// MTU from an ICMP error that is ignored until a time-out confirms it (R065).
     waiting: Option<u32>,
     search: Option<Search>,
 }
 
-/// The range that probing searches: `low` is proven, sizes above `high` are not tried.
+/// The range of sizes in which probes search. Size `low` is proven, and sizes above `high` are not probed.
 #[derive(Clone, Copy, Debug)]
 struct Search {
     low: u32,
     high: u32,
-    /// No probe before this time.
+    /// Time before which no probe is sent.
     from: Time,
     in_flight: Option<u32>,
 }
 
 impl PathMtu {
-    /// A path of which only the own link is known. `probe_from` is the size at which probing starts.
+    /// A path about which nothing is known except the MTU `link`. `probe_from` is the smallest probe, in bytes.
     pub(crate) fn new(choice: PathChoice, version: Version, link: u32, probe_from: u32) -> PathMtu {
         let floor = match version {
             Version::V4 => FLOOR_V4,
@@ -54,18 +56,18 @@ impl PathMtu {
         PathMtu { choice, link, mtu, floor, proven: 0, lowered: None, waiting: None, search }
     }
 
-    /// The current estimate of the path MTU.
+    /// The current estimate of the path MTU, in bytes.
     pub(crate) fn mtu(&self) -> u32 {
         self.mtu
     }
 
-    /// Whether fragmentation is forbidden.
+    /// Whether packets must not be fragmented.
     pub(crate) fn forbids_fragments(&self) -> bool {
         self.choice.discovery
     }
 
-    /// Handles a report that a router's link carries at most `mtu` bytes (RFC 1191 section 3, RFC 8201 section 4).
-    /// Returns whether packets become shorter.
+    /// Handles an ICMP error with MTU `mtu` (RFC 1191 section 3, RFC 8201 section 4). Returns whether the estimate
+    /// decreased.
     pub(crate) fn report(&mut self, now: Time, mtu: u32) -> bool {
         if !self.choice.discovery {
             return false;
@@ -90,13 +92,13 @@ impl PathMtu {
         self.waiting = self.waiting.filter(|mtu| len <= *mtu);
     }
 
-    /// Handles the `count`-th consecutive time-out of a packet of `len` bytes. Returns whether packets become
-    /// shorter.
+    /// Handles the `count`-th consecutive time-out of a packet of `len` bytes. Returns whether the estimate
+    /// decreased.
     ///
-    /// - Input: time-outs of one packet that is longer than any proven size, or than the floor.
-    /// - Conclusion: a link on the path cannot carry this size, and its router sends no report.
-    /// - Error case: the path carries nothing at all for a while.
-    /// - Cost of the error: shorter packets until probing has found the size again.
+    /// - Input: time-outs of one packet that is longer than every proven size, or than the minimum MTU.
+    /// - Conclusion: a link on the path cannot carry this size, and its router sends no ICMP error.
+    /// - Error case: the path is interrupted for a while.
+    /// - Cost of the error: shorter packets until probes find the size again.
     pub(crate) fn timed_out(&mut self, now: Time, count: u32, len: u32) -> bool {
         if let Some(mtu) = self.waiting.take().filter(|mtu| *mtu < self.mtu) {
             self.lower(now, mtu);
@@ -122,8 +124,8 @@ impl PathMtu {
         }
     }
 
-    /// Returns to the link's MTU once a report is old enough (RFC 1191 section 6.3, RFC 8201 section 5.4). Returns
-    /// whether packets become longer.
+    /// Restores the link's MTU if the last ICMP error is old enough (RFC 1191 section 6.3, RFC 8201 section 5.4).
+    /// Returns whether the estimate increased.
     pub(crate) fn forget_old(&mut self, now: Time) -> bool {
         let is_old = self.lowered.is_some_and(|at| now.since(at) >= self.choice.timeout);
         if !is_old {
@@ -138,9 +140,9 @@ impl PathMtu {
     }
 }
 
-/// Probing.
+/// Path MTU probes.
 impl PathMtu {
-    /// The size of the next probe, if one is due: above the proven size, at or below the ceiling (R052).
+    /// The size of the probe that is due, if any: above the proven size, at most the search limit (R052).
     pub(crate) fn next_probe(&mut self, now: Time) -> Option<u32> {
         let (link, timeout) = (self.link, self.choice.timeout.max(SEARCH_PAUSE_MIN));
         let search = self.search.as_mut()?;
@@ -157,14 +159,14 @@ impl PathMtu {
         Some(search.low + (search.high - search.low).div_ceil(2))
     }
 
-    /// Records that a probe of this size has left.
+    /// Records that a probe of `len` bytes was sent.
     pub(crate) fn probing(&mut self, len: u32) {
         if let Some(search) = &mut self.search {
             search.in_flight = Some(len);
         }
     }
 
-    /// Records that the probe was acknowledged. Returns whether packets become longer.
+    /// Records that the probe was acknowledged. Returns whether the estimate increased.
     pub(crate) fn probe_arrived(&mut self, len: u32) -> bool {
         let Some(search) = self.search.as_mut().filter(|search| search.in_flight == Some(len)) else {
             return false;
@@ -176,8 +178,9 @@ impl PathMtu {
         is_longer
     }
 
-    /// Records that the probe is lost. If it is lost `alone`, the path does not carry its size. The next probe
-    /// waits for `pause`, so that losses of probes are rarer than those caused by congestion avoidance (RFC 4821
+    /// Records that the probe was lost. If no other segment was lost (`alone`), the path's MTU is smaller than the
+    /// probe. The next probe is sent after `pause`, so that probes cause fewer losses than congestion avoidance
+    /// (RFC 4821
     /// section 7.6.2; R054).
     pub(crate) fn probe_lost(&mut self, now: Time, alone: bool, pause: Duration) {
         let Some(search) = &mut self.search else { return };
@@ -200,15 +203,16 @@ fn plateau_below(mtu: u32) -> u32 {
 }
 
 const PLATEAUS: [u32; 10] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 508, 296, FLOOR_V4];
-/// Smallest MTU of an IPv4 link (RFC 791 section 3.2).
+/// Minimum MTU of an IPv4 link, in bytes (RFC 791 section 3.2).
 const FLOOR_V4: u32 = 68;
-/// Smallest MTU of an IPv6 link (RFC 8200 section 5).
+/// Minimum MTU of an IPv6 link, in bytes (RFC 8200 section 5).
 const FLOOR_V6: u32 = 1_280;
-/// Consecutive time-outs that indicate a black hole.
+/// Number of consecutive time-outs that indicate a black hole.
 const FULL_STOP_COUNT: u32 = 2;
-/// Sizes closer than this count as equal, in bytes (Linux's `tcp_probe_threshold`).
+/// Search accuracy: sizes that differ by less than this are treated as equal, in bytes (Linux's
+/// `tcp_probe_threshold`).
 const STEP_MIN: u32 = 8;
-/// Shortest pause before a converged search starts again (RFC 4821 section 7.3).
+/// Minimum pause after a search has converged (RFC 4821 section 7.3).
 const SEARCH_PAUSE_MIN: Duration = Duration::from_secs(300);
 
 #[cfg(test)]

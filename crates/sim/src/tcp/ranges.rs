@@ -1,20 +1,21 @@
-//! Ranges of a stream -> their union: each position counts once, however often it is named.
+//! Ranges of a stream -> their union, in which each position appears only once.
 //!
-//! Both ends of a connection keep one. The receiver keeps the ranges after the next byte it expects, the sender
-//! those that the receiver reported. A SACK block is repeated in many segments; only its new part costs time.
+//! The receiver stores the ranges behind the next expected byte. The sender stores the ranges that the receiver
+//! reported.
+//! A SACK block is repeated in many segments, but only its new part costs time.
 
 use std::collections::VecDeque;
 
-/// Ranges of a stream.
+/// A set of disjoint ranges of a stream.
 ///
-/// Invariant: in order, none empty, none touching the next.
+/// Invariant: ranges are sorted, not empty, and do not touch each other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges {
     ranges: VecDeque<Span>,
     len: u64,
 }
 
-/// Positions from `start` up to, not including, `end`.
+/// A range of positions from `start` to `end`, without `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u64,
@@ -29,7 +30,8 @@ impl Span {
 }
 
 impl Ranges {
-    /// Adds a span, reports each new part of it, and returns the range that it lies in.
+    /// Adds a span, and calls `new` for each part that was missing. Returns the merged range that contains the
+    /// span.
     pub(crate) fn insert(&mut self, span: Span, mut new: impl FnMut(Span)) -> Span {
         debug_assert!(span.start < span.end);
         let first = self.ranges.partition_point(|range| range.end < span.start);
@@ -59,7 +61,7 @@ impl Ranges {
         merged
     }
 
-    /// Removes everything before `place`.
+    /// Removes all positions before `place`.
     pub(crate) fn forget_before(&mut self, place: u64) {
         while let Some(range) = self.ranges.front_mut().filter(|range| range.start < place) {
             if range.end > place {
@@ -72,38 +74,38 @@ impl Ranges {
         }
     }
 
-    /// The end of the last range; 0 where there is none.
+    /// The end of the last range; 0 if there is none.
     pub(crate) fn end(&self) -> u64 {
         self.ranges.back().map_or(0, |range| range.end)
     }
 
-    /// The range that `place` lies in.
+    /// The range that contains `place`, if any.
     pub(crate) fn around(&self, place: u64) -> Option<Span> {
         let index = self.ranges.partition_point(|range| range.end <= place);
         self.ranges.get(index).copied().filter(|range| range.start <= place)
     }
 
-    /// Whether all of this span is contained.
+    /// Whether the complete span is contained.
     pub(crate) fn holds(&self, span: Span) -> bool {
         self.around(span.start).is_some_and(|range| span.end <= range.end)
     }
 
-    /// The ranges, from the last on.
+    /// Iterates over the ranges, from last to first.
     pub(crate) fn backwards(&self) -> impl Iterator<Item = Span> + '_ {
         self.ranges.iter().rev().copied()
     }
 
-    /// Whether there is no range.
+    /// Whether there are no ranges.
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Total number of bytes.
+    /// Total length of all ranges, in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Removes everything.
+    /// Removes all ranges.
     pub(crate) fn clear(&mut self) {
         self.ranges.clear();
         self.len = 0;

@@ -1,7 +1,8 @@
-//! Segments -> acknowledgements due and windows to announce.
+//! Segments -> acknowledgements that are due, and receive windows.
 //!
-//! It stores only the ranges received, no data. The caller checks the bytes on arrival, since the stream's pattern
-//! is known. Positions count from the peer's SYN, as those of the [`sender`](super::sender) do from its own.
+//! Only received ranges are stored, not data. The caller checks the bytes on arrival, because the stream's pattern
+//! is
+//! known. Positions are relative to the peer's SYN. Those of [`sender`](super::sender) are relative to the own SYN.
 
 use super::ranges::{Ranges, Span};
 use super::segment::{Blocks, CWR, FIN, Numbering, Segment, is_before};
@@ -17,30 +18,30 @@ pub(crate) struct Receiver {
     numbering: Numbering,
     /// The next expected position.
     next: u64,
-    /// The position of FIN, once it arrived.
+    /// The position of FIN; `None` until it arrives.
     fin: Option<u64>,
     held: Ranges,
-    /// Positions in recently reported blocks, the latest first (RFC 2018 section 4).
+    /// Positions in recently changed SACK blocks, latest first (RFC 2018 section 4).
     recent: ArrayVec<u64, RECENT_COUNT>,
-    /// The latest duplicate (RFC 2883).
+    /// The last duplicate range, for a D-SACK block (RFC 2883).
     repeat: Option<Span>,
-    /// Position up to which data was read.
+    /// Position up to which the application has read.
     read: u64,
     scale: u8,
-    /// Position after the announced window; it never moves back.
+    /// Position behind the announced window, which never decreases.
     edge: u64,
     memory: Tuned,
     due: Acknowledging,
-    /// Length of full segments, in bytes.
+    /// Payload length of full segments, in bytes.
     segment_len: u32,
     last_len: u32,
-    /// The peer's clock to echo, and the time of its arrival (RFC 7323 section 4.3).
+    /// The peer's last timestamp value, which acknowledgements echo, and its arrival time (RFC 7323 section 4.3).
     stamp: Option<(u32, Time)>,
-    /// A congestion mark arrived, and its echo is not yet confirmed (RFC 3168 section 6.1.3).
+    /// Whether a congestion mark was received whose echo is not yet confirmed (RFC 3168 section 6.1.3).
     is_marked: bool,
 }
 
-/// Acknowledgements that are due.
+/// The state of delayed acknowledgements.
 #[derive(Clone, Debug, Default)]
 struct Acknowledging {
     at: Option<Time>,
@@ -50,36 +51,37 @@ struct Acknowledging {
     last: u64,
 }
 
-/// The receive buffer and its growth: Linux's dynamic right-sizing.
+/// The receive buffer with Linux's dynamic right-sizing.
 ///
-/// The announced window starts with that of the SYN. It grows toward the buffer size, less one segment, by two
-/// segments at a time. It does so whenever data arrives in order or is read (after Linux's `tcp_grow_window`, which
-/// does so on arrival). The initial buffer is the payload of full segments in twice the first memory of the
-/// settings, because Linux counts whole packet buffers.
+/// The announced window starts with the SYN's window. It grows by two segments at a time to the buffer size, less
+/// one segment. The window grows when data arrives in order or is read. (Linux's `tcp_grow_window` does so only on
+/// arrival.) The initial buffer is the payload of full segments in twice the first memory of the settings, because
+/// Linux
+/// counts complete packet buffers.
 #[derive(Clone, Copy, Debug)]
 struct Tuned {
     offered: u64,
     len: u64,
     limit: u64,
-    /// Data read in the busiest round trip.
+    /// Bytes read in the busiest round trip.
     space: u64,
     round_start: Time,
     round_from: u64,
     trip: Option<Duration>,
 }
 
-/// New bytes of a segment.
+/// A range of new bytes in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fresh {
-    /// Their first position.
+    /// Stream position of the first new byte.
     pub(crate) start: u64,
-    /// Their offset in the segment's payload, in bytes.
+    /// Offset of the first new byte in the segment's payload.
     pub(crate) at: u32,
     pub(crate) len: u32,
 }
 
 impl Receiver {
-    /// A receiver of a stream with this sequence number in its SYN.
+    /// A receiver for a stream whose SYN has sequence number `initial`.
     pub(crate) fn new(settings: &Settings, initial: u32, scale: u8, mss: u32) -> Receiver {
         // The first round trip is expected to bring the first memory less one segment. The window of the SYN and
         // ten segments are upper limits (Linux's `tcp_init_buffer_space`).
@@ -119,7 +121,7 @@ impl Receiver {
         }
     }
 
-    /// The position of a peer's sequence number.
+    /// Converts a sequence number of the peer to a position; `None` for numbers before the SYN.
     pub(crate) fn place(&self, seq: u32) -> Option<u64> {
         self.numbering.place(seq, self.next)
     }
@@ -129,55 +131,56 @@ impl Receiver {
         self.next
     }
 
-    /// Bytes of the stream that arrived in order.
+    /// Number of stream bytes received in order.
     pub(crate) fn arrived_len(&self) -> u64 {
         self.next - 1 - u64::from(self.is_finished())
     }
 
-    /// Bytes that arrived in order and were not read.
+    /// Number of bytes received in order but not yet read.
     pub(crate) fn unread_len(&self) -> u64 {
         self.arrived_len() + 1 - self.read
     }
 
-    /// Whether all bytes and FIN have arrived.
+    /// Whether all bytes and FIN have been received.
     pub(crate) fn is_finished(&self) -> bool {
         self.fin.is_some_and(|fin| self.next > fin)
     }
 
-    /// Whether some of these positions are acceptable (RFC 9293 section 3.10.7.4). Segments that end before the
-    /// last acknowledgement, or start after the window, are not.
+    /// Whether a segment is acceptable (RFC 9293 section 3.10.7.4). Segments that end before the last
+    /// acknowledgement
+    /// or start behind the window are not acceptable.
     pub(crate) fn accepts(&self, start: u64, len: u32) -> bool {
         start + u64::from(len) >= self.due.last && start <= self.edge
     }
 
-    /// Whether this position is within the window (RFC 5961 section 3.2).
+    /// Whether a position is within the receive window (RFC 5961 section 3.2).
     pub(crate) fn is_within(&self, place: u64) -> bool {
         (self.next..=self.edge).contains(&place)
     }
 
-    /// Whether this timestamp is older than the peer's last one (RFC 7323 section 5.3).
+    /// Whether a timestamp is older than the peer's last timestamp (RFC 7323 section 5.3).
     pub(crate) fn is_old(&self, now: Time, value: u32) -> bool {
         self.stamp.is_some_and(|(recent, at)| is_before(value, recent) && now.since(at) < STAMP_LASTS)
     }
 
-    /// Records the peer's clock if the segment covers the last acknowledged position (RFC 7323 section 4.3).
+    /// Records the peer's timestamp if the segment covers the last acknowledged position (RFC 7323 section 4.3).
     pub(crate) fn note_stamp(&mut self, now: Time, start: u64, value: u32) {
         if start <= self.due.last && self.stamp.is_none_or(|(recent, _)| !is_before(value, recent)) {
             self.stamp = Some((value, now));
         }
     }
 
-    /// The peer's clock, to be echoed.
+    /// The peer's timestamp value, to be echoed.
     pub(crate) fn stamp(&self) -> u32 {
         self.stamp.map_or(0, |(value, _)| value)
     }
 
-    /// Makes an acknowledgement due at once.
+    /// Makes an acknowledgement due immediately.
     pub(crate) fn acknowledge_at_once(&mut self) {
         self.due.is_due = true;
     }
 
-    /// Handles data before the expected position: it is reported as a duplicate (RFC 2883 section 4).
+    /// Handles a segment before the expected position, and reports it as a duplicate (RFC 2883 section 4).
     pub(crate) fn reject(&mut self, start: u64, len: u32) {
         self.due.is_due = true;
         let end = (start + u64::from(len)).min(self.next);
@@ -186,7 +189,7 @@ impl Receiver {
         }
     }
 
-    /// Receives a segment and reports its new bytes.
+    /// Records a received segment, and calls `tell` for each range of new bytes.
     pub(crate) fn take(&mut self, now: Time, segment: &Segment, start: u64, mut tell: impl FnMut(Fresh)) {
         self.take_mark(segment);
         let whole_end = start + u64::from(segment.len);
@@ -231,7 +234,9 @@ impl Receiver {
         self.delay(now);
     }
 
-    /// A segment after a gap is acknowledged at once, so that the sender learns of the gap (RFC 5681 section 4.2).
+    /// Records a segment behind a gap. The segment is acknowledged immediately, so that the sender learns of the
+    /// gap
+    /// (RFC 5681 section 4.2).
     fn take_early(&mut self, span: Span, mut tell: impl FnMut(Span)) {
         self.due.is_due = true;
         let before = self.held.len();
@@ -265,7 +270,7 @@ impl Receiver {
         }
     }
 
-    /// Two consecutive segments of the same length determine the length of a full one.
+    /// Updates the length of full segments: two consecutive segments of equal length set it.
     fn measure_len(&mut self, len: u32) {
         if len > self.segment_len || len == self.last_len {
             self.segment_len = len;
@@ -273,8 +278,10 @@ impl Receiver {
         self.last_len = len;
     }
 
-    /// Every second full segment is acknowledged at once, and any other after the delay (RFC 1122 section 4.2.3.2,
-    /// RFC 5681 section 4.2). At the start each one is (Linux).
+    /// Schedules an acknowledgement. Every second full segment is acknowledged immediately, other segments after
+    /// the delay (RFC 1122 section 4.2.3.2, RFC 5681 section 4.2). The first segments of a connection are
+    /// acknowledged
+    /// immediately (Linux).
     fn delay(&mut self, now: Time) {
         let is_second = self.next - self.due.last > self.segment_len.into();
         if self.due.quick_left > 0 || is_second {
@@ -284,17 +291,17 @@ impl Receiver {
         }
     }
 
-    /// The handshake is complete: the first round trip of data begins.
+    /// Starts the first round trip of data, after the handshake.
     pub(crate) fn begin(&mut self, now: Time) {
         self.memory.round_start = now;
     }
 
-    /// Records a round trip, measured by the peer's echo of our clock.
+    /// Records a round trip, measured by the peer's echo of our timestamp.
     pub(crate) fn measure_trip(&mut self, trip: Duration) {
         self.memory.trip = Some(self.memory.trip.map_or(trip, |least| least.min(trip)));
     }
 
-    /// Once per round trip: sets the buffer to twice the data read in it, and more while that grows (Linux's
+    /// Adapts the buffer size once per round trip: twice the data read in it, or more if that is growing (Linux's
     /// `tcp_rcv_space_adjust`).
     fn tune(&mut self, now: Time) {
         let memory = &mut self.memory;
@@ -316,30 +323,32 @@ impl Receiver {
     }
 }
 
-/// Output to the peer.
+/// Header fields of outgoing segments.
 impl Receiver {
     /// Whether an acknowledgement is due.
     pub(crate) fn is_due(&self) -> bool {
         self.due.is_due
     }
 
-    /// When a delayed acknowledgement becomes due.
+    /// The time when a delayed acknowledgement becomes due; `None` if none is delayed.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.due.at
     }
 
-    /// Makes a delayed acknowledgement due.
+    /// Makes a delayed acknowledgement due if its time has come.
     pub(crate) fn expire(&mut self, now: Time) {
         if self.due.at.take_if(|at| *at <= now).is_some() {
             self.due.is_due = true;
         }
     }
 
-    /// The acknowledgement and window fields of an outgoing segment.
+    /// Returns the acknowledgement and window fields of an outgoing segment.
     ///
-    /// The window's edge never moves back (RFC 9293 section 3.8.6). Where the scale is too coarse for the remaining
-    /// window, it is rounded up (RFC 7323 section 2.4). The edge advances only by a segment, or by half of the
-    /// buffer (RFC 9293 section 3.8.6.2.2).
+    /// The window's right edge never decreases (RFC 9293 section 3.8.6). If the window scale is too coarse, the
+    /// window is
+    /// rounded up (RFC 7323 section 2.4). The edge advances by at least a segment, or half of the buffer (RFC 9293
+    /// section
+    /// 3.8.6.2.2).
     pub(crate) fn say(&mut self) -> (u32, u16) {
         let unit = 1 << self.scale;
         let kept = self.edge.saturating_sub(self.next);
@@ -359,7 +368,7 @@ impl Receiver {
         (self.numbering.seq(self.next), field as u16)
     }
 
-    /// The window of a segment with SYN, which is not scaled (RFC 7323 section 2.2).
+    /// Returns the acknowledgement and window fields of a SYN, whose window is not scaled (RFC 7323 section 2.2).
     pub(crate) fn say_first(&mut self) -> (u32, u16) {
         let field = self.memory.offered.min(u16::MAX.into());
         self.edge = self.edge.max(self.next + field);
@@ -371,8 +380,8 @@ impl Receiver {
         self.is_marked
     }
 
-    /// The SACK blocks: first the latest duplicate (RFC 2883), then the block that changed last, then those before
-    /// it (RFC 2018 section 4).
+    /// The SACK blocks: first the last duplicate (RFC 2883), then blocks in the order of their last change, latest
+    /// first (RFC 2018 section 4).
     pub(crate) fn blocks(&mut self, count_max: usize) -> Blocks {
         let mut blocks = Blocks::default();
         let mut push = |span: Span| blocks.push(self.numbering.seq(span.start), self.numbering.seq(span.end));
@@ -392,7 +401,7 @@ impl Receiver {
         blocks
     }
 
-    /// Reads `len` bytes. Returns whether the window has opened enough to announce it.
+    /// Takes `len` bytes. Returns whether the window has grown enough for an announcement.
     pub(crate) fn read(&mut self, now: Time, len: u64) -> bool {
         self.read += len.min(self.unread_len());
         self.tune(now);
@@ -401,14 +410,14 @@ impl Receiver {
         free >= 2 * kept && free >= kept + self.worth()
     }
 
-    /// Smallest growth of the window that is worth an announcement, in bytes.
+    /// Minimum growth of the window that is announced, in bytes.
     fn worth(&self) -> u64 {
         u64::from(self.segment_len).min(self.memory.len / 2).max(1)
     }
 }
 
-/// Payload of segments of `mss` bytes that fits into this memory. Each segment occupies a buffer with a power of
-/// two as its length, plus Linux's bookkeeping.
+/// Payload of full segments that fits this memory, in bytes. In Linux, each segment occupies a buffer whose length
+/// is a power of two, plus metadata.
 fn filled(memory: u32, mss: u32) -> u32 {
     let buffer_len = (mss + BUFFER_OVERHEAD_LEN).next_power_of_two() + BOOKKEEPING_LEN;
     (u64::from(memory) * u64::from(mss) / u64::from(buffer_len)) as u32
@@ -416,11 +425,11 @@ fn filled(memory: u32, mss: u32) -> u32 {
 
 /// Approximate overhead of a packet in its buffer, in bytes: headers, headroom and Linux's `skb_shared_info`.
 const BUFFER_OVERHEAD_LEN: u32 = 448;
-/// Linux's data about a packet outside its buffer (`sk_buff`), in bytes.
+/// Size of Linux's metadata of a packet (`sk_buff`), in bytes.
 const BOOKKEEPING_LEN: u32 = 256;
-/// Number of remembered blocks: as many as a header has room for.
+/// Number of recently changed SACK blocks that are remembered. A header has room for no more.
 const RECENT_COUNT: usize = 4;
-/// A clock value older than this may have wrapped (RFC 7323 section 5.5).
+/// Maximum age of a timestamp. An older clock may have wrapped (RFC 7323 section 5.5).
 const STAMP_LASTS: Duration = Duration::from_secs(24 * 86_400);
-/// Segments expected in the first round trip (Linux's `TCP_INIT_CWND`).
+/// Number of segments expected in the first round trip (Linux's `TCP_INIT_CWND`).
 const SPACE_FIRST_SEGMENT_COUNT: u64 = 10;

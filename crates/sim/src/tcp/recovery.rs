@@ -1,40 +1,42 @@
-//! Arrivals, and send times of missing segments -> lost segments, and the rate of their retransmission.
+//! Arrivals and send times -> lost segments, and the rate of their retransmission.
 //!
-//! [`Rack`] finds losses by time (RFC 8985 section 6), [`Tail`] probes a tail (RFC 8985 section 7).
-//! [`Proportional`] reduces the window while segments arrive (RFC 6937). The [`Scoreboard`] finds losses by
-//! duplicate acknowledgements (RFC 6675).
+//! Each type implements one RFC. [`Rack`] detects losses by time (RFC 8985 section 6). [`Tail`] probes a tail (RFC
+//! 8985
+//! section 7). [`Proportional`] reduces the window while segments arrive (RFC 6937). Loss detection by duplicate
+//! acknowledgements (RFC 6675) is left to the [`Scoreboard`].
 
 use super::scoreboard::{Scoreboard, SentRange};
 use packet::Time;
 use std::time::Duration;
 
-/// Loss detection by time. A segment is lost once another one has arrived that was sent later by more than the
-/// reordering window.
+/// Loss detection by time. A segment is lost if another has arrived that was sent later by more than the reordering
+/// window.
 #[derive(Clone, Debug)]
 pub(crate) struct Rack {
-    /// Send time and turn of the last-sent segment that arrived. RFC 8985 uses the segment's end instead of the
-    /// turn. A retransmission at the same instant as a later segment would then count as lost at once.
+    /// Send time and transmission number of the last-sent segment that has arrived. RFC 8985 uses the segment's end
+    /// instead of the number. Then a retransmission sent at the same time as a later segment would be marked as
+    /// lost immediately.
     newest: (Time, u64),
-    /// Its round trip.
+    /// Round trip of the last-sent segment that has arrived.
     trip: Duration,
-    /// Position after the highest one that is known to have arrived.
+    /// Position behind the highest byte known to have arrived.
     highest: u64,
-    /// Whether a segment was ever overtaken.
+    /// Whether any reordering has been observed.
     has_seen_reordering: bool,
-    /// Reordering window, in quarters of the least round trip.
+    /// The reordering window, in quarters of the minimum round trip.
     quarters: u32,
-    /// Recoveries until `quarters` is one again.
+    /// Number of recoveries after which `quarters` is reset to one.
     recoveries_left: u32,
-    /// Until this position is acknowledged, further duplicates count as one.
+    /// Until this position is acknowledged, further duplicates do not widen the window again.
     repeat_until: u64,
 }
 
-/// The inputs of the reordering window.
+/// The inputs for the reordering window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RttEstimate {
     /// The smoothed round trip.
     pub(crate) mean: Duration,
-    /// The least round trip.
+    /// The minimum round trip.
     pub(crate) least: Duration,
     /// Whether a recovery is in progress.
     pub(crate) is_recovering: bool,
@@ -54,7 +56,7 @@ impl Rack {
         }
     }
 
-    /// Records an arrived segment (RFC 8985 section 6.2 steps 1 to 3).
+    /// Records that a segment has arrived (RFC 8985 section 6.2 steps 1 to 3).
     pub(crate) fn arrived(&mut self, now: Time, sent: &SentRange, least: Option<Duration>) {
         let trip = now.since(sent.at);
         if sent.end < self.highest && sent.is_first() {
@@ -71,7 +73,8 @@ impl Rack {
         }
     }
 
-    /// Records a duplicate: a segment thought lost was late (RFC 8985 section 6.2 step 4).
+    /// Widens the reordering window after a duplicate, which shows a wrong retransmission (RFC 8985 section 6.2
+    /// step 4).
     pub(crate) fn repeated(&mut self, una: u64, next: u64) {
         if una >= self.repeat_until {
             self.repeat_until = next;
@@ -88,7 +91,7 @@ impl Rack {
         }
     }
 
-    /// The reordering window: how late a segment may be (RFC 8985 section 6.2 step 4).
+    /// The reordering window: the tolerated lateness of a segment (RFC 8985 section 6.2 step 4).
     pub(crate) fn window(&self, timeout: RttEstimate, sacked_count: usize) -> Duration {
         let is_sure = timeout.is_recovering || sacked_count >= DUPLICATE_COUNT;
         if !self.has_seen_reordering && is_sure {
@@ -97,10 +100,11 @@ impl Rack {
         (timeout.least / 4 * self.quarters).min(timeout.mean)
     }
 
-    /// Marks lost segments. Returns their bytes, and when to check again (RFC 8985 section 6.2 step 5).
+    /// Marks lost segments. Returns their bytes, and the time of the next check (RFC 8985 section 6.2 step 5).
     ///
-    /// The next check is at the time-out of the newest arrival. Segments sent before it are due by then, and an
-    /// earlier acknowledgement causes a check too.
+    /// The next check follows when the newest arrived segment's round trip and the window have passed. All segments
+    /// sent
+    /// before it are due by then. An earlier acknowledgement causes an earlier check.
     pub(crate) fn detect(&self, now: Time, window: Duration, board: &mut Scoreboard) -> (u64, Option<Time>) {
         let mut lost = 0;
         while let Some((number, sent)) = board.earliest() {
@@ -115,42 +119,42 @@ impl Rack {
         (lost, None)
     }
 
-    /// Whether this segment should have arrived by `now`.
+    /// Whether a segment should have arrived before `now`.
     pub(crate) fn is_overdue(&self, now: Time, sent: &SentRange, window: Duration) -> bool {
         now >= sent.at + self.trip + window
     }
 }
 
-/// A tail loss probe without an answer so far (RFC 8985 section 7.4).
+/// A tail loss probe that is not yet answered (RFC 8985 section 7.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
-    /// The position after the last one sent at the time of the probe.
+    /// The position behind the last byte sent when the probe was sent.
     pub(crate) end: u64,
     /// Whether the probe was a retransmission.
     pub(crate) is_repeat: bool,
 }
 
 impl Tail {
-    /// Delay of the probe: two round trips, plus the delayed acknowledgement of a single segment (RFC 8985
-    /// section 7.2; the two milliseconds are Linux's).
+    /// The delay before a tail loss probe: two round trips. A single segment in flight adds the maximum
+    /// delay of its acknowledgement (RFC 8985 section 7.2). Otherwise Linux adds two milliseconds.
     pub(crate) fn wait(mean: Option<Duration>, segment_count: usize, ack_delay_max: Duration) -> Duration {
         let Some(mean) = mean else { return Duration::from_secs(1) };
         mean * 2 + if segment_count == 1 { ack_delay_max } else { Duration::from_millis(2) }
     }
 }
 
-/// Window reduction in proportion to arriving data. For lack of losses it never goes below the slow start threshold
-/// (RFC 6937).
+/// Window reduction in proportion to delivered data. Without losses, the window stays at or above the
+/// slow start threshold (RFC 6937).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Proportional {
-    /// Bytes in flight when the recovery began.
+    /// Bytes in flight at the start of the recovery.
     prior: u64,
     delivered: u64,
     sent: u64,
 }
 
 impl Proportional {
-    /// Begins a recovery while `prior` bytes may be in flight.
+    /// Starts a recovery with `prior` bytes in flight.
     pub(crate) fn begin(prior: u64) -> Proportional {
         Proportional { prior: prior.max(1), delivered: 0, sent: 0 }
     }
@@ -160,9 +164,8 @@ impl Proportional {
         self.sent += len;
     }
 
-    /// The limit of bytes in flight, after `delivered` more bytes arrived and while `in_flight` are (RFC 6937
-    /// section 3.1). As in Linux, the slow start form applies where nothing more was lost, else the conservative
-    /// form.
+    /// The limit of bytes in flight, after `delivered` more bytes have arrived (RFC 6937 section 3.1). As in Linux,
+    /// the slow start form applies if no more bytes were lost. Otherwise the conservative form applies.
     pub(crate) fn window(
         &mut self,
         threshold: u64,
@@ -184,9 +187,9 @@ impl Proportional {
     }
 }
 
-/// Number of later segments that make one count as lost (RFC 5681 section 3.2, RFC 6675 section 2).
+/// Number of later segments whose arrival marks a segment as lost (RFC 5681 section 3.2, RFC 6675 section 2).
 pub(crate) const DUPLICATE_COUNT: usize = 3;
-/// Recoveries for which a wider reordering window lasts (RFC 8985 section 6.2 step 4).
+/// Number of recoveries during which a widened reordering window stays (RFC 8985 section 6.2 step 4).
 const RECOVERY_COUNT: u32 = 16;
 
 #[cfg(test)]

@@ -1,32 +1,36 @@
-//! Acknowledged bytes and time -> a window on a cubic curve (RFC 9438).
+//! Acknowledged bytes and time -> a congestion window on a cubic curve (RFC 9438).
 //!
-//! Two choices are Linux's. Until the first loss, congestion avoidance grows by at least a twentieth per round
-//! trip, because the curve has no information about the path yet. And the curve is evaluated one minimum round trip
-//! ahead, where RFC 9438 uses the smoothed one. The arithmetic uses doubles, in operations that round alike on
-//! every machine.
+//! CUBIC is Linux's default, so most simulated hosts use it. Two choices are Linux's:
+//!
+//! - Until the first loss, the curve has no information about the path. Congestion avoidance therefore grows the
+//!   window by
+//!   at least a twentieth per round trip.
+//! - The curve is evaluated one minimum round trip ahead, whereas RFC 9438 uses the smoothed round trip.
+//!
+//! The arithmetic uses doubles, only in operations that round equally on every machine.
 
 use super::{Acked, Window};
 use packet::Time;
 use std::time::Duration;
 
-/// The cubic curve, and the window that Reno would have.
+/// The state of CUBIC: its curve, and the window that Reno would have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
-    /// When congestion avoidance began after the last loss.
+    /// Start of congestion avoidance after the last loss; `None` before.
     epoch: Option<Time>,
-    /// The window at the last loss, in bytes; 0 before the first.
+    /// Congestion window at the last loss, in bytes; 0 before the first loss.
     last_max: f64,
-    /// The window before the last reduction, in bytes.
+    /// Congestion window before the last reduction, in bytes.
     prior: f64,
-    /// The plateau of the curve, in bytes.
+    /// Height of the curve's plateau, in bytes.
     plateau: f64,
-    /// The time from the epoch to the plateau, in seconds.
+    /// Time from the epoch to the plateau, in seconds.
     rise: f64,
-    /// The window of Reno with the same reduction, in bytes.
+    /// Congestion window of Reno with the same reduction factor, in bytes.
     friendly: f64,
-    /// Growth of less than a whole byte.
+    /// Fraction of a byte that the window has yet to grow.
     rest: f64,
-    /// The least round trip.
+    /// The minimum round trip.
     least: Option<Duration>,
 }
 
@@ -36,17 +40,17 @@ impl Cubic {
         self.least = Some(self.least.map_or(trip, |least| least.min(trip)));
     }
 
-    /// Whether congestion avoidance began less than `stretch` ago.
+    /// Whether the last congestion avoidance began less than `stretch` ago.
     pub(super) fn began_within(&self, now: Time, stretch: Duration) -> bool {
         self.epoch.is_some_and(|epoch| now.since(epoch) < stretch)
     }
 
-    /// Excludes idle time from the curve (RFC 9438 section 5.8).
+    /// Excludes an idle period from the curve's time (RFC 9438 section 5.8).
     pub(super) fn rest(&mut self, idle: Duration) {
         self.epoch = self.epoch.map(|epoch| epoch + idle);
     }
 
-    /// Congestion avoidance (RFC 9438 sections 4.2 to 4.5).
+    /// Grows the window in congestion avoidance (RFC 9438 sections 4.2 to 4.5).
     pub(super) fn grow(&mut self, window: &mut Window, acked: &Acked) {
         let (len, mss, new) = (window.len as f64, window.mss as f64, acked.len as f64);
         let epoch = *self.epoch.get_or_insert_with(|| {
@@ -76,13 +80,13 @@ impl Cubic {
         window.len += whole;
     }
 
-    /// The curve at a time after the epoch, in bytes (RFC 9438 equation 1).
+    /// The height of the curve, in bytes, this many seconds after the epoch (RFC 9438 equation 1).
     fn curve(&self, seconds: f64, mss: f64) -> f64 {
         let away = seconds - self.rise;
         self.plateau + C * away * away * away * mss
     }
 
-    /// The slow start threshold after a loss (RFC 9438 sections 4.6 and 4.7).
+    /// The slow start threshold after a loss, in bytes (RFC 9438 sections 4.6 and 4.7).
     pub(super) fn threshold(&mut self, window: &Window) -> u64 {
         let len = window.len as f64;
         self.last_max = if len < self.last_max { len * (1.0 + BETA) / 2.0 } else { len };
@@ -93,7 +97,7 @@ impl Cubic {
     }
 }
 
-/// The cube root, by Newton's method from above; equal on every machine.
+/// The cube root, by Newton's method from above. The result is equal on every machine.
 fn cube_root(number: f64) -> f64 {
     let mut root = number.max(1.0);
     for _ in 0..ROOT_STEPS_MAX {
@@ -106,15 +110,15 @@ fn cube_root(number: f64) -> f64 {
     root
 }
 
-/// Aggressiveness of the growth, in segments per second cubed (RFC 9438 section 5).
+/// Growth constant, in segments per second cubed (RFC 9438 section 5).
 const C: f64 = 0.4;
-/// Share of the window that a reduction keeps (RFC 9438 section 4.6).
+/// Factor of the window at a reduction (RFC 9438 section 4.6).
 const BETA: f64 = 0.7;
-/// The step at which Reno would be as fast with this reduction (RFC 9438 section 4.3).
+/// Reno's growth per round trip, in segments, that gives an equal rate with factor `BETA` (RFC 9438 section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// Before the first loss, most acknowledged bytes for each byte of growth (Linux's `bictcp_update`).
+/// Before the first loss, maximum number of acknowledged bytes per byte of growth (Linux's `bictcp_update`).
 const EARLY_DIVISOR: f64 = 20.0;
-/// Each step removes a third of the excess, so 200 steps bring any double to its root.
+/// Maximum number of Newton's steps. Each step removes a third of the excess, so 200 are enough for any double.
 const ROOT_STEPS_MAX: u32 = 200;
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
-//! Round trips in slow start -> the time to leave it.
+//! Round trips in slow start -> the time to leave slow start.
 //!
-//! - Input: the least round trip among the first acknowledgements of each round. Linux's form also uses the
-//!   duration of a dense train of acknowledgements.
+//! Slow start should end before it causes losses. The heuristic is:
+//!
+//! - Input: the minimum round trip among the first acknowledgements of each round. Linux's variant also uses the
+//!   duration of closely spaced acknowledgements.
 //! - Conclusion: a queue has begun to grow, so the path is full.
 //! - Error case: jitter, or delayed acknowledgements at a low rate.
-//! - Cost of the error: slow start ends early. In Linux's form, the window then grows as in congestion avoidance.
-//!   In RFC 9406, it grows a quarter as fast for a few rounds, until more is known.
+//! - Cost of the error: slow start ends early. In Linux's variant, the window then grows as in congestion
+//!   avoidance.
+//!   In RFC 9406, growth is reduced to a quarter for a few rounds, until the conclusion is confirmed.
 
 use super::{Acked, Window};
 use crate::tcp::settings::SlowStartExit;
@@ -17,16 +20,16 @@ use std::time::Duration;
 pub(super) struct Exit {
     choice: SlowStartExit,
     is_found: bool,
-    /// The round ends when this position is acknowledged.
+    /// The stream position whose acknowledgement ends the round.
     round_end: u64,
     round_start: Time,
     last_ack: Time,
     sample_count: u32,
-    /// The least round trip of this round, of the last, and of all.
+    /// The minimum round trip of the current round.
     this: Option<Duration>,
     last: Option<Duration>,
     least: Option<Duration>,
-    /// The conservative slow start of RFC 9406: remaining rounds, and the round trip that began it.
+    /// In RFC 9406's conservative slow start: remaining rounds, and the round trip that started it.
     slower: Option<(u32, Duration)>,
     rest: u64,
 }
@@ -70,7 +73,9 @@ impl Exit {
         }
     }
 
-    /// Growth of slow start for `len` acknowledged bytes: a quarter in the conservative one (RFC 9406 section 4.2).
+    /// Growth of the window in slow start after `len` acknowledged bytes. Conservative slow start adds a quarter
+    /// (RFC 9406
+    /// section 4.2).
     pub(super) fn step(&mut self, len: u64, mss: u64) -> u64 {
         if self.choice != SlowStartExit::HyStartPlusPlus {
             return len;
@@ -90,7 +95,7 @@ impl Exit {
         (self.last, self.this, self.sample_count) = (self.this, None, 0);
     }
 
-    /// Linux's `hystart_update`.
+    /// Evaluates a round trip like Linux's `hystart_update`.
     fn measure_as_linux(&mut self, acked: &Acked, trip: Duration, window: &mut Window) {
         if acked.una > self.round_end {
             self.turn_round(acked);
@@ -114,7 +119,7 @@ impl Exit {
         }
     }
 
-    /// RFC 9406 section 4.2.
+    /// Evaluates a round trip by RFC 9406 section 4.2.
     fn measure_by_rfc_9406(&mut self, acked: &Acked, trip: Duration, window: &mut Window) {
         if acked.una > self.round_end {
             self.turn_round(acked);
@@ -141,24 +146,24 @@ impl Exit {
     }
 }
 
-/// Tolerated increase over the least round trip: an eighth, at least 4 ms and at most 16 ms (RFC 9406 section 4.3).
+/// Tolerated excess over the minimum round trip: an eighth, but 4 ms to 16 ms (RFC 9406 section 4.3).
 fn tolerance(least: Duration) -> Duration {
     (least / 8).clamp(Duration::from_millis(4), Duration::from_millis(16))
 }
 
 /// Number of round trips evaluated per round (RFC 9406 section 4.3, Linux's `HYSTART_MIN_SAMPLES`).
 const SAMPLE_COUNT: u32 = 8;
-/// Smaller windows stay in slow start, in segments (Linux's `hystart_low_window`).
+/// Minimum window for an early exit, in segments (Linux's `hystart_low_window`).
 const LOW_WINDOW: u64 = 16;
-/// Longest gap between acknowledgements of one train (Linux's `hystart_ack_delta_us`).
+/// Maximum gap between closely spaced acknowledgements (Linux's `hystart_ack_delta_us`).
 const GSO_GAP_MAX: Duration = Duration::from_millis(2);
-/// Allowance for gaps caused by the sender's own network card (Linux's `hystart_ack_delay`, at its maximum).
+/// Tolerance for gaps caused by the host's own network card (Linux's `hystart_ack_delay`, at its maximum).
 const GSO_ALLOWANCE: Duration = Duration::from_millis(1);
 /// Divisor of the growth in conservative slow start (RFC 9406 section 4.3).
 const SLOWER_DIVISOR: u64 = 4;
 /// Rounds of conservative slow start (RFC 9406 section 4.3).
 const SLOWER_ROUND_COUNT: u32 = 5;
-/// Without pacing, most segments that one acknowledgement adds (RFC 9406 section 4.3).
+/// Maximum growth by one acknowledgement, in segments, if segments are not paced (RFC 9406 section 4.3).
 const STEP_SEGMENT_COUNT_MAX: u64 = 8;
 
 #[cfg(test)]
@@ -215,7 +220,7 @@ mod tests {
         assert_eq!(window.threshold, u64::MAX);
     }
 
-    /// Ten acknowledgements, 5 ms apart, of which the first opens a round.
+    /// Processes ten acknowledgements, 5 ms apart. The first of them starts a round.
     fn round(exit: &mut Exit, window: &mut Window, number: u64, trip: Duration) {
         for index in 0..10 {
             let now = Time::ZERO + Duration::from_millis(100 * number + 5 * index);

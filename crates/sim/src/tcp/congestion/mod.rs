@@ -1,8 +1,9 @@
 //! Acknowledgements and losses -> the congestion window.
 //!
-//! The window is kept in bytes (C26): a change of a flow's segment size neither halves nor doubles the bytes in
-//! flight. [`reno`] and [`cubic`] grow it, [`hystart`] ends slow start early, and [`recovery`](super::recovery)
-//! reduces it within a recovery.
+//! The window is counted in bytes (C26), so a change of the segment size does not change the bytes in flight. The
+//! window grows by [`reno`] or [`cubic`]. Slow start may end early by [`hystart`]. Reductions within a recovery are
+//! left
+//! to [`recovery`](super::recovery).
 
 mod cubic;
 mod hystart;
@@ -28,26 +29,26 @@ pub(crate) struct Congestion {
 /// The congestion window and the slow start threshold, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    /// The congestion window.
+    /// The congestion window, in bytes.
     pub(crate) len: u64,
-    /// The slow start threshold.
+    /// The slow start threshold, in bytes.
     pub(crate) threshold: u64,
-    /// The segment size, the unit of growth.
+    /// The segment size, in bytes, which is the unit of growth.
     pub(crate) mss: u64,
 }
 
-/// The results of an acknowledgement.
+/// Facts about one acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acked {
-    /// Its time of arrival.
+    /// Arrival time of the acknowledgement.
     pub(crate) now: Time,
     /// Newly delivered bytes.
     pub(crate) len: u64,
     /// The oldest unacknowledged position.
     pub(crate) una: u64,
-    /// The position after the last one sent.
+    /// The position behind the last byte sent.
     pub(crate) next: u64,
-    /// The round trip of the newest segment that it acknowledges.
+    /// Round trip of the newest acknowledged segment, if measured.
     pub(crate) trip: Option<Duration>,
     /// The smoothed round trip.
     pub(crate) mean: Duration,
@@ -60,18 +61,20 @@ enum Law {
     Cubic(Cubic),
 }
 
-/// Usage of the window: one that is not fully used does not grow. RFC 9293 leaves it open; RFC 7661 section 4.3 and
+/// Usage of the window. A window that is not fully used does not grow. RFC 9293 permits growth; RFC 7661 section
+/// 4.3 and
+/// RFC 9438 section 5.8 advise against it.
 /// RFC 9438 section 5.8 ask for it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
-    /// The record is valid until this position is acknowledged.
+    /// The record is valid until this stream position is acknowledged.
     until: u64,
     most: u64,
     is_limited: bool,
 }
 
 impl Congestion {
-    /// The state before the first segment, for segments of `mss` bytes.
+    /// The state before the first segment. `mss` is the segment size in bytes.
     pub(crate) fn new(settings: &Settings, mss: u64) -> Congestion {
         Congestion {
             window: Window { len: initial_window(settings.initial_window, mss), threshold: u64::MAX, mss },
@@ -101,13 +104,13 @@ impl Congestion {
         self.window.len < self.window.threshold
     }
 
-    /// Changes the segment size. The window in bytes stays (C26), but is at least one segment.
+    /// Changes the segment size. The window in bytes stays equal (C26), but is at least one segment.
     pub(crate) fn resize(&mut self, mss: u64) {
         self.window.mss = mss;
         self.window.len = self.window.len.max(mss);
     }
 
-    /// Records usage after a segment left or could not leave: `outstanding` bytes are unacknowledged.
+    /// Records the window's usage after a segment was sent or blocked. `outstanding` bytes are unacknowledged.
     pub(crate) fn note_use(&mut self, outstanding: u64, is_limited: bool, una: u64, next: u64) {
         let usage = &mut self.usage;
         if una >= usage.until || is_limited || !usage.is_limited && outstanding > usage.most {
@@ -115,7 +118,7 @@ impl Congestion {
         }
     }
 
-    /// Whether the window was used enough to grow. In slow start half of it is enough (Linux's
+    /// Whether the window was used enough to grow. In slow start, half of the window is enough (Linux's
     /// `tcp_is_cwnd_limited`).
     fn is_used(&self) -> bool {
         self.usage.is_limited || self.is_slow_start() && self.window.len < 2 * self.usage.most
@@ -133,7 +136,7 @@ impl Congestion {
         }
     }
 
-    /// Grows the window for data acknowledged outside of a recovery.
+    /// Grows the window after data was acknowledged outside of a recovery.
     pub(crate) fn grow(&mut self, acked: &Acked) {
         if !self.is_used() {
             return;
@@ -150,7 +153,8 @@ impl Congestion {
         }
     }
 
-    /// Slow start. Returns the bytes that are left for congestion avoidance.
+    /// Grows the window in slow start. Returns the number of acknowledged bytes that remain for congestion
+    /// avoidance.
     fn grow_slowly(&mut self, len: u64) -> u64 {
         let step = match self.growth {
             Growth::OneSegment => len.min(self.window.mss),
@@ -162,7 +166,7 @@ impl Congestion {
         if step > room && self.growth == Growth::AllAcknowledged { step - room } else { 0 }
     }
 
-    /// Lowers the slow start threshold after a loss. `in_flight` bytes were in flight.
+    /// Lowers the slow start threshold after a loss with `in_flight` bytes in flight.
     pub(crate) fn reduce(&mut self, in_flight: u64) {
         self.window.threshold = match &mut self.algorithm {
             Law::Reno(_) => Reno::threshold(&self.window, in_flight),
@@ -171,7 +175,8 @@ impl Congestion {
         self.exit.lost();
     }
 
-    /// Handles a time-out: one segment may leave in addition to the `in_flight` bytes that may still arrive.
+    /// Handles a retransmission time-out. The new window allows one segment besides the `in_flight` bytes that may
+    /// arrive.
     pub(crate) fn time_out(&mut self, in_flight: u64) {
         self.window.len = in_flight + self.window.mss;
         if let Law::Cubic(cubic) = &mut self.algorithm {
@@ -180,13 +185,14 @@ impl Congestion {
         self.exit.begin();
     }
 
-    /// Sets the window within or after a recovery, to at least one segment.
+    /// Sets the window during or after a recovery. The minimum is one segment.
     pub(crate) fn set_window(&mut self, len: u64) {
         self.window.len = len.max(self.window.mss);
     }
 
-    /// Reduces the window after an idle period, at most to the initial window (RFC 5681 section 4.1). It is halved
-    /// for each `rto` within `idle`, as in Linux (RFC 2861).
+    /// Reduces the window after an idle period, but not below the initial window (RFC 5681 section 4.1). As in
+    /// Linux,
+    /// the window is halved for each `rto` within `idle` (RFC 2861).
     pub(crate) fn rest(&mut self, idle: Duration, rto: Duration, settings: &Settings) {
         let restart = initial_window(settings.initial_window, self.window.mss).min(self.window.len);
         if self.window.threshold != u64::MAX || idle > rto {
@@ -204,7 +210,7 @@ impl Congestion {
     }
 }
 
-/// The window before the first acknowledgement, in bytes.
+/// The initial congestion window, in bytes.
 fn initial_window(choice: InitialWindow, mss: u64) -> u64 {
     match choice {
         InitialWindow::Rfc5681 if mss > 2_190 => 2 * mss,
@@ -215,7 +221,9 @@ fn initial_window(choice: InitialWindow, mss: u64) -> u64 {
     }
 }
 
-/// Round trips measured this soon after a recovery give no information about the queue (Linux's `bictcp_acked`).
+/// After a recovery, round trips are ignored for this time, because they contain no information about the queue
+/// (Linux's
+/// `bictcp_acked`).
 const SETTLING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

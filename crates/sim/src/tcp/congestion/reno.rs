@@ -1,15 +1,18 @@
 //! Acknowledged bytes -> a window that grows by one segment per round trip (RFC 5681 section 3.1).
+//!
+//! Reno is the standard's algorithm, as an alternative to CUBIC.
 
 use super::Window;
 
-/// Congestion avoidance of RFC 5681, counted in bytes.
+/// The state of RFC 5681's congestion avoidance, in bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reno {
     acked: u64,
 }
 
 impl Reno {
-    /// Grows by one segment for each acknowledged window (RFC 5681 section 3.1, in the manner of RFC 3465).
+    /// Grows the window by one segment for each acknowledged window (RFC 5681 section 3.1, counted in bytes as in
+    /// RFC 3465).
     pub(super) fn grow(&mut self, window: &mut Window, len: u64) {
         self.acked += len;
         if self.acked >= window.len {
@@ -19,7 +22,8 @@ impl Reno {
         }
     }
 
-    /// Half of the bytes in flight, and at least two segments (RFC 5681 equation 4).
+    /// The slow start threshold after a loss: half of the bytes in flight, at least two segments (RFC 5681 equation
+    /// 4).
     pub(super) fn threshold(window: &Window, in_flight: u64) -> u64 {
         (in_flight / 2).max(2 * window.mss)
     }

@@ -1,4 +1,6 @@
-//! The two halves of an open connection -> the header fields of one segment.
+//! The sending and receiving half of an open connection -> the header fields of a segment.
+//!
+//! Checks that need both halves are here, such as those of timestamps and resets.
 
 use super::super::receiver::Receiver;
 use super::super::segment::{ACK, CWR, ECE, FIN, Numbering, PSH, RST, Segment, Timestamps, sack_option_len};
@@ -8,14 +10,14 @@ use super::{Emit, Outgoing, State, clock};
 use packet::{Ecn, Time};
 use std::time::Duration;
 
-/// Both halves.
+/// The sending and the receiving half of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
     pub(super) peer_scale: u8,
     pub(super) agreed: Agreed,
-    /// Whether the peer closed first.
+    /// Whether the peer closed its stream first.
     pub(super) is_passive: bool,
 }
 
@@ -40,15 +42,16 @@ impl Flow {
         }
     }
 
-    /// Whether a segment is an old copy by its timestamp (RFC 7323 section 5.3), or lacks the agreed timestamp
-    /// (section 3.2). A reset never is.
+    /// Whether a segment must be dropped for its timestamp: it is an old copy (RFC 7323 section 5.3), or lacks the
+    /// agreed
+    /// timestamp (section 3.2). Resets are exempt.
     pub(super) fn is_stale(&self, now: Time, segment: &Segment) -> bool {
         let is_old = segment.timestamps.is_none_or(|stamps| self.receiver.is_old(now, stamps.value));
         self.agreed.timestamps && !segment.has(RST) && is_old
     }
 
-    /// Only a reset at exactly the expected sequence number counts; one elsewhere in the window is challenged
-    /// (RFC 5961 section 3.2).
+    /// Handles a RST. Only a RST with exactly the expected sequence number is accepted. Any other RST in the window
+    /// causes a challenge ACK (RFC 5961 section 3.2).
     pub(super) fn take_reset(&mut self, start: u64) -> Accepted {
         if start == self.receiver.next() {
             return Accepted::Reset;
@@ -65,7 +68,7 @@ impl Flow {
         }
     }
 
-    /// Age of the timestamp that the segment echoes (RFC 7323 section 4).
+    /// The time since our clock had the value that the segment echoes (RFC 7323 section 4).
     pub(super) fn echo(&self, now: Time, segment: &Segment) -> Option<Duration> {
         let stamps = segment.timestamps.filter(|stamps| self.agreed.timestamps && stamps.echo != 0)?;
         let millis = clock(now).wrapping_sub(stamps.echo);
@@ -92,7 +95,7 @@ impl Flow {
         }
     }
 
-    /// The segment for a range of the stream, or for an acknowledgement alone.
+    /// Builds the segment for a range of the stream, or a pure acknowledgement.
     pub(super) fn carry(
         &mut self,
         now: Time,

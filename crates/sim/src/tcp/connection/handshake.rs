@@ -1,4 +1,6 @@
 //! Segments of the handshake -> an open connection.
+//!
+//! The two ends agree on options in their SYNs. Segments behind the handshake are left to `connection.rs`.
 
 use super::super::receiver::Receiver;
 use super::super::segment::{ACK, CWR, ECE, RST, SYN, Segment, Timestamps};
@@ -9,17 +11,17 @@ use super::flow::Flow;
 use super::{Connection, Emit, End, Phase, clock, plain};
 use packet::Time;
 
-/// The state before both ends have agreed.
+/// The state of a connection before it is established.
 #[derive(Clone, Debug)]
 pub(super) struct Handshake {
     trip: RoundTrip,
     pub(super) deadline: Option<Time>,
     sent: Time,
     retry_count: u32,
-    /// Window scale in the peer's SYN. The window of the SYN itself is not scaled.
+    /// Window scale in the peer's SYN. The SYN's own window field is not scaled.
     peer_scale: u8,
     own_scale: u8,
-    /// Whether both ends scale their windows.
+    /// Whether both ends agreed on window scaling.
     scales: bool,
     agreed: Agreed,
 }
@@ -67,7 +69,7 @@ impl Connection {
         self.send_syn(now, out);
     }
 
-    /// Answers a segment for a closed connection with a reset, unless it is one (RFC 9293 section 3.10.7.1).
+    /// Answers a segment for a closed connection with a RST. A RST is not answered (RFC 9293 section 3.10.7.1).
     pub(super) fn reject(&mut self, segment: &Segment, out: &mut impl FnMut(Emit)) {
         if segment.has(RST) {
             return;
@@ -94,7 +96,7 @@ impl Connection {
         self.send_syn(now, out);
     }
 
-    /// Records the peer's SYN.
+    /// Records the options of the peer's SYN.
     fn take_syn(&mut self, now: Time, segment: &Segment) {
         let settings = &self.settings;
         let handshake = &mut self.handshake;
@@ -214,9 +216,9 @@ impl Handshake {
     }
 }
 
-/// Largest shift (RFC 7323 section 2.3).
+/// Maximum window scale (RFC 7323 section 2.3).
 const SCALE_MAX: u8 = 14;
-/// The MSS of a peer that announces none (RFC 9293 section 3.7.1, RFC 1122 section 4.2.2.6).
+/// Default MSS, in bytes, if the peer announces none (RFC 9293 section 3.7.1, RFC 1122 section 4.2.2.6).
 const MSS_DEFAULT: u32 = 536;
-/// Linux's `TCP_MIN_SND_MSS`: room for a byte after all options.
+/// Minimum MSS, in bytes: room for one byte behind all options (Linux's `TCP_MIN_SND_MSS`).
 const MSS_MIN: u32 = 48;
