@@ -1,26 +1,27 @@
-//! Segments sent and ranges held by the receiver -> bytes in flight and segments to retransmit.
+//! Sent segments and SACK blocks -> bytes in flight and segments to retransmit.
 //!
-//! Every step costs in proportion to the segments it changes. A repeated SACK block costs one search. Lost segments
-//! are found in the order of sending, and the next to retransmit is the head of a heap.
+//! The cost of each step is proportional to the number of segments that change. A repeated SACK block costs one
+//! search.
+//! Lost segments are detected in the order of transmission. The next segment to retransmit is the head of a heap.
 
 use super::ranges::{Ranges, Span};
 use packet::Time;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// The segments between the oldest unacknowledged byte and the newest byte sent.
+/// All segments between the oldest unacknowledged byte and the newest byte sent.
 ///
-/// Invariant: they are adjacent, from `una` to `next`.
+/// Invariant: segments are adjacent, from `una` to `next`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
     segments: VecDeque<SentRange>,
-    /// The number of the first of them. Numbers rise by one for each segment.
+    /// Number of the oldest segment. Numbers increase by one per segment.
     first: u64,
-    /// Ranges that the receiver holds beyond `una`.
+    /// Ranges behind `una` that the receiver has, according to SACK blocks.
     held: Ranges,
-    /// Segments in the order in which they last left. Outdated entries are skipped.
+    /// Segments in the order of their last transmission. Outdated entries are skipped.
     order: VecDeque<(u64, u32)>,
-    /// Segments to retransmit. Outdated entries are skipped.
+    /// Numbers of segments to retransmit. Outdated entries are skipped.
     again: BinaryHeap<Reverse<u64>>,
     una: u64,
     next: u64,
@@ -28,68 +29,68 @@ pub(crate) struct Scoreboard {
     lost_len: u64,
     resent_len: u64,
     sacked_count: usize,
-    /// Number of transmissions, retransmissions included.
+    /// Number of transmissions so far, including retransmissions.
     departures: u64,
-    /// The number of the last path MTU probe.
+    /// The segment number of the last path MTU probe.
     probe: Option<u64>,
-    /// Position up to which [`fall_behind`](Scoreboard::fall_behind) has checked.
+    /// Position up to which [`fall_behind`](Scoreboard::fall_behind) has looked for lost segments.
     judged: u64,
 }
 
-/// One segment as it was sent.
+/// A segment that was sent, with its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SentRange {
-    /// Its first position.
+    /// Position of the segment's first byte.
     pub(crate) start: u64,
-    /// The position after its last one.
+    /// Position behind the segment's last byte.
     pub(crate) end: u64,
-    /// Time of its last transmission.
+    /// Time of the last transmission.
     pub(crate) at: Time,
-    /// Turn of that transmission. Of two at the same instant, the later one has the higher turn.
+    /// Number of the last transmission, which orders transmissions at the same time.
     pub(crate) turn: u64,
-    /// Number of its transmissions.
+    /// Number of transmissions of the segment.
     pub(crate) count: u32,
-    /// Its state.
+    /// State of the segment.
     pub(crate) state: State,
-    /// Whether it is a path MTU probe.
+    /// Whether the segment is a path MTU probe.
     pub(crate) is_probe: bool,
 }
 
 /// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// In flight.
+    /// The segment is in flight.
     Flying,
-    /// Held by the receiver, according to a SACK block.
+    /// A SACK block has reported the segment as received.
     Sacked,
-    /// Lost, and to be retransmitted.
+    /// The segment is lost and waits for retransmission.
     Lost,
-    /// Lost, and retransmitted.
+    /// The segment is in flight after a retransmission.
     Resent,
 }
 
 impl SentRange {
-    /// Its length in sequence space.
+    /// Length in sequence numbers.
     #[inline]
     pub(crate) fn len(&self) -> u64 {
         self.end - self.start
     }
 
-    /// Whether it was sent only once.
+    /// Whether the segment was sent only once.
     #[inline]
     pub(crate) fn is_first(&self) -> bool {
         self.count == 1
     }
 }
 
-/// Sending.
+/// Transmission.
 impl Scoreboard {
-    /// Nothing sent; the first segment will start at `start`.
+    /// An empty scoreboard; the first segment will start at position `start`.
     pub(crate) fn starting_at(start: u64) -> Scoreboard {
         Scoreboard { una: start, next: start, judged: start, ..Scoreboard::default() }
     }
 
-    /// Adds a new segment, which starts at the end of the last one.
+    /// Adds a new segment from `next` to `end`.
     pub(crate) fn send(&mut self, now: Time, end: u64, is_probe: bool) {
         debug_assert!(end > self.next);
         let turn = self.turn();
@@ -103,7 +104,7 @@ impl Scoreboard {
         self.next = end;
     }
 
-    /// Records the retransmission of this segment.
+    /// Records a retransmission of segment `number`.
     pub(crate) fn resend(&mut self, now: Time, number: u64) {
         let turn = self.turn();
         let Some(sent) = self.segments.get_mut((number - self.first) as usize) else { return };
@@ -124,7 +125,7 @@ impl Scoreboard {
         self.departures
     }
 
-    /// The next segment to retransmit, with its number: the lowest lost one.
+    /// The lost segment with the lowest position, and its number.
     pub(crate) fn next_lost(&mut self) -> Option<(u64, SentRange)> {
         if self.lost_len == self.resent_len {
             self.again.clear();
@@ -139,18 +140,18 @@ impl Scoreboard {
         None
     }
 
-    /// The newest segment, with its number, unless the receiver holds it.
+    /// The newest segment and its number; `None` if a SACK block has reported it.
     pub(crate) fn newest(&self) -> Option<(u64, SentRange)> {
         let sent = self.segments.back().filter(|sent| sent.state != State::Sacked)?;
         Some((self.first + self.segments.len() as u64 - 1, *sent))
     }
 
-    /// The oldest segment, with its number.
+    /// The oldest segment and its number.
     pub(crate) fn oldest(&self) -> Option<(u64, SentRange)> {
         self.segments.front().map(|sent| (self.first, *sent))
     }
 
-    /// Splits all data that the receiver does not hold into segments of at most `len`, for retransmission.
+    /// Splits all segments without SACK into segments of at most `len` bytes, for retransmission.
     pub(crate) fn cut(&mut self, len: u64) {
         if self.segments.iter().all(|sent| sent.len() <= len) {
             return;
@@ -167,13 +168,13 @@ impl Scoreboard {
         self.count_anew();
     }
 
-    /// Adds a part of a segment; the receiver may hold all of it.
+    /// Adds a part of a split segment, whose bytes may all be covered by SACK blocks.
     fn push_part(&mut self, part: SentRange) {
         let is_held = self.held.holds(Span { start: part.start, end: part.end });
         self.segments.push_back(if is_held { SentRange { state: State::Sacked, ..part } } else { part });
     }
 
-    /// Recounts the segments, and lists them in the order of sending.
+    /// Recomputes all counters and the order of transmission.
     fn count_anew(&mut self) {
         let mut order: Vec<(u64, u64, u32)> = Vec::with_capacity(self.segments.len());
         self.again.clear();
@@ -204,8 +205,8 @@ impl Scoreboard {
 
 /// Acknowledgements.
 impl Scoreboard {
-    /// Acknowledges everything before `place`. Reports each fully acknowledged segment not known to be held, in its
-    /// last state. Returns the newly delivered bytes.
+    /// Removes all segments before `place`. Calls `tell` with each segment that had not been reported by SACK.
+    /// Returns the number of newly delivered bytes.
     pub(crate) fn acknowledge(&mut self, place: u64, mut tell: impl FnMut(&SentRange)) -> u64 {
         let place = place.min(self.next);
         let mut delivered = 0;
@@ -232,8 +233,9 @@ impl Scoreboard {
         delivered
     }
 
-    /// Records that the receiver holds this span. Reports each segment that is now held whole for the first time.
-    /// Returns the newly delivered bytes.
+    /// Records a SACK block. Calls `tell` with each segment that is completely covered for the first time. Returns
+    /// the
+    /// number of newly delivered bytes.
     pub(crate) fn hold(&mut self, span: Span, mut tell: impl FnMut(&SentRange)) -> u64 {
         let span = Span { start: span.start.max(self.una), end: span.end.min(self.next) };
         if span.start >= span.end || self.held.holds(span) {
@@ -282,7 +284,8 @@ impl Scoreboard {
         }
     }
 
-    /// The receiver has dropped data that it had reported as held (RFC 2018 section 8): none of it counts.
+    /// Discards all SACK information, because the receiver has dropped data that it had reported (RFC 2018 section
+    /// 8).
     pub(crate) fn distrust(&mut self) {
         for sent in &mut self.segments {
             if sent.state == State::Sacked {
@@ -295,9 +298,9 @@ impl Scoreboard {
     }
 }
 
-/// Losses.
+/// Detection of losses.
 impl Scoreboard {
-    /// The earliest sent segment in flight, with its number.
+    /// The segment in flight that was sent first, and its number.
     pub(crate) fn earliest(&mut self) -> Option<(u64, SentRange)> {
         self.forget_old();
         let (number, _) = *self.order.front()?;
@@ -316,7 +319,7 @@ impl Scoreboard {
         }
     }
 
-    /// Marks this segment as lost. Returns its bytes.
+    /// Marks segment `number` as lost. Returns its length in bytes.
     pub(crate) fn lose(&mut self, number: u64) -> u64 {
         let index = number.wrapping_sub(self.first) as usize;
         let Some(sent) = self.segments.get_mut(index) else { return 0 };
@@ -331,7 +334,7 @@ impl Scoreboard {
         len
     }
 
-    /// Marks all segments in flight with `is_lost` as lost. Returns their bytes.
+    /// Marks all segments in flight for which `is_lost` is true as lost. Returns their total length in bytes.
     pub(crate) fn lose_where(&mut self, mut is_lost: impl FnMut(&SentRange) -> bool) -> u64 {
         let end = self.first + self.segments.len() as u64;
         (self.first..end)
@@ -342,8 +345,10 @@ impl Scoreboard {
             .sum()
     }
 
-    /// Marks segments that were sent once as lost, if the receiver holds enough beyond them: more than `len` bytes,
-    /// or at least `count` separate spans (RFC 6675 section 4, `IsLost`). Returns their bytes.
+    /// Marks segments as lost if they were sent only once and the receiver has enough data behind them. Enough
+    /// are more than `len` bytes, or at least `count` separate ranges (RFC 6675 section 4, `IsLost`). Returns the
+    /// lost
+    /// bytes.
     pub(crate) fn fall_behind(&mut self, len: u64, count: usize) -> u64 {
         let mut beyond = 0;
         let mut limit = None;
@@ -369,7 +374,7 @@ impl Scoreboard {
     }
 }
 
-/// Totals.
+/// Counters and positions.
 impl Scoreboard {
     #[inline]
     pub(crate) fn get(&self, number: u64) -> Option<SentRange> {
@@ -382,48 +387,48 @@ impl Scoreboard {
         self.una
     }
 
-    /// The position after the last one sent.
+    /// The position behind the last byte sent.
     #[inline]
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Bytes presumed in flight (RFC 6675 section 4, `Pipe`).
+    /// Number of bytes presumed in flight (RFC 6675 section 4, `Pipe`).
     #[inline]
     pub(crate) fn in_flight(&self) -> u64 {
         self.next - self.una - self.sacked_len - self.lost_len + self.resent_len
     }
 
-    /// Unacknowledged bytes.
+    /// Number of unacknowledged bytes.
     #[inline]
     pub(crate) fn outstanding(&self) -> u64 {
         self.next - self.una
     }
 
-    /// Segments beyond `una` that the receiver holds.
+    /// Number of segments reported by SACK.
     #[inline]
     pub(crate) fn sacked_count(&self) -> usize {
         self.sacked_count
     }
 
-    /// Unacknowledged segments.
+    /// Number of unacknowledged segments.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.segments.len()
     }
 
-    /// The path MTU probe, if it is lost.
+    /// The path MTU probe, if it was marked as lost.
     pub(crate) fn lost_probe(&self) -> Option<SentRange> {
         self.get(self.probe?).filter(|sent| sent.is_probe && sent.state == State::Lost)
     }
 
-    /// Whether the receiver holds the oldest segment but does not acknowledge it.
+    /// Whether the oldest segment was reported by SACK but not acknowledged: the receiver has dropped it.
     pub(crate) fn has_reneged(&self) -> bool {
         self.segments.front().is_some_and(|sent| sent.state == State::Sacked)
     }
 }
 
-/// New spans of one block that need no heap memory.
+/// Maximum number of new ranges in a SACK block without heap allocation.
 const NEWS_MAX: usize = 8;
 
 #[cfg(test)]

@@ -1,47 +1,47 @@
-//! TCP header fields as a struct of numbers. Sequence numbers of 32 bits -> positions in the stream.
+//! TCP header fields as numbers, and 32-bit sequence numbers -> positions in the stream.
 //!
-//! A segment holds no payload. `len` is its length, and its bytes follow from their offset in the stream.
+//! A segment has a payload length but no bytes, because the bytes follow from their offset in the stream.
 
 use packet::Ecn;
 pub use packet::tcp::{ACK, CWR, ECE, FIN, PSH, RST, SYN};
 
-/// The fields of one segment (RFC 9293 section 3.1), options included.
+/// The header fields of a segment (RFC 9293 section 3.1), including options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Sequence number of its first byte, or of its SYN.
+    /// Sequence number of the segment's first byte or SYN.
     pub seq: u32,
-    /// The next sequence number that its sender expects, if [`ACK`] is set.
+    /// The acknowledgement number, valid if [`ACK`] is set.
     pub ack: u32,
-    /// Its flags, such as [`SYN`].
+    /// The flags, such as [`SYN`].
     pub flags: u8,
-    /// The window field, not scaled.
+    /// The window field, without scaling.
     pub window: u16,
-    /// Length of its payload, in bytes.
+    /// Length of the payload, in bytes.
     pub len: u32,
-    /// Longest payload that its sender accepts, in bytes (RFC 9293 section 3.7.1).
+    /// The MSS option: maximum payload that the segment's sender accepts, in bytes (RFC 9293 section 3.7.1).
     pub mss: Option<u16>,
-    /// Shift of the window field in all segments but this one (RFC 7323 section 2).
+    /// The window scale option: shift of the window field in all segments without SYN (RFC 7323 section 2).
     pub window_scale: Option<u8>,
-    /// Whether its sender accepts selective acknowledgements (RFC 2018 section 2).
+    /// Whether the SACK-permitted option is present (RFC 2018 section 2).
     pub sack_permitted: bool,
-    /// Timestamps option (RFC 7323 section 3).
+    /// The timestamps option (RFC 7323 section 3).
     pub timestamps: Option<Timestamps>,
-    /// Ranges that its sender holds beyond `ack` (RFC 2018 section 3).
+    /// The SACK blocks: received ranges behind `ack` (RFC 2018 section 3).
     pub sack: Blocks,
-    /// The ECN field of the packet that carries it (RFC 3168 section 5).
+    /// The ECN field of the segment's IP header (RFC 3168 section 5).
     pub ecn: Ecn,
 }
 
-/// The sender's clock, and the last clock value received from the peer (RFC 7323 section 3).
+/// The values of a timestamps option (RFC 7323 section 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timestamps {
-    /// The sender's clock.
+    /// The clock of the segment's sender (TSval).
     pub value: u32,
-    /// The receiver's clock, echoed.
+    /// The last clock value received from the peer (TSecr).
     pub echo: u32,
 }
 
-/// Up to four blocks of sequence numbers. The end of each is exclusive (RFC 2018 section 3).
+/// Up to four SACK blocks: start and exclusive end of each (RFC 2018 section 3).
 #[derive(Clone, Copy, Default)]
 pub struct Blocks {
     blocks: [(u32, u32); BLOCK_COUNT_MAX],
@@ -67,19 +67,19 @@ impl Default for Segment {
 }
 
 impl Segment {
-    /// Whether this flag is set.
+    /// Whether `flag` is set.
     #[inline]
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
-    /// Length in sequence space: one for each byte, one for SYN, one for FIN (RFC 9293 section 3.4).
+    /// Length in sequence numbers: one per payload byte, one for SYN, one for FIN (RFC 9293 section 3.4).
     #[inline]
     pub fn seq_len(&self) -> u32 {
         self.len + u32::from(self.has(SYN)) + u32::from(self.has(FIN))
     }
 
-    /// Length of its options in bytes, padding included.
+    /// Length of the options in bytes, with padding.
     pub fn option_len(&self) -> usize {
         let stamps = if self.timestamps.is_some() { STAMPS_LEN } else { 0 };
         if !self.has(SYN) {
@@ -92,14 +92,14 @@ impl Segment {
         mss + scale + permitted + stamps
     }
 
-    /// Length of its header in bytes, options included.
+    /// Length of the TCP header in bytes, with options.
     pub fn header_len(&self) -> usize {
         packet::tcp::HEADER_LEN + self.option_len()
     }
 }
 
 impl Blocks {
-    /// Appends a block, unless there are four.
+    /// Appends a block; ignored if there are already four.
     pub fn push(&mut self, start: u32, end: u32) {
         if let Some(block) = self.blocks.get_mut(usize::from(self.count)) {
             *block = (start, end);
@@ -118,7 +118,7 @@ impl Blocks {
         self.count == 0
     }
 
-    /// The blocks in order.
+    /// The blocks, in the order of the option.
     #[inline]
     pub fn as_slice(&self) -> &[(u32, u32)] {
         &self.blocks[..self.len()]
@@ -149,25 +149,26 @@ pub(crate) fn sack_option_len(count: usize) -> usize {
     if count == 0 { 0 } else { 4 + 8 * count }
 }
 
-/// Maps the sequence numbers of one direction to positions that never wrap: 0 is the SYN, 1 the first byte.
+/// Converts the sequence numbers of one direction to positions that never wrap. SYN has position 0, the first byte
+/// 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbering {
     initial: u32,
 }
 
 impl Numbering {
-    /// Starts at the sequence number of the SYN.
+    /// A numbering whose SYN has sequence number `initial`.
     pub(crate) fn new(initial: u32) -> Numbering {
         Numbering { initial }
     }
 
-    /// The sequence number of a position.
+    /// Converts a position to a sequence number.
     #[inline]
     pub(crate) fn seq(self, place: u64) -> u32 {
         self.initial.wrapping_add(place as u32)
     }
 
-    /// The position of a sequence number: the one nearest to `near`; none before the SYN.
+    /// Converts a sequence number to the position nearest to `near`; `None` before the SYN.
     #[inline]
     pub(crate) fn place(self, seq: u32, near: u64) -> Option<u64> {
         let distance = seq.wrapping_sub(self.seq(near)) as i32;
@@ -175,15 +176,15 @@ impl Numbering {
     }
 }
 
-/// Whether timestamp `one` is before `other`, with wrapping (RFC 7323 section 5.2).
+/// Whether timestamp `one` is older than `other`, modulo 2^32 (RFC 7323 section 5.2).
 #[inline]
 pub(crate) fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
 
-/// Most blocks that fit into the options of one header (RFC 2018 section 3).
+/// Maximum number of SACK blocks in one header (RFC 2018 section 3).
 pub const BLOCK_COUNT_MAX: usize = 4;
-/// Length of the timestamps option with two bytes of padding (RFC 7323 appendix A).
+/// Length of the timestamps option with padding, in bytes (RFC 7323 appendix A).
 pub(crate) const STAMPS_LEN: usize = 12;
 
 #[cfg(test)]

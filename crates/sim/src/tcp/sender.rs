@@ -1,7 +1,10 @@
 //! Written bytes, acknowledgements and time -> ranges of the stream to send.
 //!
-//! The caller asks for output: [`poll`](Sender::poll) returns the next range until none may leave. Positions count
-//! from the SYN, which is 0. The first byte is 1, and FIN follows the last.
+//! The sender decides which bytes are sent, and when. Callers repeat [`poll`](Sender::poll) until it returns no
+//! more
+//! ranges. Positions are relative to the SYN, which has position 0. The first byte has position 1. FIN is behind
+//! the
+//! last byte.
 
 mod on_ack;
 mod timers;
@@ -24,7 +27,7 @@ pub(crate) struct Sender {
     numbering: Numbering,
     agreed: Agreed,
     board: Scoreboard,
-    /// The position after the last byte written. FIN is there once the stream is closed.
+    /// Position behind the last byte written. In a closed stream, this is the position of FIN.
     end: u64,
     is_closed: bool,
     window: PeerWindow,
@@ -35,62 +38,62 @@ pub(crate) struct Sender {
     rack: Rack,
     direction_down: Proportional,
     tail: Option<Tail>,
-    /// Duplicate acknowledgements of a peer without SACK.
+    /// Number of duplicate acknowledgements from a peer without SACK.
     duplicate_count: usize,
     alarms: Alarms,
     due: Due,
     retry_count: u32,
     path: PathMtu,
     last_sent: Time,
-    /// Position after the last short segment (Minshall 1999).
+    /// Position behind the last short segment (Minshall 1999).
     short_end: u64,
-    /// The next congestion echo counts once this position is acknowledged.
+    /// Congestion echoes are ignored until this position is acknowledged.
     marked_until: u64,
     owes_cwr: bool,
     counts: SendCounts,
 }
 
-/// The agreement of both ends in their SYNs.
+/// The options on which both ends agreed in their SYNs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Agreed {
-    /// Longest payload that the peer accepts, without options.
+    /// Maximum payload that the peer accepts, without options, in bytes.
     pub(crate) peer_mss: u32,
     pub(crate) sack: bool,
     pub(crate) timestamps: bool,
     pub(crate) ecn: bool,
 }
 
-/// Counters of the sender.
+/// Counters of a connection's sending half.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendCounts {
-    /// Segments sent, retransmissions included.
+    /// Number of segments sent, including retransmissions.
     pub sent: u64,
-    /// Retransmissions.
+    /// Number of retransmissions.
     pub sent_again: u64,
-    /// Recoveries not caused by a time-out.
+    /// Number of recoveries not caused by a time-out.
     pub recoveries: u64,
-    /// Expiries of the retransmission timer.
+    /// Number of expiries of the retransmission timer.
     pub time_outs: u64,
-    /// Tail loss probes.
+    /// Number of tail loss probes.
     pub tail_probes: u64,
-    /// Probes of a closed window.
+    /// Number of probes of a closed window.
     pub window_probes: u64,
-    /// Probes of the path MTU.
+    /// Number of path MTU probes.
     pub size_probes: u64,
-    /// Window reductions for congestion marks.
+    /// Number of window reductions after congestion marks.
     pub marks: u64,
-    /// Path MTU reports that were believed.
+    /// Number of accepted path MTU reports (ICMP errors).
     pub reports: u64,
 }
 
-/// A range of the stream to send.
+/// A range of the stream that the caller must send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chunk {
     pub(crate) start: u64,
-    /// Bytes of the stream.
+    /// Number of payload bytes.
     pub(crate) len: u32,
     pub(crate) has_fin: bool,
-    /// Whether it ends the data written so far.
+    /// Whether the range ends with the last byte written so far.
     pub(crate) is_last: bool,
     pub(crate) is_again: bool,
     pub(crate) has_cwr: bool,
@@ -99,19 +102,19 @@ pub(crate) struct Chunk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// After a loss or a mark: the window shrinks until this position is acknowledged.
+    /// After a loss or mark, the window shrinks until this position is acknowledged.
     Recovery(u64),
-    /// After a time-out: slow start until this position is acknowledged.
+    /// After a time-out, slow start continues until this position is acknowledged.
     Loss(u64),
 }
 
-/// The peer's receive window (RFC 9293 section 3.10.7.4).
+/// The peer's receive window, and the segment that announced it (RFC 9293 section 3.10.7.4).
 #[derive(Clone, Copy, Debug, Default)]
 struct PeerWindow {
     end: u64,
-    /// Its largest size so far.
+    /// The largest window announced so far, in bytes.
     most: u64,
-    /// Sequence position and acknowledgement of the segment that announced it.
+    /// Sequence position and acknowledgement of the segment that announced the window.
     said_by: (u64, u64),
 }
 
@@ -129,23 +132,23 @@ struct Due {
     window_probe: bool,
 }
 
-/// Fields of a peer's segment for the sender, in positions and bytes.
+/// Header fields of a peer's segment that the sender needs, as positions and bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said {
-    /// Its start, in the peer's positions.
+    /// Position of the segment's start in the peer's stream.
     pub(crate) seq: u64,
-    /// Its acknowledgement.
+    /// Acknowledged position.
     pub(crate) ack: u64,
-    /// Its window.
+    /// Announced window, in bytes.
     pub(crate) window: u64,
 }
 
-/// The same data was retransmitted too often without success.
+/// Error: the same data was retransmitted too often without an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GaveUp;
 
 impl Sender {
-    /// A sender with an acknowledged SYN.
+    /// A sender whose SYN has been acknowledged.
     pub(crate) fn new(settings: &Settings, agreed: Agreed, trip: RoundTrip, written: u64) -> Sender {
         let header_len = settings.plain_header_len();
         let link = settings.mtu.min(agreed.peer_mss.saturating_add(header_len));
@@ -181,28 +184,28 @@ impl Sender {
         sender
     }
 
-    /// Adds data to the stream.
+    /// Appends `len` bytes to the stream.
     pub(crate) fn write(&mut self, len: u64) {
         debug_assert!(!self.is_closed, "RFC 9293 section 3.10.2: nothing is sent behind FIN");
         self.end += len;
     }
 
-    /// Ends the stream at its current end.
+    /// Closes the stream behind the last byte written.
     pub(crate) fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// The SYN had to be retransmitted: only one segment may leave (RFC 5681 section 3.1).
+    /// Reduces the initial window to one segment, because the SYN was retransmitted (RFC 5681 section 3.1).
     pub(crate) fn distrust_start(&mut self) {
         self.congestion.set_window(self.mss);
     }
 
-    /// Takes the window from the segment that ends the handshake.
+    /// Sets the peer's window from the last segment of the handshake.
     pub(crate) fn open_window(&mut self, said: Said) {
         self.window = PeerWindow { end: 1 + said.window, most: said.window, said_by: (said.seq, said.ack) };
     }
 
-    /// Whether everything, FIN included, is acknowledged.
+    /// Whether all data and FIN are acknowledged.
     pub(crate) fn is_done(&self) -> bool {
         self.is_closed && self.board.una() == self.end + 1
     }
@@ -217,17 +220,17 @@ impl Sender {
         self.board.una()
     }
 
-    /// The position after the last one sent.
+    /// The position behind the last byte sent.
     pub(crate) fn next(&self) -> u64 {
         self.board.next()
     }
 
-    /// Acknowledged bytes of the stream.
+    /// Number of acknowledged stream bytes.
     pub(crate) fn acked_len(&self) -> u64 {
         self.board.una().min(self.end) - 1
     }
 
-    /// Longest payload of a segment, in bytes.
+    /// Maximum payload of a segment, in bytes.
     pub(crate) fn mss(&self) -> u64 {
         self.mss
     }
@@ -247,23 +250,23 @@ impl Sender {
         self.trip.rto()
     }
 
-    /// The smoothed round trip.
+    /// The smoothed round trip; `None` before the first measurement.
     pub(crate) fn mean_trip(&self) -> Option<Duration> {
         self.trip.mean()
     }
 
-    /// Its counters.
+    /// The sender's counters.
     pub(crate) fn counts(&self) -> SendCounts {
         self.counts
     }
 
-    /// The current estimate of the path MTU, and whether fragmentation is forbidden.
+    /// The current estimate of the path MTU in bytes, and whether packets must not be fragmented.
     pub(crate) fn path(&self) -> (u32, bool) {
         (self.path.mtu(), self.path.forbids_fragments())
     }
 
-    /// Bytes in flight. For a peer without SACK, each duplicate acknowledgement subtracts one segment (RFC 5681
-    /// section 3.2).
+    /// Number of bytes in flight. Each duplicate acknowledgement of a peer without SACK subtracts one segment
+    /// (RFC 5681 section 3.2).
     fn in_flight(&self) -> u64 {
         self.board.in_flight().saturating_sub(self.duplicate_count as u64 * self.mss)
     }
@@ -273,13 +276,13 @@ impl Sender {
         u64::from(self.settings.plain_header_len()) + stamps as u64
     }
 
-    /// Adapts the segment size to the path MTU. At least one byte: a link of 68 bytes has room for 16 after all
-    /// headers.
+    /// Adapts the segment size to the path MTU. The minimum is one byte, because an MTU of 68 leaves 16 bytes
+    /// behind all headers.
     fn resize(&mut self) {
         self.mss = u64::from(self.path.mtu()).saturating_sub(self.header_len()).max(1);
         self.congestion.resize(self.mss);
     }
 }
 
-/// The segment size at which probing starts, in bytes (RFC 4821 section 7.2, Linux's `tcp_base_mss`).
+/// The segment size of the first path MTU probe, in bytes (RFC 4821 section 7.2, Linux's `tcp_base_mss`).
 const PROBE_FROM_MSS: u32 = 1_024;

@@ -1,4 +1,6 @@
 //! Measured round trips -> the retransmission time-out (RFC 6298).
+//!
+//! The timer's expiry itself is left to `sender/timers.rs`.
 
 use super::settings::TimerBounds;
 use packet::Time;
@@ -8,7 +10,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) struct RoundTrip {
     bounds: TimerBounds,
-    /// Smoothed mean and variation, once measured.
+    /// Smoothed mean and variation; `None` before the first measurement.
     smoothed: Option<(Duration, Duration)>,
     rto: Duration,
     backoff: u32,
@@ -16,12 +18,12 @@ pub(crate) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// The state before the first measurement.
+    /// The estimate before the first measurement.
     pub(crate) fn new(bounds: TimerBounds) -> RoundTrip {
         RoundTrip { bounds, smoothed: None, rto: RTO_FIRST, backoff: 0, least: None }
     }
 
-    /// Adds a measurement of a segment that was sent once (RFC 6298 sections 2 and 3, Karn's rule).
+    /// Adds the round trip of a segment that was sent only once (RFC 6298 sections 2 and 3, Karn's rule).
     pub(crate) fn measure(&mut self, now: Time, sample: Duration) {
         let (mean, variation) = match self.smoothed {
             None => (sample, sample / 2),
@@ -43,7 +45,7 @@ impl RoundTrip {
         }
     }
 
-    /// The retransmission time-out. It doubles after each expiry (RFC 6298 section 5.5).
+    /// The retransmission time-out, which doubles after each expiry (RFC 6298 section 5.5).
     pub(crate) fn rto(&self) -> Duration {
         let longest = match self.bounds {
             TimerBounds::OneSecond => RTO_MAX,
@@ -52,17 +54,17 @@ impl RoundTrip {
         self.rto.saturating_mul(1 << self.backoff.min(16)).min(longest)
     }
 
-    /// Records an expiry of the timer.
+    /// Doubles the time-out after an expiry.
     pub(crate) fn back_off(&mut self) {
         self.backoff += 1;
     }
 
-    /// Ends the back-off: new data was acknowledged.
+    /// Ends the back-off after new data was acknowledged.
     pub(crate) fn forget_backoff(&mut self) {
         self.backoff = 0;
     }
 
-    /// The SYN had to be retransmitted: data starts with a time-out of 3 s (RFC 6298 section 5.7).
+    /// Sets the first time-out for data to 3 s, because the SYN was retransmitted (RFC 6298 section 5.7).
     pub(crate) fn distrust_first(&mut self) {
         if self.smoothed.is_none() {
             self.rto = RTO_AFTER_LOST_SYN;
@@ -70,38 +72,38 @@ impl RoundTrip {
         self.backoff = 0;
     }
 
-    /// The smoothed mean, once measured.
+    /// The smoothed mean; `None` before the first measurement.
     pub(crate) fn mean(&self) -> Option<Duration> {
         self.smoothed.map(|(mean, _)| mean)
     }
 
-    /// The least round trip of the last five minutes, once measured.
+    /// The minimum round trip of the last five minutes; `None` before the first measurement.
     pub(crate) fn least(&self) -> Option<Duration> {
         self.least.map(|(least, _)| least)
     }
 
-    /// Lower bound of a tail loss probe's allowance for the delayed acknowledgement of a single segment (RFC 8985
+    /// Minimum delay that a tail loss probe allows for the delayed acknowledgement of a single segment (RFC 8985
     /// section 7.2).
     pub(crate) fn ack_delay_max(&self) -> Duration {
         RTO_MIN_LINUX
     }
 }
 
-/// Before the first measurement (RFC 6298 section 2.1).
+/// Time-out before the first measurement (RFC 6298 section 2.1).
 const RTO_FIRST: Duration = Duration::from_secs(1);
-/// See [`RoundTrip::distrust_first`].
+/// First time-out for data after a SYN was retransmitted (RFC 6298 section 5.7).
 const RTO_AFTER_LOST_SYN: Duration = Duration::from_secs(3);
-/// RFC 6298 section 2.4.
+/// Minimum time-out (RFC 6298 section 2.4).
 const RTO_MIN: Duration = Duration::from_secs(1);
-/// RFC 6298 section 2.5.
+/// Maximum time-out (RFC 6298 section 2.5).
 const RTO_MAX: Duration = Duration::from_secs(60);
-/// Linux: 200 ms above the mean, so that no delayed acknowledgement causes a time-out.
+/// Linux's minimum difference between time-out and mean, so that delayed acknowledgements cause no time-out.
 const RTO_MIN_LINUX: Duration = Duration::from_millis(200);
-/// Linux: `TCP_RTO_MAX`.
+/// Linux's maximum time-out (`TCP_RTO_MAX`).
 const RTO_MAX_LINUX: Duration = Duration::from_secs(120);
-/// The clock's granularity G (RFC 6298 section 2).
+/// Granularity G of the clock (RFC 6298 section 2).
 const GRANULARITY: Duration = Duration::from_millis(1);
-/// Validity of the least round trip, as in Linux's `tcp_min_rtt_wlen`.
+/// Age at which a minimum round trip expires (Linux's `tcp_min_rtt_wlen`).
 const LEAST_LASTS: Duration = Duration::from_secs(300);
 
 #[cfg(test)]

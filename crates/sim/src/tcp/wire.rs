@@ -1,4 +1,6 @@
-//! Segments -> bytes with options and checksum, and back.
+//! Segments -> bytes with options and checksum, and bytes -> segments.
+//!
+//! IP headers are left to the `wire` module of the crate.
 
 use super::segment::{SYN, Segment, Timestamps};
 use crate::pattern::Pattern;
@@ -6,8 +8,9 @@ use crate::wire::{long, word};
 use packet::tcp::{HEADER_LEN, TcpOption};
 use packet::{Ecn, Sum, tcp};
 
-/// Writes a segment to all of `to`: header, options, stream bytes from `offset` on, and the checksum, which starts
-/// from `pseudo`. The ports are the sender's and the receiver's.
+/// Writes a segment to `to`, which must have its length: header, options, and stream bytes from `offset` on.
+/// `ports`
+/// are source and destination. The checksum includes the sum `pseudo` of the pseudo-header.
 pub fn write(segment: &Segment, ports: [u16; 2], (pattern, offset): (Pattern, u64), pseudo: Sum, to: &mut [u8]) {
     let header_len = segment.header_len();
     let (header, payload) = to.split_at_mut(header_len);
@@ -24,7 +27,7 @@ pub fn write(segment: &Segment, ports: [u16; 2], (pattern, offset): (Pattern, u6
     to[16..18].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Writes the options in Linux's order, padded to words.
+/// Writes the options in Linux's order, padded to a multiple of four bytes.
 fn write_options(mut room: &mut [u8], segment: &Segment) {
     let mut put = |bytes: &[u8]| {
         let (front, rest) = std::mem::take(&mut room).split_at_mut(bytes.len());
@@ -59,8 +62,8 @@ fn write_options(mut room: &mut [u8], segment: &Segment) {
     }
 }
 
-/// Parses a segment of a packet with this ECN field, and returns its payload too. None where the header is
-/// malformed. The caller has verified the checksum.
+/// Parses a segment from a packet with this ECN field. Also returns the payload. `None` if the header is malformed.
+/// The caller has verified the checksum.
 pub fn read(upper: &[u8], ecn: Ecn) -> Option<(Segment, &[u8])> {
     let parsed = tcp::Segment::parse(upper)?;
     let header = parsed.header;
@@ -93,8 +96,9 @@ pub fn read(upper: &[u8], ecn: Ecn) -> Option<(Segment, &[u8])> {
     Some((segment, parsed.payload))
 }
 
-/// The ports of sender and receiver, and the sequence number, from a router's quote of a TCP packet. It need not
-/// quote more (RFC 792).
+/// Source and destination port, and the sequence number, from the TCP header in an ICMP error. Errors need not
+/// quote
+/// more (RFC 792).
 pub fn quoted(upper: &[u8]) -> Option<([u16; 2], u32)> {
     let upper = upper.first_chunk::<8>()?;
     Some(([word(upper, 0), word(upper, 2)], long(upper, 4)))

@@ -1,4 +1,6 @@
 //! Acknowledgements -> delivered and lost segments, and a new congestion window.
+//!
+//! Losses without acknowledgements are left to `timers.rs`.
 
 use super::super::congestion::Acked;
 use super::super::ranges::Span;
@@ -14,7 +16,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct News {
     delivered: u64,
-    /// Round trips of the oldest and the newest acknowledged segment, and of the first one in a SACK block.
+    /// Round trips of the oldest and newest acknowledged segments, and of the first segment in a SACK block.
     first_trip: Option<Duration>,
     last_trip: Option<Duration>,
     sack_trip: Option<Duration>,
@@ -23,7 +25,7 @@ pub(super) struct News {
     repeats: bool,
 }
 
-/// How the arrival of a segment was reported.
+/// The ways in which the arrival of a segment is reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AckNews {
     ByAck,
@@ -32,7 +34,7 @@ enum AckNews {
 
 /// Acknowledgements.
 impl Sender {
-    /// Handles an acknowledgement. Its timestamp echoes our clock of `echo` ago.
+    /// Processes an acknowledgement. `echo` is the time since our clock had the echoed value.
     pub(crate) fn acknowledge(&mut self, now: Time, segment: &Segment, said: Said, echo: Option<Duration>) {
         let ack = said.ack;
         let (una, window_end) = (self.board.una(), self.window.end);
@@ -63,7 +65,7 @@ impl Sender {
         self.take_probe(&news);
     }
 
-    /// Updates the peer's window, unless the segment is older than the last that did (RFC 9293 section 3.10.7.4).
+    /// Updates the peer's window, except from a segment older than the last update (RFC 9293 section 3.10.7.4).
     fn take_window(&mut self, said: Said) {
         if (said.seq, said.ack) >= self.window.said_by {
             self.window.end = said.ack + said.window;
@@ -117,7 +119,8 @@ impl Sender {
         self.congestion.measure(&Acked { now, len: news.delivered, una, next, trip: news.last_trip, mean });
     }
 
-    /// Each duplicate of a peer without SACK reports the arrival of one segment (RFC 5681 section 3.2).
+    /// Counts duplicate acknowledgements of a peer without SACK. Each reports the arrival of a segment (RFC 5681
+    /// section 3.2).
     fn count_duplicates(&mut self, una: u64, is_duplicate: bool, news: &mut News) {
         if self.agreed.sack {
             return;
@@ -193,7 +196,9 @@ impl Sender {
         }
     }
 
-    /// Three duplicates mean a loss. In a recovery, so does a partial acknowledgement (RFC 6582 section 3.2).
+    /// Detects losses of a peer without SACK: three duplicates, or a partial acknowledgement in a recovery (RFC
+    /// 6582
+    /// section 3.2). Returns the lost bytes.
     fn detect_by_count(&mut self) -> u64 {
         let Some((number, sent)) = self.board.oldest() else { return 0 };
         let is_lost = match self.phase {
@@ -222,7 +227,7 @@ impl Sender {
         }
     }
 
-    /// Treats an echoed congestion mark as a loss, once per round trip (RFC 3168 section 6.1.2).
+    /// Treats an echoed congestion mark as a loss, at most once per round trip (RFC 3168 section 6.1.2).
     fn hear_mark(&mut self, segment: &Segment, ack: u64, in_flight: u64) {
         if !self.agreed.ecn || !segment.has(ECE) || segment.has(SYN) || ack < self.marked_until {
             return;
@@ -253,7 +258,7 @@ impl Sender {
         }
     }
 
-    /// Grows the window by the delivered data, or reduces it.
+    /// Grows the window after delivered data, or reduces it after losses.
     pub(super) fn adjust(&mut self, now: Time, news: &News, is_progress: bool, lost: u64) {
         if let Phase::Recovery(_) = self.phase {
             if self.settings.reduction == Reduction::Proportional {
@@ -284,8 +289,8 @@ impl Sender {
     }
 }
 
-/// Whether the first block reports a duplicate (RFC 2883 section 4): it lies below the acknowledgement or within
-/// the second block.
+/// Whether the first SACK block reports a duplicate (RFC 2883 section 4). Such a block is below the acknowledgement
+/// or within the second block.
 fn says_repeat(spans: &[Option<Span>; 4], ack: u64) -> bool {
     let [Some(first), second, ..] = spans else { return false };
     let within = |second: &Span| second.start <= first.start && first.end <= second.end;
@@ -293,7 +298,7 @@ fn says_repeat(spans: &[Option<Span>; 4], ack: u64) -> bool {
 }
 
 impl News {
-    /// Records an arrived segment. Only one that was sent once gives a round trip (RFC 6298 section 3).
+    /// Records the arrival of a segment. Only segments that were sent once give a round trip (RFC 6298 section 3).
     fn arrived(&mut self, now: Time, sent: &SentRange, told: AckNews) {
         if sent.is_probe {
             self.probe = Some(sent.len());

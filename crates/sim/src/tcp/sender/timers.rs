@@ -1,22 +1,24 @@
-//! Time and routers' reports -> segments to retransmit.
+//! Time and ICMP errors -> segments to retransmit.
+//!
+//! Losses reported by acknowledgements are left to `on_ack.rs`.
 
 use super::super::settings::Detection;
 use super::on_ack::News;
 use super::{Alarms, GaveUp, Phase, Sender};
 use packet::Time;
 
-/// Timers and reports of routers.
+/// Timers, and ICMP errors of routers.
 impl Sender {
-    /// The next deadline.
+    /// The earliest deadline of all timers; `None` if no timer is running.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let Alarms { rto, tail, rack, persist } = self.alarms;
         [rto, tail, rack, persist].into_iter().flatten().min()
     }
 
-    /// Handles the timers that are due.
+    /// Handles all expired timers.
     ///
     /// # Errors
-    /// The same data was retransmitted too often without success.
+    /// If the same data was retransmitted too often without an acknowledgement.
     pub(crate) fn expire(&mut self, now: Time) -> Result<(), GaveUp> {
         let is_due = |alarm: &mut Option<Time>| alarm.take_if(|at| *at <= now).is_some();
         if is_due(&mut self.alarms.rack) {
@@ -72,7 +74,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Marks all segments as lost, except those sent so recently that they may still arrive (RFC 8985 section 6.3).
+    /// Marks all segments as lost, except segments sent so recently that they may still arrive (RFC 8985 section
+    /// 6.3).
     fn lose_on_time_out(&mut self, now: Time) {
         if self.board.has_reneged() {
             self.board.distrust();
@@ -85,8 +88,9 @@ impl Sender {
         self.board.lose_where(|sent| sent.start == una || !by_time || rack.is_overdue(now, sent, window));
     }
 
-    /// Handles a report that a router's link carries at most `mtu` bytes. It quotes a segment that starts with
-    /// `seq`. Returns whether it was believed: only data in flight may be quoted (RFC 5927 section 4.1; R064).
+    /// Handles an ICMP error "packet too big" with MTU `mtu`. `seq` is the quoted sequence number. Returns whether
+    /// the
+    /// error was accepted. Errors that quote no data in flight are rejected (RFC 5927 section 4.1; R064).
     pub(crate) fn too_big(&mut self, now: Time, mtu: u32, seq: u32) -> bool {
         let una = self.board.una();
         let is_ours = self.numbering.place(seq, una).is_some_and(|place| (una..self.board.next()).contains(&place));
@@ -99,8 +103,8 @@ impl Sender {
         true
     }
 
-    /// Segments longer than the path MTU never arrive: they are retransmitted without a reduction for congestion
-    /// (RFC 1191 section 6.5).
+    /// Marks segments that exceed the path MTU as lost. This loss does not reduce the congestion window (RFC 1191
+    /// section 6.5).
     fn lose_longer(&mut self) {
         let (mss, end) = (self.mss, self.end);
         self.board.lose_where(|sent| sent.end.min(end).saturating_sub(sent.start) > mss);

@@ -1,4 +1,6 @@
 //! Sender state and time -> the next range to send: new data, a retransmission or a probe.
+//!
+//! All rules that delay a segment are here: windows, Nagle's algorithm and probes.
 
 use super::super::recovery::{DUPLICATE_COUNT, Tail};
 use super::super::scoreboard::SentRange;
@@ -6,16 +8,16 @@ use super::super::settings::Nagle;
 use super::{Chunk, Phase, Sender};
 use packet::Time;
 
-/// Whether the congestion window limits this segment.
+/// Whether the congestion window limits a segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Credit {
     Window,
     Tail,
 }
 
-/// Sending.
+/// New data and retransmissions.
 impl Sender {
-    /// The next range to send, if any may leave.
+    /// The next range to send; `None` if the windows permit no segment now.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Chunk> {
         if self.path.forget_old(now) {
             self.resize();
@@ -50,7 +52,7 @@ impl Sender {
         }
     }
 
-    /// Restarts an idle flow like a new one (RFC 5681 section 4.1).
+    /// Reduces the congestion window after an idle period (RFC 5681 section 4.1).
     fn rest(&mut self, now: Time) {
         let idle = now.since(self.last_sent);
         if self.board.outstanding() == 0
@@ -68,7 +70,7 @@ impl Sender {
         in_flight == 0 || in_flight + len <= self.congestion.window()
     }
 
-    /// The lowest lost segment.
+    /// The retransmission of the lowest lost segment, if permitted.
     fn poll_again(&mut self, now: Time) -> Option<Chunk> {
         let (number, sent) = self.board.next_lost()?;
         if !self.fits(sent.len().min(self.mss)) {
@@ -103,7 +105,7 @@ impl Sender {
         sent.end.min(self.end).saturating_sub(sent.start)
     }
 
-    /// The next new segment.
+    /// The next segment of new data, if permitted.
     fn poll_new(&mut self, now: Time, credit: Credit) -> Option<Chunk> {
         let next = self.board.next();
         if next > self.end {
@@ -140,7 +142,7 @@ impl Sender {
         self.chunk(start, end, false)
     }
 
-    /// Whether a short segment waits: for a larger window (RFC 9293 section 3.8.6.2.1), or for more data.
+    /// Whether a short segment must wait for a larger window (RFC 9293 section 3.8.6.2.1) or for more data.
     fn waits(&self, next: u64, len: u64, is_last: bool, has_fin: bool) -> bool {
         if len >= self.mss || has_fin {
             return false;
@@ -155,7 +157,7 @@ impl Sender {
         }
     }
 
-    /// Schedules a probe of a closed window that holds up all data (RFC 9293 section 3.8.6.1).
+    /// Schedules a window probe if a closed window blocks all data (RFC 9293 section 3.8.6.1).
     fn watch_window(&mut self, now: Time) {
         let has_more = self.board.next() < self.end + u64::from(self.is_closed);
         let is_stopped = self.board.outstanding() == 0 && has_more && !self.has_room();
@@ -171,15 +173,15 @@ impl Sender {
         };
     }
 
-    /// Whether the peer's window has room for a whole segment, or for the rest of the stream.
+    /// Whether the peer's window has room for a full segment, or for the rest of the stream.
     fn has_room(&self) -> bool {
         let room = self.window.end.saturating_sub(self.board.next());
         let left = self.end + u64::from(self.is_closed) - self.board.next();
         room >= self.mss.min(left)
     }
 
-    /// A window probe: the data that fits into the small window. If none fits, it is an empty segment at an
-    /// acknowledged position, as in Linux. The answer announces the window.
+    /// Builds a window probe with the data that fits the window. If none fits, the probe is an empty segment at an
+    /// acknowledged position, as in Linux. The peer's answer announces its window.
     fn probe_window(&mut self, now: Time) -> Chunk {
         self.counts.window_probes += 1;
         let next = self.board.next();
@@ -194,7 +196,7 @@ impl Sender {
 
 /// Tail loss probes and path MTU probes.
 impl Sender {
-    /// A new segment, or the newest one again (RFC 8985 section 7.3).
+    /// Builds a tail loss probe: a new segment, or a retransmission of the newest (RFC 8985 section 7.3).
     fn poll_tail(&mut self, now: Time) -> Option<Chunk> {
         let fresh = self.poll_new(now, Credit::Tail);
         let is_repeat = fresh.is_none();
@@ -232,8 +234,9 @@ impl Sender {
         self.alarms.tail = wanted.then_some(now + wait).map(|at| at.min(self.alarms.rto.unwrap_or(at)));
     }
 
-    /// Length of the path MTU probe that is due, in bytes. Enough data must follow to tell a lost probe from
-    /// congestion.
+    /// Length of the path MTU probe that is due, in bytes. A probe needs enough data behind it, so that its loss
+    /// can be
+    /// distinguished from congestion.
     fn size_probe(&mut self, now: Time) -> Option<u64> {
         let is_calm = self.phase == Phase::Open && self.board.sacked_count() == 0;
         if !is_calm || self.path.has_probe() {
