@@ -1,4 +1,6 @@
-//! Progress of an attack -> packets of unrelated hosts. Received packets of these hosts -> errors in them.
+//! Attack packets -> packets of unrelated hosts in between, and a check of their delivery.
+//!
+//! An attack succeeds if it harms unrelated hosts.
 
 use super::craft::{self, PSH, Tcp};
 use super::rig::Verdict;
@@ -8,21 +10,21 @@ use crate::wire::{self, TCP, TCP_LEN, UDP, UDP_LEN, WireFacts};
 use packet::Time;
 use std::collections::BTreeSet;
 
-/// Hosts unrelated to the attack.
+/// Hosts that are unrelated to the attack.
 pub struct BackgroundTraffic {
     every: u64,
     turn: u64,
     sent: u64,
-    /// Datagrams that have not arrived, by number.
+    /// Numbers of datagrams that have not been delivered yet.
     open: BTreeSet<u64>,
     late: Option<Vec<u8>>,
     datagrams: Datagrams,
-    /// Bytes of the stream that were sent, and that arrived.
+    /// Bytes of the stream that were sent, and that were delivered.
     stream: [u64; 2],
 }
 
 impl BackgroundTraffic {
-    /// Hosts that send after every `every` packets of others.
+    /// Background traffic after every `every` packets of the attack.
     pub fn new(every: u64) -> BackgroundTraffic {
         let every = every.max(2);
         BackgroundTraffic {
@@ -36,7 +38,7 @@ impl BackgroundTraffic {
         }
     }
 
-    /// Passes their packets for this turn to `send`.
+    /// Calls `send` with the background packets that are due.
     pub fn each_due(&mut self, mut send: impl FnMut(Vec<u8>)) {
         self.turn += 1;
         match self.turn % self.every {
@@ -51,12 +53,12 @@ impl BackgroundTraffic {
         }
     }
 
-    /// Whether this packet is background traffic.
+    /// Whether a packet is background traffic.
     pub fn is_of_them(frame: &[u8]) -> bool {
         wire::destination(frame) == Some(TO)
     }
 
-    /// Receives a packet from the gateway.
+    /// Checks a background packet from the gateway.
     pub fn take(&mut self, now: Time, frame: &[u8], seen: &WireFacts) -> Verdict {
         let upper = craft::upper(frame, seen);
         if seen.fragment.is_some() {
@@ -67,7 +69,7 @@ impl BackgroundTraffic {
         if seen.protocol == UDP { self.take_datagram(upper) } else { self.take_segment(upper) }
     }
 
-    /// Checks that everything has arrived.
+    /// Checks that all background packets were delivered.
     pub fn check_end(&self) -> Verdict {
         // The second fragment of the last datagram may not have been sent yet.
         let waiting = u64::from(self.late.is_some());
@@ -133,11 +135,11 @@ impl BackgroundTraffic {
     }
 }
 
-/// The host numbers of the background traffic.
+/// Number of the first background host.
 const FROM: u16 = 20_000;
 const FROM_COUNT: u64 = 64;
 const TO: u16 = 30_000;
-/// Bytes of a datagram after its number, and of each fragment but the last.
+/// Payload bytes of a datagram behind its number.
 const PAYLOAD_LEN: usize = 1_800;
 const ROOM: usize = 1_400;
 const SEGMENT_LEN: usize = 600;

@@ -1,4 +1,6 @@
-//! Header fields -> packet bytes for an attacker. Output of a gateway -> the fields a host reads in it.
+//! Header fields -> bytes of attack packets, and packet bytes -> header fields.
+//!
+//! Attacks need packets that no correct host sends.
 
 use crate::pattern::Pattern;
 use crate::wire::{self, Head, TCP, TCP_LEN, UDP, UDP_LEN, V4_LEN, V6_LEN, WireFacts, seal_v4};
@@ -16,7 +18,7 @@ pub struct Tcp<'a> {
 }
 
 impl Tcp<'_> {
-    /// A segment with only the ACK flag.
+    /// A segment whose only flag is ACK.
     pub fn of(ports: [u16; 2], seq: u32) -> Tcp<'static> {
         Tcp { ports, seq, ack: 77, flags: ACK, window: 1_000, options: &[] }
     }
@@ -41,13 +43,13 @@ pub fn fragment(head: &Head, offset: usize, more: bool, payload: &[u8]) -> Vec<u
     packet(&Head { fragment: Some((offset, more)), ..*head }, payload)
 }
 
-/// The payload of a datagram in fragments of `room` bytes.
+/// The fragments of a datagram, with `room` payload bytes each.
 pub fn fragments(head: &Head, upper: &[u8], room: usize) -> Vec<Vec<u8>> {
     let parts = upper.chunks(room).enumerate();
     parts.map(|(number, part)| fragment(head, number * room, (number + 1) * room < upper.len(), part)).collect()
 }
 
-/// A UDP header and its payload, with a right checksum.
+/// A UDP header with a correct checksum, and payload.
 pub fn udp(head: &Head, port: u16, payload: &[u8]) -> Vec<u8> {
     let mut upper = vec![0; UDP_LEN + payload.len()];
     upper[UDP_LEN..].copy_from_slice(payload);
@@ -55,7 +57,7 @@ pub fn udp(head: &Head, port: u16, payload: &[u8]) -> Vec<u8> {
     upper
 }
 
-/// A TCP header and its payload, with a right checksum.
+/// A TCP header with a correct checksum, and payload.
 pub fn tcp(head: &Head, tcp: &Tcp<'_>, payload: &[u8]) -> Vec<u8> {
     let header_len = TCP_LEN + tcp.options.len();
     let mut upper = vec![0; header_len];
@@ -71,26 +73,26 @@ pub fn tcp(head: &Head, tcp: &Tcp<'_>, payload: &[u8]) -> Vec<u8> {
     upper
 }
 
-/// A whole TCP packet.
+/// An unfragmented TCP packet.
 pub fn segment(head: &Head, said: &Tcp<'_>, payload: &[u8]) -> Vec<u8> {
     packet(head, &tcp(head, said, payload))
 }
 
-/// Writes a transport checksum at `at`.
+/// Writes the transport checksum at offset `at`.
 pub fn seal(head: &Head, upper: &mut [u8], at: usize) {
     upper[at..at + 2].fill(0);
     let sum = (head.pseudo_sum(upper.len()) + Sum::of(upper)).checksum();
     upper[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The same IPv4 packet from another source address. Its transport checksum is not updated.
+/// Replaces the source address of an IPv4 packet without an update of the transport checksum.
 pub fn from_address(mut frame: Vec<u8>, source: u32) -> Vec<u8> {
     frame[12..16].copy_from_slice(&source.to_be_bytes());
     seal_v4(&mut frame[..V4_LEN]);
     frame
 }
 
-/// An IPv4 packet with options added; their length is a multiple of four.
+/// Adds options to an IPv4 packet. Their length must be a multiple of four bytes.
 pub fn with_options(frame: &[u8], options: &[u8]) -> Vec<u8> {
     let header_len = V4_LEN + options.len();
     let mut longer = [&frame[..V4_LEN], options, &frame[V4_LEN..]].concat();
@@ -101,7 +103,7 @@ pub fn with_options(frame: &[u8], options: &[u8]) -> Vec<u8> {
     longer
 }
 
-/// An IPv6 packet with extension headers added after its IPv6 header; each with its header number.
+/// Adds extension headers behind the IPv6 header. Each is given by its protocol number and bytes.
 pub fn with_extensions(frame: &[u8], extensions: &[(u8, &[u8])]) -> Vec<u8> {
     let mut longer = frame[..V6_LEN].to_vec();
     let last = frame[6];
@@ -118,7 +120,7 @@ pub fn with_extensions(frame: &[u8], extensions: &[(u8, &[u8])]) -> Vec<u8> {
     longer
 }
 
-/// An IPv6 extension header of `len` bytes of padding. Its first byte is written with the chain.
+/// An IPv6 extension header of `len` bytes of padding. The first byte (next header) is filled in later.
 pub fn padding(len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     bytes[1] = (len / 8 - 1) as u8;
@@ -127,20 +129,20 @@ pub fn padding(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that differ at every offset.
+/// `len` bytes from a pseudo-random sequence.
 pub fn bytes(key: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     Pattern::new(key).fill(0, &mut bytes);
     bytes
 }
 
-/// The bytes after the IP headers of a packet.
+/// The bytes behind the IP headers of a packet.
 pub fn upper<'a>(frame: &'a [u8], seen: &WireFacts) -> &'a [u8] {
     &frame[seen.at..seen.end]
 }
 
-/// Whether the transport checksum of a whole UDP or TCP packet is right. True for other packets, and for those
-/// without a checksum.
+/// Whether the transport checksum of an unfragmented UDP or TCP packet is correct. True for all other packets, and
+/// for packets without a checksum.
 pub fn is_sum_right(frame: &[u8], seen: &WireFacts) -> bool {
     let upper = upper(frame, seen);
     let field_at = if seen.protocol == UDP { 6 } else { 16 };
@@ -158,9 +160,9 @@ pub fn is_sum_right(frame: &[u8], seen: &WireFacts) -> bool {
     (pseudo + Sum::word(len as u16) + Sum::of(upper)).is_right()
 }
 
-/// TCP flags.
+/// TCP flag SYN.
 pub const SYN: u8 = 2;
-/// See [`SYN`].
+/// TCP flag PSH.
 pub const PSH: u8 = 8;
-/// See [`SYN`].
+/// TCP flag ACK.
 pub const ACK: u8 = 16;

@@ -1,4 +1,6 @@
-//! Seed -> packets that provoke, forge or misuse ICMP errors, sizes and identifications, and the gateway's verdict.
+//! A seed -> attacks on ICMP errors, packet sizes and IP identifications, and a verdict.
+//!
+//! Each function is one attack with its checks.
 
 use super::craft::{self, SYN, Tcp, head, udp};
 use super::fragments::{Clock, fresh};
@@ -11,8 +13,8 @@ use engine::{Event, Toward};
 use packet::Sum;
 use std::collections::BTreeSet;
 
-/// rel:A22: forged reports and forged fragments around a TCP stream that a border resizes. Its output is never IP
-/// fragments, and forged reports do not change its segment size.
+/// rel:A22: forged ICMP errors and forged fragments around a TCP stream that a border resizes. The border's output
+/// must never be IP fragments. Forged errors must not change the segment size.
 pub fn forced_fragments(field: &mut Field) -> Verdict {
     let mut stand = field.border();
     let mut now = Clock::default();
@@ -41,8 +43,8 @@ pub fn forced_fragments(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A24: identifications issued by network cards. Within a lifetime, no pair gets one twice. Those of one card
-/// do not reveal those of another card, nor those of one pair those of the next pair.
+/// rel:A24: IP identifications from network cards. Within a lifetime, no host pair may get an identification twice.
+/// The identifications of one card or pair must not reveal those of another.
 pub fn foreseen_ids(field: &mut Field) -> Verdict {
     let count = field.times(2_000_000, 20_000);
     for is_v6 in [false, true] {
@@ -77,9 +79,8 @@ pub fn foreseen_ids(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A30: SYNs that announce an MSS of 0 to 100 bytes, or the largest possible one, across borders of the
-/// smallest MTUs. The rewritten MSS never exceeds the link, or the packet size that every host accepts (576 bytes).
-/// It is never near zero.
+/// rel:A30: SYNs with an MSS of 0 to 100 bytes, or of the maximum, at borders with minimum MTUs. The rewritten MSS
+/// must not exceed the MTU, nor 576-byte packets, which every host accepts. It must never be near zero.
 pub fn least_mss(field: &mut Field) -> Verdict {
     for mtus in [[9_000, 1_500], [1_500, 576], [9_000, 68], [65_535, 1_280], [100, 68], [68, 68]] {
         let gateway = Gateway::new(GatewayRole::Border, 0);
@@ -110,9 +111,9 @@ pub fn least_mss(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A31: an attacker provokes errors up to the rate limit, and tries to detect whether another sender provoked
-/// one meanwhile. The number of errors must not reveal it. Jitter of the limit alone is not enough: the experiment
-/// runs a thousand times.
+/// rel:A31: an attacker provokes ICMP errors up to the rate limit, to detect whether another host provoked one.
+/// The number of errors must not reveal it. Jitter of the limit is not sufficient, so the experiment runs a
+/// thousand times.
 pub fn rate_oracle(field: &mut Field) -> Verdict {
     let rounds = field.times(2_000, 200);
     let mut counts: [[u64; 128]; 2] = [[0; 128]; 2];
@@ -146,8 +147,8 @@ pub fn rate_oracle(field: &mut Field) -> Verdict {
     })
 }
 
-/// rel:A34: packets of any protocol and content that are too long. The quote in the error is the start of the
-/// packet. No error is longer than 576 bytes, or 1,280 for IPv6.
+/// rel:A34: packets that are too long, with any protocol and content. The ICMP error must quote the start of the
+/// packet. No error may exceed 576 bytes, or 1,280 bytes in IPv6.
 pub fn quotes(field: &mut Field) -> Verdict {
     let mut stand = field.border();
     stand.has_right_sums = false;
@@ -186,8 +187,8 @@ pub fn quotes(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A35: a million packets a second that are too long. Errors keep to their rate and burst. Packets that must
-/// not cause errors cause none (RFC 1812 section 4.3.2.7, RFC 4443 section 2.4).
+/// rel:A35: a million packets per second that are too long. ICMP errors must respect their rate limit and burst
+/// limit. Some packets must not cause errors (RFC 1812 section 4.3.2.7, RFC 4443 section 2.4).
 pub fn storm(field: &mut Field) -> Verdict {
     let mut stand = field.border();
     let millis = field.times(3_000, 50);
@@ -215,8 +216,8 @@ fn too_big(from: u16, to: u16, number: u64) -> Vec<u8> {
     craft::packet(&head, &[7; 3_980])
 }
 
-/// Packets that are too long but must not cause an error: ICMP errors, multicast and broadcast packets, later
-/// fragments, invalid sources.
+/// Packets that are too long but must not cause an ICMP error: ICMP errors, multicast and broadcast packets, later
+/// fragments, and packets with invalid sources.
 fn unanswerable() -> Vec<Vec<u8>> {
     let plain = too_big(2, 3, 1);
     let with = |at: usize, bytes: &[u8]| {
@@ -248,7 +249,7 @@ fn unanswerable() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A report that a packet was too long, as an off-path attacker would forge it.
+/// A forged ICMP error "packet too big" of an off-path attacker.
 fn forged_report(field: &mut Field, about: &[u8]) -> Vec<u8> {
     let mtu = field.dice.one_of(&[0u16, 1, 28, 67, 68, 296, 552, 1_280, 1_499, 9_000, 65_535]);
     let mut upper = [3, 4, 0, 0, 0, 0].to_vec();
@@ -259,7 +260,7 @@ fn forged_report(field: &mut Field, about: &[u8]) -> Vec<u8> {
     craft::packet(&head(false, 1, 2, ICMP, 9), &upper)
 }
 
-/// Checks an ICMP error: readable, short, with a right checksum, and quoting the start of the packet.
+/// Checks an ICMP error: parsable, short, with a correct checksum, and with a quote of the packet's start.
 fn check_answer(answer: &[u8], trigger: &[u8]) -> Verdict {
     let seen = wire::read(answer).ok_or_else(|| "an ICMP error cannot be parsed".to_owned())?;
     let most = if seen.is_v6 { 1_280 } else { 576 };
@@ -277,19 +278,19 @@ fn check_answer(answer: &[u8], trigger: &[u8]) -> Verdict {
     holds((ends + Sum::of(upper)).is_right(), || "an ICMP error has a wrong checksum".to_owned())
 }
 
-/// A host's network card with a secret of its own.
+/// A host's network card with a secret key of its own.
 fn card(field: &Field, number: u64) -> Rig {
     let gateway = Gateway::new(GatewayRole::WideInterface, 0);
     Rig::new(&gateway, [65_535, 1_280], field.seed.wrapping_mul(1_000) + number)
 }
 
-/// The identification of the first fragment that left.
+/// The IP identification of the first fragment transmitted.
 fn first_id(stand: &Rig) -> Option<u32> {
     let id = |out: Out<'_>| wire::read(out.frame).filter(|seen| seen.fragment.is_some()).map(|seen| seen.id);
     stand.left().find_map(id)
 }
 
-/// The MSS that a SYN announces.
+/// The MSS option of a SYN.
 fn mss_of(frame: &[u8]) -> Option<u16> {
     let at = V4_LEN + 20;
     (frame.get(at) == Some(&2)).then(|| wire::word(frame, at + 2))

@@ -1,5 +1,6 @@
-//! Seed -> floods that exceed any memory. Each verdict says whether the held data stays bounded and good traffic
-//! passes.
+//! A seed -> floods that exceed any memory, and a verdict.
+//!
+//! Each attack checks that stored data stays bounded and that good traffic is forwarded.
 
 use super::craft::{self, Tcp, fragment, fragments, from_address, head, udp};
 use super::fragments::Clock;
@@ -10,9 +11,9 @@ use crate::wire::{Head, TCP, UDP};
 use core::time::Duration;
 use engine::{Event, Hold, Mode, Reassembler, Toward};
 
-/// rel:A10: a million keys, chosen by an attacker with the hash function but without its key. They are sequences of
-/// addresses and identifications, and values that differ in few or only in high bits. Poisoned keys hold no buffer,
-/// so all of them stay.
+/// rel:A10: a million keys from an attacker who knows the hash function but not its secret. The keys are sequences
+/// of addresses and identifications, and values that differ in few bits or only in high bits. Poisoned keys use no
+/// buffers, so all of them are stored.
 pub fn collisions(field: &mut Field) -> Verdict {
     let count = field.times(1_000_000, 20_000);
     for row in 0..4 {
@@ -49,8 +50,8 @@ pub fn collisions(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A11: first fragments from ever new sources, against 4 MiB of memory. Of good datagrams, 99.9 % complete if
-/// their fragments are closer together than the time that fills the memory (rel:G24).
+/// rel:A11: first fragments from ever new sources, with a memory limit of 4 MiB. Of good datagrams, 99.9 % must
+/// complete if their fragments arrive within the time in which the flood fills the memory (rel:G24).
 pub fn first_fragments(field: &mut Field) -> Verdict {
     for (per_second, gap) in [(750_000, Duration::from_millis(1)), (2_000_000, Duration::from_micros(400))] {
         let mut stand = field.host();
@@ -84,8 +85,9 @@ pub fn first_fragments(field: &mut Field) -> Verdict {
     joiner_full(field)
 }
 
-/// Part of rel:A11: the same flood at a fragment merger, which forwards new datagrams unchanged when it is full. A
-/// datagram that began before the flood leaves whole.
+/// Part of rel:A11: the flood of first fragments at a fragment merger. A full merger forwards new datagrams
+/// unchanged.
+/// A datagram that began before the flood must be forwarded completely.
 fn joiner_full(field: &mut Field) -> Verdict {
     let gateway = Gateway { join: true, reassemble: false, limit: 200_000, ..Gateway::new(GatewayRole::Border, 0) };
     let mut stand = field.rig(&gateway, [9_000, 1_500]);
@@ -112,7 +114,9 @@ fn joiner_full(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A16: pools that run dry at every step, with every error of fragments and segments. All buffers come back.
+/// rel:A16: buffer pools that are empty at every step, combined with every error of fragments and segments. All
+/// buffers
+/// must be returned.
 pub fn error_paths(field: &mut Field) -> Verdict {
     let mut number = 0;
     for round in 0..field.times(600, 40) {
@@ -140,8 +144,8 @@ pub fn error_paths(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A40: flows without number, each with a segment after a hole that is never filled. Waiting segments stay
-/// within the limit and are forwarded, not lost. Each flow begins with a SYN, so the connection table is full too.
+/// rel:A40: ever new flows, each with a segment behind a gap that is never filled. Waiting segments must stay
+/// within the memory limit and be forwarded. Each flow starts with a SYN, so the connection table is full, too.
 pub fn holes(field: &mut Field) -> Verdict {
     let hold = Some(Hold::Fixed(Duration::from_millis(5)));
     let gateway = Gateway { coalesce: Some(Mode::Resize), hold, ..Gateway::new(GatewayRole::Border, 0) };
@@ -168,9 +172,10 @@ pub fn holes(field: &mut Field) -> Verdict {
     paces(field)
 }
 
-/// Part of rel:A40: a flow of even pace, after a silence of any length, with a hole that is never filled and
-/// several segments after it. The time-out of the hole is ten times the pace, between 50 µs and 1 ms (L12 to L14).
-/// Neither the number of segments nor the silence changes it.
+/// Part of rel:A40: a flow with constant packet intervals, a pause of any length, and a gap that is never
+/// filled. The gap's time-out must be ten times the interval, between 50 µs and 1 ms (L12 to L14). Neither the
+/// number
+/// of segments behind the gap nor the pause may change the time-out.
 fn paces(field: &mut Field) -> Verdict {
     const LEN: u32 = 100;
     let hold = Some(Hold::Adaptive);
@@ -211,7 +216,7 @@ fn paces(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// Any packet: wrong in some way, a part of a larger one, or right.
+/// A random packet: malformed, a fragment, or correct.
 pub fn anything(field: &mut Field, number: &mut u64) -> Vec<u8> {
     *number += 1;
     let is_v6 = field.dice.one_in(3);
@@ -249,5 +254,5 @@ pub fn anything(field: &mut Field, number: &mut u64) -> Vec<u8> {
     }
 }
 
-/// Charge of a poisoned key, in bytes.
+/// Memory charged for a poisoned key, in bytes.
 const POISON_CHARGE: usize = 512;

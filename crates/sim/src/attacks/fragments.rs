@@ -1,5 +1,6 @@
-//! Seed -> fragments with false information about their datagrams. Each verdict says whether a gateway resists
-//! them.
+//! A seed -> fragments with false information about their datagrams, and a verdict.
+//!
+//! Each function is one attack with its checks.
 
 use super::craft::{self, fragment, fragments, from_address, head, udp, with_options};
 use super::octets::Octets;
@@ -11,8 +12,8 @@ use core::time::Duration;
 use engine::{Event, Reason, Toward};
 use packet::LinkType;
 
-/// rel:A01: fragments that end past the longest datagram, by themselves, or because of the options of a late first
-/// fragment.
+/// rel:A01: fragments that end behind the maximum datagram length, either by themselves or through the options of a
+/// late first fragment.
 pub fn ping_of_death(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(64);
     stand.has_right_sums = false;
@@ -63,8 +64,8 @@ pub fn ping_of_death(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A02: the fragment pairs of teardrop, bonk, boink, nestea, newtear and syndrop, and a fragment that would
-/// complete each.
+/// rel:A02: the fragment pairs of teardrop, bonk, boink, nestea, newtear and syndrop. A further fragment would
+/// complete each datagram.
 pub fn teardrop(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -92,8 +93,9 @@ pub fn teardrop(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A03: the same illegal last fragment for ever, and the same legal one. Memory does not grow with either, and
-/// repeats are recognised. The bench measures the cost of each (`attack` in BENCHMARKS.md).
+/// rel:A03: endless repeats of an illegal last fragment, and of a legal one. Memory must not grow, and repeats must
+/// be
+/// detected. The bench measures the cost of each (`attack` in BENCHMARKS.md).
 pub fn jolt2(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(1_000);
     let illegal = fragment(&head(false, 1, 2, ICMP, 77), 65_520, false, &[7; 90]);
@@ -115,8 +117,8 @@ pub fn jolt2(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A04: a first fragment and a last one at 64,800, of ever new datagrams, or the last one alone. Charged memory
-/// stays within the limit, as the rig asserts after each. Unrelated datagrams complete.
+/// rel:A04: first fragments and last fragments at 64,800 of ever new datagrams, or only last fragments. Charged
+/// memory must stay within the limit after each fragment. Unrelated datagrams must complete.
 pub fn rose(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(50);
     let count = field.times(1_000_000, 10_000);
@@ -143,8 +145,8 @@ pub fn rose(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A05: first fragments too short for the transport header. They are reassembled like any other (DEVIATIONS.md,
-/// R039). A host behind the gateway gets their content as it was sent, and nothing is hidden from it.
+/// rel:A05: first fragments too short for the transport header. They are reassembled like all others
+/// (DEVIATIONS.md, R039). A host behind the gateway must get the content unchanged.
 pub fn tiny_first(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -195,9 +197,9 @@ pub fn miller(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A07: every relation of three fragments to each other, in every order, with equal and with different bytes,
-/// each of them last or not. The output is the one set without overlap, or nothing. (The engine's own test
-/// `overlaps` goes on to five.)
+/// rel:A07: three fragments in every relation and order, with equal and different bytes, each as last or not.
+/// The output must be the only set without overlap, or nothing. (The engine's own test `overlaps` uses up to five
+/// fragments.)
 pub fn ambiguity(field: &mut Field) -> Verdict {
     let units = field.times(5, 3) as usize;
     let ranges: Vec<_> =
@@ -240,7 +242,8 @@ pub fn ambiguity(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A08: an identification that is reused after none, some or all fragments of another datagram arrived with it.
+/// rel:A08: an identification that is used again after none, some or all fragments of the first datagram have
+/// arrived.
 pub fn reused_ids(field: &mut Field) -> Verdict {
     let mut stand = field.host();
     let mut now = Clock::default();
@@ -270,8 +273,8 @@ pub fn reused_ids(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A09: one datagram in fragments of eight bytes: in order, reversed, alternating and random. All complete, and
-/// hold one buffer. The bench measures the cost of each (`attack` in BENCHMARKS.md).
+/// rel:A09: one datagram in fragments of eight bytes: in order, reversed, alternating and random. Each datagram
+/// must complete and use a single buffer. The bench measures the cost of each (`attack` in BENCHMARKS.md).
 pub fn fragment_smack(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(500);
     let (mut now, mut number, mut most) = (Clock::default(), 0, 0);
@@ -301,8 +304,8 @@ pub fn fragment_smack(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A12: fragments without payload, and non-last fragments with a length that is no multiple of eight, at every
-/// offset. They are dropped without effect, and the datagram with their key completes.
+/// rel:A12: fragments without payload, and non-last fragments whose length is not a multiple of eight, at every
+/// offset. They must be dropped without effect on the datagram with the same key.
 pub fn empty_fragments(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(64);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -335,8 +338,7 @@ pub fn empty_fragments(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A13: lengths near 65,535, with sums that would wrap in sixteen bits. A datagram of any such length is exact,
-/// or is none.
+/// rel:A13: lengths near 65,535, whose sums overflow sixteen bits. Each datagram must be exact, or be dropped.
 pub fn wrapping_lengths(field: &mut Field) -> Verdict {
     let mut stand = field.host();
     stand.has_right_sums = false;
@@ -362,8 +364,8 @@ pub fn wrapping_lengths(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A14: two datagrams with alternating fragments and keys that differ in one part alone: version, either
-/// address, protocol, identification, VLAN or ingress port.
+/// rel:A14: two datagrams with alternating fragments. Their keys differ in only one part: version, either address,
+/// protocol, identification, VLAN or ingress port.
 pub fn short_keys(field: &mut Field) -> Verdict {
     let mut stand = field.host();
     stand.medium = LinkType::Ethernet;
@@ -404,8 +406,8 @@ pub fn short_keys(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A15: duplicates of 1 to 100 % of all fragments, at any place. Every datagram leaves once, and nothing else
-/// leaves.
+/// rel:A15: duplicates of 1 to 100 % of all fragments, at random places. Each datagram must be forwarded exactly
+/// once, and no other packet.
 pub fn repeats(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(64);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -435,9 +437,11 @@ pub fn repeats(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A21: forged last fragments under all 65,536 identifications of a pair, before and between the pair's own.
-/// Reassembly does not verify checksums (DEVIATIONS.md), so a forged datagram may leave. Its checksum is then wrong
-/// for the receiving host too. No datagram with wrong bytes and a right checksum leaves.
+/// rel:A21: forged last fragments with all 65,536 identifications of a host pair. They arrive before and between
+/// the
+/// pair's own fragments. Reassembly does not verify checksums (DEVIATIONS.md), so forged datagrams may be
+/// forwarded.
+/// No datagram with wrong bytes may have a correct checksum.
 pub fn poisoned_cache(field: &mut Field) -> Verdict {
     let mut stand = field.host();
     stand.has_right_sums = false;
@@ -471,9 +475,9 @@ pub fn poisoned_cache(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A23: one pair so fast that its identifications wrap again and again, with one fragment in a hundred lost. No
-/// datagram is made of fragments of two. The same holds where they wrap at once, half are lost, and memory is
-/// short.
+/// rel:A23: a host pair so fast that its identifications wrap repeatedly, while 1 % of the fragments is lost. No
+/// reassembled datagram may mix fragments of two. The same is tested with immediate wrapping, 50 % loss, and little
+/// memory.
 pub fn wrapped_ids(field: &mut Field) -> Verdict {
     let mut stand = field.host();
     let count = field.times(2_000_000, 150_000);
@@ -488,8 +492,8 @@ pub fn wrapped_ids(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// Sends datagrams of a pair, `gap` apart, and loses one of `lost_every` fragments. Returns the number of datagrams
-/// that left.
+/// Sends datagrams of a host pair at intervals of `gap`, without one in `lost_every` fragments. Returns the number
+/// of datagrams forwarded.
 fn come_round(
     field: &mut Field,
     stand: &mut Rig,
@@ -520,12 +524,12 @@ fn come_round(
     Ok(whole_count)
 }
 
-/// Times in increasing order.
+/// A clock that increases with each reading.
 #[derive(Default)]
 pub struct Clock(pub Duration);
 
 impl Clock {
-    /// The next time.
+    /// Advances the clock by one tick, and returns the new time.
     pub fn tick(&mut self) -> Duration {
         self.0 += TICK;
         self.0
@@ -546,7 +550,7 @@ pub fn shuffle<T>(field: &mut Field, frames: &mut [T]) {
     }
 }
 
-/// An Ethernet frame with these VLANs, the outermost first.
+/// An Ethernet frame with these VLAN tags, outermost first.
 pub fn in_ethernet(vlans: &[u16], packet: &[u8]) -> Vec<u8> {
     let mut frame = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1].to_vec();
     for vlan in vlans {
@@ -563,11 +567,11 @@ fn alternating(frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     even.into_iter().chain(odd).map(|(_, frame)| frame).collect()
 }
 
-/// Interval between packets of an attack where it does not matter.
+/// Default interval between attack packets.
 pub const TICK: Duration = Duration::from_micros(20);
-/// Offset, length and the more-fragments flag.
+/// Offset in bytes, length in bytes, and the MF flag.
 type Place = (usize, usize, bool);
-/// The fragments of the attacks of 1997 and 1998.
+/// The fragments of well-known attacks of 1997 and 1998.
 const TEARDROPS: [(&str, &[Place]); 6] = [
     ("teardrop", &[(0, 40, true), (24, 4, false)]),
     ("bonk", &[(32, 28, false), (32, 32, true)]),
@@ -576,5 +580,5 @@ const TEARDROPS: [(&str, &[Place]); 6] = [
     ("newtear", &[(0, 48, true), (24, 4, false), (0, 48, true)]),
     ("syndrop", &[(0, 32, true), (24, 8, false), (16, 16, true)]),
 ];
-/// Memory for an arriving packet and one waiting datagram, in bytes.
+/// Pool size for an arriving packet and one incomplete datagram, in bytes.
 const POOL_OF_FEW: usize = 5_000;

@@ -1,5 +1,6 @@
-//! Seed -> headers that are nested, endless, out of order or tunnelled. Each verdict says whether a gateway reads
-//! them correctly.
+//! A seed -> nested, endless, disordered or tunnelled headers, and a verdict.
+//!
+//! Each attack checks that a gateway parses the headers correctly.
 
 use super::craft::{self, fragment, fragments, padding, udp, with_extensions, with_options};
 use super::fragments::{Clock, TICK, fresh};
@@ -9,7 +10,7 @@ use crate::topology::{Gateway, GatewayRole};
 use crate::wire::{self, DESTINATION, FRAGMENT, HOP_BY_HOP, ROUTING, UDP};
 use engine::{Reason, Toward};
 
-/// rel:A17: two to twenty Fragment headers in a row. No such packet is parsed, and no datagram is made of them.
+/// rel:A17: two to twenty Fragment headers in a row. Such packets must neither be parsed nor reassembled.
 pub fn nested(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -33,7 +34,8 @@ pub fn nested(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A18: an atomic fragment between the fragments of a datagram with the same key. Each leaves separately.
+/// rel:A18: an atomic fragment between the fragments of a datagram with the same key. Both must be forwarded
+/// separately.
 pub fn atomic(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -52,7 +54,7 @@ pub fn atomic(field: &mut Field) -> Verdict {
 }
 
 /// rel:A19: every chain of up to three extension headers before the Fragment header, and later fragments with
-/// another chain. The datagram has the headers of its first fragment, byte for byte.
+/// a different chain. The reassembled datagram must have exactly the headers of its first fragment.
 pub fn chains(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -85,9 +87,11 @@ pub fn chains(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A20: chains of extension headers of 8 to 1,400 bytes, in headers of every length. Beyond eight headers or
-/// 256 bytes a packet stays unparsed, and two counters count it. Up to that limit, a fragment after them is
-/// reassembled.
+/// rel:A20: chains of extension headers of 8 to 1,400 bytes, in headers of every length. Packets with more than
+/// eight
+/// headers or 256 bytes must stay unparsed, and two counters must count them. Within the limit, a fragment behind
+/// the
+/// chain must be reassembled.
 pub fn endless_chain(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -131,8 +135,8 @@ pub fn endless_chain(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A25: datagrams of every length over links of 1,280 to 65,535 bytes. Fragmented by one host's card and
-/// reassembled by another, they are unchanged.
+/// rel:A25: datagrams of every length over links with MTUs of 1,280 to 65,535 bytes. A card fragments them, and
+/// another reassembles them. The datagrams must arrive unchanged.
 pub fn jumbo(field: &mut Field) -> Verdict {
     let mut number = 0;
     for mtu in [1_280, 4_615, 4_616, 9_000, 16_384, 65_535] {
@@ -156,8 +160,8 @@ pub fn jumbo(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A26: fragments inside IP in IP, GRE and VXLAN, some with false lengths. The inner packet is not parsed, and
-/// arrives whole.
+/// rel:A26: fragments inside of IP in IP, GRE and VXLAN, some with false lengths. The inner packet must not be
+/// parsed, and must arrive unchanged.
 pub fn tunnelled(field: &mut Field) -> Verdict {
     let mut near = field.rig(&Gateway::new(GatewayRole::WideInterface, 0), [65_535, 1_500]);
     let mut far = field.host();
@@ -189,8 +193,9 @@ pub fn tunnelled(field: &mut Field) -> Verdict {
     field.end(&mut far)
 }
 
-/// rel:A28: every length of header, MTU and payload near the limits of fragments. No fragment exceeds its link, as
-/// the rig asserts. Put together, the fragments are the datagram.
+/// rel:A28: every header length, MTU and payload length near the limits of fragmentation. No fragment may exceed
+/// the
+/// MTU, as the rig asserts. The fragments together must be the datagram.
 pub fn every_cut(field: &mut Field) -> Verdict {
     let mut number = 0;
     let mtus: &[u16] = if field.times(1, 0) == 1 {
@@ -222,8 +227,8 @@ pub fn every_cut(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A47: IP in IP, one to forty levels deep. Nothing is unwrapped, so nothing recurs, and every packet arrives
-/// whole.
+/// rel:A47: IP in IP, with one to forty levels. The gateway must not unwrap any level, and every packet must arrive
+/// unchanged.
 pub fn recursion(field: &mut Field) -> Verdict {
     let mut near = field.rig(&Gateway::new(GatewayRole::WideInterface, 0), [65_535, 1_500]);
     let mut far = field.host();
@@ -245,8 +250,8 @@ pub fn recursion(field: &mut Field) -> Verdict {
     field.end(&mut far)
 }
 
-/// Sends a packet from the host behind one card to the host behind another, fragmented or not, and compares it.
-/// Only the IPv4 identification may differ, which the card sets on fragmentation.
+/// Sends a packet between hosts behind two cards, fragmented if needed, and compares the result. Only the
+/// IPv4 identification may differ, because the card sets it on fragmentation.
 fn round_trip(near: &mut Rig, far: &mut Rig, now: &mut Clock, packet: &[u8]) -> Verdict {
     near.push(now.tick(), Toward::Narrow, packet)?;
     let wires: Vec<_> = near.left().map(|out| out.frame.to_vec()).collect();

@@ -1,4 +1,6 @@
 //! The 54 named attacks and their judges.
+//!
+//! Numbers and descriptions are those of PAPERS.md.
 
 use super::{Attack, Judge, State};
 use super::{errors, floods, fragments, headers, platform, segments};
@@ -98,5 +100,5 @@ const fn live(id: &'static str, words: &'static str, tests: &'static [(&'static 
     Attack { id, words, state: State::Live(tests) }
 }
 
-/// The missing component that most attacks by forged reports target.
+/// The missing component that most forged ICMP errors would attack.
 const PATH_MTU: &str = "our own path MTU discovery";

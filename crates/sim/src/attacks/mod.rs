@@ -1,9 +1,9 @@
-//! Attack name and seed -> its packets through a gateway, and a verdict.
+//! Attack name and seed -> attack packets through a gateway, and a verdict.
 //!
-//! The 54 attacks are those of PAPERS.md (`rel:A01` to `rel:A54`). Each is a generator: its packets depend on the
-//! seed alone. The judges know nothing about the engine's design. They use laws checked after every packet, models
-//! too simple to be wrong, and bounds. Time and work that only a clock can measure are left to the bench (its rows
-//! `attack`).
+//! The 54 attacks are listed in PAPERS.md (`rel:A01` to `rel:A54`). The packets of an attack depend only on the
+//! seed.
+//! Judges do not depend on the engine's design. They use laws that are checked after every packet, simple reference
+//! models, and limits. Measurements of time and work are left to the bench (its rows `attack`).
 
 mod background;
 mod craft;
@@ -27,9 +27,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A named attack.
 #[derive(Clone, Copy, Debug)]
 pub struct Attack {
-    /// Its number, such as `A01`.
+    /// The attack's number, such as `A01`.
     pub id: &'static str,
-    /// A short description.
+    /// A short description of the attack.
     pub words: &'static str,
     state: State,
 }
@@ -37,65 +37,65 @@ pub struct Attack {
 /// How an attack is judged.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// By this judge.
+    /// By this function.
     Judged(Judge),
-    /// Not yet: the component that it attacks does not exist.
+    /// Not yet, because the component that it attacks (named here) does not exist.
     Waiting(&'static str),
-    /// On live ports, by tests: their names and the paths of their files.
+    /// By tests on live ports: their names, and the paths of their files.
     Live(&'static [(&'static str, &'static str)]),
 }
 
 type Judge = fn(&mut Field) -> Verdict;
 
-/// The length of an attack.
+/// The length of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Short enough for a test that runs all attacks within seconds.
+    /// Few repetitions, for a test that runs all attacks within seconds.
     Short,
-    /// As long as its row of the table asks for, up to about a minute.
+    /// The number of repetitions that the attack's description asks for, up to about a minute.
     Full,
 }
 
-/// The result of an attack.
+/// The report about one attack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Its number.
+    /// The attack's number.
     pub id: &'static str,
-    /// Its description.
+    /// The attack's description.
     pub words: &'static str,
-    /// The seed of every random choice.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Packets that it sent.
+    /// Number of packets sent by the attack.
     pub packets: u64,
-    /// The result.
+    /// The outcome of the attack.
     pub end: End,
 }
 
-/// The result of an attack.
+/// The outcome of an attack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// All laws and bounds held.
+    /// The gateway respected all laws and limits.
     Withstood,
-    /// A law or a bound was broken.
+    /// The gateway violated a law or limit, as described.
     Broken(String),
-    /// This component does not exist.
+    /// The attack was not run, because this component does not exist.
     Waiting(&'static str),
-    /// These tests on live ports cover it, each with its file.
+    /// The attack is covered by these tests on live ports: name and file of each.
     Live(&'static [(&'static str, &'static str)]),
 }
 
 impl Attack {
-    /// The attack of this number.
+    /// The attack with this number; `None` if there is none.
     pub fn named(id: &str) -> Option<&'static Attack> {
         ATTACKS.iter().find(|attack| attack.id.eq_ignore_ascii_case(id))
     }
 
-    /// Whether it can be run here.
+    /// Whether the attack can be run in a simulation.
     pub fn is_judged(&self) -> bool {
         matches!(self.state, State::Judged(_))
     }
 
-    /// Runs the attack. The engine's own assertions are laws too: a panic counts as broken.
+    /// Runs the attack. A panic, such as a failed assertion of the engine, is a violation.
     pub fn run(&self, seed: u64, extent: Extent) -> Report {
         let mut field = Field { dice: Rng::new(seed ^ mix(number(self.id))), seed, extent, packets: 0 };
         let end = match self.state {
@@ -111,7 +111,7 @@ impl Attack {
     }
 }
 
-/// The tools of a judge.
+/// The tools that a judge needs.
 struct Field {
     dice: Rng,
     seed: u64,
@@ -120,18 +120,18 @@ struct Field {
 }
 
 impl Field {
-    /// The full number of repetitions, or the short one in a short run.
+    /// Returns `full` repetitions in a full run, and `short` in a short run.
     fn times(&self, full: u64, short: u64) -> u64 {
         if self.extent == Extent::Full { full } else { short }
     }
 
-    /// The network card of a host behind a link of 1,500 bytes. It reassembles datagrams, and drops incomplete
+    /// The network card of a host on a link with MTU 1,500. The card reassembles datagrams, and drops incomplete
     /// ones.
     fn host(&self) -> Rig {
         self.rig(&host(), [65_535, 1_500])
     }
 
-    /// A border between links of 9,000 and of 1,500 bytes.
+    /// A border between links with MTUs 9,000 and 1,500.
     fn border(&self) -> Rig {
         self.rig(&Gateway::new(GatewayRole::Border, 0), [9_000, 1_500])
     }
@@ -140,19 +140,19 @@ impl Field {
         Rig::new(gateway, mtus, self.seed)
     }
 
-    /// Ends an attack on a gateway.
+    /// Finishes an attack on a gateway, and checks the laws for the end of a run.
     fn end(&mut self, stand: &mut Rig) -> Verdict {
         self.packets += stand.packets;
         stand.end()
     }
 }
 
-/// A host's network card that drops incomplete datagrams.
+/// Settings of a host's network card that drops incomplete datagrams.
 fn host() -> Gateway {
     Gateway { late: Lateness::Retire, ..Gateway::new(GatewayRole::WideInterface, 0) }
 }
 
-/// Checks a bound or a law of one attack.
+/// Returns an error with the description `what` unless `is_kept`.
 fn holds(is_kept: bool, what: impl FnOnce() -> String) -> Verdict {
     if is_kept { Ok(()) } else { Err(what()) }
 }

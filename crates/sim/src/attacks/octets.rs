@@ -1,6 +1,8 @@
-//! Fragments of one datagram -> its octets, or none: a model too simple to be wrong.
+//! Fragments of one datagram -> its octets, or nothing.
+//!
+//! This reference model stores each octet separately, so that it can be checked by reading.
 
-/// The octets of a datagram, each as received.
+/// The received octets of one datagram.
 #[derive(Clone, Debug, Default)]
 pub struct Octets {
     octets: Vec<Option<u8>>,
@@ -9,10 +11,11 @@ pub struct Octets {
 }
 
 impl Octets {
-    /// Adds a fragment; returns the octets of the datagram once it is complete.
+    /// Adds a fragment. Returns all octets if the datagram is complete.
     ///
-    /// A repeat of known octets changes nothing, whatever end it claims. Any other overlap, or a second end,
-    /// discards the datagram.
+    /// A repeat of known octets has no effect, even if it claims another end. Any other overlap, or a second end,
+    /// discards
+    /// the datagram.
     pub fn take(&mut self, offset: usize, more: bool, payload: &[u8]) -> Option<Vec<u8>> {
         if self.is_dead {
             return None;

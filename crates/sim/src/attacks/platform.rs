@@ -10,8 +10,8 @@ use crate::wire::V4_LEN;
 use engine::{Reason, Toward};
 use packet::LinkType;
 
-/// rel:A52: frames of 0 to 60 bytes of every link type, with or without a valid start. Frames with a whole packet
-/// are parsed. Truncated or too short frames pass unparsed, for a counted reason.
+/// rel:A52: frames of 0 to 60 bytes with every link type, with or without a valid start. Frames with a complete
+/// packet must be parsed. Frames that are truncated or too short must be forwarded unparsed, with a counted reason.
 pub fn short_frames(field: &mut Field) -> Verdict {
     let media = [LinkType::Ip, LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2];
     for medium in media {
@@ -46,7 +46,7 @@ pub fn short_frames(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// A packet after the header of its link type; on Ethernet, half of them in a VLAN.
+/// Puts a packet behind a header of the link type. On Ethernet, half of the packets get a VLAN tag.
 fn on_link(field: &mut Field, medium: LinkType, packet: &[u8]) -> Vec<u8> {
     let is_v4 = packet[0] >> 4 == 4;
     let kind: [u8; 2] = if is_v4 { [8, 0] } else { [0x86, 0xDD] };
@@ -61,7 +61,7 @@ fn on_link(field: &mut Field, medium: LinkType, packet: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Length of the shortest header of a link type, in bytes.
+/// Minimum header length of a link type, in bytes.
 fn link_len_min(medium: LinkType) -> usize {
     match medium {
         LinkType::Ip => 0,
@@ -72,14 +72,15 @@ fn link_len_min(medium: LinkType) -> usize {
     }
 }
 
-/// Number of frames that were parsed, and that passed unparsed.
+/// Number of frames parsed, and number of frames forwarded unparsed.
 fn fates(stand: &Rig) -> [u64; 2] {
     let ledger = stand.ledger(Toward::Wide);
     [ledger.received.packets, Reason::ALL.iter().map(|reason| ledger.passed(*reason).packets).sum()]
 }
 
-/// rel:A53: any packets, with bits flipped, truncated or extended. Nothing panics, and the laws hold. (Clippy
-/// rejects panicking indexing and unwrapping in `packet` and `engine`.)
+/// rel:A53: random packets, with flipped bits, truncated or extended. The gateway must not panic and must respect
+/// the
+/// laws. (Clippy rejects panicking indexing and unwrapping in `packet` and `engine`.)
 pub fn panics(field: &mut Field) -> Verdict {
     for round in 0..field.times(1_500, 30) {
         let role =

@@ -1,7 +1,9 @@
-//! Frames of an attack -> a gateway's output, with the laws checked after every frame.
+//! Frames of an attack -> a gateway's output, with checks of the laws after every frame.
 //!
-//! The gateway is the engine's, with the settings of the simulator's scenes. Unrelated background traffic runs
-//! beside the attack: a datagram in two fragments and a stream of segments. All of it has to arrive unchanged.
+//! The gateway runs the real engine, with settings as in scene files. Unrelated background traffic is mixed with
+//! the
+//! attack: datagrams in two fragments, and a stream of segments. All background traffic must be delivered
+//! unchanged.
 
 use super::background::BackgroundTraffic;
 use super::craft;
@@ -19,29 +21,29 @@ use engine::{
 use packet::{Frame, Ingress, Ip, Link, LinkType, Packet, Pool, Time};
 use std::borrow::Cow;
 
-/// A gateway under attack.
+/// A gateway under attack, with its background traffic.
 pub struct Rig {
     engine: Engine,
     batch: Batch,
-    /// Toward the narrow end, toward the wide end.
+    /// The directions toward the narrow side and toward the wide side.
     directions: [RigDirection; 2],
     now: Time,
-    /// The link type of the attack's frames.
+    /// Link type of the attack's frames.
     pub medium: LinkType,
-    /// The ingress port of the attack's frames, in addition to their side.
+    /// Ingress port number of the attack's frames.
     pub ingress: u32,
-    /// Whether all packets of the attack have right transport checksums. If so, all output must have them too.
+    /// Whether all packets of the attack have correct transport checksums. If so, the output must, too.
     pub has_right_sums: bool,
-    /// Packets that the attack sent.
+    /// Number of packets sent by the attack.
     pub packets: u64,
     bystanders: Option<BackgroundTraffic>,
-    /// Random burst sizes.
+    /// Random numbers for burst sizes.
     dice: Rng,
     left: Vec<SentFrame>,
     bytes: Vec<u8>,
 }
 
-/// One direction, whose packets leave by one end.
+/// One direction of the gateway.
 struct RigDirection {
     mtu: usize,
     timeout: Duration,
@@ -52,27 +54,27 @@ struct RigDirection {
     walk_len: usize,
 }
 
-/// A packet that left since the last push.
+/// A packet transmitted since the last `push`.
 #[derive(Clone, Debug)]
 struct SentFrame {
     is_answer: bool,
     at: Range<usize>,
 }
 
-/// A packet that left.
+/// A transmitted packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Out<'a> {
-    /// Whether it is an ICMP error of the gateway's own.
+    /// Whether the packet is an ICMP error of the gateway itself.
     pub is_answer: bool,
-    /// The bytes from its IP header on.
+    /// The packet's bytes from its IP header on.
     pub frame: &'a [u8],
 }
 
-/// The description of a broken law.
+/// Success, or the description of a violation.
 pub type Verdict = Result<(), String>;
 
 impl Rig {
-    /// A gateway between a wide link and a narrow link of these MTUs.
+    /// A gateway between a wide and a narrow link with these MTUs, in bytes.
     pub fn new(config: &Gateway, mtus: [u16; 2], seed: u64) -> Rig {
         let secret = Secret::new(u128::from(seed) << 64 | 0x5EED);
         let directions = [Toward::Narrow, Toward::Wide].map(|toward| RigDirection {
@@ -102,18 +104,18 @@ impl Rig {
         }
     }
 
-    /// The same, with background traffic after every `every` packets of the attack.
+    /// Adds background traffic after every `every` packets of the attack.
     pub fn among_bystanders(mut self, every: u64) -> Rig {
         self.bystanders = Some(BackgroundTraffic::new(every));
         self
     }
 
-    /// Receives a frame of the attack at time `at`, which leaves by the end `toward`.
+    /// Processes an attack frame at time `at`, in the direction `toward`.
     pub fn push(&mut self, at: Duration, toward: Toward, frame: &[u8]) -> Verdict {
         self.push_burst(at, toward, [frame])
     }
 
-    /// Receives several frames at once.
+    /// Processes several attack frames at the same time.
     fn push_burst<'a>(
         &mut self,
         at: Duration,
@@ -142,7 +144,7 @@ impl Rig {
         arrived
     }
 
-    /// Receives frames one after another, `gap` apart or several at once, and keeps all output.
+    /// Processes frames in bursts or at intervals of `gap`. The output of all is kept.
     pub fn push_all<'a>(
         &mut self,
         at: Duration,
@@ -165,7 +167,7 @@ impl Rig {
         Ok(left)
     }
 
-    /// Nothing more arrives for a moment: packets held for more input leave. Earlier output is forgotten.
+    /// Flushes packets that are held only while more frames arrive. Earlier output is discarded.
     pub fn rest(&mut self) -> Verdict {
         self.forget();
         for toward in BOTH {
@@ -175,56 +177,56 @@ impl Rig {
         self.give_to_bystanders()
     }
 
-    /// Lets time pass; time-outs take effect at their own time.
+    /// Advances the time to `at`. Time-outs are handled at their exact times.
     pub fn wait_until(&mut self, at: Duration) -> Verdict {
         self.forget();
         self.pass_time(at)?;
         self.give_to_bystanders()
     }
 
-    /// Output since the last push, without background traffic.
+    /// Packets transmitted since the last `push`, without background traffic.
     pub fn left(&self) -> impl Iterator<Item = Out<'_>> {
         self.left.iter().map(|left| Out { is_answer: left.is_answer, frame: &self.bytes[left.at.clone()] })
     }
 
-    /// The ledger of the direction to this end.
+    /// The ledger of the direction toward this side.
     pub fn ledger(&self, toward: Toward) -> &Ledger {
         self.engine.ledger(toward.direction())
     }
 
-    /// Packets toward the wide end that ended for this reason.
+    /// Number of packets toward the wide side dropped for this reason.
     pub fn retired(&self, reason: Reason) -> u64 {
         self.ledger(Toward::Wide).retired(reason).packets
     }
 
-    /// Packets toward the wide end that passed unparsed for this reason.
+    /// Number of packets toward the wide side forwarded unparsed for this reason.
     pub fn passed(&self, reason: Reason) -> u64 {
         self.ledger(Toward::Wide).passed(reason).packets
     }
 
-    /// How often this event occurred toward the wide end.
+    /// Number of occurrences of this event toward the wide side.
     pub fn event(&self, event: Event) -> u64 {
         self.ledger(Toward::Wide).event(event).packets
     }
 
-    /// Bytes charged to the stages toward the wide end.
+    /// Memory charged to the stages toward the wide side, in bytes.
     pub fn charged(&self) -> usize {
         self.wide_side().aggregation.charged()
     }
 
-    /// Packets and buffers held toward the wide end.
+    /// Number of packets and of buffers held toward the wide side.
     pub fn held(&self) -> (u64, usize) {
         let (held, buffers) = self.engine.held(Toward::Wide.direction());
         (held.packets, buffers)
     }
 
-    /// The side toward the wide end.
+    /// The engine's wide side.
     pub fn wide_side(&self) -> &Side {
         self.engine.side(Toward::Wide.direction())
     }
 
-    /// Ends the attack: all held packets are released, all buffers are back, and all background traffic has
-    /// arrived.
+    /// Finishes the attack. Checks that all held packets are flushed, all buffers are returned, and all
+    /// background traffic was delivered.
     pub fn end(&mut self) -> Verdict {
         self.rest()?;
         self.engine.flush(self.now);
@@ -268,7 +270,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Receives frames that arrive at once, each with its ingress: one batch, as from a live port.
+    /// Processes frames that arrive at the same time, as one batch.
     fn take(&mut self, toward: Toward, medium: LinkType, burst: &[(Ingress, Cow<'_, [u8]>)]) -> Verdict {
         if burst.is_empty() {
             return Ok(());
@@ -319,7 +321,7 @@ impl Rig {
         self.directions[direction].check(&self.engine, direction)
     }
 
-    /// Checks law 1, and that an independent reader can parse all output and finds right checksums.
+    /// Checks law 1, and that an independent parser accepts the output and its checksums.
     fn emit(&mut self, toward: Toward, packet: &Packet, is_answer: bool) -> Verdict {
         let Rig { directions, now, left, bytes, has_right_sums, .. } = self;
         let direction = &mut directions[toward.direction()];
@@ -357,7 +359,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Delivers the output for background hosts.
+    /// Checks the transmitted packets of background hosts.
     fn bystanders_take(&mut self, bystanders: &mut BackgroundTraffic) -> Verdict {
         let Rig { now, left, bytes, .. } = self;
         let mut outcome = Ok(());
@@ -382,7 +384,8 @@ impl Rig {
 }
 
 impl RigDirection {
-    /// Checks laws 2 and 6: every received packet has left, has ended or is held, and no stage exceeds its limit.
+    /// Checks laws 2 and 6: every received packet is transmitted, dropped or held, and no stage exceeds its memory
+    /// limit.
     fn check(&mut self, engine: &Engine, direction: usize) -> Verdict {
         let ledger = engine.ledger(direction);
         if self.came != ledger.received {
@@ -412,7 +415,7 @@ impl RigDirection {
     }
 }
 
-/// The ends of a gateway.
+/// Both sides of a gateway.
 const BOTH: [Toward; 2] = [Toward::Wide, Toward::Narrow];
-/// Number of frames that arrive at once.
+/// Numbers of frames in a burst, chosen at random.
 const BURSTS: [usize; 6] = [1, 1, 1, 2, 5, 64];

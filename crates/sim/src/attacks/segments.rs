@@ -1,5 +1,6 @@
-//! Seed -> TCP segments that no sender should send. Each verdict says whether the gateway's output is still the
-//! same stream.
+//! A seed -> TCP segments that no host should send, and a verdict.
+//!
+//! Each attack checks that the gateway does not change the stream.
 
 use super::craft::{self, ACK, PSH, Tcp, head, udp};
 use super::fragments::{Clock, TICK, in_ethernet, shuffle};
@@ -13,9 +14,10 @@ use engine::{Event, Hold, Mode, Reason, Toward};
 use packet::LinkType;
 use std::collections::BTreeMap;
 
-/// rel:A37: short segments, every other one first, so that none can be coalesced at once. Of a flow, at most 64
-/// segments and 64 KiB wait, and all of it arrives. The bench measures the cost of each (`attack` in
-/// BENCHMARKS.md).
+/// rel:A37: short segments, in an order that prevents immediate coalescing: every other one first. At most 64
+/// segments and 64 KiB of a flow may wait, and all data must be delivered. The bench measures the cost of each
+/// (`attack`
+/// in BENCHMARKS.md).
 pub fn segment_smack(field: &mut Field) -> Verdict {
     for mode in [Mode::Resize, Mode::Reversible] {
         let mut stand = waiting(field, mode);
@@ -48,8 +50,9 @@ pub fn segment_smack(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A38: segments of 1 to 100 bytes in long rows. A coalesced packet has at most 65,535 bytes, and at most 128
-/// segments in reversible mode. All of the stream arrives.
+/// rel:A38: long sequences of segments with 1 to 100 bytes. A coalesced packet must have at most 65,535 bytes, and
+/// in
+/// reversible mode at most 128 segments. All data must be delivered.
 pub fn many_segments(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
@@ -79,8 +82,8 @@ pub fn many_segments(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A39: acknowledgements of every byte, repeated ones, and ones of data never sent. Each is forwarded
-/// unchanged, and no other one is made.
+/// rel:A39: acknowledgements of every byte, repeated acknowledgements, and acknowledgements of data never sent. The
+/// gateway must forward each unchanged, and add none.
 pub fn strange_acks(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
@@ -109,8 +112,8 @@ pub fn strange_acks(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A41: streams of all segment lengths through gateways of all MTUs. No output exceeds the link, as the rig
-/// asserts. In reversible mode every packet comes back byte for byte.
+/// rel:A41: streams of all segment lengths through gateways of all MTUs. No output may exceed the MTU, as the rig
+/// asserts. Reversible mode must restore every packet byte for byte.
 pub fn oversize_runs(field: &mut Field) -> Verdict {
     for round in 0..field.times(3_000, 40) {
         let (role, mode) = BOTH_MODES[round as usize % 2];
@@ -123,7 +126,9 @@ pub fn oversize_runs(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A42: after data, a segment with any of the 256 sets of flags. Held data leaves before it.
+/// rel:A42: a data segment, and then a segment with any of the 256 combinations of flags. Held data must be
+/// transmitted
+/// first.
 pub fn flags(field: &mut Field) -> Verdict {
     let mut id = 0;
     for (role, mode) in BOTH_MODES {
@@ -158,8 +163,8 @@ pub fn flags(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A43: every merge of two to six segments of different lengths, with trailing bytes in their frames. The
-/// output payload equals the input payload.
+/// rel:A43: every merge of two to six segments of different lengths, in frames with trailing bytes. The output
+/// payload must equal the input payload.
 pub fn payloads(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
@@ -189,7 +194,9 @@ pub fn payloads(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A44: frames padded to 46 and to 60 bytes. Padding is no data, even where segments claim to be shorter.
+/// rel:A44: frames padded to 46 and to 60 bytes. Padding must never be treated as data, even if segments claim to
+/// be
+/// shorter.
 pub fn padded(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
@@ -216,8 +223,8 @@ pub fn padded(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A45: two segments that could be coalesced, except that one header byte of the second has another value.
-/// Reversible mode restores both, byte for byte.
+/// rel:A45: two segments that could be coalesced, except that one header byte differs. Reversible mode must restore
+/// both, byte for byte.
 pub fn metadata(field: &mut Field) -> Verdict {
     let gateway = Gateway::new(GatewayRole::ReceiveOffload, 0);
     let mut stand = field.rig(&gateway, [9_000, 1_500]);
@@ -264,9 +271,9 @@ pub fn metadata(field: &mut Field) -> Verdict {
     shifted(field)
 }
 
-/// Part of rel:A45: segments with an acknowledgement and timestamps that advance, stay or go back. In resize mode,
-/// no byte leaves with a later timestamp than it arrived with. A receiver would otherwise take later data for old
-/// (RFC 7323 section 5). Nor does it leave with an older acknowledgement or echo.
+/// Part of rel:A45: segments whose acknowledgement and timestamps advance, stay or go back. In resize mode, no
+/// byte may get a later timestamp than it had. Otherwise a receiver would reject later data as old (RFC 7323
+/// section 5). Nor may a byte get an older acknowledgement or echo.
 fn moving_on(field: &mut Field) -> Verdict {
     for is_v6 in [false, true] {
         let gateway = Gateway { coalesce: Some(Mode::Resize), ..Gateway::new(GatewayRole::Border, 0) };
@@ -299,7 +306,8 @@ fn moving_on(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// See [`moving_on`]: `said` holds the fields of each segment, without the first.
+/// Checks the output of [`moving_on`]. `said` has acknowledgement, timestamp and echo of each segment except the
+/// first.
 fn judge_moving_on(stand: &Rig, said: &[[u32; 3]]) -> Verdict {
     let is_before = |one: u32, other: u32| (one.wrapping_sub(other) as i32) < 0;
     stand.left().try_for_each(|out| {
@@ -317,9 +325,8 @@ fn judge_moving_on(stand: &Rig, said: &[[u32; 3]]) -> Verdict {
     })
 }
 
-/// Part of rel:A45: the initial sequence number of a stream does not matter (RFC 9293 section 3.4). The same
-/// segments, in and out of order, give the same output for every initial number. That includes numbers that wrap
-/// within the stream.
+/// Part of rel:A45: streams with different initial sequence numbers (RFC 9293 section 3.4). The same segments, in
+/// and out of order, must give the same output for every initial number, even if numbers wrap within the stream.
 fn shifted(field: &mut Field) -> Verdict {
     for round in 0..field.times(2_000, 20) {
         let mode = field.dice.one_of(&[Mode::Resize, Mode::Reversible]);
@@ -367,13 +374,13 @@ fn shifted(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// Number of packets that arrived and did not end: as many leave.
+/// Number of packets received and not dropped, which must be transmitted.
 fn owed(stand: &Rig) -> u64 {
     let ended: u64 = Reason::ALL.iter().map(|reason| stand.retired(*reason)).sum();
     stand.ledger(Toward::Wide).received.packets - ended
 }
 
-/// rel:A46: segments with a total length just below, at and just above 65,535 bytes.
+/// rel:A46: segments with a total length just below, equal to and just above 65,535 bytes.
 pub fn longest_runs(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
@@ -400,9 +407,8 @@ pub fn longest_runs(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A48: odd and even lengths in any order, and payloads with a checksum of zero. All output has right
-/// checksums, which the rig verifies with its own code. That includes split segments, and datagrams with a computed
-/// checksum of zero.
+/// rel:A48: odd and even lengths in any order, and payloads with a checksum of zero. All output must have correct
+/// checksums, which the rig verifies with independent code. Split segments and UDP checksums of zero are included.
 pub fn odd_sums(field: &mut Field) -> Verdict {
     for round in 0..field.times(3_000, 40) {
         let (role, mode) = BOTH_MODES[round as usize % 2];
@@ -436,8 +442,8 @@ pub fn odd_sums(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A49: bits flipped before the gateway, in payload, headers and checksums. No packet leaves with a right
-/// checksum and wrong bytes.
+/// rel:A49: flipped bits in payload, headers and checksums. No transmitted packet may have wrong bytes and a
+/// correct checksum.
 pub fn laundering(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         for toward in [Toward::Wide, Toward::Narrow] {
@@ -477,20 +483,20 @@ pub fn laundering(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// A stream of segments, and the octets of it that arrived.
+/// A stream of segments, and a record of its delivered bytes.
 struct Stream {
     pattern: Pattern,
     is_v6: bool,
     ports: [u16; 2],
     id: u32,
-    /// Bytes that were sent.
+    /// Number of bytes sent.
     sent: u64,
-    /// Bytes that arrived.
+    /// Number of bytes delivered.
     arrived: u64,
-    /// The ranges that arrived: the end of each by its start. No byte is sent twice, so none may arrive twice.
+    /// Delivered ranges: end by start. No byte is sent twice, so none may be delivered twice.
     places: BTreeMap<u64, u64>,
     may_be_damaged: bool,
-    /// Packets that arrived with a wrong checksum.
+    /// Number of packets delivered with a wrong checksum.
     wrong: u64,
 }
 
@@ -510,7 +516,7 @@ impl Stream {
         }
     }
 
-    /// The segment of this length that begins `ahead` bytes after the data sent so far.
+    /// A segment of `len` bytes that starts `ahead` bytes behind the data sent so far.
     fn segment_at(&mut self, ahead: u64, len: usize, flags: u8) -> Vec<u8> {
         self.id += 1;
         let mut payload = vec![0; len];
@@ -520,7 +526,7 @@ impl Stream {
         craft::segment(&head, &Tcp { flags, ..Tcp::of(self.ports, start as u32) }, &payload)
     }
 
-    /// Receives the output of this stream.
+    /// Checks the transmitted packets of the stream.
     fn take_all(&mut self, stand: &Rig) -> Verdict {
         stand.left().try_for_each(|out| match wire::read(out.frame) {
             Some(seen) => self.take(out.frame, &seen),
@@ -568,8 +574,8 @@ impl Stream {
     }
 }
 
-/// Sends a stream of a few hundred segments, some out of order, through a gateway. In reversible mode each comes
-/// back unchanged.
+/// Sends a stream of a few hundred segments through a gateway, some out of order. Reversible mode must restore each
+/// segment unchanged.
 fn run_stream(field: &mut Field, stand: &mut Rig, mode: Mode, is_v6: bool) -> Verdict {
     let mut stream = Stream::new(field.dice.number(), is_v6);
     let mut now = Clock::default();
@@ -608,13 +614,13 @@ fn run_stream(field: &mut Field, stand: &mut Rig, mode: Mode, is_v6: bool) -> Ve
     stream.is_whole()
 }
 
-/// A gateway with a hold time for segments.
+/// A gateway that holds segments for a while.
 fn waiting(field: &Field, mode: Mode) -> Rig {
     let hold = Some(Hold::Fixed(Duration::from_millis(5)));
     field.rig(&Gateway { coalesce: Some(mode), hold, ..Gateway::new(GatewayRole::Border, 0) }, [9_000, 1_500])
 }
 
-/// Ends an attack on a coalescing gateway. More segments went into runs than there were runs.
+/// Finishes an attack on a coalescing gateway, and checks that segments were coalesced.
 fn end_joined(field: &mut Field, stand: &mut Rig) -> Verdict {
     stand.end()?;
     let gathered = stand.event(Event::Coalesced);
@@ -623,7 +629,7 @@ fn end_joined(field: &mut Field, stand: &mut Rig) -> Verdict {
     field.end(stand)
 }
 
-/// Sequence number and payload length of each segment that left.
+/// Sequence number and payload length of each transmitted segment.
 fn starts(stand: &Rig) -> Vec<(u32, usize)> {
     let start = |frame: &[u8]| {
         let upper = craft::upper(frame, &wire::read(frame)?);
@@ -632,15 +638,15 @@ fn starts(stand: &Rig) -> Vec<(u32, usize)> {
     stand.left().filter_map(|out| start(out.frame)).collect()
 }
 
-/// Recomputes checksums after a change, where possible.
+/// Recomputes the checksums of a changed frame, if its headers permit.
 fn reseal(frame: &mut [u8]) {
     if frame[0] >> 4 == 4 && frame[0] & 15 == 5 {
         wire::seal_v4(&mut frame[..20]);
     }
 }
 
-/// Both coalescing modes, each at the gateway that uses it.
+/// Both coalescing modes, each with a gateway role that uses it.
 const BOTH_MODES: [(GatewayRole, Mode); 2] =
     [(GatewayRole::Border, Mode::Resize), (GatewayRole::ReceiveOffload, Mode::Reversible)];
-/// Payload of the segments of [`moving_on`], in bytes.
+/// Payload of the segments in [`moving_on`], in bytes.
 const MOVING_LEN: usize = 100;

@@ -1,5 +1,6 @@
-//! Segments, timers and application writes -> segments: a host's ends of connections. Every byte that arrives is
-//! checked.
+//! Segments, timers and application writes -> segments of a host's connections.
+//!
+//! Every received byte is verified here. The TCP state machine is left to the `tcp` module.
 
 use super::{Host, put_segment};
 use crate::flow::{Reply, Sizes};
@@ -11,27 +12,27 @@ use crate::wire::{Head, TCP, WireFacts};
 use core::time::Duration;
 use packet::{Ecn, Time, Version};
 
-/// One end of a connection.
+/// A host's end of one connection.
 #[derive(Debug)]
 pub struct TcpApp {
     flow: usize,
-    /// The end: 0 opens the connection.
+    /// Number of the end. End 0 opens the connection.
     end: usize,
     connection: Connection,
     due: Time,
 }
 
-/// The result of a connection's step.
+/// The results of one step of a connection.
 #[derive(Default)]
 struct News {
-    /// A segment exceeded the MTU of the host's own link: that MTU, and the sequence number.
+    /// MTU of the host's link and sequence number, if a segment exceeded this MTU.
     too_long: Option<(u32, u32)>,
     has_opened: bool,
     is_peer_closed: bool,
 }
 
 impl Host {
-    /// Joins a connection, at one end of it.
+    /// Adds end `end` of connection `number` to the host.
     pub fn join(&mut self, net: &Net, number: usize, end: usize) {
         let flow = &net.flows[number];
         let mut settings = flow.plan.talk.ends[end].clone();
@@ -42,12 +43,12 @@ impl Host {
         self.talkers.push(TcpApp { flow: number, end, connection, due: Time::NEVER });
     }
 
-    /// The next deadline of its connections.
+    /// The earliest deadline of the host's connections; `None` if no timer is running.
     pub fn next_deadline(&self) -> Option<Time> {
         self.talkers.iter().map(|talker| talker.due).min().filter(|due| *due < Time::NEVER)
     }
 
-    /// Runs the timers that are due.
+    /// Handles all expired timers.
     pub fn expire(&mut self, net: &mut Net) {
         for at in 0..self.talkers.len() {
             if self.talkers[at].due <= net.now {
@@ -82,7 +83,7 @@ impl Host {
         (!is_last).then_some(gap)
     }
 
-    /// Receives a segment from `from` with a right checksum.
+    /// Processes a segment with a correct checksum from host `from`.
     pub(super) fn take_talk(&mut self, net: &mut Net, number: usize, from: usize, seen: &WireFacts, upper: &[u8]) {
         let flow = &net.flows[number];
         let hosts = flow.hosts_of(from);
@@ -116,7 +117,7 @@ impl Host {
         });
     }
 
-    /// Receives an ICMP error: a segment of one end was too long for a router's link.
+    /// Processes an ICMP error: a segment of end `end` exceeded the MTU of a router's link.
     pub(super) fn hear(&mut self, net: &mut Net, number: usize, end: usize, mtu: usize, seq: u32) {
         if let Some(at) = self.talker(number, end) {
             self.told_count += 1;
@@ -128,7 +129,7 @@ impl Host {
         self.talkers.iter().position(|talker| (talker.flow, talker.end) == (number, end))
     }
 
-    /// Runs one step of a connection and applies its results.
+    /// Executes one step of a connection and applies the results.
     fn act(&mut self, net: &mut Net, at: usize, act: impl FnOnce(&mut Connection, Time, &mut dyn FnMut(Emit))) {
         let mut news = News::default();
         self.step(net, at, &mut news, act);
@@ -198,7 +199,7 @@ impl Host {
     }
 }
 
-/// Puts the packet of a segment on the host's wire. Returns the wire's MTU where the packet is too long.
+/// Transmits a segment on the host's wire. If the packet is too long, returns the wire's MTU instead.
 fn put(
     net: &mut Net,
     wire: usize,
@@ -232,5 +233,5 @@ fn ecn(bits: u8) -> Ecn {
     [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(bits & 3)]
 }
 
-/// Longest write of an application in bytes, where the lengths are drawn.
+/// Maximum length of a random write, in bytes.
 const WRITE_MAX: u32 = 65_535;

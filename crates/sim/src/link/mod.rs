@@ -1,8 +1,8 @@
-//! Frames at one end of a wire -> the same frames at the other end: later, slower, fewer or in another order, as
-//! configured.
+//! Frames at one end of a wire -> frames at the other end, with delay, limited rate, loss and reordering.
 //!
-//! [`Link`] models one direction of a wire. Time is a value: the simulator drives it by events, the lab's emulator
-//! by the clock. A wire carries single, finished packets. It splits no GSO packets and completes no checksums.
+//! [`Link`] models one direction of a wire. It has no clock: the simulator passes event times, and the lab's
+//! emulator
+//! passes real time. GSO packets must be segmented and checksums completed before, as for a real wire.
 
 mod model;
 mod red;

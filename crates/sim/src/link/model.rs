@@ -1,11 +1,12 @@
-//! Frames with arrival times -> the same frames with delivery times.
+//! Frames with arrival times -> frames with delivery times.
 //!
-//! This is one direction of a wire, without a clock: the caller passes the time. A frame waits in a queue for the
-//! line, occupies the line for its transmission time, and then travels for the delay.
+//! The model has no clock, because the caller passes the time. A frame first waits in the link's queue. Its
+//! transmission
+//! takes time according to the rate. Finally the delay passes.
 //!
-//! Losses and errors depend on the seed and the frame's number alone. The number counts every frame offered, so a
-//! run at another speed, or on a slower machine, loses the same frames. A frame lost in transit still occupies the
-//! line.
+//! Losses and errors depend only on the seed and the frame's number. All offered frames are numbered. A run at
+//! another
+//! rate, or on a slower machine, therefore loses the same frames. Frames lost in transit do use the link's rate.
 
 use super::red::Early;
 use super::shape::{LinkShape, Queue, REORDER_TIMEOUT, Reorder};
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// One direction of a wire.
+/// A model of one direction of a wire.
 ///
 /// Invariant, asserted at every step: offered + duplicated = delivered + lost + dropped + without room + inside.
 #[derive(Debug)]
@@ -25,13 +26,13 @@ pub struct Link {
     early: Option<Early>,
     pool: Pool,
     line: LinkModel,
-    /// In order of delivery time: the order of arrival, except for frames that were overtaken.
+    /// Frames in transit by delivery time, in the order of arrival except for overtaken frames.
     travelling: VecDeque<Entry>,
-    /// Frames held back until enough later frames have passed them.
+    /// Frames that are delayed until enough later frames have overtaken them.
     held_back: VecDeque<HeldBack>,
-    /// Delivery time of the last frame in order.
+    /// Delivery time of the last frame that was not delayed for reordering.
     last_due: Time,
-    /// Frames that started to travel in order. Overtaking frames are counted by it.
+    /// Number of frames in transit so far without reordering. Overtaking frames are counted by this number.
     in_order_count: u64,
     /// One more than the highest frame number delivered.
     left_below: u64,
@@ -39,44 +40,44 @@ pub struct Link {
     counters: Counters,
 }
 
-/// The fate of an offered frame.
+/// The fate of a frame that was offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It will arrive at this time.
+    /// The frame will be delivered at this time.
     Due(Time),
-    /// It will arrive once others have overtaken it.
+    /// The frame will be delivered after others have overtaken it.
     HeldBack,
-    /// It is lost in transit.
+    /// The frame is lost in transit.
     Lost,
-    /// The queue was full, or early detection dropped it.
+    /// The frame is dropped: the queue was full, or early detection chose the frame.
     Dropped,
-    /// The link's memory was used up, or the frame is longer than 65,536 bytes: an error of the emulator, not of
-    /// the wire.
+    /// The frame is dropped: the model's memory is full, or the frame exceeds 65,536 bytes. This is an error of the
+    /// emulator, not of the wire.
     WithoutRoom,
 }
 
-/// A frame that has arrived. [`Link::give_back`] returns its memory.
+/// A delivered frame. [`Link::give_back`] returns its memory.
 #[derive(Debug)]
 pub struct Departure {
-    /// Time of arrival.
+    /// Delivery time.
     pub due: Time,
-    /// Its number among the offered frames, from 0.
+    /// The frame's number among all offered frames, from 0.
     pub index: u64,
-    /// Whether the wire flipped bits of it.
+    /// Whether the wire flipped any of the frame's bits.
     pub is_damaged: bool,
     stored: Stored,
 }
 
-/// Numbers of frames and bytes.
+/// A number of frames, and their total length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Frames.
+    /// Number of frames.
     pub frames: u64,
-    /// Bytes of them, link headers included.
+    /// Total length of the frames in bytes, including link headers.
     pub bytes: u64,
 }
 
-/// The fates of offered frames.
+/// Counters of offered frames by fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Frames offered.
@@ -85,13 +86,13 @@ pub struct Counters {
     pub delivered: Tally,
     /// Frames lost in transit, alone or in a burst.
     pub lost: Tally,
-    /// Frames that found the queue full, or that early detection dropped.
+    /// Frames dropped because the queue was full, or by early detection.
     pub dropped: Tally,
-    /// Frames among them that early detection dropped.
+    /// Frames dropped by early detection.
     pub dropped_early: Tally,
-    /// Frames that found no memory: an error of the emulator.
+    /// Frames dropped for lack of memory, an error of the emulator.
     pub without_room: Tally,
-    /// Duplicates made.
+    /// Duplicates created.
     pub duplicated: Tally,
     /// Frames with flipped bits.
     pub corrupted: Tally,
@@ -107,13 +108,13 @@ struct Entry {
     index: u64,
     stored: Stored,
     is_damaged: bool,
-    /// A duplicate, which is delivered first.
+    /// The frame's duplicate, which is delivered first.
     twin: Option<Stored>,
 }
 
 #[derive(Debug)]
 struct HeldBack {
-    /// It starts to travel once this many frames have started in order.
+    /// The frame's transit begins when `in_order_count` reaches this number.
     after: u64,
     deadline: Time,
     entry: Entry,
@@ -126,12 +127,12 @@ struct Stored {
 }
 
 impl Link {
-    /// An idle wire.
+    /// A link without frames.
     pub fn new(shape: LinkShape) -> Link {
         Link::with_memory(shape, MEMORY_LIMIT)
     }
 
-    /// A wire that holds frames in at most `limit` bytes of memory.
+    /// A link without frames, which uses at most `limit` bytes of memory.
     pub fn with_memory(shape: LinkShape, limit: usize) -> Link {
         if let Err(bad) = shape.check() {
             panic!("a link's shape was checked: {bad}");
@@ -152,7 +153,7 @@ impl Link {
         }
     }
 
-    /// Allocates memory for `count` frames of up to `len` bytes, so that the first frames need not wait for it.
+    /// Allocates memory for `count` frames of up to `len` bytes, so that the first frames are not delayed.
     pub fn preallocate(&mut self, count: usize, len: usize) {
         let lent: Vec<Buffer> = (0..count).map_while(|_| self.pool.share(len)).collect();
         for mut buffer in lent {
@@ -162,18 +163,19 @@ impl Link {
         self.travelling.reserve(count);
     }
 
-    /// The settings of this wire.
+    /// The link's properties.
     pub fn shape(&self) -> &LinkShape {
         &self.shape
     }
 
-    /// Offers a frame at `now`. Time must never go back.
+    /// Offers a frame at time `now`, which must not decrease.
     pub fn push(&mut self, now: Time, frame: &[u8]) -> Fate {
         self.push_with(now, frame.len(), |room| room.copy_from_slice(frame))
     }
 
-    /// Offers a frame of `len` bytes at `now`. `write` fills it in place, and is not called for a frame that is
-    /// lost or dropped.
+    /// Offers a frame of `len` bytes at time `now`. `write` fills in the bytes, but is not called if the frame is
+    /// lost
+    /// or dropped.
     #[inline]
     pub fn push_with(&mut self, now: Time, len: usize, write: impl FnOnce(&mut [u8])) -> Fate {
         let index = self.counters.offered.frames;
@@ -189,7 +191,7 @@ impl Link {
         fate
     }
 
-    /// Arrival time of the next frame; none while the wire is empty.
+    /// Delivery time of the next frame; `None` if the link has no frames.
     #[inline]
     pub fn next_departure(&self) -> Option<Time> {
         let next = self.travelling.front().map(|entry| entry.due);
@@ -199,7 +201,7 @@ impl Link {
         }
     }
 
-    /// The next frame that has arrived by `now`, with its exact arrival time.
+    /// Returns the next frame delivered until `now`, with its exact delivery time.
     pub fn pop(&mut self, now: Time) -> Option<Departure> {
         let due = self.next_departure().filter(|due| *due <= now)?;
         let is_travelling = self.travelling.front().is_some_and(|entry| entry.due == due);
@@ -224,17 +226,17 @@ impl Link {
         Some(Departure { due, index, is_damaged, stored })
     }
 
-    /// Returns the memory of a frame that has arrived.
+    /// Returns the memory of a delivered frame to the link.
     pub fn give_back(&mut self, departure: Departure) {
         self.pool.give(departure.stored.buffer);
     }
 
-    /// Frames in the queue, on the line and in transit.
+    /// Frames in the queue, in transmission and in transit.
     pub fn inside(&self) -> Tally {
         self.inside
     }
 
-    /// Counters of all fates.
+    /// Counters of frames by fate.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -269,7 +271,7 @@ impl Link {
         }
     }
 
-    /// Whether the frame is lost because one of its bytes is.
+    /// Whether the frame is lost because of the loss probability per byte.
     fn loses_a_byte(&self, index: u64, len: usize) -> bool {
         let LinkShape { byte_loss, seed, .. } = self.shape;
         byte_loss > 0.0 && befalls(-(len as f64 * (-byte_loss).ln_1p()).exp_m1(), seed, Question::ByteLoss, index)
@@ -290,7 +292,7 @@ impl Link {
         Some(Stored { buffer, len })
     }
 
-    /// The delay of this frame, jitter included.
+    /// The frame's delay, including jitter.
     fn travel_time(&self, index: u64) -> Duration {
         if self.shape.jitter.is_zero() {
             return self.shape.delay;
@@ -340,7 +342,7 @@ impl Link {
         self.held_back.push_back(HeldBack { after, deadline, entry });
     }
 
-    /// Starts a frame in order, followed by the held-back frames that it was the last to overtake.
+    /// Starts the transit of a frame. Then starts all delayed frames that enough frames have overtaken.
     fn set_out(&mut self, entry: Entry) {
         let due = entry.due;
         self.last_due = due;
@@ -376,7 +378,7 @@ impl Link {
 }
 
 impl Departure {
-    /// The frame, with its flipped bits.
+    /// The bytes of the frame, including flipped bits.
     pub fn frame(&self) -> &[u8] {
         self.stored.bytes()
     }
@@ -403,24 +405,25 @@ impl Tally {
         self.bytes -= len as u64;
     }
 
-    /// The sum of both.
+    /// The sum of two tallies.
     pub fn plus(self, other: Tally) -> Tally {
         Tally { frames: self.frames + other.frames, bytes: self.bytes + other.bytes }
     }
 }
 
-/// A queue and the line behind it. A transmission starts when the previous one has ended.
+/// A queue with a transmitter. Each transmission starts when the previous one has ended.
 #[derive(Debug)]
 pub(super) struct LinkModel {
-    /// None: transmission takes no time.
+    /// Rate of transmissions; `None` = unlimited.
     bits_per_second: Option<u64>,
     overhead_len: usize,
     queue: Queue,
-    /// End of the last transmission: whole nanoseconds, and a remainder in units of 1 ns divided by the rate. A
-    /// million frames are therefore as exact as one.
+    /// End of the last transmission: nanoseconds, and a remainder in units of 1 ns divided by the rate. Rounding
+    /// errors
+    /// therefore never accumulate.
     free_at: Time,
     rest: u64,
-    /// Start of transmission of each waiting frame, and its length.
+    /// Waiting frames: start of the transmission, and length in bytes.
     waiting: VecDeque<(Time, usize)>,
     waiting_len: usize,
 }
@@ -438,12 +441,12 @@ impl LinkModel {
         }
     }
 
-    /// Waiting frames and their bytes, the time when the line is free, and its rate.
+    /// Number of waiting frames, their bytes, the end of the last transmission, and the rate.
     pub(super) fn waiting(&self) -> (usize, usize, Time, Option<u64>) {
         (self.waiting.len(), self.waiting_len, self.free_at, self.bits_per_second)
     }
 
-    /// Whether a frame of `len` bytes at `now` would have to wait and finds no room in the queue.
+    /// Whether a frame of `len` bytes would have to wait at `now`, but the queue is full.
     fn is_full(&mut self, now: Time, len: usize) -> bool {
         if self.bits_per_second.is_none() {
             return false;
@@ -458,7 +461,7 @@ impl LinkModel {
         is_full && self.start() > now
     }
 
-    /// Puts a frame on the line or into its queue. Returns the time when its last bit leaves.
+    /// Transmits or queues a frame. Returns the end of its transmission.
     fn carry(&mut self, now: Time, len: usize) -> Time {
         let Some(rate) = self.bits_per_second else { return now };
         if self.start() > now {
@@ -475,12 +478,12 @@ impl LinkModel {
         self.start()
     }
 
-    /// The first nanosecond at which a transmission can start.
+    /// The earliest start of the next transmission, rounded up to a nanosecond.
     fn start(&self) -> Time {
         self.free_at.later(u64::from(self.rest > 0))
     }
 }
 
-/// Most memory of a link's frames, in bytes: 10 Gbit/s for 0.2 s.
+/// Default memory limit of a link, in bytes: 10 Gbit/s for 0.2 s.
 const MEMORY_LIMIT: usize = 256 << 20;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;

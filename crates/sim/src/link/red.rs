@@ -1,26 +1,28 @@
-//! Recent queue lengths -> the share of frames to drop early (Floyd and Jacobson 1993).
+//! Recent queue lengths -> the fraction of frames to drop early (Floyd and Jacobson 1993).
+//!
+//! The queue itself is left to `model.rs`.
 
 use super::model::LinkModel;
 use super::shape::{RED_LEN_MEAN, Red, RedMode};
 use packet::Time;
 
-/// Random early detection for the queue of one line.
+/// The state of random early detection for one queue.
 #[derive(Debug)]
 pub(super) struct Early {
     red: Red,
-    /// The average queue length, in frames or bytes according to the mode.
+    /// Average queue length, in frames or bytes according to the mode.
     average: f64,
-    /// Frames since the last drop; in byte mode, bytes divided by [`RED_LEN_MEAN`].
+    /// Number of frames since the last drop; in byte mode, bytes divided by [`RED_LEN_MEAN`].
     since_drop: f64,
 }
 
 impl Early {
-    /// A queue that was always empty.
+    /// The state for a queue that has always been empty.
     pub(super) fn new(red: Red) -> Early {
         Early { red, average: 0.0, since_drop: 0.0 }
     }
 
-    /// The share of frames of this length to drop at `now`.
+    /// The probability with which a frame of `len` bytes is dropped at `now`.
     pub(super) fn share(&mut self, now: Time, line: &LinkModel, len: usize) -> f64 {
         let (frame_count, byte_count, free_at, rate) = line.waiting();
         if frame_count == 0 && free_at < now {
@@ -54,11 +56,11 @@ impl Early {
         self.since_drop = if is_dropped { 0.0 } else { self.since_drop + self.units(len) };
     }
 
-    /// The weight of a frame: 1, or in byte mode its length divided by the mean length.
+    /// The weight of a frame: 1, or in byte mode the length divided by the mean length.
     fn units(&self, len: usize) -> f64 {
         if self.red.mode == RedMode::Packets { 1.0 } else { len as f64 / RED_LEN_MEAN as f64 }
     }
 }
 
-/// Weight of each frame in the average (section 6 of the paper: 0.002).
+/// Weight of a new queue length in the average (0.002 in section 6 of the paper).
 const WEIGHT: f64 = 0.002;

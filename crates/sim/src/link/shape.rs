@@ -1,98 +1,102 @@
-//! Text such as `delay=20ms,rate=500M,loss=1%` -> a link shape, and back.
+//! Text such as `delay=20ms,rate=500M,loss=1%` -> link properties, and properties -> text.
+//!
+//! Scene files and the lab describe links by such texts. The model itself is in `model.rs`.
 
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
-/// The properties of one direction of a wire. By default it delivers every frame at once and in order.
+/// The properties of one direction of a link. By default, frames are delivered immediately and in order.
 ///
-/// A frame passes a queue, then a line of limited rate, then the transit. In transit it takes the delay, and may be
-/// lost or damaged.
+/// A frame first waits in a queue, is then transmitted at a limited rate, and is then in transit for the delay.
+/// Frames in
+/// transit may be lost or damaged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct LinkShape {
-    /// From the end of a frame's transmission to its arrival.
+    /// Time from the end of a frame's transmission to its delivery.
     pub delay: Duration,
-    /// The delay varies by up to this in both directions, uniformly. A frame that would arrive before an earlier
-    /// one arrives with it.
+    /// Maximum deviation of the delay, in both directions, with uniform distribution. A frame that would overtake
+    /// the
+    /// previous frame is delivered together with it.
     pub jitter: Duration,
-    /// Rate of the line; none: unlimited.
+    /// Rate of transmissions; `None` = unlimited.
     pub rate_bits_per_second: Option<u64>,
-    /// Bytes that each frame adds on the line, such as 24 for Ethernet's preamble, FCS and gap.
+    /// Link-layer overhead per frame, in bytes, such as 24 for Ethernet's preamble, FCS and gap.
     pub overhead_len: usize,
-    /// Limit of the queue for the line. Frames that find it full are dropped.
+    /// Limit of the queue. If it is full, arriving frames are dropped.
     pub queue: Queue,
-    /// Share of frames lost in transit, independently of each other.
+    /// Probability that a frame is lost in transit, independent of other frames.
     pub loss: f64,
     /// Losses in bursts, in addition to `loss`.
     pub burst: Option<Burst>,
-    /// Share of bits flipped in transit.
+    /// Probability that a bit is flipped in transit.
     pub bit_errors: f64,
-    /// Share of bytes whose loss loses the whole frame. Long frames are lost more often.
+    /// Probability per byte that the entire frame is lost, so that long frames are lost more often.
     pub byte_loss: f64,
-    /// Drops before the queue is full.
+    /// Random early detection: drops before the queue is full.
     pub red: Option<Red>,
-    /// Frames that others overtake.
+    /// Reordering: frames that are delayed until others have overtaken them.
     pub reorder: Option<Reorder>,
-    /// Share of frames of which a second copy arrives. The copy takes no time on the line.
+    /// Probability that a frame is delivered twice. The second copy needs no transmission time.
     pub duplicates: f64,
-    /// The seed of all losses and errors. Two directions with the same seed lose the same frame numbers.
+    /// The seed of all losses and errors. Two directions with equal seeds lose the same frame numbers.
     pub seed: u64,
 }
 
-/// Limit of the frames that wait for the line. The frame in transmission does not count.
+/// Limit of the frames that wait for transmission, without the frame in transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// This many frames.
+    /// This number of frames.
     Packets(usize),
-    /// Frames of this many bytes in total.
+    /// This total length of frames, in bytes.
     Bytes(usize),
 }
 
-/// Random early detection (Floyd and Jacobson 1993): the longer the average queue, the more frames are dropped.
+/// Random early detection (Floyd and Jacobson 1993). The longer the average queue, the more frames are dropped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Red {
-    /// Unit of the queue length.
+    /// Unit of queue lengths.
     pub mode: RedMode,
-    /// Average queue length up to which no frame is dropped.
+    /// Average queue length up to which no frames are dropped.
     pub min: usize,
-    /// Average queue length from which every frame is dropped.
+    /// Average queue length from which all frames are dropped.
     pub max: usize,
-    /// Share of frames dropped just below `max`.
+    /// Drop probability just below `max`.
     pub share: f64,
 }
 
-/// Unit of random early detection.
+/// Unit of queue lengths in random early detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedMode {
-    /// Frames. All have the same drop probability.
+    /// Frames. All frames have the same drop probability.
     Packets,
-    /// Bytes. The drop probability grows with the frame's length, relative to [`RED_LEN_MEAN`].
+    /// Bytes. The drop probability is proportional to the frame's length, relative to [`RED_LEN_MEAN`].
     Bytes,
 }
 
-/// A line with bursts of loss (Gilbert 1960). A share of `begins / (begins + ends)` of the frames is in a burst,
-/// and lost.
+/// Losses in bursts (Gilbert 1960). A fraction `begins / (begins + ends)` of all frames is in a burst, and lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Burst {
-    /// Probability that a burst begins at a frame outside of one.
+    /// Probability per frame outside of a burst that a burst begins.
     pub begins: f64,
-    /// Probability that a burst ends at a frame inside of one. Bursts have `1 / ends` frames on average.
+    /// Probability per frame in a burst that the burst ends. The mean burst has `1 / ends` frames.
     pub ends: f64,
 }
 
-/// Frames that others overtake.
+/// Reordering: some frames are delayed until others have overtaken them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reorder {
-    /// Share of frames that are held back.
+    /// Probability that a frame is delayed.
     pub share: f64,
-    /// Number of frames that overtake one that is held back. If too few come, it arrives late by
-    /// [`REORDER_PATIENCE`].
+    /// Number of frames that overtake a delayed frame. After [`REORDER_TIMEOUT`], the delayed frame is delivered
+    /// even if
+    /// fewer frames have arrived.
     pub displacement: usize,
 }
 
-/// The reason why a text is not a shape, in one sentence.
+/// A sentence that describes the error in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadShape(String);
 
@@ -117,10 +121,10 @@ impl Default for LinkShape {
 }
 
 impl LinkShape {
-    /// Checks whether a wire can have these properties.
+    /// Checks whether the properties are possible.
     ///
     /// # Errors
-    /// The first property that no wire has.
+    /// If a property is impossible. The error names the first such property.
     pub fn check(&self) -> Result<(), BadShape> {
         let burst = self.burst.unwrap_or(Burst { begins: 0.0, ends: 0.0 });
         let fragment_ranges = [
@@ -283,10 +287,10 @@ fn bad<T>(sentence: String) -> Result<T, BadShape> {
     Err(BadShape(sentence))
 }
 
-/// Parses a time with its unit, such as `20ms`.
+/// Parses a duration with its unit, such as `20ms`.
 ///
 /// # Errors
-/// The value is not a time. `key` is the property it was given for.
+/// If the value is not a duration. The error names the property `key`.
 pub(crate) fn stretch(key: &str, value: &str) -> Result<Duration, BadShape> {
     for (unit, nanos) in STRETCH_UNITS {
         let Some(number) = value.strip_suffix(unit) else { continue };
@@ -298,7 +302,7 @@ pub(crate) fn stretch(key: &str, value: &str) -> Result<Duration, BadShape> {
     bad(format!("{key}={value}: the time needs a unit (s, ms, us or ns); write, for example, 20ms"))
 }
 
-/// Parses a share, such as `1%` or `0.01`.
+/// Parses a probability, such as `1%` or `0.01`.
 fn share(key: &str, value: &str) -> Result<f64, BadShape> {
     let (number, whole) = value.strip_suffix('%').map_or((value, 1.0), |number| (number, 100.0));
     match number.parse::<f64>() {
@@ -358,7 +362,7 @@ fn pair<'a>(key: &str, value: &'a str, example: &str) -> Result<(&'a str, &'a st
     }
 }
 
-/// A decimal number times `scale`, exactly. A result with a fraction is rejected.
+/// Multiplies a decimal number by `scale`. `None` if the result is not an integer.
 fn decimal(number: &str, scale: u64) -> Option<u64> {
     let (before, behind) = number.split_once('.').unwrap_or((number, ""));
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -378,7 +382,7 @@ fn decimal(number: &str, scale: u64) -> Option<u64> {
     Some(value)
 }
 
-/// A time in the largest unit that gives a whole number.
+/// Displays a duration in the largest unit that gives an integer.
 struct Stretch(Duration);
 
 impl fmt::Display for Stretch {
@@ -390,7 +394,7 @@ impl fmt::Display for Stretch {
     }
 }
 
-/// A number with the largest scale letter that gives a whole number.
+/// Displays a number with the largest prefix (k, M, G) that gives an integer.
 struct Scaled(u64);
 
 impl fmt::Display for Scaled {
@@ -402,7 +406,7 @@ impl fmt::Display for Scaled {
     }
 }
 
-/// A share, in percent where that parses back to the same number.
+/// Displays a probability, in percent if parsing gives exactly the same number.
 struct Probability(f64);
 
 impl fmt::Display for Probability {
@@ -412,13 +416,13 @@ impl fmt::Display for Probability {
     }
 }
 
-/// Longest extra delay of a frame that is held back.
+/// Maximum additional delay of a reordered frame.
 pub const REORDER_TIMEOUT: Duration = Duration::from_millis(10);
-/// Mean frame length for random early detection, in bytes: a full Ethernet packet.
+/// Mean frame length in random early detection, in bytes: a full Ethernet packet.
 pub const RED_LEN_MEAN: usize = 1_500;
-/// Longest delay, so that no sum of times overflows.
+/// Maximum delay, so that sums of times do not overflow.
 const DELAY_MAX: Duration = Duration::from_secs(3_600);
-/// All properties, as written in text.
+/// The keys of all properties in texts.
 const KEYS: [&str; 13] = [
     "delay",
     "jitter",
@@ -434,9 +438,9 @@ const KEYS: [&str; 13] = [
     "duplicate",
     "seed",
 ];
-/// Units of time and their nanoseconds. The other units also end in `s`, so `s` is tried last.
+/// Units of durations, with their length in nanoseconds. The unit `s` must be last, because all others end in `s`.
 const STRETCH_UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
-/// Letters for powers of ten.
+/// Prefixes for powers of ten.
 const SCALES: [(char, u64); 3] = [('G', 1_000_000_000), ('M', 1_000_000), ('k', 1_000)];
 
 #[cfg(test)]

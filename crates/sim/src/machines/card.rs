@@ -1,5 +1,6 @@
-//! Messages -> the times when their fragments are on the wire. It models a network card with little memory that
-//! fragments and reassembles (G2 to G5, G26).
+//! Messages -> the transmission times of their fragments.
+//!
+//! The model is a network card with little memory that fragments and reassembles datagrams (G2 to G5, G26).
 
 use super::FRAMING_LEN;
 use super::dma::{Dma, DmaSettings, Notice, Request, WriteOrder};
@@ -8,36 +9,36 @@ use engine::Limits;
 use packet::Time;
 use std::time::Duration;
 
-/// A card with fragmentation firmware.
+/// A network card whose firmware fragments datagrams.
 #[derive(Clone, Debug)]
 pub struct Card {
-    /// Its memory in bytes, for program, rings and the table of incomplete datagrams.
+    /// Memory for program, rings and the table of incomplete datagrams, in bytes.
     pub memory_len: u32,
-    /// Number of processors, and the clock of each in hertz.
+    /// Number of the card's processors.
     pub processor_count: u32,
-    /// See `processor_count`.
+    /// Clock rate of each processor, in hertz.
     pub hertz: u64,
-    /// Its DMA engine.
+    /// Settings of the card's DMA engine.
     pub dma: DmaSettings,
-    /// Rate of its link.
+    /// Rate of the card's link.
     pub bits_per_second: u64,
     /// Buffer classes for received frames (G2).
     pub classes: [Class; 3],
 }
 
-/// The result of sending messages.
+/// The result of a simulated transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sending {
     /// Number of fragments.
     pub fragments: u64,
-    /// From the first request to the last bit.
+    /// Time from the first request to the last transmitted bit.
     pub time: Duration,
-    /// Idle time of the wire between the first bit and the last (G4).
+    /// Idle time of the link between the first and the last transmitted bit (G4).
     pub idle: Duration,
 }
 
 impl Card {
-    /// A Tigon II on a bus of this rate (G2, G26, gB7).
+    /// A Tigon II card on a bus of this rate (G2, G26, gB7).
     pub fn tigon_2(bus_bytes_per_second: u64) -> Card {
         Card {
             memory_len: 2 << 20,
@@ -61,25 +62,26 @@ impl Card {
         }
     }
 
-    /// Its receive ring with all buffers free.
+    /// The card's receive ring with all buffers free.
     pub fn ring(&self) -> Ring {
         Ring::new(&self.classes)
     }
 
-    /// Limits of a reassembler in its memory (G26): the memory that the rings leave free.
+    /// Memory limits of reassembly on the card (G26): the memory that the rings leave free.
     pub fn limits(&self) -> Limits {
         let rings = u32::try_from(self.ring().bytes()).unwrap_or(u32::MAX);
         Limits { bytes: self.memory_len.saturating_sub(rings) as usize, timeout: None }
     }
 
-    /// Clock cycles of all processors per packet of this length, IP header included, on a full link.
+    /// Available clock cycles per packet of `len` bytes (with IP header) on a full link, over all processors.
     pub fn cycles_per_packet(&self, len: u32) -> f64 {
         let packets_per_second = self.bits_per_second as f64 / (f64::from(len + FRAMING_LEN) * 8.0);
         f64::from(self.processor_count) * self.hertz as f64 / packets_per_second
     }
 
-    /// Sends `count` messages one after another, each fragmented to the link's MTU. A fragment is fetched while the
-    /// previous one is on the wire (G3, G4). Lengths include the IP header.
+    /// Simulates the transmission of `count` messages, fragmented to the link's MTU. Each fragment is fetched
+    /// during the
+    /// transmission of the previous one (G3, G4). Lengths are in bytes, with IP header.
     pub fn send(&self, count: u32, message_len: u32, mtu: u32) -> Sending {
         let mut dma = Dma::new(self.dma.clone());
         let mut waiting = (0..count).flat_map(|_| fragments(message_len, mtu)).enumerate().peekable();

@@ -1,29 +1,32 @@
-//! Transfer requests -> their completion times: a DMA engine (G30, L16, L19).
+//! Transfer requests -> completion times of a DMA engine (G30, L16, L19).
 //!
-//! A request first starts up, then its bytes cross the bus, which carries one request's bytes at a time. Without
-//! tags, the next request starts up when the bytes of the last are across. With tags, several requests start up
-//! while bytes of another move.
+//! The engine often limits a card's packet rate. Each request needs a start-up time, and then the bus for its
+//! bytes. The
+//! bus transfers one request at a time. Without tags, a request starts up when the previous one is complete. With
+//! tags,
+//! several requests start up during the transfer of another.
 
 use packet::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// The settings of an engine: those that its users wished for (G30).
+/// The settings of a DMA engine. G30 asks for these to be configurable.
 #[derive(Clone, Debug)]
 pub struct DmaSettings {
-    /// From a request's turn until its bytes begin to move. It dominates small transfers (L19).
+    /// Start-up time of a request, which dominates small transfers (L19).
     pub start: Duration,
     /// Rate of the bus.
     pub bytes_per_second: u64,
-    /// The order of requests.
+    /// The order in which requests are served.
     pub order: WriteOrder,
-    /// Most requests in progress at once; 1: no tagged queueing.
+    /// Maximum number of requests in progress; 1 = no tagged queueing.
     pub tag_count: usize,
-    /// Most requests that may wait. Further ones are rejected.
+    /// Maximum number of waiting requests. Further requests are rejected.
     pub depth: usize,
-    /// When the end of a request is reported.
+    /// When the completion of a request is reported.
     pub notice: Notice,
-    /// Bytes of a transfer that must be across before the next step may use it; none: all of them.
+    /// Number of transferred bytes after which the next step may use the data; `None` = after the complete
+    /// transfer.
     pub threshold: Option<u32>,
 }
 
@@ -32,69 +35,69 @@ pub struct DmaSettings {
 pub enum WriteOrder {
     /// Oldest request first.
     FirstIn,
-    /// Newest request first: the engine keeps requests on a stack, and busy queues starve others (L16).
+    /// Newest request first. The engine stores requests on a stack, so busy queues starve others (L16).
     LastIn,
-    /// The queues in turn, one request each (L16).
+    /// One request of each queue in turn (L16).
     RoundRobin,
-    /// Oldest request of the queue with the lowest number.
+    /// The oldest request of the queue with the lowest number.
     Priority,
 }
 
-/// When the end of a request is reported.
+/// When the completion of a request is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// At once (L16).
+    /// Immediately (L16).
     AtOnce,
-    /// Together with others: after `count` ends, or when the first of them has waited for `within`.
+    /// In groups: after `count` completions, or when the first has waited for `within`.
     Together {
-        /// Number of requests.
+        /// Number of completions in a group.
         count: usize,
-        /// Longest wait.
+        /// Maximum delay of a report.
         within: Duration,
     },
 }
 
-/// A request to move bytes.
+/// A request to transfer data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its identifier.
+    /// Identifier of the request.
     pub number: u64,
-    /// Its queue, one for each thread or connection.
+    /// Number of the queue. Each thread or connection has one.
     pub queue: u32,
-    /// Length in bytes.
+    /// Length of the transfer, in bytes.
     pub len: u32,
 }
 
 /// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// The request.
+    /// The completed request.
     pub request: Request,
-    /// Time of the request.
+    /// Time when the request was made.
     pub asked: Time,
-    /// Time when enough bytes were across for the next step to begin.
+    /// Time when enough bytes were transferred for the next step.
     pub usable: Time,
-    /// Time when all bytes were across.
+    /// Time when the transfer was complete.
     pub ended: Time,
 }
 
-/// A DMA engine.
+/// The state of a DMA engine.
 #[derive(Clone, Debug)]
 pub struct Dma {
     settings: DmaSettings,
-    /// Waiting requests by queue. Orders that ignore queues keep them all in one.
+    /// Waiting requests, by queue. Orders that ignore queues use a single one.
     waiting: BTreeMap<u32, VecDeque<(Request, Time)>>,
     waiting_count: usize,
-    /// The queue served last.
+    /// The queue that was served last.
     last_turn: u32,
-    /// In order of their ends.
+    /// Requests in progress, in the order of their completion.
     moving: VecDeque<Done>,
     bus_free: Time,
     ended: Vec<Done>,
 }
 
 impl Dma {
-    /// An idle engine.
+    /// An engine without requests.
     pub fn new(settings: DmaSettings) -> Dma {
         Dma {
             settings,
@@ -107,17 +110,17 @@ impl Dma {
         }
     }
 
-    /// Duration of a single transfer: start-up, and its bytes on the bus.
+    /// Duration of a single transfer: start-up time and bus time.
     pub fn time_alone(&self, len: u32) -> Duration {
         self.settings.start + self.crossing(len)
     }
 
-    /// Requests that wait for their turn.
+    /// Number of waiting requests.
     pub fn waiting_count(&self) -> usize {
         self.waiting_count
     }
 
-    /// Requests a transfer. Call [`expire`](Dma::expire) for the same time before. Returns whether there was room.
+    /// Adds a request. Call [`expire`](Dma::expire) for the same time before. Returns false if the queue was full.
     #[must_use]
     pub fn push(&mut self, now: Time, request: Request) -> bool {
         if self.waiting_count >= self.settings.depth {
@@ -133,12 +136,12 @@ impl Dma {
         true
     }
 
-    /// Time of the next completion or report.
+    /// Time of the next completion or report; `None` if the engine is idle.
     pub fn next_deadline(&self) -> Option<Time> {
         [self.moving.front().map(|done| done.ended), self.notice_at()].into_iter().flatten().min()
     }
 
-    /// Completes all that is due up to `now`. `out` gets the reported requests in the order of their ends.
+    /// Completes all requests due until `now`. Calls `out` with each reported request, in the order of completion.
     pub fn expire(&mut self, now: Time, mut out: impl FnMut(Done)) {
         while let Some(done) = self.moving.pop_front_if(|done| done.ended <= now) {
             self.tell(done.ended, &mut out);
@@ -163,7 +166,7 @@ impl Dma {
         }
     }
 
-    /// Starts waiting requests while tags are free.
+    /// Starts waiting requests as long as tags are free.
     fn begin(&mut self, now: Time) {
         while self.moving.len() < self.settings.tag_count.max(1)
             && let Some((request, asked)) = self.next_turn()
@@ -219,8 +222,7 @@ mod tests {
         threshold: None,
     };
 
-    /// Number and report time (in microseconds) of each request, where these queues request 1,000 bytes each at
-    /// once.
+    /// Number and report time (in microseconds) of each request. Each queue requests 1,000 bytes at time 0.
     fn told(settings: &DmaSettings, queues: &[u32]) -> Vec<(u64, u64)> {
         let mut dma = Dma::new(settings.clone());
         for (number, queue) in queues.iter().enumerate() {

@@ -1,9 +1,11 @@
-//! Packets of sending connections -> deliveries to the host, through a card with many threads (L15 to L19, lB1 to
-//! lB4, lB7, lB9).
+//! Received packets -> deliveries to the host, through a card with many threads (L15 to L19, lB1 to lB4, lB7, lB9).
 //!
-//! Each connection keeps a window of packets in flight. With the offload, a packet goes to its connection's thread.
-//! The thread processes and acknowledges it, and adds it to the data gathered for that connection. A full delivery,
-//! or one past its time-out, is one request to the DMA engine. Without the offload, each packet is one request.
+//! The model shows how receive offload depends on threads and DMA. Each connection has a window of packets in
+//! flight. With
+//! offload, each connection is assigned to a thread. The thread processes and acknowledges packets, and gathers
+//! their
+//! data. Gathered data is delivered by one DMA request when it is full or its time-out has passed. Without offload,
+//! each packet is one DMA request.
 
 use super::FRAMING_LEN;
 use super::dma::{Dma, DmaSettings, Notice, Request, WriteOrder};
@@ -13,75 +15,75 @@ use packet::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The number of threads for each task of the card (L17).
+/// The number of the card's threads for each task (L17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadSplit {
-    /// Send.
+    /// Threads that transmit.
     pub send: u32,
-    /// Handle time-outs, and serve the request queues in turn.
+    /// Threads that handle time-outs and serve the request queues in turn.
     pub time_out: u32,
-    /// Receive.
+    /// Threads that receive.
     pub receive: u32,
-    /// Run the card's shell.
+    /// Threads that run the card's shell.
     pub shell: u32,
 }
 
 impl ThreadSplit {
-    /// This split if it has `threads` threads in total and at least one receives; otherwise none.
+    /// Returns the split if it has `threads` threads in total and at least one receives; otherwise `None`.
     pub fn of(self, threads: u32) -> Option<ThreadSplit> {
         let sum = self.send + self.time_out + self.receive + self.shell;
         (sum == threads && self.receive > 0).then_some(self)
     }
 }
 
-/// A receiving card.
+/// The settings of a receiving card.
 #[derive(Clone, Debug)]
 pub struct Offload {
-    /// Its threads.
+    /// The split of threads.
     pub threads: ThreadSplit,
     /// Processing time of a receiving thread per packet.
     pub per_packet: Duration,
-    /// Largest delivery of gathered packets, in bytes; none: each packet is one delivery.
+    /// Maximum length of a delivery, in bytes; `None` = each packet is delivered separately.
     pub delivery_len: Option<u32>,
-    /// Gathered data is delivered when nothing was added for this long.
+    /// Gathered data is delivered if no data was added for this time.
     pub timeout: Duration,
-    /// Its DMA engine.
+    /// Settings of the card's DMA engine.
     pub dma: DmaSettings,
 }
 
-/// The senders.
+/// The traffic that the card receives.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// Number of connections.
     pub connections: u32,
-    /// Most packets of each connection in flight.
+    /// Maximum number of packets in flight per connection.
     pub window: u32,
-    /// Payload of a packet, in bytes.
+    /// Payload per packet, in bytes.
     pub segment_len: u32,
-    /// Headers of a packet, IP header included, in bytes.
+    /// Headers per packet from the IP header on, in bytes.
     pub header_len: u32,
     /// Rate of the link.
     pub bits_per_second: u64,
-    /// From an acknowledgement until the next packet is on the link.
+    /// Time from an acknowledgement until the next packet is on the link.
     pub trip: Duration,
-    /// Times of SYNs of further connections.
+    /// Arrival times of SYNs of additional connections.
     pub syns: Vec<Duration>,
-    /// The seed that assigns connections to threads.
+    /// The seed for the assignment of connections to threads.
     pub seed: u64,
 }
 
-/// The data that reached the host.
+/// The data delivered to the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Received {
-    /// Bytes of payload by connection.
+    /// Payload bytes delivered, by connection.
     pub bytes: Vec<u64>,
-    /// Number of deliveries, and of segments in them.
+    /// Number of deliveries.
     pub deliveries: u64,
-    /// See `deliveries`.
+    /// Number of delivered segments.
     pub segments: u64,
-    /// Time that each SYN took to reach the host; none: it did not arrive.
+    /// Delay of each SYN until its delivery; `None` if it was not delivered.
     pub syn_waits: Vec<Option<Duration>>,
-    /// Threads that had a connection.
+    /// Number of threads with at least one connection.
     pub threads_used: usize,
     /// Duration of the measurement.
     pub span: Duration,
@@ -93,7 +95,9 @@ impl Received {
         self.bytes.iter().sum::<u64>() as f64 * 8.0 / self.span.as_secs_f64()
     }
 
-    /// Fairness between connections: 1 is equal service, 1/n serves one alone (Jain, Chiu and Hawe 1984).
+    /// Jain's fairness index of the connections: 1 = equal rates, 1/n = only one connection served (Jain, Chiu and
+    /// Hawe
+    /// 1984).
     pub fn jain(&self) -> f64 {
         let sum: f64 = self.bytes.iter().map(|bytes| *bytes as f64).sum();
         let squares: f64 = self.bytes.iter().map(|bytes| (*bytes as f64).powi(2)).sum();
@@ -102,8 +106,9 @@ impl Received {
 }
 
 impl Offload {
-    /// Li's card: four cores of four threads. Its times are fitted to its figures (lB4). They show only that one
-    /// engine and thirteen threads explain those figures together.
+    /// Li's card: four cores with four threads each. The times are fitted to Li's figures (lB4). They show only
+    /// that
+    /// one DMA engine and thirteen threads can explain the figures.
     pub fn xls416() -> Offload {
         Offload {
             threads: ThreadSplit { send: 1, time_out: 1, receive: 13, shell: 1 },
@@ -122,12 +127,12 @@ impl Offload {
         }
     }
 
-    /// The same card without offload: one request for each packet (lB2).
+    /// Li's card without offload: one DMA request per packet (lB2).
     pub fn plain() -> Offload {
         Offload { delivery_len: None, per_packet: Duration::ZERO, ..Offload::xls416() }
     }
 
-    /// Measures for `span`, after running for `span` first.
+    /// Simulates for twice `span`, and measures the second half.
     pub fn run(&self, load: &Load, span: Duration) -> Received {
         let mut run = Run::new(self, load);
         let (from, until) = (Time::ZERO + span, Time::ZERO + span + span);
@@ -144,21 +149,21 @@ impl Offload {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MachineStep {
-    /// The next packet of a connection is put on the link.
+    /// A packet of this connection is transmitted.
     Send(u32),
-    /// A packet of a connection has arrived.
+    /// A packet of this connection has arrived.
     Arrive(u32),
-    /// This SYN has arrived.
+    /// The SYN with this number has arrived.
     Syn(u32),
-    /// This thread has processed a packet.
+    /// The thread with this number has processed a packet.
     Served(usize),
-    /// Check the time-out of this connection's gathered data.
+    /// The time-out of this connection's gathered data must be checked.
     Late(u32),
-    /// The DMA engine has something due.
+    /// The DMA engine has a completion or report.
     Engine,
 }
 
-/// The state of a running card.
+/// The state of a simulated card.
 struct Run<'a> {
     card: &'a Offload,
     load: &'a Load,
@@ -283,7 +288,7 @@ impl<'a> Run<'a> {
         self.ask(now, queue, connection, count);
     }
 
-    /// Requests a transfer of this many segments; of none for a SYN.
+    /// Requests a DMA transfer of this number of segments; 0 = a SYN.
     fn ask(&mut self, now: Time, queue: u32, connection: u32, segments: u32) {
         self.engine(now);
         let number = u64::from(connection) << 32 | u64::from(segments);

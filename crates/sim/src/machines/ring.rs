@@ -1,21 +1,23 @@
-//! Frame length -> receive buffer: a receive ring with a few buffer classes (G2, G5, L15).
+//! Frame lengths -> receive buffers: a ring with a few buffer size classes (G2, G5, L15).
+//!
+//! The model shows the memory that a card needs for received frames.
 
-/// Buffers of one size.
+/// A class of receive buffers of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// Longest frame, in bytes.
+    /// Maximum frame length, in bytes.
     pub len: u32,
     /// Number of buffers that the host has posted.
     pub count: u32,
 }
 
-/// A buffer of a ring.
+/// A buffer of a receive ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     class: usize,
 }
 
-/// A receive ring.
+/// The state of a receive ring.
 #[derive(Clone, Debug)]
 pub struct Ring {
     classes: Vec<(Class, u32)>,
@@ -23,15 +25,16 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring with all buffers free. Classes must be in the order of their lengths.
+    /// A ring with all buffers free. Classes must be sorted by length.
     pub fn new(classes: &[Class]) -> Ring {
         let mut classes: Vec<_> = classes.iter().map(|class| (*class, class.count)).collect();
         classes.sort_by_key(|(class, _)| class.len);
         Ring { classes, refused: 0 }
     }
 
-    /// A buffer for a frame of this length, of the smallest class that fits and has one left. None: the frame is
-    /// lost and counted.
+    /// Takes a free buffer of the smallest class that fits a frame of `len` bytes. If there is none, the frame is
+    /// counted
+    /// as dropped.
     pub fn take(&mut self, len: u32) -> Option<Slot> {
         let fits = |(class, free): &(Class, u32)| class.len >= len && *free > 0;
         let Some(class) = self.classes.iter().position(fits) else {
@@ -42,24 +45,24 @@ impl Ring {
         Some(Slot { class })
     }
 
-    /// Returns a buffer after the host has read it.
+    /// Returns a buffer to the ring after the host has read its frame.
     pub fn give_back(&mut self, slot: Slot) {
         let (class, free) = &mut self.classes[slot.class];
         debug_assert!(*free < class.count, "it was taken from here");
         *free += 1;
     }
 
-    /// Longest frame of a buffer's class, in bytes.
+    /// Maximum frame length of a buffer, in bytes.
     pub fn len_max(&self, slot: Slot) -> u32 {
         self.classes[slot.class].0.len
     }
 
-    /// Frames that found no buffer.
+    /// Number of frames dropped because no buffer was free.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Bytes of all its buffers.
+    /// Total length of the ring's buffers, in bytes.
     pub fn bytes(&self) -> u64 {
         self.classes.iter().map(|(class, _)| u64::from(class.len) * u64::from(class.count)).sum()
     }
