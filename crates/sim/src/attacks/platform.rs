@@ -1,4 +1,6 @@
-//! Seed -> frames that are too short or random. Each verdict says whether a gateway survives them.
+//! A seed -> frames that are too short or random, and a verdict.
+//!
+//! Each attack checks that a gateway does not panic and respects the laws.
 
 use super::craft;
 use super::floods::anything;

@@ -306,8 +306,7 @@ fn moving_on(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// Checks the output of [`moving_on`]. `said` has acknowledgement, timestamp and echo of each segment except the
-/// first.
+/// Checks the output of [`moving_on`]. `said` lists timestamp, echo and acknowledgement of the input segments.
 fn judge_moving_on(stand: &Rig, said: &[[u32; 3]]) -> Verdict {
     let is_before = |one: u32, other: u32| (one.wrapping_sub(other) as i32) < 0;
     stand.left().try_for_each(|out| {
