@@ -1,8 +1,7 @@
 //! Full buffers -> empty ones: another thread compresses and writes them.
 //!
 //! A second thread hides the cost of compression from the caller. A few buffers circulate. The caller waits only if
-//! all
-//! buffers are full. An error of the thread is reported when the caller hands over the next buffer.
+//! all buffers are full. An error of the thread is reported when the caller hands over the next buffer.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -190,8 +190,7 @@ impl PcapHeader {
 /// The byte order of a pcapng section, from its section header; `None` for an unknown byte-order magic.
 ///
 /// The section's version is ignored, because blocks state their own length in every version. A block whose layout
-/// differs
-/// from version 1.x fails a check if it has a packet, and is copied unchanged otherwise.
+/// differs from version 1.x fails a check if it has a packet, and is copied unchanged otherwise.
 pub(crate) fn section_order(block: &[u8]) -> Option<ByteOrder> {
     [ByteOrder::Little, ByteOrder::Big].into_iter().find(|order| order.u32(block, 8) == Some(BYTE_ORDER_MAGIC))
 }
@@ -200,7 +199,7 @@ pub(crate) fn section_order(block: &[u8]) -> Option<ByteOrder> {
 pub(crate) const PCAP_HEADER_LEN: usize = 24;
 /// Offset of the snap length in a pcap file header, in bytes.
 pub(crate) const PCAP_SNAP_LEN_AT: usize = 16;
-/// Minimum snap length of a written capture, in bytes. This is libpcap's maximum, and exceeds any IP packet.
+/// Minimum snap length of a written capture, in bytes. libpcap's maximum, 262,144 bytes, exceeds any IP packet.
 pub(crate) const SNAP_LEN_MIN: u32 = 262_144;
 /// Maximum length of a captured packet, in bytes: 64 times libpcap's maximum. A longer packet is reported as
 /// damage.

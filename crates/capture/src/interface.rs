@@ -110,12 +110,10 @@ enum Tick {
 
 impl Clock {
     /// Reads the options if_tsresol and if_tsoffset. If an option is repeated, the last value is valid. The default
-    /// is
-    /// microseconds since 1970.
+    /// is microseconds since 1970.
     ///
     /// Only the option parser of pcap-parser is used. The crate's reading of interface descriptions has three
-    /// faults: no
-    /// binary resolutions, every offset as little-endian, and no stop at the last option.
+    /// faults: no binary resolutions, every offset as little-endian, and no stop at the last option.
     fn parse(order: ByteOrder, mut options: &[u8]) -> Option<Clock> {
         let mut clock = Clock { tick: Tick::Ten(6), offset: 0 };
         while !options.is_empty() {
@@ -142,8 +140,8 @@ impl Clock {
         Some(clock)
     }
 
-    /// Converts ticks to a time, rounded down to the nanosecond. Times before 1970 or after 2554 become the
-    /// nearest representable time.
+    /// Converts ticks to a time, rounded down to the nanosecond. Times before 1970 or after 2554 become the nearest
+    /// representable time.
     pub fn time(&self, ticks: u64) -> Time {
         let ticks = u128::from(ticks);
         let nanos = match self.tick {
@@ -159,10 +157,8 @@ impl Clock {
     /// Converts a time to ticks.
     ///
     /// Decimal ticks are rounded down. Binary ticks are rounded up, because [`time`](Clock::time) rounds down. A
-    /// time
-    /// that was read from a timestamp is therefore written as the same tick. If ticks are shorter than a
-    /// nanosecond, the
-    /// written tick may differ but reads as the same nanosecond.
+    /// time that was read from a timestamp is therefore written as the same tick. If ticks are shorter than a
+    /// nanosecond, the written tick may differ but reads as the same nanosecond.
     pub fn ticks(&self, time: Time) -> u64 {
         let nanos = (i128::from(time.nanos()) - self.offset_nanos()).max(0) as u128;
         let ticks = match self.tick {

@@ -107,8 +107,8 @@ impl<R: Read> Reader<R> {
 /// A part of a capture.
 #[derive(Clone, Copy, Debug)]
 pub enum Item<'a> {
-    /// A pcap file header, or the header of a pcapng section. Interface numbers start again at 0 behind a
-    /// section header. Write all pending packets of the previous section first.
+    /// A pcap file header, or the header of a pcapng section. Interface numbers start again at 0 behind a section
+    /// header. Write all pending packets of the previous section first.
     Header(&'a [u8]),
     /// The description of the section's next interface (pcapng only), as raw bytes.
     Interface(&'a [u8]),
@@ -356,8 +356,8 @@ impl Section {
         Ok(Kind::Packet(Packet { interface, link_type, time, original_len, data_at: PACKET_DATA_AT, data_len }))
     }
 
-    /// Parses a simple packet block. Its interface is always the first of the section. It has no timestamp. Its
-    /// captured length follows from the snap length.
+    /// Parses a simple packet block. The packet's interface is always the first of the section. A simple packet
+    /// block has no timestamp. The captured length follows from the snap length.
     fn read_simple_packet(&self, block: &[u8]) -> Result<Kind, Stop> {
         let Some(original_len) = self.order.u32(block, 8) else {
             return Err(damaged("a packet block shorter than its fields"));

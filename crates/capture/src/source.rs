@@ -1,7 +1,7 @@
 //! Plain or compressed files -> a sliding window of uncompressed bytes.
 //!
-//! The window forgets bytes that have been consumed. It grows only as bytes are really read, so a record that
-//! claims a false length costs no memory.
+//! The window forgets bytes that have been consumed. The window grows only as bytes are really read, so a record
+//! that claims a false length costs no memory.
 
 use std::io::{self, BufRead, BufReader, Read};
 

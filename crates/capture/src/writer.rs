@@ -1,8 +1,7 @@
 //! Packets, headers and other blocks -> the bytes of a capture.
 //!
 //! Unchanged items are copied byte for byte, so that a rewrite changes no more than necessary. Compression is left
-//! to
-//! `packed.rs`.
+//! to `packed.rs`.
 
 use std::io::{self, Write};
 
@@ -91,9 +90,9 @@ impl<W: Write> Writer<W> {
 
     /// Writes an unchanged packet, byte for byte.
     ///
-    /// The only exception is a simple packet block that the snap length truncated. Its captured length follows from
-    /// the
-    /// snap length. If the snap length was raised, the packet is written as an enhanced packet block at time 0.
+    /// The only exception is a simple packet block that the snap length truncated. The block's captured length
+    /// follows from the snap length. If the snap length was raised, the packet is written as an enhanced packet
+    /// block at time 0.
     pub fn copy(&mut self, record: &Record<'_>) -> Result<(), Error> {
         if self.needs_raised_snap_len(record) {
             return self.put_packet(record.interface, None, &[record.data], record.original_len, &[]);
@@ -103,8 +102,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes a new packet, the concatenation of `parts`. The packet gets the format, byte order and time
-    /// resolution
-    /// of the current section and interface.
+    /// resolution of the current section and interface.
     ///
     /// In pcap, `interface` is ignored. An unknown time is written as 0.
     ///
@@ -224,8 +222,8 @@ impl<W: Write> Writer<W> {
 }
 
 impl<W: Write + Send + 'static> Writer<W> {
-    /// Starts a capture whose compression and output run in another thread. The thread's write errors are
-    /// reported with a later packet, or by `finish`.
+    /// Starts a capture whose compression and output run in another thread. The thread's write errors are reported
+    /// with a later packet, or by `finish`.
     pub fn behind(output: W, compression: Compression) -> Result<Writer<W>, Error> {
         let packed = Packed::new(output, compression)?;
         let behind = Behind::start(packed).map_err(|source| Error::Io { tried: "start a thread", source })?;

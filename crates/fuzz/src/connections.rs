@@ -1,8 +1,7 @@
 //! A program of segments, reads, writes and time -> checks of a TCP connection with a hostile peer.
 //!
 //! Every byte must be new when transmitted the first time, be delivered in order, and be acknowledged only after
-//! its
-//! transmission.
+//! its transmission.
 
 use crate::input::Input;
 use packet::Time;

@@ -1,8 +1,7 @@
 //! A frame -> checks of its parsed fields.
 //!
-//! All parsed fields must lie within the frame. They must be equal if parsed a second time from the packet's own
-//! bytes,
-//! and must agree with an independent parser.
+//! All parsed fields must lie within the frame. All fields must be equal if parsed a second time from the packet's
+//! own bytes, and must agree with an independent parser.
 
 use crate::input::Input;
 use packet::tcp::Segment;
@@ -61,8 +60,7 @@ fn said(packet: &Packet) -> String {
 }
 
 /// Parses a frame in a pool buffer, as a port does, with a link header of any length. `None` if the frame does not
-/// fit
-/// the buffer.
+/// fit the buffer.
 fn read_in_place(frame: &[u8], medium: LinkType, pool: &mut Pool) -> Option<Result<String, ParseError>> {
     let mut buffer = pool.share(frame.len())?;
     if frame.len() > buffer.capacity() {

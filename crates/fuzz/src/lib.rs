@@ -2,8 +2,7 @@
 //!
 //! Each target interprets its input as a frame, a file, a text, or a program of events. Targets check properties of
 //! the results, in addition to the absence of panics. `tests/corpus.rs` runs the inputs in `corpus/` and mutations
-//! of
-//! these inputs. A coverage-guided fuzzer is in `hunt/`.
+//! of these inputs. A coverage-guided fuzzer is in `hunt/`.
 #![forbid(unsafe_code)]
 
 mod captures;

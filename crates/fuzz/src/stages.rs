@@ -1,8 +1,7 @@
 //! A program of segments, fragments, time and hand-overs -> checks of an engine with one direction.
 //!
 //! The engine's packets must carry the bytes that the hosts sent, fit the link's MTU, keep their order, and agree
-//! with
-//! the counters.
+//! with the counters.
 
 use crate::input::Input;
 use engine::packet::tcp::{ACK, FIN, PSH, SYN};

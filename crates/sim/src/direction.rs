@@ -1,8 +1,7 @@
 //! Frames for one direction -> frames of the size that its side accepts.
 //!
 //! The engine under test is driven here, and the laws are checked in each of its directions. The cost of most
-//! checks does
-//! not depend on the amount of stored data:
+//! checks does not depend on the amount of stored data:
 //!
 //! - Counts of received and transmitted packets are compared with the ledger.
 //! - Positions within a flow are compared with the flow's highest position so far.
@@ -399,8 +398,8 @@ impl Direction {
         self.check_marks(net);
     }
 
-    /// Checks the length of packets that only the fragment merger can have built. They must fit the MTU for which
-    /// the fragments were merged.
+    /// Checks the length of packets that only the fragment merger can have built. Merged fragments must fit the MTU
+    /// for which the fragments were merged.
     fn check_joined(&self, side: &Side, net: &mut Net, packet: &Packet) {
         let aggregation = &side.aggregation;
         let is_of_joiner = aggregation.merger.is_some() && aggregation.reassembler.is_none() && !self.is_replaced;
@@ -605,8 +604,7 @@ impl Watch {
 
 impl EcnCounts {
     /// Counts a received packet's marked bytes. Fragments of segments are ignored, because the length of their TCP
-    /// header
-    /// is unknown.
+    /// header is unknown.
     #[inline]
     fn comes(&mut self, front: &[u8]) {
         if let Some(marked) = wire::marked(front) {
@@ -650,8 +648,7 @@ fn is_atomic(frame: &[u8]) -> bool {
 }
 
 /// Whether the packet is a complete datagram. Atomic fragments are complete (RFC 6946 section 4). Datagrams
-/// released
-/// with missing fragments are not.
+/// released with missing fragments are not.
 #[inline]
 fn is_whole(packet: &Packet) -> bool {
     packet

@@ -44,8 +44,7 @@ pub struct Plan {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Talk {
     /// Settings of the end that opens, and of the end that listens. The hosts fill in IP version, MTU and first
-    /// sequence
-    /// number.
+    /// sequence number.
     pub ends: [Settings; 2],
     /// Number of bytes that the listening end sends.
     pub reply_len: u64,
@@ -71,8 +70,7 @@ pub enum Kind {
     /// UDP messages.
     Datagrams,
     /// Segments with TCP headers, transmitted as planned regardless of acknowledgements. This traffic is the
-    /// hardest to
-    /// coalesce.
+    /// hardest to coalesce.
     Stream,
     /// A TCP connection. One end opens, writes and closes. The other listens, replies and closes.
     Tcp,
@@ -361,8 +359,7 @@ pub fn flow_of(ports: [u16; 2]) -> Option<usize> {
 }
 
 /// The number of the connection with these ports, and the end that sends such packets. `None` if the ports are of
-/// no
-/// connection.
+/// no connection.
 #[inline]
 pub fn connection_of([source, destination]: [u16; 2]) -> Option<(usize, usize)> {
     let (low, end) = if source > destination { (destination, 0) } else { (source, 1) };

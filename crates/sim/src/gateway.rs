@@ -121,8 +121,8 @@ pub fn timeout(config: &topology::Gateway, toward: Toward) -> Duration {
     hold + fragments.max(joined)
 }
 
-/// The engine settings of a gateway between links with these MTUs. If a node number is given, the gateway
-/// sends ICMP errors for rejected packets.
+/// The engine settings of a gateway between links with these MTUs. If a node number is given, the gateway sends
+/// ICMP errors for rejected packets.
 pub fn settings(
     config: &topology::Gateway,
     mtus: [u16; 2],

@@ -11,8 +11,7 @@ pub enum Law {
     /// No packet exceeds the MTU of its link.
     Mtu = 1,
     /// Every received packet is transmitted, dropped with a counted reason, or held. Every buffer in use has a
-    /// packet that is
-    /// held or queued.
+    /// packet that is held or queued.
     Conservation,
     /// Data is delivered unchanged. Undelivered data was dropped for a counted reason.
     Integrity,

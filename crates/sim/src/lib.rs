@@ -1,8 +1,8 @@
 //! Topology, seed and traffic -> the fate of every packet, in a network simulated within one process.
 //!
 //! A simulation has one seed, one clock and one event queue. The same seed therefore gives the same trace in every
-//! build.
-//! After every event, the laws ([`Law`]) are checked. All payload is a pattern, so receivers verify every byte.
+//! build. After every event, the laws ([`Law`]) are checked. All payload is a pattern, so receivers verify every
+//! byte.
 #![forbid(unsafe_code)]
 
 pub mod attacks;

@@ -1,10 +1,8 @@
 //! A seed and a packet number -> the random events of that packet.
 //!
 //! Each [`Question`] has a random sequence of its own, indexed by packet number. The same seed therefore drops the
-//! same
-//! packets at any rate. Adding jitter does not change the losses. The mixing function is part of this crate, so
-//! that
-//! updates of dependencies do not change the packets of a seed.
+//! same packets at any rate. Adding jitter does not change the losses. The mixing function is part of this crate,
+//! so that updates of dependencies do not change the packets of a seed.
 
 use crate::link::{Burst, LinkShape};
 

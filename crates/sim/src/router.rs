@@ -1,8 +1,7 @@
 //! Frames at any port -> frames toward their destinations.
 //!
 //! Routers put fragmentation and ICMP errors of real networks on the path. A router fragments, rejects or
-//! reassembles
-//! packets, according to its kind.
+//! reassembles packets, according to its kind.
 
 use crate::address;
 use crate::direction::{Direction, Ways};

@@ -1,8 +1,7 @@
 //! Topology, flows, faults and a seed -> a run and its [`Outcome`].
 //!
 //! The event loop and the checks of complete runs are here. Processing within nodes is left to `host.rs`,
-//! `router.rs`
-//! and `gateway.rs`.
+//! `router.rs` and `gateway.rs`.
 
 use crate::coverage::{Coverage, Fault};
 use crate::direction::Ways;
@@ -270,8 +269,7 @@ impl Simulation {
     }
 
     /// Checks that every connection delivers all data and then closes, despite all losses. Two exceptions are
-    /// allowed:
-    /// connections whose ends may abort, and wires that flip bits without detection by a checksum.
+    /// allowed: connections whose ends may abort, and wires that flip bits without detection by a checksum.
     fn check_connections(&mut self) {
         let net = &mut self.net;
         let is_excused = net.damaged_count() > 0;

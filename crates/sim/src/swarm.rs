@@ -1,8 +1,7 @@
 //! A seed -> a random network with traffic and faults. A failing seed -> the smallest failing case.
 //!
 //! Each seed first decides which kinds of features exist (rel:4.2), and then draws their details. All draws depend
-//! only
-//! on the seed. If a case excludes a feature, all other draws remain equal.
+//! only on the seed. If a case excludes a feature, all other draws remain equal.
 
 use crate::coverage::Fault;
 use crate::flow::{Kind as FlowKind, Plan, Reply, Sizes, Talk};

@@ -1,8 +1,7 @@
 //! Header fields -> packet bytes, and packet bytes -> header fields.
 //!
-//! Simulated hosts build and parse packets with this code. It is independent of the engine's parser, which it
-//! tests. Only
-//! the checksum code is shared.
+//! Simulated hosts build and parse packets with this code. The code is independent of the engine's parser, which it
+//! tests. Only the checksum code is shared.
 
 use crate::address;
 use packet::Sum;
@@ -174,8 +173,8 @@ fn what_is_marked(front: &[u8]) -> Option<Marked> {
     Some(Marked { len: u64::from(end).saturating_sub(upper_at as u64), is_fragment, is_tcp })
 }
 
-/// Whether an IPv4 header has the checksum 0xFFFF, which no computation from scratch gives. An update by RFC
-/// 1141's formula may cause it (RFC 1624 section 3).
+/// Whether an IPv4 header has the checksum 0xFFFF, which no computation from scratch gives. An update by RFC 1141's
+/// formula may cause it (RFC 1624 section 3).
 #[inline]
 pub fn has_odd_sum(header: &[u8]) -> bool {
     matches!(header, [first, _, _, _, _, _, _, _, _, _, 0xFF, 0xFF, ..] if first >> 4 == 4)

@@ -1,8 +1,7 @@
 //! Bytes -> their sum and copy, 32 bytes at a time, on x86-64 with AVX2.
 //!
 //! AVX2 has no addition with carry. As in `scalar.rs`, 64-bit words are therefore summed without carries, and their
-//! upper
-//! halves are summed a second time. The choice between the paths is left to `lib.rs`.
+//! upper halves are summed a second time. The choice between the paths is left to `lib.rs`.
 
 use crate::scalar::{self, add};
 use core::arch::x86_64::*;
@@ -130,8 +129,8 @@ fn store(to: &mut [u8; VECTOR_LEN], vector: __m256i) {
     unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), hidden(vector)) }
 }
 
-/// Returns the vector unchanged, but hidden from the compiler. Otherwise the compiler would turn a loop of
-/// loads and stores into a call of `memcpy` and a second loop for the sum.
+/// Returns the vector unchanged, but hidden from the compiler. Otherwise the compiler would turn a loop of loads
+/// and stores into a call of `memcpy` and a second loop for the sum.
 #[inline]
 #[target_feature(enable = "avx2")]
 #[cfg_attr(miri, allow(unused_mut))]
@@ -151,6 +150,5 @@ const LANES_COUNT: usize = 4;
 /// Bytes summed per iteration.
 const BLOCK_LEN: usize = LANES_COUNT * VECTOR_LEN;
 /// Maximum input between two folds of the accumulators, in bytes. Each lane then has 2^15 half words, whose sum
-/// fits
-/// 64 bits.
+/// fits 64 bits.
 const CHUNK_LEN: usize = 1 << 20;

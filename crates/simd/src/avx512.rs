@@ -106,8 +106,8 @@ fn copy_and_sum_chunk<const ALIGNED: bool>(to: &mut [u8], from: &[u8]) -> u64 {
 struct Lanes([__m512i; LANES_COUNT]);
 
 impl Lanes {
-    /// Accumulators for this number of vectors. Their initial value is the total that flipping the top bits
-    /// will subtract.
+    /// Accumulators for this number of vectors. Their initial value is the total that flipping the top bits will
+    /// subtract.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     fn new(vectors: usize) -> Lanes {
@@ -222,8 +222,8 @@ fn store(to: &mut [u8; VECTOR_LEN], vector: __m512i) {
     unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), hidden(vector)) }
 }
 
-/// Returns the vector unchanged, but hidden from the compiler. Otherwise the compiler would turn a loop of
-/// loads and stores into a call of `memcpy` and a second loop for the sum.
+/// Returns the vector unchanged, but hidden from the compiler. Otherwise the compiler would turn a loop of loads
+/// and stores into a call of `memcpy` and a second loop for the sum.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 #[cfg_attr(miri, allow(unused_mut))]

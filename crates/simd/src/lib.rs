@@ -19,8 +19,7 @@
 //!
 //! Inputs shorter than [`SMALL_LEN`] are summed by inline code. Longer inputs use the fastest [`Path`] that the CPU
 //! supports. All paths return equal sums, and a caller may choose a path for a test. Copies of `SMALL_LEN` bytes or
-//! more
-//! use `memcpy`, because our own loops were not faster at any length (`benches/simd.rs`).
+//! more use `memcpy`, because our own loops were not faster at any length (`benches/simd.rs`).
 #![deny(unsafe_op_in_unsafe_fn)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
@@ -73,14 +72,14 @@ pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
     unsafe { path().copy_and_sum_wide(to, from) }
 }
 
-/// Prefetches the first cache line of `bytes`. This is only a hint to the CPU.
+/// Prefetches the first cache line of `bytes`. A prefetch is only a hint to the CPU.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     prefetch_lines(bytes, 1);
 }
 
-/// Prefetches the first `count` cache lines of `bytes`, or all lines if there are fewer. This is only a hint to the
-/// CPU.
+/// Prefetches the first `count` cache lines of `bytes`, or all lines if there are fewer. A prefetch is only a hint
+/// to the CPU.
 #[inline]
 pub fn prefetch_lines(bytes: &[u8], count: usize) {
     let len = bytes.len().min(count.saturating_mul(LINE_LEN));
@@ -89,7 +88,7 @@ pub fn prefetch_lines(bytes: &[u8], count: usize) {
     }
 }
 
-/// Prefetches the cache lines of a value. This is only a hint to the CPU.
+/// Prefetches the cache lines of a value. A prefetch is only a hint to the CPU.
 #[inline]
 pub fn prefetch_value<T>(value: &T) {
     let start = core::ptr::from_ref(value).cast::<u8>();

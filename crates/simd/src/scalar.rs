@@ -19,8 +19,7 @@ pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
 }
 
 /// The one's complement sum of fewer than [`SMALL_LEN`](crate::SMALL_LEN) bytes. Longer inputs are summed
-/// correctly, but
-/// slowly.
+/// correctly, but slowly.
 #[inline]
 pub fn sum_small(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<WORD_LEN>();
@@ -78,9 +77,8 @@ fn number(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Sums up to `CHUNK_LEN` bytes. Words are summed without carries, and their upper halves are summed a second
-/// time. The carries follow from the two sums. No addition waits for a carry, so the compiler can vectorise the
-/// loop.
+/// Sums up to `CHUNK_LEN` bytes. Words are summed without carries, and their upper halves are summed a second time.
+/// The carries follow from the two sums. No addition waits for a carry, so the compiler can vectorise the loop.
 fn sum_chunk(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<WORD_LEN>();
     let mut sum = 0u64;

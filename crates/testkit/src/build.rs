@@ -1,8 +1,7 @@
 //! Descriptions of packets -> their bytes.
 //!
 //! Tests need packets with any field, valid or not. Lengths and checksums are correct unless the test asks for an
-//! error.
-//! Reading packets is left to `read.rs`.
+//! error. Reading packets is left to `read.rs`.
 
 use crate::fields::{
     ACK, AUTHENTICATION, DF, EXPERIMENT, FRAGMENT, FRAGMENT_LEN, ICMP, ICMPV6, IPV4_LEN, IPV6_LEN, ROUTING, TCP,
@@ -24,7 +23,7 @@ pub struct Spec {
     pub vlans: Option<Vec<u16>>,
     /// EtherType of the first VLAN tag: 802.1Q (0x8100) or 802.1ad (0x88A8).
     pub tag_type: u16,
-    /// Source address. Its family determines the IP version.
+    /// Source address, whose family determines the IP version.
     pub source: IpAddr,
     /// Destination address, of the same IP version as `source`.
     pub destination: IpAddr,
@@ -519,8 +518,8 @@ pub fn chain(headers: &[(u8, Vec<u8>)], last: u8) -> (u8, Vec<u8>) {
     (kinds[0], bytes.collect())
 }
 
-/// An extension header of `len` bytes that has no effect. It contains an experimental source route that has ended
-/// (RFC 4727), zeros as authentication data, or padding options.
+/// An extension header of `len` bytes that has no effect. The header contains an experimental source route that has
+/// ended (RFC 4727), zeros as authentication data, or padding options.
 pub fn extension(kind: u8, len: usize) -> (u8, Vec<u8>) {
     let mut bytes = vec![0; len];
     bytes[1] = (len / 8 - 1) as u8;

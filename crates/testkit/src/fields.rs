@@ -1,4 +1,6 @@
 //! Numbers of header fields (IANA and the RFCs), and functions that read words from bytes.
+//!
+//! The crate has numbers of its own, so that a wrong number in the tested code is found.
 
 /// The big-endian 16-bit word at offset `at`.
 pub fn word(bytes: &[u8], at: usize) -> u16 {

@@ -2,8 +2,7 @@
 //!
 //! The crate uses no other crate of this workspace. If a test and the tested code agree, they do so independently.
 //! Headers are written and read field by field. The crate's own tests compare the bytes with RFCs and with an
-//! independent
-//! crate.
+//! independent crate.
 //!
 //! ```
 //! use testkit::{ReadPacket, tcp, udp};
@@ -19,8 +18,7 @@
 //! ```
 //!
 //! Each module uses only modules before it in this list: `fields` and `random`, `sum`, `build` and `read`, `rules`,
-//! `model`
-//! and `traffic`.
+//! `model` and `traffic`.
 
 mod build;
 pub mod fields;

@@ -1,11 +1,10 @@
 //! Fragments -> datagrams, by a reference model of reassembly that stores every octet separately.
 //!
-//! The model is simple enough to be checked by reading. It implements only these rulings:
+//! The model is simple enough to be checked by reading. The model implements only these rulings:
 //!
 //! - A repeat, whose bytes have all arrived before with equal values, is dropped. Its datagram remains.
 //! - Any other overlap, or a contradiction about the datagram's end, drops the datagram. The datagram's key is
-//!   poisoned
-//! until the deadline.
+//!   poisoned until the deadline.
 //! - The deadline is the arrival of the first fragment plus the time-out of the IP version. No event extends a
 //!   deadline.
 

@@ -1,7 +1,7 @@
 //! The bytes of a packet -> its header fields.
 //!
-//! Tests check transmitted packets with these functions. They panic, with the cause, if a packet contradicts
-//! itself.
+//! Tests check transmitted packets with these functions. The functions panic, with the cause, if a packet
+//! contradicts itself.
 
 use crate::fields::{
     AUTHENTICATION, DESTINATION_OPTIONS, DF, FRAGMENT, FRAGMENT_LEN, HOP_BY_HOP, ICMP, ICMPV6, IPV4_LEN, IPV6_LEN,
@@ -41,8 +41,7 @@ pub struct ReadPacket {
     /// IPv4's flag DF; always true in IPv6.
     pub dont_fragment: bool,
     /// Fragment offset in bytes, and the MF flag. `None` in IPv4 if the packet is not a fragment, and in IPv6 if
-    /// there is no
-    /// Fragment header.
+    /// there is no Fragment header.
     pub fragment: Option<(usize, bool)>,
     /// Whether an Authentication header precedes the transport header.
     pub is_authenticated: bool,

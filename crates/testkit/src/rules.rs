@@ -7,11 +7,9 @@ use crate::read::ReadPacket;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 impl ReadPacket {
-    /// Whether the packet may be coalesced with neighbours. It must be an unfragmented TCP segment with payload and
-    /// a
-    /// correct checksum. Flags other than ACK, PSH, FIN and ECE exclude it. Options other than a single timestamp
-    /// option
-    /// exclude it, too.
+    /// Whether the packet may be coalesced with neighbours. The packet must be an unfragmented TCP segment with
+    /// payload and a correct checksum. Flags other than ACK, PSH, FIN and ECE exclude it. Options other than a
+    /// single timestamp option exclude it, too.
     pub fn joins(&self) -> bool {
         self.protocol == TCP
             && self.has_header
@@ -24,8 +22,7 @@ impl ReadPacket {
     }
 
     /// Whether the packet may be segmented. Packets that open or reset a connection or carry urgent data may not.
-    /// Neither
-    /// may packets with signing or malformed options.
+    /// Neither may packets with signing or malformed options.
     pub fn may_be_segmented(&self) -> bool {
         self.protocol == TCP
             && self.has_header

@@ -80,7 +80,7 @@ pub fn foreseen_ids(field: &mut Field) -> Verdict {
 }
 
 /// rel:A30: SYNs with an MSS of 0 to 100 bytes, or of the maximum, at borders with minimum MTUs. The rewritten MSS
-/// must not exceed the MTU, nor 576-byte packets, which every host accepts. It must never be near zero.
+/// must not exceed the MTU, nor 576-byte packets, which every host accepts. The MSS must never be near zero.
 pub fn least_mss(field: &mut Field) -> Verdict {
     for mtus in [[9_000, 1_500], [1_500, 576], [9_000, 68], [65_535, 1_280], [100, 68], [68, 68]] {
         let gateway = Gateway::new(GatewayRole::Border, 0);
@@ -111,9 +111,9 @@ pub fn least_mss(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A31: an attacker provokes ICMP errors up to the rate limit, to detect whether another host provoked one.
-/// The number of errors must not reveal it. Jitter of the limit is not sufficient, so the experiment runs a
-/// thousand times.
+/// rel:A31: an attacker provokes ICMP errors up to the rate limit, to detect whether another host provoked one. The
+/// number of errors must not reveal it. Jitter of the limit is not sufficient, so the experiment runs a thousand
+/// times.
 pub fn rate_oracle(field: &mut Field) -> Verdict {
     let rounds = field.times(2_000, 200);
     let mut counts: [[u64; 128]; 2] = [[0; 128]; 2];

@@ -86,8 +86,7 @@ pub fn first_fragments(field: &mut Field) -> Verdict {
 }
 
 /// Part of rel:A11: the flood of first fragments at a fragment merger. A full merger forwards new datagrams
-/// unchanged.
-/// A datagram that began before the flood must be forwarded completely.
+/// unchanged. A datagram that began before the flood must be forwarded completely.
 fn joiner_full(field: &mut Field) -> Verdict {
     let gateway = Gateway { join: true, reassemble: false, limit: 200_000, ..Gateway::new(GatewayRole::Border, 0) };
     let mut stand = field.rig(&gateway, [9_000, 1_500]);
@@ -115,8 +114,7 @@ fn joiner_full(field: &mut Field) -> Verdict {
 }
 
 /// rel:A16: buffer pools that are empty at every step, combined with every error of fragments and segments. All
-/// buffers
-/// must be returned.
+/// buffers must be returned.
 pub fn error_paths(field: &mut Field) -> Verdict {
     let mut number = 0;
     for round in 0..field.times(600, 40) {
@@ -172,10 +170,9 @@ pub fn holes(field: &mut Field) -> Verdict {
     paces(field)
 }
 
-/// Part of rel:A40: a flow with constant packet intervals, a pause of any length, and a gap that is never
-/// filled. The gap's time-out must be ten times the interval, between 50 µs and 1 ms (L12 to L14). Neither the
-/// number
-/// of segments behind the gap nor the pause may change the time-out.
+/// Part of rel:A40: a flow with constant packet intervals, a pause of any length, and a gap that is never filled.
+/// The gap's time-out must be ten times the interval, between 50 µs and 1 ms (L12 to L14). Neither the number of
+/// segments behind the gap nor the pause may change the time-out.
 fn paces(field: &mut Field) -> Verdict {
     const LEN: u32 = 100;
     let hold = Some(Hold::Adaptive);

@@ -94,8 +94,7 @@ pub fn teardrop(field: &mut Field) -> Verdict {
 }
 
 /// rel:A03: endless repeats of an illegal last fragment, and of a legal one. Memory must not grow, and repeats must
-/// be
-/// detected. The bench measures the cost of each (`attack` in BENCHMARKS.md).
+/// be detected. The bench measures the cost of each (`attack` in BENCHMARKS.md).
 pub fn jolt2(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(1_000);
     let illegal = fragment(&head(false, 1, 2, ICMP, 77), 65_520, false, &[7; 90]);
@@ -145,7 +144,7 @@ pub fn rose(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A05: first fragments too short for the transport header. They are reassembled like all others
+/// rel:A05: first fragments too short for the transport header. Such fragments are reassembled like all others
 /// (DEVIATIONS.md, R039). A host behind the gateway must get the content unchanged.
 pub fn tiny_first(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
@@ -197,8 +196,8 @@ pub fn miller(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A07: three fragments in every relation and order, with equal and different bytes, each as last or not.
-/// The output must be the only set without overlap, or nothing. (The engine's own test `overlaps` uses up to five
+/// rel:A07: three fragments in every relation and order, with equal and different bytes, each as last or not. The
+/// output must be the only set without overlap, or nothing. (The engine's own test `overlaps` uses up to five
 /// fragments.)
 pub fn ambiguity(field: &mut Field) -> Verdict {
     let units = field.times(5, 3) as usize;
@@ -305,7 +304,7 @@ pub fn fragment_smack(field: &mut Field) -> Verdict {
 }
 
 /// rel:A12: fragments without payload, and non-last fragments whose length is not a multiple of eight, at every
-/// offset. They must be dropped without effect on the datagram with the same key.
+/// offset. The fragments must be dropped without effect on the datagram with the same key.
 pub fn empty_fragments(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(64);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -437,11 +436,9 @@ pub fn repeats(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A21: forged last fragments with all 65,536 identifications of a host pair. They arrive before and between
-/// the
-/// pair's own fragments. Reassembly does not verify checksums (DEVIATIONS.md), so forged datagrams may be
-/// forwarded.
-/// No datagram with wrong bytes may have a correct checksum.
+/// rel:A21: forged last fragments with all 65,536 identifications of a host pair. The forged fragments arrive
+/// before and between the pair's own fragments. Reassembly does not verify checksums (DEVIATIONS.md), so forged
+/// datagrams may be forwarded. No datagram with wrong bytes may have a correct checksum.
 pub fn poisoned_cache(field: &mut Field) -> Verdict {
     let mut stand = field.host();
     stand.has_right_sums = false;

@@ -53,8 +53,8 @@ pub fn atomic(field: &mut Field) -> Verdict {
     field.end(&mut stand)
 }
 
-/// rel:A19: every chain of up to three extension headers before the Fragment header, and later fragments with
-/// a different chain. The reassembled datagram must have exactly the headers of its first fragment.
+/// rel:A19: every chain of up to three extension headers before the Fragment header, and later fragments with a
+/// different chain. The reassembled datagram must have exactly the headers of its first fragment.
 pub fn chains(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -88,10 +88,8 @@ pub fn chains(field: &mut Field) -> Verdict {
 }
 
 /// rel:A20: chains of extension headers of 8 to 1,400 bytes, in headers of every length. Packets with more than
-/// eight
-/// headers or 256 bytes must stay unparsed, and two counters must count them. Within the limit, a fragment behind
-/// the
-/// chain must be reassembled.
+/// eight headers or 256 bytes must stay unparsed, and two counters must count them. Within the limit, a fragment
+/// behind the chain must be reassembled.
 pub fn endless_chain(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
@@ -194,8 +192,7 @@ pub fn tunnelled(field: &mut Field) -> Verdict {
 }
 
 /// rel:A28: every header length, MTU and payload length near the limits of fragmentation. No fragment may exceed
-/// the
-/// MTU, as the rig asserts. The fragments together must be the datagram.
+/// the MTU, as the rig asserts. The fragments together must be the datagram.
 pub fn every_cut(field: &mut Field) -> Verdict {
     let mut number = 0;
     let mtus: &[u16] = if field.times(1, 0) == 1 {
@@ -250,8 +247,8 @@ pub fn recursion(field: &mut Field) -> Verdict {
     field.end(&mut far)
 }
 
-/// Sends a packet between hosts behind two cards, fragmented if needed, and compares the result. Only the
-/// IPv4 identification may differ, because the card sets it on fragmentation.
+/// Sends a packet between hosts behind two cards, fragmented if needed, and compares the result. Only the IPv4
+/// identification may differ, because the card sets it on fragmentation.
 fn round_trip(near: &mut Rig, far: &mut Rig, now: &mut Clock, packet: &[u8]) -> Verdict {
     near.push(now.tick(), Toward::Narrow, packet)?;
     let wires: Vec<_> = near.left().map(|out| out.frame.to_vec()).collect();

@@ -1,9 +1,8 @@
 //! Attack name and seed -> attack packets through a gateway, and a verdict.
 //!
 //! The 54 attacks are listed in PAPERS.md (`rel:A01` to `rel:A54`). The packets of an attack depend only on the
-//! seed.
-//! Judges do not depend on the engine's design. They use laws that are checked after every packet, simple reference
-//! models, and limits. Measurements of time and work are left to the bench (its rows `attack`).
+//! seed. Judges do not depend on the engine's design. Judges use laws that are checked after every packet, simple
+//! reference models, and limits. Measurements of time and work are left to the bench (its rows `attack`).
 
 mod background;
 mod craft;

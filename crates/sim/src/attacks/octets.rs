@@ -14,8 +14,7 @@ impl Octets {
     /// Adds a fragment. Returns all octets if the datagram is complete.
     ///
     /// A repeat of known octets has no effect, even if it claims another end. Any other overlap, or a second end,
-    /// discards
-    /// the datagram.
+    /// discards the datagram.
     pub fn take(&mut self, offset: usize, more: bool, payload: &[u8]) -> Option<Vec<u8>> {
         if self.is_dead {
             return None;

@@ -81,8 +81,7 @@ fn fates(stand: &Rig) -> [u64; 2] {
 }
 
 /// rel:A53: random packets, with flipped bits, truncated or extended. The gateway must not panic and must respect
-/// the
-/// laws. (Clippy rejects panicking indexing and unwrapping in `packet` and `engine`.)
+/// the laws. (Clippy rejects panicking indexing and unwrapping in `packet` and `engine`.)
 pub fn panics(field: &mut Field) -> Verdict {
     for round in 0..field.times(1_500, 30) {
         let role =

@@ -1,8 +1,7 @@
 //! Frames of an attack -> a gateway's output, with checks of the laws after every frame.
 //!
 //! The gateway runs the real engine, with settings as in scene files. Unrelated background traffic is mixed with
-//! the
-//! attack: datagrams in two fragments, and a stream of segments. All background traffic must be delivered
+//! the attack: datagrams in two fragments, and a stream of segments. All background traffic must be delivered
 //! unchanged.
 
 use super::background::BackgroundTraffic;
@@ -225,8 +224,8 @@ impl Rig {
         self.engine.side(Toward::Wide.direction())
     }
 
-    /// Finishes the attack. Checks that all held packets are flushed, all buffers are returned, and all
-    /// background traffic was delivered.
+    /// Finishes the attack. Checks that all held packets are flushed, all buffers are returned, and all background
+    /// traffic was delivered.
     pub fn end(&mut self) -> Verdict {
         self.rest()?;
         self.engine.flush(self.now);

@@ -16,8 +16,7 @@ use std::collections::BTreeMap;
 
 /// rel:A37: short segments, in an order that prevents immediate coalescing: every other one first. At most 64
 /// segments and 64 KiB of a flow may wait, and all data must be delivered. The bench measures the cost of each
-/// (`attack`
-/// in BENCHMARKS.md).
+/// (`attack` in BENCHMARKS.md).
 pub fn segment_smack(field: &mut Field) -> Verdict {
     for mode in [Mode::Resize, Mode::Reversible] {
         let mut stand = waiting(field, mode);
@@ -51,8 +50,7 @@ pub fn segment_smack(field: &mut Field) -> Verdict {
 }
 
 /// rel:A38: long sequences of segments with 1 to 100 bytes. A coalesced packet must have at most 65,535 bytes, and
-/// in
-/// reversible mode at most 128 segments. All data must be delivered.
+/// in reversible mode at most 128 segments. All data must be delivered.
 pub fn many_segments(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
@@ -127,8 +125,7 @@ pub fn oversize_runs(field: &mut Field) -> Verdict {
 }
 
 /// rel:A42: a data segment, and then a segment with any of the 256 combinations of flags. Held data must be
-/// transmitted
-/// first.
+/// transmitted first.
 pub fn flags(field: &mut Field) -> Verdict {
     let mut id = 0;
     for (role, mode) in BOTH_MODES {
@@ -195,8 +192,7 @@ pub fn payloads(field: &mut Field) -> Verdict {
 }
 
 /// rel:A44: frames padded to 46 and to 60 bytes. Padding must never be treated as data, even if segments claim to
-/// be
-/// shorter.
+/// be shorter.
 pub fn padded(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
@@ -271,9 +267,9 @@ pub fn metadata(field: &mut Field) -> Verdict {
     shifted(field)
 }
 
-/// Part of rel:A45: segments whose acknowledgement and timestamps advance, stay or go back. In resize mode, no
-/// byte may get a later timestamp than it had. Otherwise a receiver would reject later data as old (RFC 7323
-/// section 5). Nor may a byte get an older acknowledgement or echo.
+/// Part of rel:A45: segments whose acknowledgement and timestamps advance, stay or go back. In resize mode, no byte
+/// may get a later timestamp than it had. Otherwise a receiver would reject later data as old (RFC 7323 section 5).
+/// Nor may a byte get an older acknowledgement or echo.
 fn moving_on(field: &mut Field) -> Verdict {
     for is_v6 in [false, true] {
         let gateway = Gateway { coalesce: Some(Mode::Resize), ..Gateway::new(GatewayRole::Border, 0) };

@@ -1,12 +1,11 @@
 //! Frames with arrival times -> frames with delivery times.
 //!
 //! The model has no clock, because the caller passes the time. A frame first waits in the link's queue. Its
-//! transmission
-//! takes time according to the rate. Finally the delay passes.
+//! transmission takes time according to the rate. Finally the delay passes.
 //!
 //! Losses and errors depend only on the seed and the frame's number. All offered frames are numbered. A run at
-//! another
-//! rate, or on a slower machine, therefore loses the same frames. Frames lost in transit do use the link's rate.
+//! another rate, or on a slower machine, therefore loses the same frames. Frames lost in transit do use the link's
+//! rate.
 
 use super::red::Early;
 use super::shape::{LinkShape, Queue, REORDER_TIMEOUT, Reorder};
@@ -51,8 +50,8 @@ pub enum Fate {
     Lost,
     /// The frame is dropped: the queue was full, or early detection chose the frame.
     Dropped,
-    /// The frame is dropped: the model's memory is full, or the frame exceeds 65,536 bytes. This is an error of the
-    /// emulator, not of the wire.
+    /// The frame is dropped: the model's memory is full, or the frame exceeds 65,536 bytes. Such a drop is an error
+    /// of the emulator, not of the wire.
     WithoutRoom,
 }
 
@@ -174,8 +173,7 @@ impl Link {
     }
 
     /// Offers a frame of `len` bytes at time `now`. `write` fills in the bytes, but is not called if the frame is
-    /// lost
-    /// or dropped.
+    /// lost or dropped.
     #[inline]
     pub fn push_with(&mut self, now: Time, len: usize, write: impl FnOnce(&mut [u8])) -> Fate {
         let index = self.counters.offered.frames;
@@ -419,8 +417,7 @@ pub(super) struct LinkModel {
     overhead_len: usize,
     queue: Queue,
     /// End of the last transmission: nanoseconds, and a remainder in units of 1 ns divided by the rate. Rounding
-    /// errors
-    /// therefore never accumulate.
+    /// errors therefore never accumulate.
     free_at: Time,
     rest: u64,
     /// Waiting frames: start of the transmission, and length in bytes.

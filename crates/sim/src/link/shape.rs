@@ -10,16 +10,14 @@ use serde::{Deserialize, Serialize};
 /// The properties of one direction of a link. By default, frames are delivered immediately and in order.
 ///
 /// A frame first waits in a queue, is then transmitted at a limited rate, and is then in transit for the delay.
-/// Frames in
-/// transit may be lost or damaged.
+/// Frames in transit may be lost or damaged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct LinkShape {
     /// Time from the end of a frame's transmission to its delivery.
     pub delay: Duration,
     /// Maximum deviation of the delay, in both directions, with uniform distribution. A frame that would overtake
-    /// the
-    /// previous frame is delivered together with it.
+    /// the previous frame is delivered together with it.
     pub jitter: Duration,
     /// Rate of transmissions; `None` = unlimited.
     pub rate_bits_per_second: Option<u64>,
@@ -91,8 +89,7 @@ pub struct Reorder {
     /// Probability that a frame is delayed.
     pub share: f64,
     /// Number of frames that overtake a delayed frame. After [`REORDER_TIMEOUT`], the delayed frame is delivered
-    /// even if
-    /// fewer frames have arrived.
+    /// even if fewer frames have arrived.
     pub displacement: usize,
 }
 

@@ -80,8 +80,7 @@ impl Card {
     }
 
     /// Simulates the transmission of `count` messages, fragmented to the link's MTU. Each fragment is fetched
-    /// during the
-    /// transmission of the previous one (G3, G4). Lengths are in bytes, with IP header.
+    /// during the transmission of the previous one (G3, G4). Lengths are in bytes, with IP header.
     pub fn send(&self, count: u32, message_len: u32, mtu: u32) -> Sending {
         let mut dma = Dma::new(self.dma.clone());
         let mut waiting = (0..count).flat_map(|_| fragments(message_len, mtu)).enumerate().peekable();

@@ -1,10 +1,8 @@
 //! Transfer requests -> completion times of a DMA engine (G30, L16, L19).
 //!
 //! The engine often limits a card's packet rate. Each request needs a start-up time, and then the bus for its
-//! bytes. The
-//! bus transfers one request at a time. Without tags, a request starts up when the previous one is complete. With
-//! tags,
-//! several requests start up during the transfer of another.
+//! bytes. The bus transfers one request at a time. Without tags, a request starts up when the previous one is
+//! complete. With tags, several requests start up during the transfer of another.
 
 use packet::Time;
 use std::collections::{BTreeMap, VecDeque};

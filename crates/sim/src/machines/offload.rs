@@ -1,11 +1,9 @@
 //! Received packets -> deliveries to the host, through a card with many threads (L15 to L19, lB1 to lB4, lB7, lB9).
 //!
 //! The model shows how receive offload depends on threads and DMA. Each connection has a window of packets in
-//! flight. With
-//! offload, each connection is assigned to a thread. The thread processes and acknowledges packets, and gathers
-//! their
-//! data. Gathered data is delivered by one DMA request when it is full or its time-out has passed. Without offload,
-//! each packet is one DMA request.
+//! flight. With offload, each connection is assigned to a thread. The thread processes and acknowledges packets,
+//! and gathers their data. Gathered data is delivered by one DMA request when it is full or its time-out has
+//! passed. Without offload, each packet is one DMA request.
 
 use super::FRAMING_LEN;
 use super::dma::{Dma, DmaSettings, Notice, Request, WriteOrder};
@@ -96,8 +94,7 @@ impl Received {
     }
 
     /// Jain's fairness index of the connections: 1 = equal rates, 1/n = only one connection served (Jain, Chiu and
-    /// Hawe
-    /// 1984).
+    /// Hawe 1984).
     pub fn jain(&self) -> f64 {
         let sum: f64 = self.bytes.iter().map(|bytes| *bytes as f64).sum();
         let squares: f64 = self.bytes.iter().map(|bytes| (*bytes as f64).powi(2)).sum();
@@ -106,9 +103,8 @@ impl Received {
 }
 
 impl Offload {
-    /// Li's card: four cores with four threads each. The times are fitted to Li's figures (lB4). They show only
-    /// that
-    /// one DMA engine and thirteen threads can explain the figures.
+    /// Li's card: four cores with four threads each. The times are fitted to Li's figures (lB4). The times show
+    /// only that one DMA engine and thirteen threads can explain the figures.
     pub fn xls416() -> Offload {
         Offload {
             threads: ThreadSplit { send: 1, time_out: 1, receive: 13, shell: 1 },

@@ -33,8 +33,7 @@ impl Ring {
     }
 
     /// Takes a free buffer of the smallest class that fits a frame of `len` bytes. If there is none, the frame is
-    /// counted
-    /// as dropped.
+    /// counted as dropped.
     pub fn take(&mut self, len: u32) -> Option<Slot> {
         let fits = |(class, free): &(Class, u32)| class.len >= len && *free > 0;
         let Some(class) = self.classes.iter().position(fits) else {

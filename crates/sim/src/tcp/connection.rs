@@ -1,8 +1,7 @@
 //! Segments and time -> segments: one end of a TCP connection (RFC 9293).
 //!
 //! The state machine has neither a socket nor a clock, so that simulations are deterministic. Loss recovery is left
-//! to
-//! `sender.rs`, reordering to `receiver.rs`.
+//! to `sender.rs`, reordering to `receiver.rs`.
 
 mod flow;
 mod handshake;
@@ -18,10 +17,8 @@ use std::time::Duration;
 /// One end of a TCP connection.
 ///
 /// The connection is opened by [`open`](Connection::open) or by the peer's SYN. Afterwards, callers pass segments
-/// to
-/// [`push`](Connection::push) and time to [`expire`](Connection::expire). No stream data is stored. Outputs name
-/// ranges
-/// of the stream instead.
+/// to [`push`](Connection::push) and time to [`expire`](Connection::expire). No stream data is stored. Outputs name
+/// ranges of the stream instead.
 #[derive(Clone, Debug)]
 pub struct Connection {
     settings: Settings,
@@ -232,8 +229,7 @@ impl Connection {
     }
 
     /// Handles an ICMP error: the MTU of a link on the path is `mtu` bytes. The rejected packet's sequence number
-    /// is
-    /// `seq`. Returns whether the error was accepted.
+    /// is `seq`. Returns whether the error was accepted.
     pub fn too_big(&mut self, now: Time, mtu: u32, seq: u32, out: &mut impl FnMut(Emit)) -> bool {
         let counted = self.open_flow().is_some_and(|flow| flow.sender.too_big(now, mtu, seq));
         self.pump(now, out);

@@ -1,8 +1,7 @@
 //! Two ends and a path -> the time when a transfer completes.
 //!
 //! The path is the smallest network in which a connection can be tested: a link with limited rate, a queue, a
-//! delay, and
-//! random events from a seed. Segments have no payload bytes, so only the positions of data are checked.
+//! delay, and random events from a seed. Segments have no payload bytes, so only the positions of data are checked.
 
 use super::SendCounts;
 use super::connection::{Connection, Emit, End, Outgoing};

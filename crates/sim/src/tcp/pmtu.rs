@@ -1,10 +1,9 @@
 //! ICMP errors, time-outs and acknowledged probes -> the path MTU.
 //!
 //! Segment sizes must follow a path MTU that changes. There are three sources of information: ICMP errors of
-//! routers (RFC
-//! 1191, RFC 8201), repeated time-outs at black holes, and probes (RFC 4821). All sizes are lengths of IP packets,
-//! in
-//! bytes. The caller has checked that an ICMP error quotes data in flight (RFC 5927 section 4.1; R064).
+//! routers (RFC 1191, RFC 8201), repeated time-outs at black holes, and probes (RFC 4821). All sizes are lengths of
+//! IP packets, in bytes. The caller has checked that an ICMP error quotes data in flight (RFC 5927 section 4.1;
+//! R064).
 
 use super::settings::{Belief, PathChoice, Probing};
 use packet::{Time, Version};
@@ -180,8 +179,7 @@ impl PathMtu {
 
     /// Records that the probe was lost. If no other segment was lost (`alone`), the path's MTU is smaller than the
     /// probe. The next probe is sent after `pause`, so that probes cause fewer losses than congestion avoidance
-    /// (RFC 4821
-    /// section 7.6.2; R054).
+    /// (RFC 4821 section 7.6.2; R054).
     pub(crate) fn probe_lost(&mut self, now: Time, alone: bool, pause: Duration) {
         let Some(search) = &mut self.search else { return };
         let Some(len) = search.in_flight.take() else { return };

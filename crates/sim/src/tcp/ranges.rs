@@ -1,8 +1,7 @@
 //! Ranges of a stream -> their union, in which each position appears only once.
 //!
 //! The receiver stores the ranges behind the next expected byte. The sender stores the ranges that the receiver
-//! reported.
-//! A SACK block is repeated in many segments, but only its new part costs time.
+//! reported. A SACK block is repeated in many segments, but only its new part costs time.
 
 use std::collections::VecDeque;
 

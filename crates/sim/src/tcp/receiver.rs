@@ -1,8 +1,8 @@
 //! Segments -> acknowledgements that are due, and receive windows.
 //!
 //! Only received ranges are stored, not data. The caller checks the bytes on arrival, because the stream's pattern
-//! is
-//! known. Positions are relative to the peer's SYN. Those of [`sender`](super::sender) are relative to the own SYN.
+//! is known. Positions are relative to the peer's SYN. In [`sender`](super::sender), positions are relative to the
+//! own SYN.
 
 use super::ranges::{Ranges, Span};
 use super::segment::{Blocks, CWR, FIN, Numbering, Segment, is_before};
@@ -53,11 +53,10 @@ struct Acknowledging {
 
 /// The receive buffer with Linux's dynamic right-sizing.
 ///
-/// The announced window starts with the SYN's window. It grows by two segments at a time to the buffer size, less
-/// one segment. The window grows when data arrives in order or is read. (Linux's `tcp_grow_window` does so only on
-/// arrival.) The initial buffer is the payload of full segments in twice the first memory of the settings, because
-/// Linux
-/// counts complete packet buffers.
+/// The announced window starts with the SYN's window. The window then grows by two segments at a time to the buffer
+/// size, less one segment. The window grows when data arrives in order or is read. (Linux's `tcp_grow_window` does
+/// so only on arrival.) The initial buffer is the payload of full segments in twice the first memory of the
+/// settings, because Linux counts complete packet buffers.
 #[derive(Clone, Copy, Debug)]
 struct Tuned {
     offered: u64,
@@ -147,8 +146,7 @@ impl Receiver {
     }
 
     /// Whether a segment is acceptable (RFC 9293 section 3.10.7.4). Segments that end before the last
-    /// acknowledgement
-    /// or start behind the window are not acceptable.
+    /// acknowledgement or start behind the window are not acceptable.
     pub(crate) fn accepts(&self, start: u64, len: u32) -> bool {
         start + u64::from(len) >= self.due.last && start <= self.edge
     }
@@ -235,8 +233,7 @@ impl Receiver {
     }
 
     /// Records a segment behind a gap. The segment is acknowledged immediately, so that the sender learns of the
-    /// gap
-    /// (RFC 5681 section 4.2).
+    /// gap (RFC 5681 section 4.2).
     fn take_early(&mut self, span: Span, mut tell: impl FnMut(Span)) {
         self.due.is_due = true;
         let before = self.held.len();
@@ -280,8 +277,7 @@ impl Receiver {
 
     /// Schedules an acknowledgement. Every second full segment is acknowledged immediately, other segments after
     /// the delay (RFC 1122 section 4.2.3.2, RFC 5681 section 4.2). The first segments of a connection are
-    /// acknowledged
-    /// immediately (Linux).
+    /// acknowledged immediately (Linux).
     fn delay(&mut self, now: Time) {
         let is_second = self.next - self.due.last > self.segment_len.into();
         if self.due.quick_left > 0 || is_second {
@@ -345,10 +341,8 @@ impl Receiver {
     /// Returns the acknowledgement and window fields of an outgoing segment.
     ///
     /// The window's right edge never decreases (RFC 9293 section 3.8.6). If the window scale is too coarse, the
-    /// window is
-    /// rounded up (RFC 7323 section 2.4). The edge advances by at least a segment, or half of the buffer (RFC 9293
-    /// section
-    /// 3.8.6.2.2).
+    /// window is rounded up (RFC 7323 section 2.4). The edge advances by at least a segment, or half of the buffer
+    /// (RFC 9293 section 3.8.6.2.2).
     pub(crate) fn say(&mut self) -> (u32, u16) {
         let unit = 1 << self.scale;
         let kept = self.edge.saturating_sub(self.next);

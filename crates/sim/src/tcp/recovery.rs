@@ -1,9 +1,8 @@
 //! Arrivals and send times -> lost segments, and the rate of their retransmission.
 //!
-//! Each type implements one RFC. [`Rack`] detects losses by time (RFC 8985 section 6). [`Tail`] probes a tail (RFC
-//! 8985
-//! section 7). [`Proportional`] reduces the window while segments arrive (RFC 6937). Loss detection by duplicate
-//! acknowledgements (RFC 6675) is left to the [`Scoreboard`].
+//! Each type implements one RFC. [`Rack`] detects losses by time (RFC 8985 section 6). [`Tail`] probes a tail
+//! (RFC 8985 section 7). [`Proportional`] reduces the window while segments arrive (RFC 6937). Loss detection by
+//! duplicate acknowledgements (RFC 6675) is left to the [`Scoreboard`].
 
 use super::scoreboard::{Scoreboard, SentRange};
 use packet::Time;
@@ -103,8 +102,7 @@ impl Rack {
     /// Marks lost segments. Returns their bytes, and the time of the next check (RFC 8985 section 6.2 step 5).
     ///
     /// The next check follows when the newest arrived segment's round trip and the window have passed. All segments
-    /// sent
-    /// before it are due by then. An earlier acknowledgement causes an earlier check.
+    /// sent before it are due by then. An earlier acknowledgement causes an earlier check.
     pub(crate) fn detect(&self, now: Time, window: Duration, board: &mut Scoreboard) -> (u64, Option<Time>) {
         let mut lost = 0;
         while let Some((number, sent)) = board.earliest() {
@@ -135,16 +133,16 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// The delay before a tail loss probe: two round trips. A single segment in flight adds the maximum
-    /// delay of its acknowledgement (RFC 8985 section 7.2). Otherwise Linux adds two milliseconds.
+    /// The delay before a tail loss probe: two round trips. A single segment in flight adds the maximum delay of
+    /// its acknowledgement (RFC 8985 section 7.2). Otherwise Linux adds two milliseconds.
     pub(crate) fn wait(mean: Option<Duration>, segment_count: usize, ack_delay_max: Duration) -> Duration {
         let Some(mean) = mean else { return Duration::from_secs(1) };
         mean * 2 + if segment_count == 1 { ack_delay_max } else { Duration::from_millis(2) }
     }
 }
 
-/// Window reduction in proportion to delivered data. Without losses, the window stays at or above the
-/// slow start threshold (RFC 6937).
+/// Window reduction in proportion to delivered data. Without losses, the window stays at or above the slow start
+/// threshold (RFC 6937).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Proportional {
     /// Bytes in flight at the start of the recovery.

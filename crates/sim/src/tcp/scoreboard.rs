@@ -1,8 +1,8 @@
 //! Sent segments and SACK blocks -> bytes in flight and segments to retransmit.
 //!
 //! The cost of each step is proportional to the number of segments that change. A repeated SACK block costs one
-//! search.
-//! Lost segments are detected in the order of transmission. The next segment to retransmit is the head of a heap.
+//! search. Lost segments are detected in the order of transmission. The next segment to retransmit is the head of a
+//! heap.
 
 use super::ranges::{Ranges, Span};
 use packet::Time;
@@ -234,8 +234,7 @@ impl Scoreboard {
     }
 
     /// Records a SACK block. Calls `tell` with each segment that is completely covered for the first time. Returns
-    /// the
-    /// number of newly delivered bytes.
+    /// the number of newly delivered bytes.
     pub(crate) fn hold(&mut self, span: Span, mut tell: impl FnMut(&SentRange)) -> u64 {
         let span = Span { start: span.start.max(self.una), end: span.end.min(self.next) };
         if span.start >= span.end || self.held.holds(span) {
@@ -345,9 +344,8 @@ impl Scoreboard {
             .sum()
     }
 
-    /// Marks segments as lost if they were sent only once and the receiver has enough data behind them. Enough
-    /// are more than `len` bytes, or at least `count` separate ranges (RFC 6675 section 4, `IsLost`). Returns the
-    /// lost
+    /// Marks segments as lost if they were sent only once and the receiver has enough data behind them. Enough are
+    /// more than `len` bytes, or at least `count` separate ranges (RFC 6675 section 4, `IsLost`). Returns the lost
     /// bytes.
     pub(crate) fn fall_behind(&mut self, len: u64, count: usize) -> u64 {
         let mut beyond = 0;

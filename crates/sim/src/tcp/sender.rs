@@ -1,10 +1,8 @@
 //! Written bytes, acknowledgements and time -> ranges of the stream to send.
 //!
 //! The sender decides which bytes are sent, and when. Callers repeat [`poll`](Sender::poll) until it returns no
-//! more
-//! ranges. Positions are relative to the SYN, which has position 0. The first byte has position 1. FIN is behind
-//! the
-//! last byte.
+//! more ranges. Positions are relative to the SYN, which has position 0. The first byte has position 1. FIN is
+//! behind the last byte.
 
 mod on_ack;
 mod timers;

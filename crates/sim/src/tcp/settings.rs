@@ -141,8 +141,7 @@ pub struct Acks {
     /// Maximum delay of an acknowledgement; at most 500 ms (RFC 1122 section 4.2.3.2).
     pub delay: Duration,
     /// Number of immediate acknowledgements after the start, so that the peer's congestion window grows fast. Linux
-    /// uses
-    /// 16.
+    /// uses 16.
     pub quick_count: u32,
 }
 
@@ -154,8 +153,7 @@ pub enum Memory {
     /// Twice the data read per round trip, and more while this amount grows (as in Linux).
     Growing {
         /// The window of the SYN, in bytes, rounded down to full segments. The initial buffer is the payload of
-        /// full
-        /// segments in twice this memory, because Linux counts complete packet buffers.
+        /// full segments in twice this memory, because Linux counts complete packet buffers.
         first: u32,
         /// Maximum size of the buffer, in bytes.
         limit: u32,

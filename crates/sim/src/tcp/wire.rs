@@ -9,8 +9,7 @@ use packet::tcp::{HEADER_LEN, TcpOption};
 use packet::{Ecn, Sum, tcp};
 
 /// Writes a segment to `to`, which must have its length: header, options, and stream bytes from `offset` on.
-/// `ports`
-/// are source and destination. The checksum includes the sum `pseudo` of the pseudo-header.
+/// `ports` are source and destination. The checksum includes the sum `pseudo` of the pseudo-header.
 pub fn write(segment: &Segment, ports: [u16; 2], (pattern, offset): (Pattern, u64), pseudo: Sum, to: &mut [u8]) {
     let header_len = segment.header_len();
     let (header, payload) = to.split_at_mut(header_len);
@@ -97,8 +96,7 @@ pub fn read(upper: &[u8], ecn: Ecn) -> Option<(Segment, &[u8])> {
 }
 
 /// Source and destination port, and the sequence number, from the TCP header in an ICMP error. Errors need not
-/// quote
-/// more (RFC 792).
+/// quote more (RFC 792).
 pub fn quoted(upper: &[u8]) -> Option<([u16; 2], u32)> {
     let upper = upper.first_chunk::<8>()?;
     Some(([word(upper, 0), word(upper, 2)], long(upper, 4)))

@@ -3,8 +3,7 @@
 //! CUBIC is Linux's default, so most simulated hosts use it. Two choices are Linux's:
 //!
 //! - Until the first loss, the curve has no information about the path. Congestion avoidance therefore grows the
-//!   window by
-//!   at least a twentieth per round trip.
+//!   window by at least a twentieth per round trip.
 //! - The curve is evaluated one minimum round trip ahead, whereas RFC 9438 uses the smoothed round trip.
 //!
 //! The arithmetic uses doubles, only in operations that round equally on every machine.

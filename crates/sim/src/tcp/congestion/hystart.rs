@@ -7,8 +7,7 @@
 //! - Conclusion: a queue has begun to grow, so the path is full.
 //! - Error case: jitter, or delayed acknowledgements at a low rate.
 //! - Cost of the error: slow start ends early. In Linux's variant, the window then grows as in congestion
-//!   avoidance.
-//!   In RFC 9406, growth is reduced to a quarter for a few rounds, until the conclusion is confirmed.
+//!   avoidance. In RFC 9406, growth is reduced to a quarter for a few rounds, until the conclusion is confirmed.
 
 use super::{Acked, Window};
 use crate::tcp::settings::SlowStartExit;
@@ -74,8 +73,7 @@ impl Exit {
     }
 
     /// Growth of the window in slow start after `len` acknowledged bytes. Conservative slow start adds a quarter
-    /// (RFC 9406
-    /// section 4.2).
+    /// (RFC 9406 section 4.2).
     pub(super) fn step(&mut self, len: u64, mss: u64) -> u64 {
         if self.choice != SlowStartExit::HyStartPlusPlus {
             return len;

@@ -2,8 +2,7 @@
 //!
 //! The window is counted in bytes (C26), so a change of the segment size does not change the bytes in flight. The
 //! window grows by [`reno`] or [`cubic`]. Slow start may end early by [`hystart`]. Reductions within a recovery are
-//! left
-//! to [`recovery`](super::recovery).
+//! left to [`recovery`](super::recovery).
 
 mod cubic;
 mod hystart;
@@ -62,9 +61,7 @@ enum Law {
 }
 
 /// Usage of the window. A window that is not fully used does not grow. RFC 9293 permits growth; RFC 7661 section
-/// 4.3 and
-/// RFC 9438 section 5.8 advise against it.
-/// RFC 9438 section 5.8 ask for it.
+/// 4.3 and RFC 9438 section 5.8 advise against it. RFC 9438 section 5.8 ask for it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     /// The record is valid until this stream position is acknowledged.
@@ -191,8 +188,7 @@ impl Congestion {
     }
 
     /// Reduces the window after an idle period, but not below the initial window (RFC 5681 section 4.1). As in
-    /// Linux,
-    /// the window is halved for each `rto` within `idle` (RFC 2861).
+    /// Linux, the window is halved for each `rto` within `idle` (RFC 2861).
     pub(crate) fn rest(&mut self, idle: Duration, rto: Duration, settings: &Settings) {
         let restart = initial_window(settings.initial_window, self.window.mss).min(self.window.len);
         if self.window.threshold != u64::MAX || idle > rto {
@@ -222,8 +218,7 @@ fn initial_window(choice: InitialWindow, mss: u64) -> u64 {
 }
 
 /// After a recovery, round trips are ignored for this time, because they contain no information about the queue
-/// (Linux's
-/// `bictcp_acked`).
+/// (Linux's `bictcp_acked`).
 const SETTLING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -43,8 +43,7 @@ impl Flow {
     }
 
     /// Whether a segment must be dropped for its timestamp: it is an old copy (RFC 7323 section 5.3), or lacks the
-    /// agreed
-    /// timestamp (section 3.2). Resets are exempt.
+    /// agreed timestamp (section 3.2). Resets are exempt.
     pub(super) fn is_stale(&self, now: Time, segment: &Segment) -> bool {
         let is_old = segment.timestamps.is_none_or(|stamps| self.receiver.is_old(now, stamps.value));
         self.agreed.timestamps && !segment.has(RST) && is_old

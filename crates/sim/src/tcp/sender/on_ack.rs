@@ -196,9 +196,8 @@ impl Sender {
         }
     }
 
-    /// Detects losses of a peer without SACK: three duplicates, or a partial acknowledgement in a recovery (RFC
-    /// 6582
-    /// section 3.2). Returns the lost bytes.
+    /// Detects losses of a peer without SACK: three duplicates, or a partial acknowledgement in a recovery
+    /// (RFC 6582 section 3.2). Returns the lost bytes.
     fn detect_by_count(&mut self) -> u64 {
         let Some((number, sent)) = self.board.oldest() else { return 0 };
         let is_lost = match self.phase {

@@ -89,8 +89,7 @@ impl Sender {
     }
 
     /// Handles an ICMP error "packet too big" with MTU `mtu`. `seq` is the quoted sequence number. Returns whether
-    /// the
-    /// error was accepted. Errors that quote no data in flight are rejected (RFC 5927 section 4.1; R064).
+    /// the error was accepted. Errors that quote no data in flight are rejected (RFC 5927 section 4.1; R064).
     pub(crate) fn too_big(&mut self, now: Time, mtu: u32, seq: u32) -> bool {
         let una = self.board.una();
         let is_ours = self.numbering.place(seq, una).is_some_and(|place| (una..self.board.next()).contains(&place));

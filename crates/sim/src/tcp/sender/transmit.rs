@@ -235,8 +235,7 @@ impl Sender {
     }
 
     /// Length of the path MTU probe that is due, in bytes. A probe needs enough data behind it, so that its loss
-    /// can be
-    /// distinguished from congestion.
+    /// can be distinguished from congestion.
     fn size_probe(&mut self, now: Time) -> Option<u64> {
         let is_calm = self.phase == Phase::Open && self.board.sacked_count() == 0;
         if !is_calm || self.path.has_probe() {
