@@ -33,7 +33,8 @@ pub struct Run {
 }
 
 impl Harness {
-    /// Starts a harness on this CPU and waits until it is ready. Its standard error goes to a file in `folder`.
+    /// Starts a harness on this CPU and waits until it is ready. The harness's standard error is written to a file
+    /// in `folder`.
     ///
     /// # Errors
     /// The harness did not become ready; with its own message, if it wrote one.

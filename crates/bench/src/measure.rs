@@ -180,7 +180,7 @@ impl Measurement {
         Ok(Plan { ring, one_at_a_time: one_len * contenders.len() > room })
     }
 
-    /// Runs every system in each round. Each round starts with another system.
+    /// Runs every system in each round. Each round begins with a different system.
     fn rounds(&self, workload: &Workload, plan: &Plan, contenders: &mut [Contender], tell: &mut impl FnMut(&str)) {
         let count = contenders.len();
         for round in 0..self.rounds {

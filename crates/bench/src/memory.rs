@@ -1,8 +1,8 @@
 //! Number of packets -> memory that the engine allocated and held for them.
 //!
-//! The stream has every cause of too many allocations or held bytes. It has fragments in every order, some of them
-//! of datagrams that never complete. It has duplicates, overlaps, floods of keys, and TCP flows with and without
-//! disorder.
+//! The stream has every cause of too many allocations or held bytes. Its fragments are in every order, some of them
+//! of datagrams that never complete. The stream also has duplicates, overlaps, floods of keys, and TCP flows with
+//! and without disorder.
 
 use crate::grid::has;
 use crate::recipe::{ArrivalOrder, Flows, Hold, Recipe};

@@ -1,6 +1,6 @@
 //! Folders of peers -> their programs and functions.
 //!
-//! A peer is a program outside the workspace. Its folder says how it is built and which workloads it can do;
+//! A peer is a program outside the workspace. A peer's folder defines its build and the workloads it can do;
 //! `crates/bench/peers/README.md` has the rules.
 
 use crate::workload::Workload;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// Correct output of a section.
 #[derive(Clone, Debug)]
 pub enum Reference {
-    /// Each of these payloads exactly one time, in any order.
+    /// Exactly these payloads, in any order and without duplicates.
     Payloads(Vec<Vec<u8>>),
     /// Runs of complete fragments of these datagrams, in any order. Each fragment occurs as often as it was sent.
     Runs {

@@ -128,8 +128,8 @@ fn peers(args: &Args, bar: &ProgressBar) -> Result<Peers, String> {
         .map_err(|error| format!("cannot build peers into {}: {error}", target.display()))
 }
 
-/// Creates a folder for files. It is in memory where that has [`ROOM`], so that reading files causes no disk
-/// access.
+/// Creates a folder for files. If the memory file system has `ROOM`, the folder is there, so that reading files
+/// causes no disk access.
 fn folder() -> Result<TempDir, String> {
     let memory = Path::new("/dev/shm");
     let room = rustix::fs::statvfs(memory).map_or(0, |stat| stat.f_bavail * stat.f_frsize);

@@ -69,7 +69,7 @@ impl Workload {
         Workload { function, work, recipe, warmth: Warmth::Hot }
     }
 
-    /// Returns the same workload with cold packets.
+    /// Returns this workload with cold packets.
     pub fn cold(self) -> Workload {
         Workload { warmth: Warmth::Cold, ..self }
     }

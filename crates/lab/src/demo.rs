@@ -1,8 +1,8 @@
 //! Demo settings -> the CPU time that wide packets save a host.
 //!
-//! TCP crosses three middles in turn: a bridge, a border gateway, and a bridge between two wide links. All use the
-//! same kind of cables. All four interfaces receive on kernel threads of their own. So the CPU time of both hosts
-//! and of the middle is measured alike for all three.
+//! TCP crosses three middles in turn: a bridge, a border gateway, and a bridge between two wide links. All middles
+//! use the same kind of cables. All four interfaces receive on kernel threads of their own. So the CPU time of both
+//! hosts and of the middle is measured alike for all three middles.
 
 use crate::experiments::{Account, Conditions, Receiving, Spread, median_of};
 use crate::net::{Host, Offloading};
@@ -139,14 +139,15 @@ impl Demo {
         self.rows.as_chunks().0.iter().map(|rows: &[Row; 3]| rows.each_ref())
     }
 
-    /// For each load, returns the gateway's figure in proportion to the bridge's: the median of the ratios within
-    /// each round.
+    /// For each load, returns the gateway's figure in proportion to the bridge's. The proportion is the median of
+    /// the ratios within each round.
     pub fn beside_bridge(&self, of: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
         self.beside_bridge_where(|_| true, of)
     }
 
-    /// For each load that `is_meant` accepts, returns the gateway's figure in proportion to the bridge's. It is the
-    /// median of the ratios within each round, because rounds differ more than the middles within one round.
+    /// For each load that `is_meant` accepts, returns the gateway's figure in proportion to the bridge's. The
+    /// proportion is the median of the ratios within each round, because rounds differ more than the middles within
+    /// one round.
     pub fn beside_bridge_where(
         &self,
         is_meant: impl Fn(&Row) -> bool,
@@ -365,7 +366,8 @@ fn counted(before: Counters, after: Counters) -> [[u64; 2]; 2] {
         .map(|(before, after)| [after.packet_count - before.packet_count, after.byte_count - before.byte_count])
 }
 
-/// Totals of a gateway's workers so far. They are 0 for a bridge, which works on the threads of its interfaces.
+/// Totals of a gateway's workers so far. All totals of a bridge are 0, because a bridge works on the threads of its
+/// interfaces.
 #[derive(Default)]
 struct Workers {
     /// CPU time of the workers, in seconds.

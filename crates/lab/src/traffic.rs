@@ -80,7 +80,7 @@ pub struct Pace {
 /// Treatment of the end of a write by the sender's kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum WriteEnd {
-    /// The last segment has PSH. This is the default.
+    /// The last segment has PSH, which is the kernel's default.
     Push,
     /// More data follows soon (`MSG_MORE`). So full segments are sent without PSH, and a short one waits.
     More,

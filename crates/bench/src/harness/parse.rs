@@ -1,6 +1,6 @@
 //! Packets in buffers -> their parsed headers.
 //!
-//! Parsing is part of all other functions' cost. This harness shows its share.
+//! Parsing is part of all other functions' cost. This harness shows the share of parsing.
 
 use super::Station;
 use super::ask::Ask;

@@ -1,6 +1,6 @@
 //! Fragments in a device's memory -> datagrams, with payloads received in their places.
 //!
-//! This is the reassembly benchmark with placement instead of copying. `placement/` has the device.
+//! The harness is the reassembly benchmark with placement instead of copying. `placement/` has the device.
 
 use super::Station;
 use super::ask::Ask;

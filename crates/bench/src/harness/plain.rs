@@ -41,8 +41,8 @@ struct Move {
     len: usize,
 }
 
-/// A complete result: its position, and whether it starts with an IPv4 header whose length field is still that of
-/// the first packet.
+/// A complete result: its position, and whether it starts with an IPv4 header. The header's length field is still
+/// that of the first packet.
 #[derive(Clone, Copy)]
 struct PlainEnd {
     at: usize,
@@ -161,8 +161,8 @@ fn copy(source: &[u8], destination: &mut [u8], moves: &[Move]) {
     }
 }
 
-/// Copies payloads and returns their sum. It adds 32-bit words to 64-bit sums, in vectors as wide as the machine's
-/// registers.
+/// Copies payloads and returns their sum. The sum adds 32-bit words to 64-bit sums, in vectors as wide as the
+/// machine's registers.
 #[inline(always)]
 fn copy_and_sum(source: &[u8], destination: &mut [u8], moves: &[Move]) -> u64 {
     let mut all = 0u64;

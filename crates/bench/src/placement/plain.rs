@@ -1,6 +1,6 @@
 //! Device -> its payloads in their datagrams, and nothing else: the time of the copies alone.
 //!
-//! The loop knows all places beforehand. It shows the part of placement's gain that is due to fewer copies.
+//! The loop knows all places beforehand. Its time shows the part of placement's gain that is due to fewer copies.
 
 use super::device::{BATCH_COUNT, Device};
 use crate::harness::Pages;

@@ -1,6 +1,6 @@
 //! Device -> datagrams, received by a gateway, with their payloads copied or placed.
 //!
-//! It joins a device and a gateway as a worker does, without a kernel and without threads.
+//! A receiver joins a device and a gateway as a worker does, without a kernel and without threads.
 
 use super::device::{BATCH_COUNT, Device};
 use crate::harness::{Pages, SECRET, arena};
@@ -58,7 +58,7 @@ impl Receiver {
         self.push(now, |_| {});
     }
 
-    /// Receives one frame. Its place is chosen after its header is parsed.
+    /// Receives one frame whose header is parsed before a place is chosen for its payload.
     pub fn receive_seen(&mut self, now: Time) {
         let Receiver { device, gateway, batch } = self;
         let seen = device.look(&mut gateway.output_mut(ONLY).pool);

@@ -1,6 +1,7 @@
 //! Hosts that send in turn -> the share of their datagrams placed completely, beside the formula of kB3.
 //!
-//! Predictions fail where another host's datagram follows. This table checks how often, in our implementation.
+//! Predictions fail where another host's datagram follows. The table shows how often, for this implementation and
+//! for the formula.
 
 use super::{Device, NOW, Receiver, fragment};
 use crate::harness::Pages;
@@ -48,8 +49,8 @@ fn blind(device: Device, firsts: &[bool], fragments: usize) -> f64 {
     f64::from(hit) / f64::from(tried.max(1))
 }
 
-/// Returns the share of fragments that are placed if each header is parsed before its place is chosen. This needs
-/// no consecutive order.
+/// Returns the share of fragments that are placed if each header is parsed before its place is chosen. Parsing
+/// first works for any order of fragments.
 fn directed(device: Device) -> f64 {
     let count = device.len();
     let mut receiver = Receiver::new(device, PlacementMode::Always, Pages::Small);
@@ -83,7 +84,7 @@ fn turns(fragments: usize, q: f64) -> (Section, Vec<bool>) {
 const HOSTS: usize = 8;
 /// Number of datagrams sent. Rows with many turns have a third of it.
 const DATAGRAMS: usize = 8_000;
-/// Payload of a fragment, in bytes. It has no influence on the shares.
+/// Payload of a fragment, in bytes. The length has no influence on the shares.
 const STEP: usize = 64;
 
 #[cfg(test)]

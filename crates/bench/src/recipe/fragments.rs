@@ -28,7 +28,7 @@ pub struct Fragments {
 type FlowAndSeries = (usize, usize);
 
 impl Fragments {
-    /// Returns the same datagrams over IPv6.
+    /// Returns datagrams like these over IPv6.
     pub fn ipv6(self) -> Fragments {
         Fragments { version: 6, fragment_len: 1_448, ..self }
     }

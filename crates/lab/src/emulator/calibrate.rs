@@ -104,8 +104,8 @@ pub fn calibrate(
 }
 
 impl CalibrationRun {
-    /// Returns the standard runs: delays of 0, 1, 5 and 20 ms, jitter of 1 ms, and losses of 1 % and 10 %. They
-    /// also have rates of 10, 100 and 500 Mbit/s, and a queue of 20 packets.
+    /// Returns the standard runs: delays of 0, 1, 5 and 20 ms, jitter of 1 ms, and losses of 1 % and 10 %. Further
+    /// runs have rates of 10, 100 and 500 Mbit/s, and a queue of 20 packets.
     pub fn standard() -> Vec<CalibrationRun> {
         let delay = |millis| LinkShape { delay: Duration::from_millis(millis), ..LinkShape::default() };
         let loss = |loss, seed| LinkShape { loss, seed, ..delay(1) };
@@ -354,8 +354,8 @@ impl Measured {
         (0..trial.load.count as u64).filter(|index| !arrived.contains(index)).collect()
     }
 
-    /// Returns the bits per second on the line. This is the median of stretches with equally many frames, because a
-    /// delayed sender leaves the line idle.
+    /// Returns the bits per second on the line. The result is the median of stretches with equally many frames,
+    /// because a delayed sender leaves the line idle.
     fn rate(&self, trial: &CalibrationRun) -> f64 {
         let frame_count = (self.arrivals.len().saturating_sub(1) / STRETCH_COUNT).max(1);
         let bits = (8 * (trial.load.len + trial.shape.overhead_len) * frame_count) as f64;

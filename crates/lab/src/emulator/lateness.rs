@@ -51,8 +51,8 @@ impl Lateness {
         self.max
     }
 
-    /// Returns the quantile for this share, in nanoseconds. This is the upper bound of the quantile's bucket, so it
-    /// is never too small. It is 0 without values.
+    /// Returns the quantile for this share, in nanoseconds; 0 without values. The result is the upper bound of the
+    /// quantile's bucket, so it is never too small.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut below = 0;

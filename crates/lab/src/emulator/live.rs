@@ -1,8 +1,8 @@
 //! Two ports -> their frames exchanged over an emulated link, and the counts of these frames.
 //!
-//! One thread receives frames, asks the two links for due frames, and sends them. It sleeps until shortly before
-//! the next frame is due and then spins, because a sleep ends some microseconds late. The lateness of each frame is
-//! recorded. A run whose lateness matters is invalid, and its text and JSON output say so.
+//! One thread receives frames, asks the two links for due frames, and sends them. The thread sleeps until shortly
+//! before the next frame is due and then spins, because a sleep ends some microseconds late. The lateness of each
+//! frame is recorded. A run whose lateness matters is invalid, and its text and JSON output say so.
 //!
 //! The thread cannot know how long a frame waited in the kernel before reception. The outer ports show this delay,
 //! and [`calibrate`](super::calibrate) measures it there.
@@ -264,8 +264,8 @@ impl Lane {
         self.link.give_back(departure);
     }
 
-    /// Returns the time of the next departure. It is `None` while the port accepts no more, because the loop then
-    /// polls the port.
+    /// Returns the time of the next departure. Returns `None` while the port accepts no more frames, because the
+    /// loop then polls the port.
     fn next_departure(&self) -> Option<Time> {
         if self.ready.is_empty() { self.link.next_departure() } else { None }
     }
@@ -437,7 +437,8 @@ const BATCH: usize = 32;
 pub const POOL_LIMIT: usize = 64 << 20;
 /// Frames of a receive batch for which memory is allocated at the start.
 const INLET_BATCH: usize = 256;
-/// Buffers of each size class that are allocated at the start. Each of two ports keeps up to 64 for future frames.
+/// Buffers of each size class that are allocated at the start. Each of two ports keeps up to 64 buffers for future
+/// frames.
 const FORESEEN_BUFFER_COUNT: usize = 128;
 /// Smallest unit of system memory, in bytes.
 const PAGE_LEN: usize = 4_096;

@@ -1,6 +1,7 @@
 //! IDs of attacks and a seed -> the verdicts on a gateway under each attack.
 //!
-//! `docs/PAPERS.md` lists the attacks of papers and CVEs. This experiment sends each through simulated gateways.
+//! `docs/PAPERS.md` lists the attacks of papers and CVEs. This experiment sends each attack through simulated
+//! gateways.
 
 use serde::Serialize;
 use sim::attacks::{ATTACKS, Attack, End, Extent, Report};
@@ -42,7 +43,7 @@ pub struct Attacks {
 /// Result of one attack.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttackRow {
-    /// Its ID in PAPERS.md, such as `A01`.
+    /// ID of the attack in PAPERS.md, such as `A01`.
     pub id: &'static str,
     /// A short description.
     pub attack: &'static str,

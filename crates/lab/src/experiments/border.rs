@@ -1,9 +1,9 @@
 //! A wide host, a narrow host and a middle -> the CPU time and goodput of bulk TCP.
 //!
-//! Bulk TCP is sent in both directions through three middles on the same cables (M1, M12). They are the kernel's
-//! bridge, the kernel's IP forwarding, and a border gateway. A bridge between two links of 9,000 bytes shows the
-//! largest possible saving of the wide host. Where interfaces receive on kernel threads, the accounts cover all CPU
-//! time of the wide host, the narrow host and the middle.
+//! Bulk TCP is sent in both directions through three middles on the same cables (M1, M12). The middles are the
+//! kernel's bridge, the kernel's IP forwarding, and a border gateway. A bridge between two links of 9,000 bytes
+//! shows the largest possible saving of the wide host. Where interfaces receive on kernel threads, the accounts
+//! cover all CPU time of the wide host, the narrow host and the middle.
 
 use super::account::{Account, Receiving};
 use super::observer::{Observed, observe};

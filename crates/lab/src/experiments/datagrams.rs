@@ -44,7 +44,7 @@ pub struct Received {
 #[derive(Debug)]
 pub struct Inbox {
     socket: UdpSocket,
-    /// Content of all messages. Each message begins with its number instead.
+    /// Content of all messages. The number of a message replaces the first bytes.
     pattern: Vec<u8>,
     room: Vec<u8>,
 }

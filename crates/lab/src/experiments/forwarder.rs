@@ -80,7 +80,7 @@ impl Forwarder {
         self.to.receive(Ingress(1), pool, frames)
     }
 
-    /// Receives packets of the test until `take` has enough, or until none has arrived for [`TIMEOUT`].
+    /// Receives packets of the test until `take` has enough, or until no packet has arrived for [`TIMEOUT`].
     pub fn receive(&mut self, mut take: impl FnMut(&mut Packet) -> Enough) -> io::Result<()> {
         let mut enough = Enough::No;
         while enough == Enough::No {

@@ -1,8 +1,8 @@
 //! Settings of `hold` -> the packet length on slow links, and the delay that holding adds.
 //!
-//! TCP segments arrive one by one, as a slow link delivers them. They cross a bridge, and a border with each
-//! setting. Three figures are measured: the mean length at the wide host, the round trip of a small message, and
-//! the delay of a burst's last segment. Bursts end with PSH, as hosts end a write, or without PSH, where only a
+//! TCP segments arrive one by one, as a slow link delivers them. The segments cross a bridge, and a border with
+//! each setting. Three figures are measured: the mean length at the wide host, the round trip of a small message,
+//! and the delay of a burst's last segment. Bursts end with PSH, as hosts end a write, or without PSH, where only a
 //! time-out ends the holding.
 
 use super::{Conditions, Spread};

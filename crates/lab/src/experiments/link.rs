@@ -16,8 +16,8 @@ use std::time::Duration;
 /// first interface are sent on the second one, under the first shape. Frames of the opposite direction are under
 /// the second shape.
 ///
-/// Meanwhile the kernel receives nothing from the interfaces, and their offloads are off. Both are restored at the
-/// end.
+/// Meanwhile the kernel receives nothing from the interfaces, and their offloads are off. Reception and offloads
+/// are restored at the end.
 ///
 /// # Errors
 /// The kernel's error for an interface, or a missing right.

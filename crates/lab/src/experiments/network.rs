@@ -52,7 +52,7 @@ pub struct FlowRow {
     pub seconds: f64,
     /// Rate of the payload that arrived, in 10^6 bits per second.
     pub megabits_per_second: f64,
-    /// `recycle` if all data arrived; otherwise `lost some`, `gave up`, `was reset` or `did not end`.
+    /// `done` if all data arrived; otherwise `lost some`, `gave up`, `was reset` or `did not end`.
     pub end: &'static str,
 }
 

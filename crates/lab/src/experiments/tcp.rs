@@ -1,10 +1,10 @@
 //! Sizes, round trips and losses -> transfer times of the kernel's TCP and of the simulator's, side by side.
 //!
-//! Both send over the same line. The kernel's TCP uses the link emulator, between two hosts in private namespaces.
-//! The simulator's TCP uses a simulated path. The clock runs from the sender's SYN to the receiver's last byte and
-//! FIN. Each run is a fresh connection over an emulator of its own; the kernel keeps no state of earlier runs. A
-//! run during which the emulator was late is repeated, with the same loss seeds. Each round and row has its own
-//! seeds.
+//! The kernel's TCP and the simulator's send over equal lines. The kernel's TCP uses the link emulator, between two
+//! hosts in private namespaces. The simulator's TCP uses a simulated path. The clock runs from the sender's SYN to
+//! the receiver's last byte and FIN. Each run is a fresh connection over an emulator of its own; the kernel keeps
+//! no state of earlier runs. A run during which the emulator was late is repeated, with the same loss seeds. Each
+//! round and row of the table has its own loss seeds.
 
 use super::{Conditions, Spread, cell, link};
 use crate::emulator::{LinkShape, Queue, Scheduling};
@@ -102,8 +102,8 @@ impl TcpRow {
 }
 
 impl TcpComparison {
-    /// Returns the allowed difference of the medians. It is larger with loss, because chance decides which packets
-    /// are dropped.
+    /// Returns the allowed difference of the medians. With loss, the bound is larger, because chance decides which
+    /// packets are dropped.
     pub fn bound(&self) -> f64 {
         if self.loss > 0.0 { BOUND_WITH_LOSS } else { BOUND_WITHOUT_LOSS }
     }
@@ -227,7 +227,7 @@ fn rounds(
     Ok((in_time, late))
 }
 
-/// Returns the loss seeds of a round, one for each direction. Each row and round has its own.
+/// Returns the loss seeds of a round, one for each direction. All rounds and rows have different seeds.
 fn losses((len, trip, algorithm, mtu): Wanted, round: usize) -> [u64; 2] {
     let parts = [len as u64, trip.as_nanos() as u64, algorithm as u64, mtu.into(), round as u64];
     let seed = parts.into_iter().fold(0, |seed, part| fastrand::Rng::with_seed(seed ^ part).u64(..));

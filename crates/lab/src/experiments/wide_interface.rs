@@ -1,11 +1,11 @@
 //! Messages at a fixed rate -> the receive cost of a host with a stock interface and of one with a wide one.
 //!
-//! This experiment repeats Gilfeather's measurements of an interface wider than its link (G1). They are goodput
-//! (gB3, gB4), receiver CPU time (gB5), and wake-ups per message (G8, gB9). Fragments in any order (G22, gB10) and
-//! the latency of small messages (G10, G29, gB11) follow.
+//! This experiment repeats Gilfeather's measurements of an interface wider than its link (G1). The measured figures
+//! are goodput (gB3, gB4), receiver CPU time (gB5), and wake-ups per message (G8, gB9). Further figures are for
+//! fragments in any order (G22, gB10), and for the latency of small messages (G10, G29, gB11).
 //!
-//! The host's account has three parts. They are the worker that reassembles, the thread that receives the messages,
-//! and the kernel's thread that receives for the link's interface.
+//! The receiving host's CPU time has three parts: the worker that reassembles, the thread that receives the
+//! messages, and the kernel's thread for the link's interface.
 
 use super::account::{Account, Receiving};
 use super::datagrams::{self, Inbox, Load, MESSAGE_LEN_MAX, Pings, Received};
@@ -117,7 +117,7 @@ pub struct WideInterfaceRow {
     /// receivers.
     pub versus_stock: Option<f64>,
     /// CPU time without Wideload's worker, in proportion to that of a stock receiver with the same sender's
-    /// interface. This is the host's remaining cost if a network card reassembled.
+    /// interface. The figure is the host's remaining cost if a network card reassembled.
     pub host_versus_stock: Option<f64>,
 }
 
@@ -387,8 +387,8 @@ pub(super) fn broken<'a>(services: impl Iterator<Item = &'a Service>) -> io::Res
     Ok(broken)
 }
 
-/// Sends a load from host 2 to host 1. Returns the received messages, and the seconds from the first one sent to
-/// the last one received.
+/// Sends a load from host 2 to host 1. Returns the seconds from the first message sent to the last one received,
+/// and the messages.
 fn carry(pair: &TwoHosts, load: Load, quiet: Duration) -> io::Result<(f64, Received)> {
     let [receiver, far] = &pair.hosts;
     let mut inbox = Inbox::open(receiver.space(), v4(1))?;

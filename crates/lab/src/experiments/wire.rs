@@ -1,6 +1,6 @@
 //! Header fields -> packets as on the wire.
 //!
-//! They are written by hand here, independently of the engine's own writers.
+//! Test packets are written by hand here, independently of the engine's own writers.
 
 use packet::{Sum, Version};
 
@@ -79,7 +79,7 @@ pub(super) fn v4_destination(number: u8) -> [u8; 4] {
     [192, 0, 2, number]
 }
 
-/// Returns the IPv6 address of a source. Each source is in a network of its own.
+/// Returns the IPv6 address of a source. Every source is in a network of its own.
 pub(super) fn v6_source(number: u32) -> [u8; 16] {
     let [a, b, c, d] = number.to_be_bytes();
     [0xfd, 0, 0, 10, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 1]

@@ -1,8 +1,8 @@
 //! One worker and two -> packets that each setup forwards per CPU second.
 //!
 //! Small datagrams of a thousand host pairs are sent from the narrow side to the wide one. The number of packets in
-//! flight never exceeds the queues. So none is dropped, and the gateway's own time is measured. Setups with one and
-//! with two workers are measured in turn.
+//! flight never exceeds the queues. So no packet is dropped, and the gateway's own CPU time is measured. Setups
+//! with one and with two workers are measured in turn.
 
 use super::{Conditions, Spread};
 use crate::net::{Host, Offloading};

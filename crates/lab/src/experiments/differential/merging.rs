@@ -1,7 +1,7 @@
 //! A burst of segments and datagrams -> the packets that the kernel's GRO merges, beside those that the engine
 //! merges.
 //!
-//! This is one part of the comparison. `merging_model.rs` explains differences.
+//! Merging is one part of the comparison with the kernel. `merging_model.rs` explains differences.
 
 use super::merging_model::explain;
 use super::{Bench, Kind, Known, Verdict};

@@ -1,7 +1,7 @@
 //! Packets of one flow -> the packets that are sent as one GSO packet.
 //!
-//! The model follows the engine's behaviour or the kernel's, with a switch for each known difference. It explains
-//! differences, so it shares no code with the engine.
+//! The model follows the engine's behaviour or the kernel's, with a switch for each known difference. The model
+//! explains differences, so it shares no code with the engine.
 
 use super::Known;
 use super::merging::{Drawn, FlowOutput, unlike};
@@ -66,8 +66,8 @@ fn lets_go_in(order: Order, packets: &[&Drawn], sent: &FlowOutput, kernel: &Flow
     false
 }
 
-/// Returns the packet before which the kernel flushed. This is the first packet that did not extend its GSO packet,
-/// or that did not overtake another.
+/// Returns the packet before which the kernel flushed: the first packet that did not extend its GSO packet, or that
+/// did not overtake another packet.
 fn unexpected(gso_packets: &[Vec<usize>], left: &FlowOutput, kernel: &FlowOutput) -> Option<usize> {
     let starts = |left: &FlowOutput| -> Vec<bool> {
         left.gso_packets.iter().flat_map(|count| (0..*count).map(|place| place == 0)).collect()

@@ -1,10 +1,10 @@
 //! Packets drawn from a seed -> output of the live kernel, beside output of the engine.
 //!
 //! There are three parts: fragmented datagrams, GSO packets to segment, and bursts of segments to merge. Each part
-//! uses TUN devices in a namespace of its own. Both systems get the same packets. If the outputs differ, a model
-//! must explain both. It switches the known differences, one after the other, from the engine's behaviour to the
-//! kernel's. A difference without an explanation is a failure. The failing case is repeated alone, made smaller,
-//! and shown with the command that repeats it.
+//! uses TUN devices in a namespace of its own. The kernel and the engine get the same packets. If the outputs
+//! differ, a model must explain both. The model switches the known differences, one after the other, from the
+//! engine's behaviour to the kernel's. A difference without an explanation is a failure. The failing case is
+//! repeated alone, made smaller, and shown with the command that repeats it.
 
 mod known;
 mod merging;

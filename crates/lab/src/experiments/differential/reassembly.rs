@@ -1,6 +1,6 @@
 //! Fragmented datagrams -> the datagrams that the kernel's reassembler delivers, beside those of the engine.
 //!
-//! This is one part of the comparison. `reassembly_model.rs` explains differences.
+//! Reassembly is one part of the comparison with the kernel. `reassembly_model.rs` explains differences.
 
 use super::reassembly_cases::{Case, DATAGRAMS_MAX, PROTOCOLS};
 use super::reassembly_draw::draw;

@@ -40,7 +40,7 @@ pub(super) enum HeaderKind {
     /// IPv4: an option that each fragment carries, and an option that only the first fragment carries.
     Copied,
     FirstOnly,
-    /// IPv6: a hop-by-hop options header whose length field has this value. Its options are padding.
+    /// IPv6: a hop-by-hop options header with padding, whose length field has this value.
     HopByHop(u8),
     Destination(u8),
     Routing,

@@ -1,8 +1,8 @@
 //! Fragments -> the datagrams that a host delivers.
 //!
-//! The model follows the engine's behaviour or the kernel's. It has a map of octets, and a switch for each known
-//! difference. It parses packets and stores datagrams with simple code of its own. It is used only where kernel and
-//! engine differ.
+//! The model follows the engine's behaviour or the kernel's. The model has a map of octets, and a switch for each
+//! known difference. To be independent of the engine, the model has simple code of its own. The model is used only
+//! where kernel and engine differ.
 
 use super::reassembly::seen;
 use super::{Known, Verdict};

@@ -1,6 +1,6 @@
 //! GSO packet -> the kernel's segments, beside those of the engine.
 //!
-//! This is one part of the comparison. Segmentation has a unique correct result, apart from a few known
+//! Segmentation is one part of the comparison with the kernel. The correct result is unique, apart from a few known
 //! differences.
 
 use super::{Bench, Kind, Verdict};

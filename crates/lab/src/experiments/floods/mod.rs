@@ -6,11 +6,12 @@
 //! the slow drip at its own pace. The kernel reassembles for its own socket, or forwards over another device to the
 //! engine. The engine then writes the reassembled datagrams to a host with such a socket. One thread does
 //! everything, so no queue overflows, and only the reassembler drops datagrams. The third system is the engine
-//! alone in simulated time. It gets two million fragments per second, and the drip again at its own pace.
+//! alone in simulated time. The simulated floods have two million fragments per second, except the drip, which
+//! keeps its own pace.
 //!
-//! The slow drip takes time. At 150 fragments per second the kernel's table fills in some 12 seconds and then stays
-//! full, because the time-out is 30 seconds. So the drip starts with the fragments of 20 seconds without pauses.
-//! Good datagrams follow while the drip continues.
+//! At 150 fragments per second of the drip, the kernel's table fills in some 12 seconds. The table then stays full,
+//! because the time-out is 30 seconds. So the drip starts with the fragments of 20 seconds without pauses. Good
+//! datagrams follow while the drip continues.
 
 mod load;
 mod systems;

@@ -158,7 +158,7 @@ impl Rejoining {
     /// Pushes fragments into the engine, and passes every output packet on.
     ///
     /// # Panics
-    /// The engine holds more bytes than its limit.
+    /// The engine holds more bytes than its memory limit.
     pub(super) fn push(
         &mut self,
         now: Time,

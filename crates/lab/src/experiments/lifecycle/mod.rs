@@ -567,7 +567,7 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(8);
 /// Longest wait for stalled connections; longer than the pause before a sender's next retransmission.
 const LATE_TIMEOUT: Duration = Duration::from_secs(15);
 const FINISH_TIMEOUT: Duration = Duration::from_secs(15);
-/// Wait for held segments; longer than a stage holds one.
+/// Time to wait for held segments, longer than any stage holds a segment.
 const DRAIN: Duration = Duration::from_millis(100);
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 const CLEANUP_LOOK: Duration = Duration::from_millis(20);

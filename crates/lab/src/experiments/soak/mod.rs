@@ -3,8 +3,8 @@
 //! The gateway is the command `wideload run`, with its supervisor and its worker process, between a wide host and a
 //! narrow one. Reloads and restarts drop nothing, so every datagram must arrive, in order. A killed worker process
 //! loses its held packets; TCP must still deliver everything. Then the gateway forwards mixed traffic over a wire
-//! that loses and reorders. Its counters are fetched every second, and each time they must account for every
-//! packet.
+//! that loses and reorders. The gateway's counters are fetched every second, and must account for every packet each
+//! time.
 
 mod counter_audit;
 mod kill_rounds;

@@ -76,7 +76,8 @@ fn send(outbox: &UdpSocket, target: SocketAddr, len: usize, step: Duration, stop
     Ok(sent)
 }
 
-/// Receives until all datagrams have arrived, or until none has arrived for [`QUIET`] after the last was sent.
+/// Receives until all datagrams have arrived, or until no datagram has arrived for [`QUIET`] after the last was
+/// sent.
 fn receive(inbox: &UdpSocket, len: usize, sent: &AtomicU64) -> io::Result<Arrived> {
     let mut arrived = Arrived { len, ..Arrived::default() };
     let mut seen = Vec::new();

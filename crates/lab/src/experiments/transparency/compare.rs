@@ -20,7 +20,7 @@ pub(super) struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    /// Returns the first difference. It is `None` if the same frames arrived in the same order within each flow.
+    /// Returns the first difference; `None` if the same frames arrived in the same order within each flow.
     pub(super) fn difference(&self) -> Option<String> {
         let of = |side: Side| {
             let (kernel, ours) = (&self.kernel[side as usize], &self.ours[side as usize]);

@@ -100,8 +100,8 @@ impl Default for TransparencySettings {
 }
 
 impl TransparencySettings {
-    /// Returns settings with few kinds, all roles, and packet sockets on links without offloads. They take a few
-    /// seconds.
+    /// Returns settings for a run of a few seconds: few kinds, all roles, and packet sockets on links without
+    /// offloads.
     pub fn short() -> TransparencySettings {
         TransparencySettings {
             kinds: Vec::new(),

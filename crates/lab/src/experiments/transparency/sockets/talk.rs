@@ -35,7 +35,7 @@ impl Talk<'_> {
         self.connected_with(|_| Ok(()), |_| Ok(()))
     }
 
-    /// Opens a connection. Both sockets are configured before it is opened.
+    /// Opens a connection whose sockets are both configured beforehand.
     pub(super) fn connected_with(
         &self,
         server: impl FnOnce(&OwnedFd) -> io::Result<()> + Send,
