@@ -68,7 +68,7 @@ struct Contender {
 impl Measurement {
     /// Measures every system that does the work of `workload`, and passes progress to `tell`. Wideload's
     /// instructions are counted without a time limit. Other systems' instructions are counted until the time
-    /// `counting` is used up. Returns the rows and the rest of that time.
+    /// `counting` is used up; the rest of the time stays in `counting`.
     ///
     /// # Errors
     /// Files that cannot be written.

@@ -1,6 +1,6 @@
 //! Options -> measurements, printed and written to files.
 //!
-//! Rows are printed as they are ready; files are written at the end, also after an interrupt.
+//! Each workload's rows are printed when they are ready. The files are written at the end.
 
 use crate::args::Args;
 use crate::child::last_processor;
@@ -31,7 +31,7 @@ struct Pace {
 /// Measures the requested workloads, prints the tables and writes the files.
 ///
 /// # Errors
-/// No workload matches, or a file cannot be written.
+/// No workload matches, a peer's folder or a file cannot be written, or a measurement fails.
 pub fn measure(args: &Args) -> Result<(), String> {
     let workloads = workloads(args.extent(), &args.only);
     if workloads.is_empty() && !memory::is_meant(&args.only) {

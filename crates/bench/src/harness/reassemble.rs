@@ -150,7 +150,7 @@ fn reassemble(it: &mut Reassembly, mut takes: impl FnMut(&Packet) -> bool) -> us
     completed
 }
 
-/// Pushes a section in bursts as a gateway does, and passes each datagram to `take`.
+/// Pushes the frames as a gateway does, and passes each datagram to `take`. Returns the number of datagrams.
 #[inline(always)]
 fn push_all(it: &mut HeaderWork, sink: &mut impl PayloadSink, mut take: impl FnMut(&Packet)) -> usize {
     let HeaderWork { reassembler, out, now, frames, .. } = it;

@@ -63,7 +63,7 @@ impl Device {
         counts
     }
 
-    /// Parses the next frame in the device's memory, without receiving it.
+    /// Copies the next frame to a buffer and parses it there. The frame stays the next one.
     pub fn look(&self, pool: &mut Pool) -> Packet {
         let frame = &self.memory[self.frames[self.next].clone()];
         Frame::copy(frame, self.medium, Ingress(0), pool).expect("the frames are packets")

@@ -28,7 +28,7 @@ use std::time::Instant;
 /// Measures, and prints the tables.
 ///
 /// # Errors
-/// The CPU affinity cannot be set.
+/// The process cannot be pinned to a CPU.
 pub fn show(rounds: usize) -> Result<ExitCode, String> {
     stay_on_last_processor().map_err(|error| format!("cannot run on the last processor: {error}"))?;
     println!(
