@@ -45,7 +45,7 @@ struct HeaderWork {
 struct How {
     burst: usize,
     empties_after_burst: bool,
-    /// `Valid` if the port has verified the checksums.
+    /// `Verified` if the port has verified the checksums.
     checksum: Checksum,
 }
 
