@@ -1,4 +1,6 @@
 //! Command line -> options.
+//!
+//! One program measures, counts, traces and serves as a harness, so every task is an option or subcommand here.
 
 use crate::grid::Extent;
 use clap::{Parser, Subcommand};
@@ -78,7 +80,7 @@ pub enum Command {
 }
 
 impl Args {
-    /// The extent of the measurement.
+    /// Returns the extent that the options request: quick, usual or full.
     pub fn extent(&self) -> Extent {
         match (self.quick, self.full) {
             (true, _) => Extent::Quick,

@@ -1,18 +1,21 @@
 //! Instruction counts of the baseline and of now -> the workloads that cost more.
+//!
+//! Instructions are repeatable where nanoseconds are not, so a small increase shows. `guard.rs` counts them and
+//! decides about the exit status.
 
 use crate::grid::{Extent, workloads};
 use crate::workload::Workload;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Instructions per packet, by function and workload.
+/// Instructions per packet, keyed by function and workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Baseline(BTreeMap<(String, String), f64>);
 
-/// A count compared with the baseline's.
+/// A workload's instruction count in the baseline and now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// The workload.
+    /// The name of the workload.
     pub name: String,
     /// Instructions per packet in the baseline.
     pub before: f64,
@@ -24,7 +27,7 @@ impl Baseline {
     /// Parses a table of function, workload and instructions.
     ///
     /// # Errors
-    /// The faulty line.
+    /// The first line that cannot be parsed.
     pub fn parse(table: &str) -> Result<Baseline, String> {
         let mut baseline = Baseline::default();
         for line in table.lines().skip(1).filter(|line| !line.is_empty()) {
@@ -38,23 +41,23 @@ impl Baseline {
         Ok(baseline)
     }
 
-    /// Adds a count.
+    /// Adds the instruction count of a workload.
     pub fn insert(&mut self, workload: &Workload, count: f64) {
         self.0.insert(name(workload), count);
     }
 
-    /// The count of this workload.
+    /// Returns the baseline's instructions per packet for this workload; `None` if the baseline lacks it.
     pub fn get(&self, workload: &Workload) -> Option<f64> {
         self.0.get(&name(workload)).copied()
     }
 
-    /// The comparison of a count; none where the baseline has no such workload.
+    /// Compares a new count with the baseline's; `None` if the baseline lacks the workload.
     pub fn change(&self, workload: &Workload, now: f64) -> Option<Change> {
         let (function, rest) = name(workload);
         Some(Change { name: format!("{function}: {rest}"), before: self.get(workload)?, now })
     }
 
-    /// The table.
+    /// Formats the baseline as a tab-separated table.
     pub fn to_table(&self) -> String {
         let mut table = "function\tworkload\tinstructions\n".to_string();
         for ((function, workload), count) in &self.0 {
@@ -63,12 +66,12 @@ impl Baseline {
         table
     }
 
-    /// Its workloads.
+    /// Returns the workloads of the grid that the baseline has.
     pub fn workloads(&self) -> Vec<Workload> {
         workloads(Extent::Full, &[]).into_iter().filter(|workload| self.get(workload).is_some()).collect()
     }
 
-    /// Entries without a matching workload.
+    /// Returns the baseline's entries that match no workload of the grid.
     pub fn strangers(&self) -> Vec<String> {
         let known: Vec<(String, String)> = workloads(Extent::Full, &[]).iter().map(name).collect();
         let strangers = self.0.keys().filter(|entry| !known.contains(entry));
@@ -77,17 +80,17 @@ impl Baseline {
 }
 
 impl Change {
-    /// Whether the increase exceeds the guard's limit.
+    /// Whether the increase exceeds `ALLOWED`.
     pub fn is_too_much(&self) -> bool {
         self.now > self.before * (1.0 + ALLOWED)
     }
 
-    /// Whether the cost fell so much that the baseline should be rewritten.
+    /// Whether the cost fell so far that the baseline should be rewritten.
     pub fn is_much_less(&self) -> bool {
         self.now < self.before * (1.0 - ALLOWED)
     }
 
-    /// The change, in percent.
+    /// Returns the change in percent; positive if the cost rose.
     pub fn percent(&self) -> f64 {
         (self.now / self.before - 1.0) * 100.0
     }
@@ -97,7 +100,7 @@ fn name(workload: &Workload) -> (String, String) {
     (workload.function.to_string(), workload.to_string())
 }
 
-/// Largest allowed increase of a count, as a share.
+/// Largest allowed increase of an instruction count, as a share of the baseline's.
 const ALLOWED: f64 = 0.03;
 /// Path of the committed baseline.
 pub const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/baseline.tsv");

@@ -1,7 +1,7 @@
 //! Workload -> the functions that its packets go through, from callgrind's call counts.
 //!
-//! In a build without inlining every call is seen; the README's part for developers has the command. Functions of
-//! the standard library are left out, and their calls are counted for their caller.
+//! A build without inlining shows every call; the README's part for developers has the command. Functions of the
+//! standard library are left out. Their calls are counted for their caller.
 
 use crate::instructions::{self, FEW, MANY};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,23 +9,23 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// The calls of a profile: the number of calls from each function to each other one.
+/// Number of calls from each function to each other one, in one profile.
 #[derive(Debug, Default, PartialEq)]
 pub struct Calls(BTreeMap<(String, String), u64>);
 
 /// The mean call path of one packet.
 #[derive(Debug, Default, PartialEq)]
 pub struct CallPath {
-    /// Calls of each function of Wideload's crates.
+    /// Calls per packet, by function of Wideload's crates.
     pub calls: BTreeMap<String, f64>,
-    /// Calls from a function to another crate.
+    /// Calls per packet from a function to another crate.
     pub crossings: f64,
 }
 
-/// The call path of a packet: the calls of four more sections.
+/// Traces a packet's path: the additional calls of four more sections, divided by their packets.
 ///
 /// # Errors
-/// Why it could not be traced.
+/// Valgrind is missing, or the harness failed under it.
 pub fn of_packet(harness: &Command, packets: usize, folder: &Path, timeout: Duration) -> Result<CallPath, String> {
     let few = instructions::profile(harness, FEW, folder, timeout)?;
     let many = instructions::profile(harness, MANY, folder, timeout)?;
@@ -34,7 +34,7 @@ pub fn of_packet(harness: &Command, packets: usize, folder: &Path, timeout: Dura
 }
 
 impl Calls {
-    /// Parses callgrind's output.
+    /// Parses a profile in callgrind's format.
     pub fn parse(profile: &str) -> Calls {
         let mut names: BTreeMap<&str, &str> = BTreeMap::new();
         let mut calls = Calls::default();
@@ -54,7 +54,7 @@ impl Calls {
         calls
     }
 
-    /// Calls beyond `fewer`, per packet.
+    /// Returns the calls that this profile has in addition to `fewer`, per packet.
     fn way_beyond(&self, fewer: &Calls, packets: f64) -> CallPath {
         let mut way = CallPath::default();
         for (call, count) in &self.0 {
@@ -71,18 +71,18 @@ impl Calls {
 }
 
 impl CallPath {
-    /// Functions that most packets call.
+    /// Returns the functions with at least `USUAL` calls per packet, and their calls per packet.
     pub fn functions(&self) -> impl Iterator<Item = (&str, f64)> {
         let usual = self.calls.iter().filter(|(_, count)| **count >= USUAL);
         usual.map(|(name, count)| (name.as_str(), *count))
     }
 
-    /// Calls per packet of functions whose names end so.
+    /// Returns the calls per packet of all functions whose names end with `end`.
     pub fn count_of(&self, end: &str) -> f64 {
         self.calls.iter().filter(|(name, _)| name.ends_with(end)).fold(0.0, |sum, (_, count)| sum + count)
     }
 
-    /// Their crates, and the number of functions of each.
+    /// Returns the crates on the path, and the number of functions of each.
     pub fn crates(&self) -> BTreeMap<&str, usize> {
         let mut crates = BTreeMap::new();
         let names: BTreeSet<&str> = self.functions().map(|(name, _)| name).collect();
@@ -93,7 +93,8 @@ impl CallPath {
     }
 }
 
-/// A name is given once, with a number: `(7) name`; later the number alone.
+/// Resolves a name. Callgrind writes a name only at its first use, with a number: `(7) name`. Later it writes the
+/// number alone.
 fn name<'a>(names: &mut BTreeMap<&'a str, &'a str>, value: &'a str) -> &'a str {
     match value.split_once(' ') {
         Some((number, name)) => {
@@ -104,15 +105,15 @@ fn name<'a>(names: &mut BTreeMap<&'a str, &'a str>, value: &'a str) -> &'a str {
     }
 }
 
-/// The name without the hash, the mark of a recursion, and the parts that distinguish closures and generic
-/// instances.
+/// Removes the hash, the mark of a recursion, and the parts that distinguish closures and generic instances from a
+/// name.
 fn plain(name: &str) -> String {
     let name = name.split('\'').next().unwrap_or(name);
     let cut = name.rfind("::h").filter(|at| name.len() == at + 3 + HASH_LEN).unwrap_or(name.len());
     name[..cut].to_string()
 }
 
-/// The Wideload crate of a function.
+/// Returns the Wideload crate of a function; `None` for functions of other crates.
 fn crate_of(name: &str) -> Option<&str> {
     let (_, rest) = name.split_once(PREFIX).filter(|(before, _)| before.chars().all(|it| "<&_".contains(it)))?;
     rest.split("::").next()
@@ -122,7 +123,7 @@ fn crate_of(name: &str) -> Option<&str> {
 const PREFIX: &str = "wideload_";
 /// Length of the hash at a name's end.
 const HASH_LEN: usize = 16;
-/// Minimum of calls per packet for a function of the path.
+/// Fewest calls per packet for a function to belong to the path.
 const USUAL: f64 = 0.5;
 
 #[cfg(test)]

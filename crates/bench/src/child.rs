@@ -1,4 +1,7 @@
-//! A harness's program -> its answers: one process, pinned to one processor.
+//! A harness's program -> its answers: one process, pinned to one CPU.
+//!
+//! Every measured system is a child process with the protocol of `crates/bench/peers/README.md`. `measure.rs`
+//! decides when each one runs.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs::File;
@@ -8,33 +11,33 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// A harness that is ready.
+/// A harness process that has answered `ready`.
 pub struct Harness {
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<String>,
     complaints: PathBuf,
-    /// Its version.
+    /// Version of the measured system, from the harness's `ready` line.
     pub version: String,
-    /// Its output.
+    /// Description of the system's output, from the harness's `ready` line.
     pub delivers: String,
 }
 
-/// Answer to `run`.
+/// A harness's answer to the command `run`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
-    /// Nanoseconds per packet, of the median section.
+    /// Nanoseconds per packet in the median section.
     pub ns: f64,
-    /// Output packets of the last section.
+    /// Packets that the last section delivered.
     pub completed: u64,
 }
 
 impl Harness {
-    /// Starts a program on this processor and waits until it is ready. Its standard error goes to a file in
-    /// `folder`.
+    /// Starts a harness on this CPU and waits until it is ready. The harness's standard error is written to a file
+    /// in `folder`.
     ///
     /// # Errors
-    /// Why it is not ready: its own message, where it wrote one.
+    /// The harness did not become ready; with its own message, if it wrote one.
     pub fn start(command: &mut Command, processor: usize, folder: &Path) -> Result<Harness, String> {
         let complaints = tempfile::Builder::new().prefix("said-").tempfile_in(folder);
         let complaints = complaints.and_then(|file| Ok(file.keep()?)).map_err(|error| error.to_string())?;
@@ -65,19 +68,19 @@ impl Harness {
         }
     }
 
-    /// Measures for this many milliseconds.
+    /// Runs sections until `ms` milliseconds of timed work are done.
     ///
     /// # Errors
-    /// An unexpected answer, or none.
+    /// The harness gave an unexpected answer or none.
     pub fn run(&mut self, ms: u64) -> Result<Run, String> {
         let line = self.ask(&format!("run {ms}"), Duration::from_millis(ms * 50) + ANSWERING)?;
         parse_run(&line).ok_or(format!("unexpected answer to run: {line}"))
     }
 
-    /// Makes it write the output of one section.
+    /// Makes the harness write the output of one section to its file.
     ///
     /// # Errors
-    /// An unexpected answer, or none.
+    /// The harness gave an unexpected answer or none.
     pub fn verify(&mut self) -> Result<(), String> {
         let line = self.ask("verify", ANSWERING)?;
         if line.starts_with("done") { Ok(()) } else { Err(format!("unexpected answer to verify: {line}")) }
@@ -105,7 +108,7 @@ impl Harness {
 }
 
 impl Drop for Harness {
-    /// It may be dead already.
+    /// Kills the process, which may be dead already.
     fn drop(&mut self) {
         let _ = writeln!(self.stdin, "quit");
         let _ = self.child.kill();
@@ -121,7 +124,7 @@ fn parse_run(line: &str) -> Option<Run> {
     Some(Run { ns, completed })
 }
 
-/// A child process keeps the processor affinity of the thread that starts it.
+/// Starts a child process on this CPU. A child keeps the CPU affinity of the thread that starts it.
 fn spawn_on(command: &mut Command, processor: usize) -> io::Result<Child> {
     let allowed = sched_getaffinity(None)?;
     let mut one = CpuSet::new();
@@ -132,7 +135,7 @@ fn spawn_on(command: &mut Command, processor: usize) -> io::Result<Child> {
     child
 }
 
-/// Pins the calling thread to that processor.
+/// Pins the calling thread to the last allowed CPU.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -142,21 +145,24 @@ pub fn stay_on_last_processor() -> io::Result<()> {
     Ok(sched_setaffinity(None, &one)?)
 }
 
-/// The last allowed processor: the first ones have more work for other programs.
+/// Returns the last CPU that this process may use, because the first ones do more work for other programs.
+///
+/// # Errors
+/// The kernel does not report the allowed CPUs.
 pub fn last_processor() -> io::Result<usize> {
     let allowed = sched_getaffinity(None)?;
     (0..CpuSet::MAX_CPU).rev().find(|one| allowed.is_set(*one)).ok_or_else(|| io::Error::other("no processor"))
 }
 
-/// The last line that a program wrote to standard error.
+/// Returns the last line of a file with a program's standard error; `None` if there is no such line.
 pub fn last_line(path: &Path) -> Option<String> {
     let lines = BufReader::new(File::open(path).ok()?).lines().map_while(Result::ok);
     lines.filter(|line| !line.trim().is_empty() && !line.contains("RUST_BACKTRACE")).last()
 }
 
-/// Time-out until a harness is ready.
+/// Longest time until a harness is ready.
 const STARTING: Duration = Duration::from_secs(120);
-/// Time-out of an answer, beside the timed work.
+/// Longest time until an answer, in addition to the requested timed work.
 const ANSWERING: Duration = Duration::from_secs(120);
 
 #[cfg(test)]

@@ -1,20 +1,22 @@
 //! Extent -> the workloads.
+//!
+//! All measurements, counts and traces choose their workloads here by extent and by words of the name.
 
 use crate::recipe::{ArrivalOrder, Attack, Fragments, Hold, Recipe};
 use crate::workload::{Function, Warmth, Work, Workload, flows, fragments};
 
-/// Extent of the measurement.
+/// Number of workloads to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// A handful, in under a minute.
+    /// A handful of workloads, in under a minute.
     Quick,
-    /// Forty, in ten minutes.
+    /// Forty workloads, in ten minutes.
     Usual,
-    /// All.
+    /// All workloads, in some hours.
     Full,
 }
 
-/// The workloads of this extent whose name has all of these words.
+/// Returns the workloads of this extent whose names have all of these words.
 pub fn workloads(extent: Extent, words: &[String]) -> Vec<Workload> {
     let mut all = match extent {
         Extent::Quick => quick(),
@@ -145,7 +147,8 @@ fn reassemble(work: Work, fragments: Fragments) -> Workload {
     Workload::new(Function::Reassemble, work, Recipe::Fragments(fragments))
 }
 
-/// In bursts, as placement requires.
+/// Returns a placement workload with this number of fragments per datagram. Fragments arrive in bursts, as
+/// placement requires.
 fn place(count: usize) -> Workload {
     let recipe = Recipe::Fragments(fragments(count, 1, ArrivalOrder::Forward));
     Workload::new(Function::Land, Work::Contiguous, recipe)

@@ -1,4 +1,6 @@
 //! Wideload's workloads -> their instructions, and whether they exceed the baseline.
+//!
+//! A count is repeatable, so CI can fail on it. `instructions.rs` counts, `baseline.rs` compares.
 
 use crate::baseline::{Baseline, PATH};
 use crate::grid::{Extent, workloads};
@@ -9,7 +11,8 @@ use crate::workload::Workload;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::process::ExitCode;
 
-/// Compares with the committed baseline: 1 where a workload takes too many instructions.
+/// Counts all guarded workloads and compares them with the committed baseline. Returns exit status 1 if any exceeds
+/// it.
 ///
 /// # Errors
 /// A workload that cannot be counted, or a baseline that cannot be read.
@@ -45,7 +48,7 @@ pub fn check() -> Result<ExitCode, String> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Writes the present counts as the baseline.
+/// Counts all guarded workloads and writes the counts as the new baseline.
 ///
 /// # Errors
 /// A workload that cannot be counted, or a file that cannot be written.
@@ -64,10 +67,10 @@ pub fn write() -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Counts, and prints.
+/// Prints the instructions per packet of the matching workloads.
 ///
 /// # Errors
-/// Why counting is impossible.
+/// Valgrind is missing, or a workload that cannot be counted.
 pub fn show(extent: Extent, words: &[String]) -> Result<ExitCode, String> {
     println!("instructions a packet, by callgrind");
     count(workloads(extent, words), |workload, now| {
@@ -80,10 +83,10 @@ pub fn show(extent: Extent, words: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Traces packets and prints their call paths; all functions of them, if requested.
+/// Prints the call path of a packet for each matching workload. With `all`, lists every function.
 ///
 /// # Errors
-/// Why tracing is impossible.
+/// Valgrind is missing, or a workload that cannot be traced.
 pub fn show_ways(words: &[String], all: bool) -> Result<ExitCode, String> {
     let words = if words.is_empty() { &WAYS.map(str::to_string)[..] } else { words };
     println!("calls a packet, by callgrind: functions, calls into another crate, TCP headers parsed");
@@ -110,14 +113,14 @@ pub fn show_ways(words: &[String], all: bool) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A packet goes through more functions than this in a build without inlining.
+/// Fewest functions on a packet's path in a build without inlining. Fewer mean that calls were inlined.
 const FEWEST_FUNCTIONS: usize = 10;
 
-/// Workloads traced by default.
+/// Workloads traced if no words are given.
 const WAYS: [&str; 2] =
     ["reassemble 44 1 datagram, in order, contiguous", "coalesce 1 flow, in order, held contiguous"];
 
-/// The usual workloads that are quick to count.
+/// Returns the usual workloads that are quick to count.
 fn guarded() -> Vec<Workload> {
     let mut all = workloads(Extent::Usual, &[]);
     all.retain(|workload| !matches!(&workload.recipe, Recipe::Fragments(fragments) if fragments.datagrams > 64));

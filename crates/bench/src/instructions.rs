@@ -1,14 +1,18 @@
 //! A harness's command -> the instructions of its timed part, counted by callgrind.
+//!
+//! Counts are independent of the machine's load. Only `timed_section` is counted, so reading and filling are left
+//! out.
 
 use crate::child::last_line;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Instructions per packet: the cost of four more sections, so that the first ones' extra work does not count.
+/// Returns the instructions per packet, from the difference between runs of [`MANY`] and [`FEW`] sections. So the
+/// extra work of first sections is left out.
 ///
 /// # Errors
-/// Why they could not be counted.
+/// Valgrind is missing, or the harness failed under it.
 pub fn per_packet(harness: &Command, packets: usize, folder: &Path, timeout: Duration) -> Result<f64, String> {
     let (few, many) = std::thread::scope(|scope| {
         let few = scope.spawn(|| count(harness, FEW, folder, timeout));
@@ -30,15 +34,15 @@ fn count(harness: &Command, sections: usize, folder: &Path, timeout: Duration) -
     collected(&text).ok_or_else(|| "callgrind reported no instruction count".to_string())
 }
 
-/// Callgrind's profile of this many sections.
+/// Returns callgrind's profile of this many sections.
 ///
 /// # Errors
-/// Why there is none.
+/// Valgrind is missing, or the harness failed under it.
 pub fn profile(harness: &Command, sections: usize, folder: &Path, timeout: Duration) -> Result<String, String> {
     collect(harness, sections, folder, timeout).map(|(_, profile)| profile)
 }
 
-/// Callgrind's messages and profile.
+/// Runs a harness under callgrind. Returns callgrind's messages and its profile.
 fn collect(
     harness: &Command,
     sections: usize,
@@ -87,17 +91,17 @@ fn collect(
     Ok((text.into_owned(), String::from_utf8_lossy(&written).into_owned()))
 }
 
-/// The number in `==7== Collected : 123`.
+/// Returns the number in a line such as `==7== Collected : 123`.
 fn collected(said: &str) -> Option<u64> {
     let line = said.lines().find_map(|line| line.split_once("Collected :"))?;
     line.1.trim().parse().ok().filter(|count| *count > 0)
 }
 
-/// Sections with more packets take too long.
+/// Most packets of a section that is counted; more would take too long.
 pub const PACKETS_MAX: usize = 200_000;
-/// Sections of the shorter run, after which caches and tables have their size.
+/// Sections of the shorter run. After these, caches and tables have reached their size.
 pub const FEW: usize = 2;
-/// Sections of the longer one.
+/// Sections of the longer run.
 pub const MANY: usize = 6;
 
 #[cfg(test)]

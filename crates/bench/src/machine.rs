@@ -1,13 +1,15 @@
-//! The machine and the build that measure.
+//! This machine and this build -> the conditions that a table of figures states.
+//!
+//! Nanoseconds mean nothing without them.
 
 use std::process::Command;
 
 /// Conditions that figures depend on.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The processor's name, and the number of processors.
+    /// The CPU's model, and the number of CPUs.
     pub processor: String,
-    /// Sizes of its caches.
+    /// Sizes of the CPU's caches.
     pub caches: String,
     /// Size of the largest cache, in bytes.
     pub largest_cache: usize,
@@ -20,7 +22,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The present machine.
+    /// Reads the conditions of this machine.
     pub fn this() -> Machine {
         let (caches, largest_cache) = caches();
         Machine {
@@ -33,7 +35,7 @@ impl Machine {
         }
     }
 
-    /// One line for each condition.
+    /// Returns one line of text for each condition.
     pub fn lines(&self) -> Vec<String> {
         vec![
             format!("machine: {}; {}; {:.0} GiB of memory", self.processor, self.caches, gibibytes(self.memory)),
@@ -43,12 +45,12 @@ impl Machine {
     }
 }
 
-/// Memory that is still available to programs, in bytes.
+/// Returns the memory that is still available to programs, in bytes.
 pub fn free_memory() -> usize {
     memory("MemAvailable:")
 }
 
-/// Bytes in units of 2^30.
+/// Converts bytes to units of 2^30 bytes.
 pub fn gibibytes(len: usize) -> f64 {
     len as f64 / (1u64 << 30) as f64
 }
@@ -105,5 +107,5 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_string()
 }
 
-/// Assumed cache size where the machine does not report it, in bytes.
+/// Assumed size of the largest cache if the machine does not report it, in bytes.
 const USUAL_CACHE: usize = 32 << 20;

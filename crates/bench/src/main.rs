@@ -1,4 +1,6 @@
 //! Workloads -> a table of nanoseconds and instructions: Wideload and its peers, side by side.
+//!
+//! `docs/BENCHMARKS.md` publishes the results. This file only selects the task.
 #![forbid(unsafe_code)]
 
 mod args;

@@ -1,4 +1,6 @@
-//! One workload -> a row for each system: all of them in turn, round by round.
+//! One workload -> a row for each system.
+//!
+//! All systems of a workload run in turn, round by round, so that a slow phase of the machine slows all of them.
 
 use crate::call_paths;
 use crate::child::{Harness, Run};
@@ -17,27 +19,27 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-/// Settings of the measurement.
+/// Settings of a measurement.
 pub struct Measurement {
-    /// The peers to measure beside Wideload.
+    /// Peers to measure in addition to Wideload.
     pub peers: Peers,
-    /// Another build of this program.
+    /// Another build of this program to measure; `None` for no such comparison.
     pub before: Option<PathBuf>,
-    /// Rounds of each workload.
+    /// Number of rounds of each workload.
     pub rounds: usize,
     /// Timed work of each system in each round, in milliseconds.
     pub ms: u64,
-    /// The processor that everything runs on.
+    /// The CPU that every harness runs on.
     pub processor: usize,
     /// Size of the largest cache, in bytes.
     pub largest_cache: usize,
-    /// Whether instructions are counted.
+    /// Whether instructions are counted in addition to nanoseconds.
     pub counts: bool,
-    /// Folder for files.
+    /// Folder for packets and outputs.
     pub folder: PathBuf,
 }
 
-/// Packets in a file, and their correct output.
+/// The packets of a workload in a file, and the correct output.
 pub struct Input {
     path: PathBuf,
     reference: Reference,
@@ -46,13 +48,13 @@ pub struct Input {
     longest: usize,
 }
 
-/// A measured system.
+/// A system of a workload, and its results so far.
 struct Contender {
     system: String,
     program: PathBuf,
     arguments: Vec<String>,
     input: Rc<Input>,
-    /// Copies of the section for each copy that other systems get.
+    /// Copies of the section that this system gets, as a multiple of the others' copies.
     copies: usize,
     harness: Option<Harness>,
     version: String,
@@ -64,9 +66,9 @@ struct Contender {
 }
 
 impl Measurement {
-    /// Measures every system that does the work of `workload`; `tell` gets the progress. Wideload's instructions
-    /// are counted without a time limit, those of others for up to `counting`. The unused part of that time is
-    /// returned.
+    /// Measures every system that does the work of `workload`, and passes progress to `tell`. Wideload's
+    /// instructions are counted without a time limit. Other systems' instructions are counted until the time
+    /// `counting` is used up; the rest of the time stays in `counting`.
     ///
     /// # Errors
     /// Files that cannot be written.
@@ -129,7 +131,7 @@ impl Measurement {
         }
     }
 
-    /// Wideload first, another build of it, the plain loops, then peers.
+    /// Returns the systems of a workload: Wideload, another build of it, the plain loops, then peers.
     fn contenders(&self, workload: &Workload, input: &Rc<Input>) -> io::Result<Vec<Contender>> {
         let harness = std::env::current_exe()?;
         let own = |system: &str, words: Vec<String>, input: &Rc<Input>| {
@@ -159,7 +161,8 @@ impl Measurement {
         Ok(all)
     }
 
-    /// The number of copies of the section, and whether all harnesses fit into memory at once.
+    /// Chooses the number of copies of the section, and whether all harnesses run at the same time, by the
+    /// available memory.
     fn plan(&self, workload: &Workload, contenders: &[Contender]) -> Result<Plan, String> {
         let input = &contenders[0].input;
         let room = free_memory() / 100 * MEMORY_PERCENT;
@@ -177,7 +180,7 @@ impl Measurement {
         Ok(Plan { ring, one_at_a_time: one_len * contenders.len() > room })
     }
 
-    /// Runs every system in each round, starting with another one each time.
+    /// Runs every system in each round. Each round begins with a different system.
     fn rounds(&self, workload: &Workload, plan: &Plan, contenders: &mut [Contender], tell: &mut impl FnMut(&str)) {
         let count = contenders.len();
         for round in 0..self.rounds {
@@ -196,17 +199,17 @@ impl Measurement {
     }
 }
 
-/// How a workload's harnesses are started.
+/// How the harnesses of a workload are started.
 struct Plan {
     ring: usize,
     one_at_a_time: bool,
 }
 
 impl Input {
-    /// Draws a section and writes it to a file.
+    /// Generates a section and writes it to a file.
     ///
     /// # Errors
-    /// A write error.
+    /// The file cannot be written.
     pub fn write(recipe: &Recipe, folder: &Path) -> io::Result<Input> {
         let (section, reference) = recipe.build();
         let (_, path) = tempfile::Builder::new().prefix("section-").tempfile_in(folder)?.keep()?;
@@ -215,7 +218,7 @@ impl Input {
         Ok(Input { path, reference, packets, bytes, longest })
     }
 
-    /// Divisor of nanoseconds and instructions.
+    /// Returns the divisor of a section's nanoseconds and instructions, in packets.
     fn units(&self, function: Function) -> usize {
         match function {
             Function::Fragment | Function::Segment => self.reference.count().unwrap_or(self.packets),
@@ -270,7 +273,7 @@ impl Contender {
         how.folder.join(format!("out-{}", self.system.replace([' ', '/'], "-")))
     }
 
-    /// Starts it, and compares its output with the correct one.
+    /// Starts the system's harness, and compares its output with the correct output.
     fn prove(&mut self, workload: &Workload, plan: &Plan, how: &Measurement) {
         let result = self.start(workload, plan, how).and_then(Harness::verify).and_then(|()| {
             let out = self.out(how);
@@ -358,15 +361,15 @@ impl Contender {
 /// Counts the instructions of Wideload's own work.
 ///
 /// # Errors
-/// Why they could not be counted.
+/// Valgrind is missing, or the harness failed under it.
 pub fn own_instructions(workload: &Workload, folder: &Path) -> Result<f64, String> {
     of_own(workload, folder, |command, packets| instructions::per_packet(command, packets, folder, TIMEOUT))
 }
 
-/// The functions that a packet of this workload goes through.
+/// Returns the functions that a packet of this workload goes through.
 ///
 /// # Errors
-/// Why they cannot be traced.
+/// Valgrind is missing, or the harness failed under it.
 pub fn own_way(workload: &Workload, folder: &Path) -> Result<call_paths::CallPath, String> {
     of_own(workload, folder, |command, packets| call_paths::of_packet(command, packets, folder, TIMEOUT))
 }
@@ -386,7 +389,7 @@ fn of_own<T>(
     count
 }
 
-/// Notes on an attack's row its rate as a part of the best case's.
+/// Adds a remark to an attack's row: the rate as a part of the rate with the cheapest traffic.
 fn compare_with_best_case(rows: &mut [Row]) {
     let best = rows.iter().find(|row| row.system == BEST_CASE).and_then(|row| row.ratio);
     if let (Some(ratio), Some(first)) = (best, rows.first_mut()) {
@@ -394,12 +397,12 @@ fn compare_with_best_case(rows: &mut [Row]) {
     }
 }
 
-/// Name of another build's rows.
+/// Returns the name for another build's rows.
 fn name_before(program: &Path) -> String {
     format!("{WIDELOAD} {}", program.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// Arguments of Wideload's own harness in addition to the common ones.
+/// Returns the arguments for Wideload's own harness in addition to the common ones.
 fn own_words(recipe: &Recipe) -> Vec<String> {
     let limit = match recipe {
         Recipe::Attack(attack) => attack.limit().map(|limit| format!("limit={limit}")),
@@ -408,7 +411,7 @@ fn own_words(recipe: &Recipe) -> Vec<String> {
     ["wideload".to_string()].into_iter().chain(limit).collect()
 }
 
-/// The plain loops that show the memory limit of a workload.
+/// Returns the plain loops that show the memory limit of a workload.
 pub fn references(workload: &Workload) -> Vec<&'static str> {
     let in_order = match &workload.recipe {
         Recipe::Joinable(fragments, _) => fragments.order == ArrivalOrder::Forward,
@@ -426,11 +429,11 @@ pub fn references(workload: &Workload) -> Vec<&'static str> {
     }
 }
 
-/// Share of the free memory that is used at most, in percent.
+/// Largest share of the free memory that harnesses may use, in percent.
 const MEMORY_PERCENT: usize = 40;
-/// Memory per packet in most systems, at least, in bytes.
+/// Assumed memory of a packet in most systems, in bytes: a lower limit.
 const MEMORY_A_PACKET: usize = 2_560;
-/// Length of cold packets in proportion to the largest cache.
+/// Total length of the copies of a cold section, as a multiple of the largest cache.
 const CACHES_PASSED: usize = 2;
-/// Time-out for counting one system's instructions.
+/// Longest time for counting one system's instructions.
 const TIMEOUT: Duration = Duration::from_secs(100);

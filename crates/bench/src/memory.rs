@@ -1,8 +1,8 @@
 //! Number of packets -> memory that the engine allocated and held for them.
 //!
-//! The stream has every cause of too many allocations or held bytes. It has fragments in every order, some of them
-//! of datagrams that never complete. It has duplicates, overlaps, floods of keys, and TCP flows with and without
-//! disorder.
+//! The stream has every cause of too many allocations or held bytes. Its fragments are in every order, some of them
+//! of datagrams that never complete. The stream also has duplicates, overlaps, floods of keys, and TCP flows with
+//! and without disorder.
 
 use crate::grid::has;
 use crate::recipe::{ArrivalOrder, Flows, Hold, Recipe};
@@ -16,12 +16,12 @@ use engine::{
 use packet::{Ingress, LinkType, Pool, Time};
 use std::time::{Duration, Instant};
 
-/// Whether its row's name has all of these words.
+/// Whether the name of the memory row has all of these words.
 pub fn is_meant(words: &[String]) -> bool {
     has(&format!("{} {WORKLOAD}", Function::Memory), words)
 }
 
-/// Sends this many packets through an engine and counts its allocations.
+/// Sends this many packets through an engine, counts the allocations, and returns them as a row.
 pub fn row(packets: u64) -> Row {
     let mut stream = Stream::new();
     (0..WARM_ROUNDS).for_each(|_| stream.round());
@@ -96,7 +96,7 @@ impl Stream {
         self.fragments.len() + self.segments.len()
     }
 
-    /// Sends everything once, the fragments under new keys.
+    /// Sends all packets of the stream to the engine, the fragments under new keys.
     fn round(&mut self) {
         self.rounds += 1;
         // Long enough for flows to expire: their segments are new in each round.
@@ -123,7 +123,7 @@ impl Stream {
     }
 }
 
-/// Datagrams of up to eight fragments, some with missing, repeated or overlapping fragments.
+/// Returns fragments of datagrams with up to eight fragments, some missing, repeated or overlapping.
 fn fragments() -> Vec<Vec<u8>> {
     let mut random = fastrand::Rng::with_seed(3);
     let pair = Pair { version: 4, source: 1, destination: 1_000 };
@@ -157,11 +157,11 @@ fn fragments() -> Vec<Vec<u8>> {
 
 /// Name of the workload.
 const WORKLOAD: &str = "fragments in every order, floods, overlaps, flows";
-/// Rounds until every table has its final size.
+/// Rounds before allocations are counted. After these, every table has its final size.
 const WARM_ROUNDS: u32 = 3;
-/// Limit of the engine's held bytes.
+/// Limit of the bytes that the engine may hold.
 const HELD_LEN: usize = 8 << 20;
-/// Limit of its pool, in bytes.
+/// Limit of the engine's pool, in bytes.
 const POOL_LEN: usize = 64 << 20;
 
 #[cfg(test)]

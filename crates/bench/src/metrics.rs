@@ -1,4 +1,6 @@
 //! Measurements of several rounds -> a median, a spread and a ratio.
+//!
+//! Ratios are formed within each round, because a busy machine slows all systems of a round alike.
 
 /// The figures of one system over the rounds of one workload.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -10,19 +12,20 @@ impl Figures {
         self.0.push(figure);
     }
 
-    /// The median; none without rounds.
+    /// Returns the median; `None` without rounds.
     pub fn median(&self) -> Option<f64> {
         median(self.0.clone())
     }
 
-    /// Minimum and maximum.
+    /// Returns the minimum and the maximum; `None` without rounds.
     pub fn spread(&self) -> Option<(f64, f64)> {
         let (least, greatest) =
             (self.0.iter().copied().reduce(f64::min)?, self.0.iter().copied().reduce(f64::max)?);
         Some((least, greatest))
     }
 
-    /// The median of each round's ratio to `base`: a round that was slow for all divides out.
+    /// Returns the median of the ratios to `base` in each round. A slow phase of the machine slows both, so the
+    /// ratio keeps.
     pub fn ratio(&self, base: &Figures) -> Option<f64> {
         if self.0.len() != base.0.len() {
             return None;

@@ -1,4 +1,6 @@
 //! All rows -> the page that publishes them.
+//!
+//! The page becomes `docs/BENCHMARKS.md`. `table.rs` formats the same rows for the terminal.
 
 use crate::machine::Machine;
 use crate::rows::{Row, WIDELOAD};
@@ -9,21 +11,21 @@ use std::fmt::Write;
 
 /// Conditions of the measurement.
 pub struct Conditions {
-    /// The command that measured them.
+    /// The command line of the measurement.
     pub command: String,
-    /// The machine.
+    /// The machine and the build.
     pub machine: Machine,
     /// Rounds of each workload.
     pub rounds: usize,
-    /// Milliseconds of each system in a round.
+    /// Timed work of each system in each round, in milliseconds.
     pub ms: u64,
-    /// The processor that everything ran on.
+    /// The CPU that everything ran on.
     pub processor: usize,
-    /// Peers that were left out.
+    /// Peers that were left out, with advice.
     pub missing: Vec<String>,
 }
 
-/// The page.
+/// Returns the page in Markdown.
 pub fn page(rows: &[Row], conditions: &Conditions) -> String {
     let mut page = String::new();
     head(&mut page, conditions);
@@ -112,7 +114,7 @@ fn section(page: &mut String, function: Function, rows: &[&Row]) {
     remarks(page, rows);
 }
 
-/// Remarks about rows, each one once.
+/// Appends the remarks about rows, each remark only once.
 fn remarks(page: &mut String, rows: &[&Row]) {
     let mut said: BTreeMap<(String, &str), Vec<&str>> = BTreeMap::new();
     for row in rows {
@@ -131,7 +133,7 @@ fn remarks(page: &mut String, rows: &[&Row]) {
     }
 }
 
-/// Output of each system, by function.
+/// Appends a description of each system's output, by function.
 fn deliveries(page: &mut String, rows: &[Row]) {
     let mut systems: BTreeMap<(&str, &str), BTreeMap<&str, Vec<Function>>> = BTreeMap::new();
     for row in rows.iter().filter(|row| !row.delivers.is_empty()) {

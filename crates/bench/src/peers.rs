@@ -1,18 +1,21 @@
 //! Folders of peers -> their programs and functions.
+//!
+//! A peer is a program outside the workspace. A peer's folder defines its build and the workloads it can do;
+//! `crates/bench/peers/README.md` has the rules.
 
 use crate::workload::Workload;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A function that a program offers.
+/// A function that a peer's program offers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
-    /// Name of the system.
+    /// Name of the peer's system.
     pub system: String,
-    /// The program.
+    /// Path of the peer's program.
     pub program: PathBuf,
-    /// Its own arguments.
+    /// Arguments that select the system within the program.
     pub arguments: Vec<String>,
     function: String,
     work: String,
@@ -30,9 +33,9 @@ struct Condition {
 /// Available and missing peers.
 #[derive(Clone, Debug, Default)]
 pub struct Peers {
-    /// Offered functions.
+    /// Functions that available peers offer.
     pub offers: Vec<Offer>,
-    /// Missing peers, with advice.
+    /// Parts of peers that are missing, with advice.
     pub missing: Vec<String>,
 }
 
@@ -40,7 +43,7 @@ impl Peers {
     /// Builds every family of peers into a folder of its own in `target`.
     ///
     /// # Errors
-    /// A folder that cannot be read or made.
+    /// A folder that cannot be read or created.
     pub fn build(
         target: &Path,
         install: bool,
@@ -70,7 +73,7 @@ impl Peers {
         Ok(peers)
     }
 
-    /// The offers for this workload.
+    /// Returns the offers whose conditions this workload meets.
     pub fn of(&self, workload: &Workload) -> Vec<&Offer> {
         let facts = workload.facts();
         self.offers.iter().filter(|offer| offer.takes(workload, &facts)).collect()
@@ -145,7 +148,7 @@ impl Condition {
     }
 }
 
-/// Runs a family's `build`. Returns the missing parts that it reports.
+/// Runs the `build` script of a family of peers. Returns the missing parts that the script reports.
 fn build(family: &Path, target: &Path, install: bool, dpdk: Option<&Path>) -> Vec<String> {
     let name = family.file_name().unwrap_or_default().to_string_lossy();
     let mut command = Command::new(family.join("build"));
@@ -170,11 +173,11 @@ fn build(family: &Path, target: &Path, install: bool, dpdk: Option<&Path>) -> Ve
     }
 }
 
-/// Folder of the families.
+/// Folder with the families of peers.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
-/// Longer ones first: the first match counts.
+/// Relations of conditions. Longer ones are first, because the first match counts.
 const RELATIONS: [&str; 6] = ["<=", ">=", "!=", "<", ">", "="];
-/// Lines shown of a failed build's output.
+/// Number of lines shown of a failed build's output.
 const LINES_SHOWN: usize = 12;
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
-//! A system's output -> whether it is correct, byte for byte.
+//! A system's output -> whether the output is correct, byte for byte.
+//!
+//! A fast system with wrong results must not look good. Each kind of work has a comparison of its own, because
+//! systems may deliver correct results in different packets.
 
 use crate::section::Section;
 use crate::wire::{IPV4_LEN, TCP, put, word};
@@ -7,22 +10,22 @@ use std::collections::HashMap;
 /// Correct output of a section.
 #[derive(Clone, Debug)]
 pub enum Reference {
-    /// Each of these payloads once, in any order.
+    /// Exactly these payloads, in any order and without duplicates.
     Payloads(Vec<Vec<u8>>),
-    /// Runs of whole fragments of these datagrams, each fragment as often as it was sent, in any order.
+    /// Runs of complete fragments of these datagrams, in any order. Each fragment occurs as often as it was sent.
     Runs {
-        /// Their payloads.
+        /// Payloads of the datagrams.
         datagrams: Vec<Vec<u8>>,
         /// Payload of a fragment, in bytes.
         fragment_len: usize,
         /// Number of fragments sent.
         fragments: usize,
     },
-    /// These packets in this order.
+    /// Exactly these packets, in this order.
     Packets(Vec<Vec<u8>>),
-    /// Packets that carry these streams, each byte once and in its place.
+    /// Packets that carry these streams, with each byte one time and at its position.
     Streams(HashMap<FlowName, Stream>),
-    /// Only a number of packets.
+    /// Only a number of packets; their contents are not compared.
     Count(usize),
 }
 
@@ -31,7 +34,7 @@ pub enum Reference {
 pub struct FlowName {
     /// The last bits of the source's address.
     pub source: u32,
-    /// The last bits of the destination's.
+    /// The last bits of the destination's address.
     pub destination: u32,
     /// Source and destination port.
     pub ports: [u16; 2],
@@ -42,21 +45,21 @@ pub struct FlowName {
 pub struct Stream {
     /// Sequence number of the first byte.
     pub first_seq: u32,
-    /// All of them.
+    /// All bytes of the stream.
     pub bytes: Vec<u8>,
 }
 
-/// How an accepted output is correct.
+/// Degree to which an accepted output is correct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Completely.
+    /// Every byte is correct.
     Exact,
-    /// All but these checksum fields, which are left to a later stage.
+    /// Every byte is correct except these checksum fields, which are left to a later stage.
     ChecksumsLeft(&'static str),
 }
 
 impl Reference {
-    /// Compares a system's output, which the system describes as `delivers`.
+    /// Compares a system's output with the correct one. `delivers` is the system's description of its output.
     ///
     /// # Errors
     /// The first difference.
@@ -72,7 +75,7 @@ impl Reference {
         }
     }
 
-    /// Number of output packets, where it is fixed.
+    /// Returns the correct number of output packets; `None` if several numbers are correct.
     pub fn count(&self) -> Option<usize> {
         match self {
             Reference::Payloads(outputs) | Reference::Packets(outputs) => Some(outputs.len()),
@@ -154,18 +157,18 @@ fn in_this_order(packets: &[Vec<u8>], output: &Section, delivers: &str) -> Resul
     if leaves_checksums(delivers) { Ok(Verdict::ChecksumsLeft(which)) } else { Err(format!("{which} are wrong")) }
 }
 
-/// Whether a system says that it leaves checksums to a later stage.
+/// Whether a system's description says that checksums are left to a later stage.
 fn leaves_checksums(delivers: &str) -> bool {
     let says = |word: &str| delivers.to_lowercase().contains(word);
     says("checksum") && LEAVING.iter().any(|word| says(word))
 }
 
-/// `came` with the expected IPv4 checksum, and whether its own was another.
+/// Returns `came` with the expected IPv4 header checksum, and whether the original checksum differed.
 fn ipv4_masked(expected: &[u8], came: &[u8]) -> (Vec<u8>, bool) {
     masked(expected, came.to_vec(), expected.len() >= IPV4_LEN && expected[0] == 0x45, 10)
 }
 
-/// The same for the TCP checksum.
+/// Returns `came` with the expected TCP checksum, and whether the original checksum differed.
 fn tcp_masked(expected: &[u8], came: Vec<u8>) -> (Vec<u8>, bool) {
     let is_tcp = expected.len() >= IPV4_LEN + 20 && expected[0] == 0x45 && expected[9] == TCP;
     masked(expected, came, is_tcp, IPV4_LEN + 16)
@@ -203,7 +206,7 @@ fn carried(streams: &HashMap<FlowName, Stream>, output: &Section) -> Result<(), 
     Ok(())
 }
 
-/// Flow, sequence number and payload of an IPv4 TCP packet whose length field is right.
+/// Returns the flow, sequence number and payload of an IPv4 TCP packet; `None` if its length field is wrong.
 fn segment(packet: &[u8]) -> Option<(FlowName, u32, &[u8])> {
     if packet.len() < IPV4_LEN + 20 || packet[0] != 0x45 || packet[9] != TCP || word(packet, 2) != packet.len() {
         return None;
@@ -215,9 +218,9 @@ fn segment(packet: &[u8]) -> Option<(FlowName, u32, &[u8])> {
     Some((name, number(IPV4_LEN + 4)?, packet.get(IPV4_LEN + header_len..)?))
 }
 
-/// Most fragments of a datagram: 64 KiB in fragments of eight bytes.
+/// Largest number of fragments of a datagram: 64 KiB in fragments of eight bytes.
 const FRAGMENTS_MAX: usize = 8_192;
-/// Words that say that a field is left to a later stage.
+/// Words in a description by which a system says that a field is left to a later stage.
 const LEAVING: [&str; 7] = ["left", "leaves", "zero", "without", "not ", "no ", "unwritten"];
 
 #[cfg(test)]
@@ -299,7 +302,7 @@ mod tests {
         ]
     }
 
-    /// The output of a faultless system: for flows, the segments as they came.
+    /// Returns the output of a faultless system; for flows, the segments as they arrived.
     fn answer(section: &Section, reference: &Reference) -> Section {
         match reference {
             Reference::Payloads(outputs) | Reference::Packets(outputs) => outputs.iter().collect(),

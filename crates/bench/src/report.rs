@@ -1,4 +1,6 @@
 //! Options -> measurements, printed and written to files.
+//!
+//! Each workload's rows are printed when they are ready. The files are written at the end.
 
 use crate::args::Args;
 use crate::child::last_processor;
@@ -16,20 +18,20 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Duration of a run of one extent.
+/// Rounds and times of a run of one extent.
 struct Pace {
     rounds: usize,
     ms: u64,
-    /// Time for counting other systems' instructions.
+    /// Total time for counting other systems' instructions.
     counting: Duration,
-    /// Packets that must pass without an allocation.
+    /// Packets that the engine must process without an allocation.
     packets: u64,
 }
 
-/// Measures as requested, prints and writes.
+/// Measures the requested workloads, prints the tables and writes the files.
 ///
 /// # Errors
-/// Why measuring is impossible.
+/// No workload matches, a peer's folder or a file cannot be written, or a measurement fails.
 pub fn measure(args: &Args) -> Result<(), String> {
     let workloads = workloads(args.extent(), &args.only);
     if workloads.is_empty() && !memory::is_meant(&args.only) {
@@ -126,7 +128,8 @@ fn peers(args: &Args, bar: &ProgressBar) -> Result<Peers, String> {
         .map_err(|error| format!("cannot build peers into {}: {error}", target.display()))
 }
 
-/// A folder for files: in memory where that has room, so that reading them costs no disk.
+/// Creates a folder for files. If the memory file system has `ROOM`, the folder is there, so that reading files
+/// causes no disk access.
 fn folder() -> Result<TempDir, String> {
     let memory = Path::new("/dev/shm");
     let room = rustix::fs::statvfs(memory).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
@@ -163,7 +166,7 @@ fn write(args: &Args, rows: &[Row], conditions: &Conditions) -> Result<(), Strin
     Ok(())
 }
 
-/// The command as typed in a shell.
+/// Returns the command line as typed in a shell.
 fn command() -> String {
     let words = std::env::args().skip(1).map(|word| if word.contains(' ') { format!("\"{word}\"") } else { word });
     let words: Vec<String> = words.collect();
@@ -177,7 +180,7 @@ fn named(path: &Path, error: impl std::fmt::Display) -> String {
     format!("{}: {error}", path.display())
 }
 
-/// Exit status of a shell after an interrupt.
+/// Exit status of a command that an interrupt ended, as shells report it.
 const INTERRUPTED: i32 = 130;
 /// Free space required for the files of one workload, in bytes.
 const ROOM: u64 = 2 << 30;

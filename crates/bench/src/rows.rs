@@ -1,46 +1,48 @@
-//! Measurements -> one row for each system.
+//! Measurements -> one row for each system and workload.
+//!
+//! Rows are the common form of tables, the page and the JSON output.
 
 use crate::workload::Function;
 use serde::Serialize;
 
-/// One system at one workload.
+/// Results of one system at one workload.
 #[derive(Clone, Debug, Serialize, PartialEq)]
 pub struct Row {
-    /// The function.
+    /// Function that was measured.
     pub function: Function,
-    /// The packets and the extent of the work.
+    /// Name of the packets and the extent of the work.
     pub workload: String,
-    /// The system.
+    /// Name of the system.
     pub system: String,
-    /// Nanoseconds per packet, the median of all rounds.
+    /// Nanoseconds per packet, the median of all rounds; `None` without a result.
     pub ns: Option<f64>,
-    /// The fastest round.
+    /// Nanoseconds per packet in the fastest round.
     pub ns_min: Option<f64>,
-    /// The slowest.
+    /// Nanoseconds per packet in the slowest round.
     pub ns_max: Option<f64>,
-    /// The median of each round's ratio to Wideload.
+    /// Median of the ratios to Wideload's nanoseconds in each round.
     pub ratio: Option<f64>,
-    /// Instructions per packet.
+    /// Instructions per packet; `None` if not counted.
     pub instructions: Option<f64>,
-    /// Rate of input packets, IP headers included.
+    /// Rate of input packets, IP headers included, in 10^9 bits per second.
     pub gbit_s: Option<f64>,
-    /// Output packets of one section.
+    /// Packets that one section delivers.
     pub completed: Option<u64>,
-    /// Its output.
+    /// Description of the system's output.
     #[serde(skip)]
     pub delivers: String,
-    /// Its version.
+    /// Version of the system.
     #[serde(skip)]
     pub version: String,
-    /// A remark about its output.
+    /// A remark about the system's output, such as checksums left to a later stage.
     #[serde(skip)]
     pub remark: Option<String>,
-    /// Its fault.
+    /// The reason why the system has no correct result.
     #[serde(skip)]
     pub fault: Option<String>,
 }
 
-/// A row for other programs.
+/// A row in the form of the JSON output.
 #[derive(Serialize)]
 pub struct JsonRow<'a> {
     #[serde(flatten)]
@@ -49,32 +51,32 @@ pub struct JsonRow<'a> {
 }
 
 impl Row {
-    /// Whether it is a peer that did the work correctly.
+    /// Whether the row is of a peer that did the work correctly.
     pub fn is_sound_peer(&self) -> bool {
         let is_ours = self.system.starts_with(WIDELOAD) || OURS.contains(&self.system.as_str());
         self.fault.is_none() && self.ns.is_some() && !is_ours
     }
 
-    /// Its output, and the remark about it.
+    /// Returns the description of the output and the remark about it.
     pub fn note(&self) -> String {
         let delivers = Some(self.delivers.as_str()).filter(|words| !words.is_empty());
         let words = [delivers, self.remark.as_deref(), self.fault.as_deref()];
         words.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
-    /// The row for other programs.
+    /// Returns the row in the form of the JSON output.
     pub fn to_json(&self) -> JsonRow<'_> {
         JsonRow { row: self, note: self.note() }
     }
 }
 
-/// The engine.
+/// Name of the engine's rows.
 pub const WIDELOAD: &str = "wideload";
-/// A loop that copies.
+/// Name of the loop that only copies.
 pub const PLAIN_COPY: &str = "plain copy";
-/// A loop that copies and sums.
+/// Name of the loop that copies and computes the sum of the bytes.
 pub const COPY_AND_SUM: &str = "copy and sum";
-/// The engine with the cheapest traffic.
+/// Name of the engine's rows with the cheapest traffic.
 pub const BEST_CASE: &str = "wideload, best case";
-/// Systems that are no peers, beside builds of Wideload.
+/// Systems of this program that are neither peers nor builds of Wideload.
 const OURS: [&str; 2] = [PLAIN_COPY, COPY_AND_SUM];

@@ -1,4 +1,6 @@
-//! Packets -> one file of them, and back: the input and output of every harness.
+//! Packets -> one file with all of them, and back.
+//!
+//! This file format is the input and output of every harness; `crates/bench/peers/README.md` defines it.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -12,13 +14,13 @@ pub struct Section {
 }
 
 impl Section {
-    /// Adds a packet.
+    /// Appends a packet to the section.
     pub fn push(&mut self, packet: &[u8]) {
         self.bytes.extend_from_slice(packet);
         self.ends.push(self.bytes.len());
     }
 
-    /// The packets.
+    /// Returns the packets in order.
     pub fn packets(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.ends.iter().enumerate().map(|(index, end)| {
             let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -26,22 +28,25 @@ impl Section {
         })
     }
 
-    /// Number of packets.
+    /// Returns the number of packets.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Total length, in bytes.
+    /// Returns the total length of the packets, in bytes.
     pub fn bytes_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Length of the longest, in bytes.
+    /// Returns the length of the longest packet, in bytes.
     pub fn longest(&self) -> usize {
         self.packets().map(<[u8]>::len).max().unwrap_or(0)
     }
 
     /// Reads a file of packets.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no file of packets.
     pub fn read(path: &Path) -> io::Result<Section> {
         let file = std::fs::read(path)?;
         Section::parse(&file).ok_or_else(|| {
@@ -67,6 +72,9 @@ impl Section {
     }
 
     /// Writes a file of packets.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
         file.write_all(MAGIC)?;
@@ -92,7 +100,7 @@ fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((u32::from_le_bytes(*number) as usize, rest))
 }
 
-/// First bytes of a file.
+/// First bytes of a file of packets.
 const MAGIC: &[u8] = b"WLBENCH1";
 
 #[cfg(test)]

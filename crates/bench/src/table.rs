@@ -1,9 +1,11 @@
-//! Rows -> a table for people: a block for each workload, its systems beneath.
+//! Rows -> a table for people: a block for each workload, with its systems as lines.
+//!
+//! The terminal and the page show the same cells.
 
 use crate::rows::Row;
 use std::fmt::Write;
 
-/// The block of one workload, whose first row is Wideload's.
+/// Formats the block of one workload, whose first row is Wideload's.
 pub fn block(rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let mut text = format!("{}: {}\n", first.function, first.workload);
@@ -23,13 +25,13 @@ pub fn block(rows: &[Row]) -> String {
     text
 }
 
-/// The lines above the columns.
+/// Returns the lines above the columns.
 pub fn head() -> String {
     let [ns, spread, ratio, instructions, gbit_s, completed] = HEAD;
     format!("  {:<34}{ns:>9}{spread:>19}{ratio:>9}{instructions:>10}{gbit_s:>10}{completed:>11}", "system")
 }
 
-/// The cells of a row after the system's name.
+/// Formats the cells of a row, except the system's name.
 pub fn cells(row: &Row) -> [String; 6] {
     let number =
         |figure: Option<f64>, digits: usize| figure.map_or("-".to_string(), |one| format!("{one:.digits$}"));
@@ -47,7 +49,7 @@ pub fn cells(row: &Row) -> [String; 6] {
     ]
 }
 
-/// A number with a comma after every three digits.
+/// Formats a number with a comma after every three digits.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -60,7 +62,7 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
-/// The columns.
+/// Heads of the columns.
 pub const HEAD: [&str; 6] = ["ns", "spread", "ratio", "instr.", "Gbit/s", "out"];
 /// Line length that fits every usual terminal, in characters.
 const LINE_LEN: usize = 120;

@@ -1,26 +1,26 @@
 //! Addresses, places and payloads -> packets as on the wire.
 //!
-//! It shares no code with the measured crates: their output is compared with its packets.
+//! This file shares no code with the measured crates, because their output is compared with its packets.
 
-/// Sender and receiver.
+/// Addresses of a packet's source and destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The version of IP: 4 or 6.
+    /// Version of IP: 4 or 6.
     pub version: u8,
     /// The last bits of the source's address.
     pub source: u32,
-    /// The last bits of the destination's.
+    /// The last bits of the destination's address.
     pub destination: u32,
 }
 
-/// The place of a fragment in its datagram.
+/// Identification, offset and flag of a fragment.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Identification of the datagram.
     pub id: u32,
-    /// Offset, in bytes.
+    /// Offset of the fragment in its datagram, in bytes.
     pub offset: usize,
-    /// Whether more fragments follow.
+    /// Whether more fragments of the datagram follow.
     pub more: bool,
 }
 
@@ -29,9 +29,9 @@ pub struct Place {
 pub struct Tcp {
     /// Source and destination port.
     pub ports: [u16; 2],
-    /// Sequence number of the first byte of payload.
+    /// Sequence number of the first payload byte.
     pub seq: u32,
-    /// ACK, PSH and so on.
+    /// TCP flags, such as [`ACK`] and [`PSH`].
     pub flags: u8,
 }
 
@@ -49,12 +49,12 @@ impl Pair {
         bytes
     }
 
-    /// The sum of the pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1).
+    /// Returns the sum of the pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1).
     fn pseudo(self, protocol: u8, len: usize) -> u64 {
         sum(&self.addresses()) + u64::from(protocol) + len as u64
     }
 
-    /// A UDP datagram: header, checksum, payload; without IP headers.
+    /// Returns a UDP datagram without IP headers: UDP header with checksum, and payload.
     pub fn udp(self, payload: &[u8]) -> Vec<u8> {
         let len = 8 + payload.len();
         let mut bytes = vec![0x23, 0x28, 0x23, 0x29, (len >> 8) as u8, len as u8, 0, 0];
@@ -67,7 +67,8 @@ impl Pair {
         bytes
     }
 
-    /// A TCP segment. With `half`, its checksum is left to the card: the field has the pseudo-header's sum.
+    /// Returns a TCP segment without IP headers. With `half`, the checksum is left to the network card: its field
+    /// has the pseudo-header's sum.
     pub fn tcp(self, tcp: Tcp, payload: &[u8], half: bool) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(TCP_LEN + payload.len());
         bytes.extend_from_slice(&tcp.ports[0].to_be_bytes());
@@ -83,7 +84,7 @@ impl Pair {
         bytes
     }
 
-    /// An unfragmented packet. In IPv4, DF is set.
+    /// Returns an unfragmented packet. In IPv4, DF is set.
     pub fn whole(self, protocol: u8, id: u16, payload: &[u8]) -> Vec<u8> {
         let mut packet = match self.version {
             6 => self.ipv6_header(protocol, payload.len()),
@@ -93,14 +94,14 @@ impl Pair {
         packet
     }
 
-    /// An unfragmented IPv4 packet that routers may fragment.
+    /// Returns an unfragmented IPv4 packet without DF, which routers may fragment.
     pub fn cuttable(self, protocol: u8, id: u16, payload: &[u8]) -> Vec<u8> {
         let mut packet = self.ipv4_header(protocol, id, 0, payload.len());
         packet.extend_from_slice(payload);
         packet
     }
 
-    /// A fragment.
+    /// Returns one fragment of a datagram.
     pub fn fragment(self, protocol: u8, place: Place, payload: &[u8]) -> Vec<u8> {
         let more = u16::from(place.more);
         let eights = (place.offset / 8) as u16;
@@ -152,24 +153,24 @@ pub fn seal_tcp4(packet: &mut [u8]) {
     put(packet, IPV4_LEN + 16, checksum);
 }
 
-/// Writes a word in network order.
+/// Writes a 16-bit word in network order.
 pub fn put(bytes: &mut [u8], at: usize, word: u16) {
     bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
 }
 
-/// Reads a word in network order.
+/// Reads a 16-bit word in network order.
 pub fn word(bytes: &[u8], at: usize) -> usize {
     usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]))
 }
 
-/// The sum of big-endian words, not folded.
+/// Returns the sum of big-endian 16-bit words, not folded.
 pub fn sum(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(2);
     let last = words.remainder().first().map_or(0, |last| u64::from(*last) << 8);
     words.map(|word| u64::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u64>() + last
 }
 
-/// Folds a sum to 16 bits, end-around (RFC 1071).
+/// Folds a sum to 16 bits with end-around carry (RFC 1071).
 pub fn fold(mut sum: u64) -> u16 {
     while sum > 0xFFFF {
         sum = (sum & 0xFFFF) + (sum >> 16);
@@ -177,7 +178,7 @@ pub fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// Bytes without a pattern, the same for the same seed.
+/// Returns bytes without a pattern. Equal seeds give equal bytes.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     fastrand::Rng::with_seed(seed).fill(&mut bytes);
@@ -196,7 +197,7 @@ pub const IPV4_LEN: usize = 20;
 pub const IPV6_LEN: usize = 40;
 /// Length of the TCP header with timestamps, in bytes.
 pub const TCP_LEN: usize = 32;
-/// TCP flag: the acknowledgement counts.
+/// TCP flag: the acknowledgement number is valid.
 pub const ACK: u8 = 0x10;
 /// TCP flag: push.
 pub const PSH: u8 = 0x08;

@@ -1,85 +1,87 @@
 //! Function, work and recipe -> a name for people, and arguments for harnesses.
+//!
+//! A workload is the unit of comparison: every system gets the same packets and does the same work.
 
 use crate::recipe::{ArrivalOrder, Flows, Fragments, Hold, Recipe};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// One line of the grid: every system does the same with the same packets.
+/// One line of the grid: a function, an extent of work, and packets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// The function.
+    /// The function to measure.
     pub function: Function,
-    /// The extent of the work.
+    /// The extent of the work that is timed.
     pub work: Work,
     /// The packets.
     pub recipe: Recipe,
-    /// Where the packets are at the start.
+    /// Place of the packets when a section starts.
     pub warmth: Warmth,
 }
 
-/// Work of a system on packets.
+/// Functions that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Function {
-    /// Fragments become datagrams.
+    /// Fragments to datagrams.
     Reassemble,
-    /// The same, from a device's memory, with their payloads received in place.
+    /// Fragments in a device's memory to datagrams, with payloads received in their places.
     Land,
-    /// Fragments become longer ones.
+    /// Fragments to longer fragments.
     Join,
-    /// Packets become fragments.
+    /// Packets to fragments.
     Fragment,
-    /// Segments become GSO packets.
+    /// Segments to GSO packets.
     Coalesce,
-    /// GSO packets become segments.
+    /// GSO packets to segments.
     Segment,
-    /// Checksums of bytes.
+    /// Byte strings to their checksums.
     Checksum,
-    /// Header parsing.
+    /// Packets to their parsed headers.
     Parse,
-    /// Held and allocated memory; Wideload alone.
+    /// Held and allocated memory; measured for Wideload alone.
     Memory,
 }
 
-/// Extent of the work.
+/// Extent of the work that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
-    /// From parsed packet to decision and place.
+    /// From a parsed packet to a decision and a place; the payload is not copied.
     Header,
     /// From bytes to a contiguous result.
     Contiguous,
-    /// The same with transport checksums verified or written.
+    /// From bytes to a contiguous result, with transport checksums verified or written.
     Checksummed,
 }
 
-/// Where the packets of a section are when it starts.
+/// Place of a section's packets when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warmth {
-    /// In the caches, as far as the preparation left them there: the section is in memory once.
+    /// In the CPU's caches, as far as the preparation left them there. The section is in memory only once.
     Hot,
-    /// Out of every cache: copies are used in turn, enough of them to exceed the largest cache.
+    /// Outside all caches. Copies of the section are used in turn, enough of them to exceed the largest cache.
     Cold,
 }
 
 impl Workload {
-    /// A workload that is no attack, hot.
+    /// Creates a workload with hot packets that is no attack.
     pub fn new(function: Function, work: Work, recipe: Recipe) -> Workload {
         Workload { function, work, recipe, warmth: Warmth::Hot }
     }
 
-    /// The same, cold.
+    /// Returns this workload with cold packets.
     pub fn cold(self) -> Workload {
         Workload { warmth: Warmth::Cold, ..self }
     }
 
-    /// Arguments of the harness, apart from the file's path.
+    /// Returns the arguments of the harness, except the file's path.
     pub fn keys(&self) -> Vec<(&'static str, String)> {
         let mut keys = vec![("function", self.function.to_string()), ("work", self.work.to_string())];
         keys.extend(self.recipe.keys());
         keys
     }
 
-    /// The arguments, and further facts that a row of `systems.tsv` may test.
+    /// Returns the arguments, and further facts that a row of `systems.tsv` may test.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = self.keys();
         facts.extend(self.recipe.facts());
@@ -112,7 +114,7 @@ impl Function {
         Function::Parse,
     ];
 
-    /// The unit that nanoseconds are counted per.
+    /// Returns the input or output that results are given per, such as `fragment in`.
     pub fn unit(self) -> &'static str {
         match self {
             Function::Reassemble | Function::Land | Function::Join => "fragment in",
@@ -141,7 +143,7 @@ impl fmt::Display for Function {
 }
 
 impl Work {
-    /// All of them.
+    /// All extents of work.
     pub const ALL: [Work; 3] = [Work::Header, Work::Contiguous, Work::Checksummed];
 
     fn what(self, function: Function) -> &'static str {
@@ -165,12 +167,12 @@ impl fmt::Display for Work {
     }
 }
 
-/// Fragments with 1,480 bytes of payload (IPv6: 1,448).
+/// Returns datagrams in fragments with 1,480 bytes of payload (IPv6: 1,448).
 pub fn fragments(fragments: usize, datagrams: usize, order: ArrivalOrder) -> Fragments {
     Fragments { version: 4, fragments, datagrams, order, fragment_len: 1_480 }
 }
 
-/// TCP flows with 1,448 bytes per segment, in bursts of 64.
+/// Returns TCP flows with 1,448 bytes per segment, in bursts of 64.
 pub fn flows(flows: usize, hold: Hold) -> Flows {
     let len_max = if flows > 10_000 { 9_000 } else { 65_535 };
     let per_flow = match hold {

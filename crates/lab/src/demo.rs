@@ -1,8 +1,8 @@
-//! Demo settings -> the processor time that wide packets save a host.
+//! Demo settings -> the CPU time that wide packets save a host.
 //!
-//! TCP crosses three middles: a bridge, a border gateway, and a bridge between two wide links. The three take turns
-//! on the same kind of cables. All four interfaces receive on kernel threads of their own. So the processor time of
-//! every host, the middle included, is known and measured alike for all three.
+//! TCP crosses three middles in turn: a bridge, a border gateway, and a bridge between two wide links. All middles
+//! use the same kind of cables. All four interfaces receive on kernel threads of their own. So the CPU time of both
+//! hosts and of the middle is measured alike for all three middles.
 
 use crate::experiments::{Account, Conditions, Receiving, Spread, median_of};
 use crate::net::{Host, Offloading};
@@ -13,32 +13,32 @@ use linux::interfaces::Counters;
 use serde::Serialize;
 use std::io;
 
-/// Offloads of the links.
+/// Offloads of the demo's links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Links {
-    /// Cards compute checksums and receive each packet into one buffer. Every interface coalesces received packets
-    /// (GRO).
+    /// Network cards compute checksums and receive each packet into one buffer. Every interface coalesces received
+    /// packets (GRO).
     Usual,
     /// No offload and no GRO anywhere.
     Plain,
 }
 
-/// Size of a demo.
+/// Number and length of the demo's transfers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Offloads of the links.
+    /// Offloads of the demo's links.
     pub links: Links,
-    /// How often each transfer is measured.
+    /// Number of times that each transfer is measured.
     pub rounds: usize,
-    /// Longest transfer at a steady rate, in seconds.
+    /// Duration of the longest transfer at a steady rate, in seconds.
     pub seconds: f64,
-    /// Bytes of each transfer without a rate limit.
+    /// Payload of each transfer without a rate limit, in bytes.
     pub flat_out_len: usize,
 }
 
 impl Settings {
-    /// Settings for about a minute.
+    /// Returns settings for a demo of about a minute.
     pub fn new(links: Links) -> Settings {
         Settings { links, rounds: 3, seconds: 1.0, flat_out_len: 256 << 20 }
     }
@@ -49,79 +49,79 @@ impl Settings {
 pub struct Demo {
     /// Conditions of the measurement.
     pub conditions: Conditions,
-    /// Offloads of the links.
+    /// Offloads of the demo's links.
     pub links: Links,
     /// MTU of the wide link and of the narrow one, in bytes.
     pub mtus: [u32; 2],
-    /// For each load, one row for each middle, the bridge's first.
+    /// For each load, one row for each middle; the bridge's is first.
     pub rows: Vec<Row>,
-    /// Why processor time is not known, if so.
+    /// Reason why CPU time is unknown; `None` if it is known.
     pub untold: Option<String>,
     /// Whether every byte arrived unchanged.
     pub intact: bool,
-    /// Whether the wide host saw wide packets in every row with the gateway.
+    /// Whether the wide host received wide packets in every row with the gateway.
     pub wide: bool,
 }
 
-/// One load through one middle.
+/// Results of one load through one middle.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The transfer.
+    /// The measured TCP transfer.
     pub load: Load,
     /// The middle between the hosts.
     pub middle: MiddleKind,
-    /// Payload, in 10^9 bits per second.
+    /// Rate of the payload, in 10^9 bits per second.
     pub goodput: Spread,
-    /// Packets per 10^9 bytes of payload at the wide host's interface, received and sent together.
+    /// Packets per 10^9 bytes of payload at the wide host's interface, in both directions together.
     pub packets_per_gigabyte: Spread,
     /// Mean length of the data packets at the wide host's interface, in bytes.
     pub mean_len: Spread,
-    /// Processor time per 10^9 bytes of payload.
+    /// CPU time per 10^9 bytes of payload; `None` if unknown.
     pub costs: Option<Costs>,
-    /// The measurements, one per round.
+    /// The transfers, one per round.
     pub samples: Vec<Sample>,
 }
 
-/// Processor seconds per 10^9 bytes of payload.
+/// CPU seconds per 10^9 bytes of payload, by host.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Costs {
-    /// Of the wide host.
+    /// CPU seconds of the wide host.
     pub wide: Spread,
-    /// Of the narrow host.
+    /// CPU seconds of the narrow host.
     pub narrow: Spread,
-    /// Of the middle.
+    /// CPU seconds of the middle.
     pub middle: Spread,
-    /// The sum of the three.
+    /// CPU seconds of both hosts and the middle together.
     pub sum: Spread,
 }
 
-/// One transfer.
+/// Figures of one transfer through one middle.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sample {
     /// Bytes, duration and integrity of the transfer.
     pub transfer: Transfer,
     /// Data packets at the wide host's interface.
     pub packets: u64,
-    /// Their bytes.
+    /// Total length of the data packets, in bytes.
     pub bytes: u64,
-    /// Packets of the other direction: acknowledgements.
+    /// Packets of the other direction, which are acknowledgements.
     pub back_packets: u64,
-    /// Processor time of the wide host, the narrow host and the middle, in seconds; none where it is not known.
+    /// CPU time of the wide host, the narrow host and the middle, in seconds; `None` if unknown.
     pub seconds: Option<[f64; 3]>,
-    /// Bytes of payload that the kernel forwarded for the gateway (flow offload).
+    /// Bytes of payload that the kernel forwarded for the gateway by flow offload.
     pub offloaded_bytes: u64,
 }
 
 /// One TCP connection and its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Load {
-    /// Whether the data goes to the wide host.
+    /// Whether the data is sent to the wide host.
     pub to_wide: bool,
-    /// The rate; none: no limit.
+    /// Intervals and lengths of writes; `None`: no rate limit.
     pub pace: Option<Pace>,
 }
 
-/// The middle between the hosts.
+/// The forwarding system between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MiddleKind {
@@ -129,23 +129,25 @@ pub enum MiddleKind {
     Bridge,
     /// A border gateway in its default configuration.
     Wideload,
-    /// The kernel's bridge, with wide packets at both ends.
+    /// The kernel's bridge between two links with the wide MTU.
     AllWide,
 }
 
 impl Demo {
-    /// Rows of the same load: bridge, gateway, wide links everywhere.
+    /// Returns the rows of each load: bridge, gateway, wide links everywhere.
     pub fn loads(&self) -> impl Iterator<Item = [&Row; 3]> {
         self.rows.as_chunks().0.iter().map(|rows: &[Row; 3]| rows.each_ref())
     }
 
-    /// For each load, the gateway's figure in proportion to the bridge's.
+    /// For each load, returns the gateway's figure in proportion to the bridge's. The proportion is the median of
+    /// the ratios within each round.
     pub fn beside_bridge(&self, of: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
         self.beside_bridge_where(|_| true, of)
     }
 
-    /// The same for some of the loads. These are medians of the ratios within each round, because rounds differ
-    /// more than the middles within one round.
+    /// For each load that `is_meant` accepts, returns the gateway's figure in proportion to the bridge's. The
+    /// proportion is the median of the ratios within each round, because rounds differ more than the middles within
+    /// one round.
     pub fn beside_bridge_where(
         &self,
         is_meant: impl Fn(&Row) -> bool,
@@ -159,7 +161,7 @@ impl Demo {
     }
 }
 
-/// Runs the demo and reports each step before it begins.
+/// Runs the demo and passes a description of each step to `tell` before the step.
 ///
 /// # Errors
 /// A missing right or feature of this machine, with advice.
@@ -196,7 +198,7 @@ pub fn run(settings: &Settings, mut tell: impl FnMut(&str)) -> io::Result<Demo> 
 }
 
 impl Load {
-    /// A short name.
+    /// Returns a short name of the load.
     pub fn name(self) -> String {
         let direction = if self.to_wide { "to the wide host" } else { "to the narrow host" };
         match self.pace {
@@ -216,7 +218,7 @@ impl Load {
 }
 
 impl MiddleKind {
-    /// The name in tables.
+    /// Returns the name of the middle in tables.
     pub fn name(self) -> &'static str {
         match self {
             MiddleKind::Bridge => "bridge",
@@ -253,24 +255,25 @@ impl Sample {
         self.transfer.bytes as f64 / 1e9
     }
 
-    /// Packets per 10^9 bytes of payload at the wide host's interface, both directions together.
+    /// Returns packets per 10^9 bytes of payload at the wide host's interface, in both directions together.
     pub fn packets_per_gigabyte(&self) -> f64 {
         (self.packets + self.back_packets) as f64 / self.gigabytes()
     }
 
-    /// Processor seconds per 10^9 bytes of payload of the wide host, the narrow host and the middle.
+    /// Returns CPU seconds per 10^9 bytes of payload of the wide host, the narrow host and the middle; `None` if
+    /// unknown.
     pub fn seconds_per_gigabyte(&self) -> Option<[f64; 3]> {
         Some(self.seconds?.map(|seconds| seconds / self.gigabytes()))
     }
 }
 
-/// Three hosts and the accounts of their interfaces.
+/// Three hosts and the CPU accounts of their interfaces.
 struct Place {
     three_hosts: ThreeHosts,
-    /// Order: the wide host, the middle's port toward it, the middle's port toward the narrow host, the narrow
-    /// host.
+    /// Accounts of four interfaces: the wide host's, the middle's toward the wide and toward the narrow host, the
+    /// narrow host's. `None` if CPU time is unknown.
     accounts: Option<[Account; 4]>,
-    /// Why there are no accounts.
+    /// Reason why there are no accounts; `None` if there are.
     untold: Option<String>,
 }
 
@@ -357,18 +360,19 @@ impl Place {
     }
 }
 
-/// Packets and bytes, received and sent.
+/// Returns the packets and bytes between two readings of the counters, received and sent.
 fn counted(before: Counters, after: Counters) -> [[u64; 2]; 2] {
     [(before.received, after.received), (before.sent, after.sent)]
         .map(|(before, after)| [after.packet_count - before.packet_count, after.byte_count - before.byte_count])
 }
 
-/// Totals of a gateway's workers so far. A bridge has none: it works on the threads of its interfaces.
+/// Totals of a gateway's workers so far. All totals of a bridge are 0, because a bridge works on the threads of its
+/// interfaces.
 #[derive(Default)]
 struct Workers {
-    /// Processor time.
+    /// CPU time of the workers, in seconds.
     seconds: f64,
-    /// Payload that they offloaded to the kernel.
+    /// Payload that the workers offloaded to the kernel, in bytes.
     offloaded_bytes: u64,
 }
 
@@ -388,7 +392,7 @@ const MTUS: [u32; 2] = [9_000, 1_500];
 const ALL_WIDE: [u32; 2] = [9_000, 9_000];
 const MIDDLES: [MiddleKind; 3] = [MiddleKind::Bridge, MiddleKind::Wideload, MiddleKind::AllWide];
 const GIGABIT: Option<Pace> = Some(Pace { rate: 1e9, write_len: 256 << 10, end: WriteEnd::Push });
-/// Single segments, as a slow link delivers them.
+/// Pace of single segments, as a slow link delivers them.
 const HUNDRED_MEGABIT: Option<Pace> = Some(Pace { rate: 1e8, write_len: SEGMENT_LEN, end: WriteEnd::More });
 const LOADS: [Load; 5] = [
     Load { to_wide: true, pace: GIGABIT },
@@ -397,7 +401,8 @@ const LOADS: [Load; 5] = [
     Load { to_wide: true, pace: None },
     Load { to_wide: false, pace: None },
 ];
-/// Payload of a full segment on the narrow link, in bytes: without the IPv4 and TCP headers and the timestamps.
+/// Payload of a full segment on the narrow link, in bytes: its MTU without the IPv4 and TCP headers and the
+/// timestamps.
 const SEGMENT_LEN: usize = 1_500 - 20 - 32;
 const WARM_LEN: usize = 16 << 20;
 const SEED: u64 = 7;

@@ -1,8 +1,9 @@
 //! Namespace -> all its settings, one item and value each, so that two moments can be compared.
 //!
-//! It covers everything that a gateway could leave changed: interfaces with their features and programs, addresses,
-//! and routes of every table. Rules, permanent neighbours, settings under `/proc/sys/net`, packet sockets and
-//! abstract names follow. Counters, ages and learned neighbours are left out: they change by themselves.
+//! The inventory covers everything that a gateway could leave changed: interfaces with their features and programs,
+//! addresses, and routes of every table. Rules, permanent neighbours, settings under `/proc/sys/net`, packet
+//! sockets and abstract names follow. Counters, ages and learned neighbours are left out, because they change by
+//! themselves.
 
 use linux::failure::failed;
 use linux::features::Features;
@@ -26,18 +27,18 @@ use std::path::Path;
 pub struct Inventory {
     /// Items and their values.
     pub items: BTreeMap<String, String>,
-    /// Whether an address is still in duplicate address detection. Its item will then change.
+    /// Whether an address is still in duplicate address detection. The address's item will then change.
     pub has_tentative: bool,
 }
 
-/// An item that changed. A side without a value had no such item.
+/// An item that changed. `None` stands for an item that did not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The item.
     pub item: String,
-    /// Its first value.
+    /// Value in the earlier inventory; `None` if the item did not exist.
     pub before: Option<String>,
-    /// Its later value.
+    /// Value in the later inventory; `None` if the item does not exist.
     pub after: Option<String>,
 }
 
@@ -58,7 +59,7 @@ impl Inventory {
         Ok(inventory)
     }
 
-    /// Items whose value differs in a later inventory.
+    /// Returns the items whose values differ in a later inventory.
     pub fn differences(&self, later: &Inventory) -> Vec<Difference> {
         let of = |items: &BTreeMap<String, String>, item: &str| items.get(item).cloned();
         let added = later.items.keys().filter(|item| !self.items.contains_key(*item));
@@ -71,7 +72,7 @@ impl Inventory {
         names.into_iter().filter_map(compare).collect()
     }
 
-    /// Adds an item; equal items are counted.
+    /// Adds an item. An item that exists already gets a number behind its name.
     fn add(&mut self, item: String, value: impl Into<String>) {
         let mut count = 2;
         let mut name = item.clone();
@@ -82,7 +83,7 @@ impl Inventory {
         self.items.insert(name, value.into());
     }
 
-    /// Names of the interfaces by index.
+    /// Adds all interfaces. Returns their names by index.
     fn interfaces(&mut self, netlink: &mut Netlink) -> io::Result<HashMap<u32, String>> {
         let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let mut names = HashMap::new();
@@ -178,7 +179,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// Permanent neighbours.
+    /// Adds all permanent neighbours.
     fn neighbours(&mut self, netlink: &mut Netlink, names: &HashMap<u32, String>) -> io::Result<()> {
         let question = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
         for answer in netlink.list(question, "cannot list neighbours")? {
@@ -197,7 +198,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// All readable settings below a folder of `/proc/sys/net`.
+    /// Adds all readable settings below a folder of `/proc/sys/net`.
     fn settings(&mut self, folder: &Path) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -244,7 +245,7 @@ fn is_set(attribute: &LinkAttribute) -> bool {
     )
 }
 
-/// Attributes as a line, with interface names in place of indices, which change.
+/// Formats attributes as a line, with interface names in place of indices, because indices change.
 fn spelled<'a, T: Debug + 'a>(attributes: impl Iterator<Item = &'a T>, names: &HashMap<u32, String>) -> String {
     let spell = |attribute: &T| {
         let text = format!("{attribute:?}");
@@ -268,7 +269,7 @@ const OF_THEIR_OWN: [&str; 4] = [
     "ipv4/tcp_available_ulp",
     "ipv4/tcp_fastopen_key",
 ];
-/// Of the calling thread: the process may be in another namespace.
+/// List of packet sockets in the calling thread's namespace. The process may be in another one.
 const PACKET_SOCKETS: &str = "/proc/thread-self/net/packet";
 const UNIX_SOCKETS: &str = "/proc/thread-self/net/unix";
 

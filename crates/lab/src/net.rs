@@ -1,7 +1,7 @@
 //! Names -> hosts and the cables between them: a network in private namespaces.
 //!
-//! Nothing has a name outside. A namespace is a descriptor of this process and ends with it, however the process
-//! ends.
+//! No host or cable has a name outside. A namespace is a descriptor of this process and ends with the process, even
+//! after a crash.
 
 use linux::addresses::Prefix;
 use linux::features::{self, Features, Previous, Toggle};
@@ -9,39 +9,39 @@ use linux::namespace::Namespace;
 use linux::netlink::Netlink;
 use std::io;
 
-/// A host: a network namespace.
+/// A host, which is a network namespace.
 #[derive(Debug)]
 pub struct Host {
     name: String,
     space: Namespace,
 }
 
-/// Offloads of an interface.
+/// Offloads of a cable's interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offloading {
-    /// A real wire: a real link could carry every packet on it.
+    /// No offloads: a real link could carry every packet of the cable.
     Off,
-    /// A real wire whose cards do the checksums: no processor computes or verifies them.
+    /// Only checksum offloads, as with network cards that compute checksums. No CPU computes or verifies them.
     Checksums,
-    /// The kernel's default: GSO packets pass unsegmented.
+    /// The kernel's default offloads: GSO packets are forwarded unsegmented.
     On,
 }
 
-/// One end of a cable.
+/// One end of a cable: a host and its interface.
 #[derive(Clone, Copy, Debug)]
 pub struct HostLink<'a> {
-    /// The host it belongs to.
+    /// The host that has the interface.
     pub host: &'a Host,
-    /// The interface's name.
+    /// Name of the interface.
     pub interface: &'a str,
-    /// Its MTU, in bytes.
+    /// MTU of the interface, in bytes.
     pub mtu: u32,
-    /// Addresses with prefix lengths.
+    /// Addresses of the interface, with prefix lengths.
     pub addresses: &'a [Prefix],
 }
 
 impl Host {
-    /// A host with nothing but loopback.
+    /// Creates a host with nothing but a loopback interface.
     ///
     /// # Errors
     /// No right to create a namespace.
@@ -49,12 +49,12 @@ impl Host {
         Ok(Host { name: name.to_owned(), space: Namespace::new()? })
     }
 
-    /// Its name.
+    /// Returns the host's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its namespace.
+    /// Returns the host's namespace.
     pub fn space(&self) -> &Namespace {
         &self.space
     }
@@ -93,7 +93,8 @@ pub fn cable(ends: [HostLink<'_>; 2], offloading: Offloading) -> io::Result<()> 
     Ok(())
 }
 
-/// Turns off all segmentation offloads of an interface; checksum offload may stay on.
+/// Turns off all segmentation offloads of an interface. Checksum offload may stay on. Returns the previous
+/// settings.
 fn without_segmentation(name: &str) -> io::Result<Previous> {
     let features = Features::of(name)?;
     let segments = |feature: &&str| feature.ends_with("-segmentation") || feature.starts_with("tx-gso-");

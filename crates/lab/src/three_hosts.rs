@@ -16,7 +16,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// Three hosts in a row.
+/// A wide host, a narrow host and the middle between them, with two cables.
 #[derive(Debug)]
 pub struct ThreeHosts {
     /// The host whose link carries wide packets.
@@ -69,7 +69,7 @@ impl ThreeHosts {
         Ok(ThreeHosts { wide, middle, narrow, names, mtus })
     }
 
-    /// Names of the interfaces, from the wide host to the narrow one.
+    /// Returns the names of the interfaces, from the wide host to the narrow one.
     pub fn names(&self) -> [&str; 4] {
         self.names.each_ref().map(String::as_str)
     }
@@ -89,7 +89,8 @@ impl ThreeHosts {
         Ok(Middle::Bridge)
     }
 
-    /// Configuration text for a border gateway in the middle, with extra lines for the file and for each side.
+    /// Returns configuration text for a border gateway in the middle, with extra lines for the file and for each
+    /// side.
     pub fn border(&self, more: &str, wide: &str, narrow: &str) -> String {
         let [_, to_wide, to_narrow, _] = self.names();
         let [wide_mtu, narrow_mtu] = self.mtus;
@@ -127,7 +128,7 @@ impl ThreeHosts {
     /// Waits until packets of both IP versions cross the middle.
     ///
     /// # Errors
-    /// They do not within a few seconds.
+    /// No packet crosses within a few seconds.
     pub fn settle(&self) -> io::Result<()> {
         for address in [v4(NARROW), v6(NARROW)] {
             let target = std::net::SocketAddr::new(address, 9);
@@ -147,10 +148,10 @@ impl ThreeHosts {
         Ok(())
     }
 
-    /// The kernel's counters of the wide host's and the narrow host's interface.
+    /// Returns the kernel's counters of the wide host's and the narrow host's interface.
     ///
     /// # Errors
-    /// The kernel does not report them.
+    /// The kernel does not report the counters.
     pub fn counters(&self) -> io::Result<[Counters; 2]> {
         let [wide, _, _, narrow] = self.names();
         let of = |host: &Host, name: &str| host.tell(|netlink| Ok(netlink.interface(name)?.counters));
@@ -158,12 +159,12 @@ impl ThreeHosts {
     }
 }
 
-/// The IPv4 address of a host.
+/// Returns the IPv4 address of a host by its number.
 pub fn v4(host: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 77, 0, host))
 }
 
-/// The IPv6 address of a host.
+/// Returns the IPv6 address of a host by its number.
 pub fn v6(host: u8) -> IpAddr {
     IpAddr::V6(Ipv6Addr::new(0xFD77, 0, 0, 0, 0, 0, 0, u16::from(host)))
 }

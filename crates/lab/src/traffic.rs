@@ -1,4 +1,4 @@
-//! Number of bytes -> time and processor time of their transfer between two hosts.
+//! Number of bytes -> time and CPU time of their transfer between two hosts.
 //!
 //! Both hosts are threads of this process, each inside its namespace, with ordinary sockets. The content is drawn
 //! from a seed. The receiver keeps every byte and compares its SHA-256 with the sender's after the clock has
@@ -24,24 +24,24 @@ use std::time::{Duration, Instant};
 pub struct Transfer {
     /// Bytes of payload that arrived.
     pub bytes: u64,
-    /// From the first byte sent to the last byte received, in seconds.
+    /// Time from the first byte sent to the last byte received, in seconds.
     pub seconds: f64,
-    /// Processor time of the sending thread, in seconds.
+    /// CPU time of the sending thread, in seconds.
     pub sender_seconds: f64,
-    /// Processor time of the receiving thread, in seconds.
+    /// CPU time of the receiving thread, in seconds.
     pub receiver_seconds: f64,
-    /// Messages sent; 0 for a stream.
+    /// Number of messages sent; 0 for a stream.
     pub messages_sent: u64,
-    /// Messages that arrived.
+    /// Number of messages that arrived; 0 for a stream.
     pub messages: u64,
     /// SHA-256 of the sent content.
     pub sha256: String,
-    /// Whether all of it arrived unchanged.
+    /// Whether all sent content arrived unchanged.
     pub intact: bool,
 }
 
 impl Transfer {
-    /// Payload, in bits per second.
+    /// Returns the rate of the payload, in bits per second.
     pub fn rate(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.seconds
     }
@@ -50,10 +50,10 @@ impl Transfer {
 /// Length of each write to the sender's socket, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Writes {
-    /// Lengths drawn from the seed, 256 KiB on average. Equal writes all end in an equal, short GSO packet, so some
-    /// lengths cost much more than others.
+    /// Lengths drawn from the seed, 256 KiB on average. Equal writes all end with a GSO packet of equal, short
+    /// length, so some lengths cost much more than others.
     Drawn,
-    /// All of this length.
+    /// Equal writes of this length.
     Of(usize),
 }
 
@@ -69,25 +69,25 @@ impl fmt::Display for Writes {
 /// Writes at even intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Pace {
-    /// Payload, in bits per second.
+    /// Rate of the payload, in bits per second.
     pub rate: f64,
     /// Length of each write, in bytes.
     pub write_len: usize,
-    /// End of a write.
+    /// Treatment of the end of a write.
     pub end: WriteEnd,
 }
 
-/// How the sender's kernel treats the end of a write.
+/// Treatment of the end of a write by the sender's kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum WriteEnd {
-    /// Ends with a PSH segment, the default.
+    /// The last segment has PSH, which is the kernel's default.
     Push,
-    /// More follows at once (`MSG_MORE`), so full segments leave without PSH and a short one waits.
+    /// More data follows soon (`MSG_MORE`). So full segments are sent without PSH, and a short one waits.
     More,
 }
 
 /// Sends `len` bytes in one TCP connection from a host to an address of another, with cubic congestion control.
-/// Write lengths are drawn.
+/// Lengths of writes are drawn from the seed.
 ///
 /// # Errors
 /// A socket error.
@@ -95,7 +95,7 @@ pub fn tcp(from: &Namespace, to: &Namespace, address: IpAddr, len: usize, seed: 
     tcp_in(Writes::Drawn, from, to, address, len, seed)
 }
 
-/// The same, with the given writes.
+/// Sends `len` bytes as [`tcp`] does, with the given lengths of writes.
 ///
 /// # Errors
 /// A socket error.
@@ -110,7 +110,7 @@ pub fn tcp_in(
     transfer(from, to, address, len, seed, |stream, content| write_in(stream, content, writes, seed))
 }
 
-/// The same, in writes at even intervals. A late sender catches up.
+/// Sends `len` bytes as [`tcp`] does, in writes at even intervals. A late sender catches up.
 ///
 /// # Errors
 /// A socket error.
@@ -235,7 +235,7 @@ fn receive_tcp(listener: &TcpListener, mut received: Vec<u8>) -> io::Result<(Ins
 /// Sends `count` UDP messages of `len` bytes at `rate` payload bits per second from a host to an address of
 /// another.
 ///
-/// Each message carries its number. A message counts as arrived if it is complete and unchanged.
+/// Each message carries its number. A message is counted as arrived if it is complete and unchanged.
 ///
 /// # Errors
 /// A socket error.
@@ -271,14 +271,14 @@ pub fn udp(
     })
 }
 
-/// Messages of one length at one rate.
+/// UDP messages of one length at one rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Messages {
-    /// Length of each, in bytes: at least 8.
+    /// Length of each message, in bytes; at least 8.
     pub len: usize,
-    /// How many.
+    /// Number of messages.
     pub count: u64,
-    /// Payload bits per second; none: as fast as the sender can.
+    /// Rate of the payload, in bits per second; `None`: as fast as the sender can.
     pub rate: Option<f64>,
 }
 
@@ -339,29 +339,29 @@ fn receive_udp(socket: &UdpSocket, pattern: &[u8], message: Messages) -> io::Res
     Ok((ended, time, messages, wrong))
 }
 
-/// `len` bytes drawn from a seed.
+/// Returns `len` bytes drawn from a seed.
 pub fn content(seed: u64, len: usize) -> Vec<u8> {
     let mut content = vec![0; len];
     fastrand::Rng::with_seed(seed).fill(&mut content);
     content
 }
 
-/// SHA-256 of bytes, in hexadecimal.
+/// Returns the SHA-256 of bytes, in hexadecimal.
 pub fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The usual algorithm: the machine's default may pace.
+/// Congestion control of transfers. The machine's default may pace segments.
 pub const CONGESTION: &str = "cubic";
 /// Longest stall of a transfer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the receiver waits after the last message: longer than any reassembly time-out on the path.
+/// Time that the receiver waits after the last message; longer than any reassembly time-out on the path.
 const QUIET: Duration = Duration::from_millis(800);
 /// Mean of the drawn lengths, in bytes.
 const WRITE_LEN: usize = 1 << 18;
 const READ_LEN: usize = 1 << 18;
 const SOCKET_BUFFER_LEN: usize = 8 << 20;
-/// A shorter sleep would take longer than requested.
+/// Shortest sleep, because a shorter one would take longer than requested.
 const SLEEP_MIN: Duration = Duration::from_micros(60);
 const ENOBUFS: i32 = 105;
 const EMSGSIZE: i32 = 90;

@@ -1,4 +1,6 @@
 //! MTU -> two hosts on one link, each with a stock interface or a wide one over it.
+//!
+//! Experiments with wide interfaces need only two hosts; those with borders use `three_hosts.rs`.
 
 use crate::net::{Host, HostLink, Offloading, cable};
 use crate::three_hosts::{v4, v6};
@@ -7,7 +9,7 @@ use daemon::service::Service;
 use linux::addresses::Prefix;
 use std::io;
 
-/// Two hosts on one link: host 1 and host 2 of the network of [`v4`] and [`v6`].
+/// Host 1 and host 2 on one link, with the addresses of [`v4`] and [`v6`].
 #[derive(Debug)]
 pub struct TwoHosts {
     /// Both hosts.
@@ -37,12 +39,13 @@ impl TwoHosts {
         Ok(TwoHosts { hosts, names, mtu })
     }
 
-    /// Names of the interfaces.
+    /// Returns the names of the interfaces, one on each host.
     pub fn names(&self) -> [&str; 2] {
         self.names.each_ref().map(String::as_str)
     }
 
-    /// Configuration text for a wide interface over a host's link, with extra lines for each part of the file.
+    /// Returns configuration text for a wide interface over a host's link, with extra lines for each part of the
+    /// file.
     pub fn wide_interface(&self, host: usize, mtu: u32, [more, wide, narrow]: [&str; 3]) -> String {
         format!(
             "role = \"wide-interface\"\n{more}\n[wide]\nmtu = {mtu}\n{wide}\n\

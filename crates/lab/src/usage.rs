@@ -1,9 +1,11 @@
-//! Thread -> its processor time.
+//! Thread -> its CPU time.
+//!
+//! Experiments measure the cost of single threads, such as a receiver's.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// Processor time of the calling thread so far, including the kernel's work on its behalf.
+/// Returns the CPU time of the calling thread so far, including the kernel's work on its behalf.
 pub fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

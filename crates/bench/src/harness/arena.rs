@@ -1,10 +1,12 @@
 //! Number of bytes -> memory that is never freed, in pages of 2 MiB where the kernel has them.
+//!
+//! Huge pages remove TLB misses from the figures. The memory is freed by the end of the harness process.
 
 use super::ask::Pages;
 use memmap2::{Advice, MmapMut};
 use packet::{CLASS_LENS, HEADROOM, Pool};
 
-/// Memory of at least `len` bytes.
+/// Allocates at least `len` bytes for the life of the process.
 pub fn memory(len: usize, pages: Pages) -> &'static mut [u8] {
     let map = MmapMut::map_anon(len.next_multiple_of(HUGE_LEN) + HUGE_LEN).expect("the machine has the memory");
     let memory: &'static mut MmapMut = Box::leak(Box::new(map));
@@ -16,7 +18,8 @@ pub fn memory(len: usize, pages: Pages) -> &'static mut [u8] {
     &mut memory[start..start + len.next_multiple_of(HUGE_LEN)]
 }
 
-/// A pool with `counts` buffers of each class, beside its allowance from the heap.
+/// Creates a pool with `counts` buffers of each size class in arena memory, in addition to `HEAP_LEN` bytes from
+/// the heap.
 pub fn pool(counts: [usize; CLASS_LENS.len()], pages: Pages) -> Pool {
     let mut pool = Pool::new(HEAP_LEN);
     if pages == Pages::Huge {
@@ -33,17 +36,18 @@ pub fn pool(counts: [usize; CLASS_LENS.len()], pages: Pages) -> Pool {
     pool
 }
 
-/// Distance between two buffers of a class, in bytes: headroom, content and map, rounded up to cache lines.
+/// Returns the distance between two buffers of a class, in bytes: headroom, content and bitmap, rounded up to cache
+/// lines.
 pub fn stride(class_len: usize) -> usize {
     (HEADROOM + class_len + class_len / 64).next_multiple_of(64)
 }
 
-/// The class of a buffer for `len` bytes of content.
+/// Returns the smallest buffer class with room for `len` bytes of content.
 pub fn class(len: usize) -> usize {
     CLASS_LENS.iter().position(|class_len| *class_len >= len).unwrap_or(CLASS_LENS.len() - 1)
 }
 
 /// Length of a huge page, in bytes.
 const HUGE_LEN: usize = 2 << 20;
-/// Limit of a pool's memory from the heap, in bytes.
+/// Memory that a pool may take from the heap, in bytes.
 const HEAP_LEN: usize = 6 << 30;

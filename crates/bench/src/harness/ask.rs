@@ -1,4 +1,6 @@
 //! A harness's arguments -> its task.
+//!
+//! The arguments are those of `crates/bench/peers/README.md`, shared with all peers' harnesses.
 
 use crate::workload::{Function, Work};
 use std::path::PathBuf;
@@ -6,65 +8,65 @@ use std::path::PathBuf;
 /// A harness's task, as defined in `crates/bench/peers/README.md`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
-    /// The harness's own system to use.
+    /// System of this harness to measure.
     pub system: System,
-    /// The function.
+    /// Function to measure.
     pub function: Function,
-    /// The extent of the work.
+    /// Extent of the work that is timed.
     pub work: Work,
     /// File with the packets of one section.
     pub file: PathBuf,
-    /// File for the output.
+    /// File for the output of `verify`.
     pub out: PathBuf,
-    /// Copies of the section in memory.
+    /// Number of copies of the section in memory, used in turn.
     pub ring: usize,
-    /// Source of packet memory.
+    /// Kind of pages for packet memory.
     pub pages: Pages,
-    /// Without commands: the number of sections.
+    /// Sections to run without commands; `None`: obey commands.
     pub sections: Option<usize>,
-    /// Concurrent datagrams.
+    /// Datagrams that are incomplete at the same time.
     pub datagrams: usize,
-    /// Longest output packet, in bytes.
+    /// Longest output packet of fragment and join, in bytes.
     pub mtu: usize,
-    /// Payload of an output segment, in bytes.
+    /// Payload of an output segment of segment, in bytes.
     pub segment: usize,
-    /// Concurrent flows.
+    /// TCP flows in the section.
     pub flows: usize,
-    /// Packets per burst.
+    /// Packets handed over between two flushes.
     pub burst: usize,
     /// Longest output packet of coalescing, in bytes.
     pub len_max: usize,
-    /// Whether everything is flushed after each burst.
+    /// Whether all held segments are flushed after each burst.
     pub empties_after_burst: bool,
-    /// Limit of held bytes.
+    /// Limit of the engine's held bytes.
     pub limit: usize,
 }
 
-/// The systems of this harness.
+/// Systems that this harness can measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// The engine.
     Wideload,
-    /// A copy of the same bytes to the same places, and nothing else.
+    /// A loop that copies the same bytes to the same places, and does nothing else.
     PlainCopy,
-    /// The same, with the sum of the bytes computed on the way.
+    /// A loop that copies the same bytes to the same places and computes their sum.
     CopyAndSum,
 }
 
-/// Source of packet memory.
+/// Kind of pages for packet memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     /// Pages of 2 MiB, where the kernel has them.
     Huge,
-    /// The heap.
+    /// Pages of the heap, usually of 4 KiB.
     Small,
 }
 
 impl Ask {
-    /// Parses the arguments.
+    /// Parses a harness's arguments.
     ///
     /// # Errors
-    /// The faulty argument.
+    /// The first argument that cannot be parsed.
     pub fn parse(arguments: &[String]) -> Result<Ask, String> {
         let mut ask = Ask {
             system: System::Wideload,

@@ -1,4 +1,6 @@
 //! Bytes -> their checksums.
+//!
+//! The bytes are plain strings without headers, so that only the sum itself is timed.
 
 use super::Station;
 use super::arena::memory;
@@ -7,23 +9,24 @@ use crate::section::Section;
 use packet::Sum;
 
 struct Summing {
-    /// The bytes of all copies, and the position of each string of a copy.
+    /// The bytes of all copies of the section, and the position of each string in a copy.
     bytes: &'static [u8],
     places: Vec<Strings>,
     next: usize,
     checksums: Vec<u16>,
 }
 
-/// A station that sums the strings of a section.
+/// Opens a station that computes the checksums of a section's strings.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     let (bytes, places) = lay(ask, &section);
     Ok(Box::new(Summing { bytes, places, next: 0, checksums: Vec::with_capacity(section.len()) }))
 }
 
-/// Offset and length of the strings of one copy.
+/// Offset and length of each string of one copy.
 pub type Strings = Vec<(usize, usize)>;
 
-/// Copies of a section's strings in memory, each aligned to a cache line, and their positions.
+/// Lays copies of a section's strings in memory, each aligned to a cache line. Returns the memory and the strings'
+/// positions in each copy.
 pub fn lay(ask: &Ask, section: &Section) -> (&'static mut [u8], Vec<Strings>) {
     let stride = section.longest().next_multiple_of(64);
     let bytes = memory(ask.ring * section.len() * stride, ask.pages);

@@ -1,4 +1,6 @@
 //! Segments in buffers -> GSO packets.
+//!
+//! The engine is measured in two ways: as a complete gateway with parsing, and as the coalescing stage alone.
 
 use super::Station;
 use super::ask::Ask;
@@ -15,7 +17,7 @@ use engine::{
 use packet::{Checksum, Frame, Packet, Time};
 use std::time::Duration;
 
-/// From bytes to GSO packets, as in a worker.
+/// A complete gateway: segments are parsed, coalesced, and delivered as GSO packets.
 struct Coalescing {
     ring: Ring,
     live: Live,
@@ -25,7 +27,7 @@ struct Coalescing {
     len_max: u16,
 }
 
-/// From packets to the places of their payloads, by the stage alone.
+/// The coalescing stage alone, on parsed segments: payloads are not copied.
 struct HeaderWork {
     ring: Ring,
     coalescer: Coalescer,
@@ -38,16 +40,16 @@ struct HeaderWork {
     places: Vec<(*const u8, *const u8)>,
 }
 
-/// How segments are handed over.
+/// How segments are handed to the engine.
 #[derive(Clone, Copy)]
 struct How {
     burst: usize,
     empties_after_burst: bool,
-    /// Whether the port has verified the checksums.
+    /// `Verified` if the port has verified the checksums.
     checksum: Checksum,
 }
 
-/// A station that coalesces the packets of a section.
+/// Opens a station that coalesces the segments of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     let checksum = match ask.work {
         Work::Header | Work::Contiguous => Checksum::Verified,
@@ -80,7 +82,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     }))
 }
 
-/// The stage of a border toward its wide side.
+/// Returns the coalescing stage of a border toward its wide side.
 fn stage(limit: usize, len_max: u16) -> Coalescer {
     let settings = SideSettings {
         memory: limit,

@@ -1,7 +1,7 @@
 //! Wide packets in buffers -> fragments or segments.
 //!
-//! By reference, a packet leaves as a gather list: a new header for each fragment, and the payload in its original
-//! place. Copied, each fragment is a packet in a buffer of its own.
+//! Packets are sent in two ways. By reference, the output is a gather list: a new header for each fragment, and the
+//! payload in its original place. By copy, each fragment is a packet in a buffer of its own.
 
 use super::Station;
 use super::ask::Ask;
@@ -19,7 +19,7 @@ struct Cutting {
     how: How,
     gather: Gather,
     copies: Vec<(Buffer, usize)>,
-    /// Used where parsing is outside the timed part.
+    /// The parsed packets of a copy; used where parsing is not timed.
     packets: Vec<Packet>,
     work: Work,
 }
@@ -31,13 +31,13 @@ enum How {
     Segments { len: u16 },
 }
 
-/// A gather list: address and length of each fragment's header and payload.
+/// A gather list: address and length of each fragment's headers and payload.
 struct Gather {
     headers: Vec<[u8; HEADER_LEN_MAX]>,
     list: Vec<[(usize, usize); 2]>,
 }
 
-/// Number of fragments or segments of a packet.
+/// Returns the number of fragments or segments of a packet.
 pub fn count(ask: &Ask, packet: &[u8]) -> usize {
     match ask.function {
         Function::Segment => (packet.len() - IPV4_LEN - TCP_LEN).div_ceil(ask.segment),
@@ -45,7 +45,7 @@ pub fn count(ask: &Ask, packet: &[u8]) -> usize {
     }
 }
 
-/// A station that fragments or segments the packets of a section.
+/// Opens a station that fragments or segments the packets of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     let fragments_max = section.packets().map(|packet| count(ask, packet)).max().unwrap_or(0);
     let how = match (ask.function, ask.work) {
@@ -157,7 +157,7 @@ fn timed_section_copied(
     count
 }
 
-/// The packet with its egress properties set.
+/// Sets the properties that a packet needs for its egress.
 #[inline(always)]
 fn prepared(mut packet: Packet, how: How) -> Packet {
     match how {
@@ -203,5 +203,5 @@ fn copied(fragment: &WirePacket<'_>, out: &mut Output) -> (Buffer, usize) {
     (buffer, fragment.frame_len())
 }
 
-/// Longest header of a fragment here, in bytes.
+/// Length of the longest headers of a fragment in this workload, in bytes.
 const HEADER_LEN_MAX: usize = 64;

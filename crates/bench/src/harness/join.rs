@@ -1,4 +1,6 @@
 //! Fragments in buffers -> longer fragments.
+//!
+//! The engine merges as in a router: only fragments that arrive in order, without reassembly.
 
 use super::Station;
 use super::ask::Ask;
@@ -16,7 +18,7 @@ struct Joining {
     now: Time,
 }
 
-/// A station that merges the fragments of a section in order.
+/// Opens a station that merges the fragments of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     match ask.work {
         Work::Contiguous => {}
@@ -65,7 +67,7 @@ fn join(it: &mut Joining, mut deliver: impl FnMut(&Packet)) -> usize {
     completed + live.flush(*now, deliver)
 }
 
-/// Takes the packets that wait for the port, and recycles their buffers.
+/// Delivers the packets that wait for the port, and recycles their buffers. Returns their number.
 #[inline(always)]
 pub fn drain(out: &mut Output, deliver: &mut impl FnMut(&Packet)) -> usize {
     let mut count = 0;
@@ -77,5 +79,5 @@ pub fn drain(out: &mut Output, deliver: &mut impl FnMut(&Packet)) -> usize {
     count
 }
 
-/// Discards the packet.
+/// Discards a packet.
 pub fn ignore(_: &Packet) {}

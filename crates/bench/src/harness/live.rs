@@ -1,4 +1,6 @@
 //! Frames of a port -> packets, through the engine as in live operation.
+//!
+//! The harness measures the complete gateway, with time-outs and limits, but without ports.
 
 use super::reassemble::SECRET;
 use super::ring::frame;
@@ -12,16 +14,16 @@ use packet::{Packet, Pool, Time};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// A gateway, and its batches.
+/// A gateway, and the batch that is pushed into it next.
 pub struct Live {
     gateway: Gateway,
-    /// The next batch.
+    /// The frames that [`push`](Self::push) will take.
     pub batch: Batch,
 }
 
 impl Live {
-    /// Toward the host of a wide interface. `limit` bounds the held bytes of fragments, and equally those of
-    /// segments.
+    /// Creates the gateway of a host's wide interface. `limit` bounds the held bytes of fragments and, separately,
+    /// those of segments.
     pub fn host(limit: usize, pool: Pool) -> Live {
         let mut settings = GatewaySettings::usual(GatewayRole::WideInterface, u16::MAX, NARROW_MTU);
         for side in &mut settings.sides {
@@ -33,8 +35,8 @@ impl Live {
         Live::new(&settings, pool)
     }
 
-    /// Toward the wide side of a border, whose packets have at most this length. Held packets leave only on
-    /// request.
+    /// Creates a border gateway whose wide side accepts packets of up to `len_max` bytes. Held packets are sent
+    /// only by [`release`](Self::release) and [`flush`](Self::flush).
     pub fn border(limit: usize, len_max: u16, flows: usize, pool: Pool) -> Live {
         let mut settings = GatewaySettings::usual(GatewayRole::Border, len_max, NARROW_MTU);
         settings.flow_count = 2 * flows + FLOWS_MORE;
@@ -44,7 +46,7 @@ impl Live {
         Live::new(&settings, pool)
     }
 
-    /// Toward a router's next hop, whose link has this MTU; it merges fragments in transit.
+    /// Creates a router that merges fragments in transit. The link to its next hop has this MTU.
     pub fn router(limit: usize, mtu: u16, pool: Pool) -> Live {
         let mut settings = GatewaySettings::usual(GatewayRole::Router, mtu, NARROW_MTU);
         for side in &mut settings.sides {
@@ -60,12 +62,12 @@ impl Live {
         Live { gateway, batch: Batch::default() }
     }
 
-    /// Source of buffers.
+    /// Returns the pool of the gateway's buffers.
     pub fn pool(&mut self) -> &mut Pool {
         &mut self.gateway.output_mut(TO_WIDE).pool
     }
 
-    /// Pushes the batch, and delivers the output.
+    /// Pushes the batch and delivers the output. Returns the number of delivered packets.
     #[inline(always)]
     pub fn push(&mut self, now: Time, deliver: impl FnMut(&Packet)) -> usize {
         let Live { gateway, batch } = self;
@@ -75,27 +77,28 @@ impl Live {
         self.drain(deliver)
     }
 
-    /// Flushes the held segments.
+    /// Flushes the held segments and delivers them. Returns the number of delivered packets.
     #[inline(always)]
     pub fn release(&mut self, now: Time, deliver: impl FnMut(&Packet)) -> usize {
         self.gateway.release(now, TO_WIDE);
         self.drain(deliver)
     }
 
-    /// Flushes all held packets.
+    /// Flushes all held packets and delivers them. Returns the number of delivered packets.
     #[inline(always)]
     pub fn flush(&mut self, now: Time, deliver: impl FnMut(&Packet)) -> usize {
         self.gateway.flush(now);
         self.drain(deliver)
     }
 
-    /// Evicts overdue entries, and expires their state.
+    /// Evicts the entries whose time-outs have passed.
     pub fn expire(&mut self, now: Time) {
         self.gateway.expire(now);
         self.drain(|_| {});
     }
 
-    /// Passes the handshake of each connection of a section, so that the size limit of its segments is known.
+    /// Forwards the handshake of each connection of a section, so that the gateway knows the size limit of its
+    /// segments.
     pub fn open_flows(&mut self, now: Time, section: &Section, mss_max: u16) {
         let mut seen = HashSet::new();
         for packet in section.packets() {
@@ -142,7 +145,7 @@ fn packet_of(way: Egress) -> Packet {
     }
 }
 
-/// The SYN that opened the connection of this segment over IPv4, and its SYN-ACK.
+/// Returns the SYN that opened the IPv4 connection of this segment, and the SYN-ACK.
 fn handshake(segment: &[u8], mss: u16) -> [Vec<u8>; 2] {
     let tcp = &segment[IPV4_LEN..];
     let [seq, ack] = [4, 8].map(|at| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]));
@@ -165,13 +168,13 @@ fn handshake(segment: &[u8], mss: u16) -> [Vec<u8>; 2] {
     [syn, answer]
 }
 
-/// The direction that is measured.
+/// Index of the measured direction.
 const TO_WIDE: usize = Toward::Wide.direction();
-/// MTU of the other side's link, in bytes.
+/// MTU of the narrow side's link, in bytes.
 const NARROW_MTU: u16 = 1_500;
-/// Connections that a border tracks in addition to the measured ones.
+/// Connections that a border can track in addition to the measured ones.
 const FLOWS_MORE: usize = 1_024;
-/// Memory for packets of the other direction, in bytes.
+/// Memory for packets of the direction that is not measured, in bytes.
 const SPARE_LEN: usize = 1 << 20;
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;

@@ -1,8 +1,8 @@
 //! Commands -> nanoseconds: Wideload's own harness, and the plain loops beside it.
 //!
-//! It speaks the protocol of `crates/bench/peers/README.md`, so that Wideload and its peers are measured alike.
-//! Each function has its own file with one `timed_section`, whose instructions are counted. Functions and closures
-//! called from it have other names, so that the count does not stop half-way.
+//! The harness uses the protocol of `crates/bench/peers/README.md`, so that Wideload and its peers are measured
+//! alike. Each function has its own file with one `timed_section`, whose instructions are counted. Functions and
+//! closures called from `timed_section` have other names, so that the count does not stop half-way.
 
 pub mod arena;
 mod ask;
@@ -26,19 +26,19 @@ use std::hint::black_box;
 use std::io::{self, BufRead, Write};
 use std::time::{Duration, Instant};
 
-/// Work on the sections of one file.
+/// A system that works on the sections of one file.
 pub trait Station {
-    /// Puts packets where a port would deliver them, and drops the state of the previous section.
+    /// Puts a section's packets where a port would deliver them, and drops the state of the previous section.
     fn fill(&mut self);
     /// Works on one section. Returns the number of output packets.
     fn section(&mut self) -> usize;
-    /// Works on one section and reports each output packet.
+    /// Works on one section and passes each output packet to `tell`.
     fn show(&mut self, tell: &mut dyn FnMut(&[u8]));
-    /// Description of its output.
+    /// Describes the output for the `ready` line.
     fn delivers(&self) -> String;
 }
 
-/// Speaks the protocol with the parent process.
+/// Reads commands from the parent process and answers them.
 ///
 /// # Errors
 /// An unknown command, or a file that cannot be read or written.
@@ -93,7 +93,8 @@ fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     }
 }
 
-/// Divisor of a section's nanoseconds: input packets; for fragment and segment, output packets.
+/// Returns the divisor of a section's nanoseconds: the number of input packets, or of output packets for fragment
+/// and segment.
 fn results(ask: &Ask, section: &Section) -> usize {
     match ask.function {
         Function::Fragment | Function::Segment => {
@@ -103,7 +104,8 @@ fn results(ask: &Ask, section: &Section) -> usize {
     }
 }
 
-/// The median section's nanoseconds, the output packets of the last section, and the number of sections.
+/// Runs sections for `timed`. Returns the median section's nanoseconds, the output packets of the last section, and
+/// the number of sections.
 fn run(station: &mut dyn Station, timed: Duration) -> (f64, usize, usize) {
     let (mut took, mut sum, mut completed) = (Vec::new(), Duration::ZERO, 0);
     while sum < timed || took.len() < SECTIONS_MIN {
@@ -130,7 +132,7 @@ fn invalid(line: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("{line}: unknown harness command"))
 }
 
-/// Minimum of sections per run.
+/// Fewest sections per run.
 const SECTIONS_MIN: usize = 3;
 
 #[cfg(test)]
@@ -142,7 +144,7 @@ mod tests {
     use crate::rows::WIDELOAD;
     use crate::workload::fragments;
 
-    /// A harness's output for these commands, over six fragments of each of 64 datagrams.
+    /// Returns a harness's output for these commands. The section has 64 datagrams of six fragments.
     fn said(arguments: &str, commands: &str) -> io::Result<String> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("in");

@@ -1,4 +1,6 @@
 //! Packets in buffers -> their parsed headers.
+//!
+//! Parsing is part of all other functions' cost. This harness shows the share of parsing.
 
 use super::Station;
 use super::ask::Ask;
@@ -13,7 +15,7 @@ struct Parsing {
     pool: Pool,
 }
 
-/// A station that parses the packets of a section.
+/// Opens a station that parses the packets of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     if ask.work != Work::Header {
         return Err("parsing ends with what the headers say".to_string());

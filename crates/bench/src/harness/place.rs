@@ -1,4 +1,6 @@
 //! Fragments in a device's memory -> datagrams, with payloads received in their places.
+//!
+//! The harness is the reassembly benchmark with placement instead of copying. `placement/` has the device.
 
 use super::Station;
 use super::ask::Ask;
@@ -10,12 +12,12 @@ use std::time::Duration;
 
 struct PlacementHarness {
     receiver: Receiver,
-    /// Frames of a section.
+    /// Number of frames in a section.
     count: usize,
     now: Time,
 }
 
-/// A station that receives the packets of a section.
+/// Opens a station that receives the packets of a section with placement.
 pub fn open(ask: &Ask, section: &Section) -> Result<Box<dyn Station>, String> {
     let device = Device::new(section, ask.ring, LinkType::Ip, ask.pages);
     let receiver = Receiver::new(device, PlacementMode::Always, ask.pages);

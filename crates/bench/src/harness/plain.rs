@@ -1,7 +1,8 @@
-//! The same bytes -> the same places, and nothing else: the limit that memory sets.
+//! The bytes of a section -> the places where a system's result would have them.
 //!
-//! The place of each payload is computed beforehand. Only the copy is timed, or the copy with the sum of the bytes.
-//! Destinations are buffers with the engine's spacing, and the most recently freed one is used next.
+//! A plain loop shows the limit that memory sets for every system. The place of each payload is computed
+//! beforehand. Only the copy is timed, or the copy with the sum of the bytes. Destinations are buffers with the
+//! engine's spacing, and the most recently freed one is used next.
 
 use super::Station;
 use super::arena::{class, memory, stride};
@@ -22,9 +23,9 @@ struct CopyWork {
     source: &'static mut [u8],
     destination: &'static mut [u8],
     moves: Vec<Move>,
-    /// The result that each move completes, if any.
+    /// For each move, the result that the move completes; `None` if it completes none.
     ends: Vec<Option<PlainEnd>>,
-    /// Bytes and copies of a section, and the next copy.
+    /// Payload bytes of one copy of the section.
     copy_len: usize,
     ring: usize,
     next: usize,
@@ -32,7 +33,7 @@ struct CopyWork {
     arch: Arch,
 }
 
-/// An offset in a copy of the section, an offset among the destinations, and a length.
+/// A payload to copy: its offset in a copy of the section, its offset among the destinations, and its length.
 #[derive(Clone, Copy)]
 struct Move {
     from: usize,
@@ -40,8 +41,8 @@ struct Move {
     len: usize,
 }
 
-/// A complete result: its position, and whether it starts with an IPv4 header that still has its first packet's
-/// length.
+/// A complete result: its position, and whether it starts with an IPv4 header. The header's length field is still
+/// that of the first packet.
 #[derive(Clone, Copy)]
 struct PlainEnd {
     at: usize,
@@ -49,18 +50,18 @@ struct PlainEnd {
     has_header: bool,
 }
 
-/// A payload and its place in its run.
+/// A payload and its place in its run of consecutive payloads.
 struct PlainPart {
     packet: usize,
-    /// Offset in the packet.
+    /// Offset of the payload in the packet, in bytes.
     start: usize,
     run: usize,
-    /// Offset in the run.
+    /// Offset of the payload in the run, in bytes.
     at: usize,
     len: usize,
 }
 
-/// A plain loop over the packets of a section.
+/// Opens a plain loop over the packets of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     if ask.function == Function::Checksum && ask.system == System::PlainCopy {
         return Ok(Box::new(Strings::new(ask, &section)));
@@ -160,7 +161,8 @@ fn copy(source: &[u8], destination: &mut [u8], moves: &[Move]) {
     }
 }
 
-/// Copies, and sums 32-bit words into 64-bit ones, as wide as the machine's registers.
+/// Copies payloads and returns their sum. The sum adds 32-bit words to 64-bit sums, in vectors as wide as the
+/// machine's registers.
 #[inline(always)]
 fn copy_and_sum(source: &[u8], destination: &mut [u8], moves: &[Move]) -> u64 {
     let mut all = 0u64;
@@ -183,7 +185,7 @@ fn copy_and_sum(source: &[u8], destination: &mut [u8], moves: &[Move]) -> u64 {
     all
 }
 
-/// Destination of each part: a new run takes the most recently freed destination, which is free again once it is
+/// Chooses a destination for each payload. A new run uses the most recently freed destination, and frees it when
 /// complete.
 fn plan(parts: &[PlainPart], has_header: bool, stride_in: usize) -> (Vec<Move>, Vec<Option<PlainEnd>>, usize) {
     let mut left: HashMap<usize, usize> = HashMap::new();
@@ -221,7 +223,7 @@ fn plan(parts: &[PlainPart], has_header: bool, stride_in: usize) -> (Vec<Move>, 
     (moves, ends, count * stride_out)
 }
 
-/// The payloads of fragments, each once, in runs of whole fragments of up to `run_len` bytes.
+/// Returns the payloads of fragments without duplicates, in runs of complete fragments of up to `run_len` bytes.
 fn fragments(section: &Section, run_len: usize) -> Vec<PlainPart> {
     let mut runs = HashMap::new();
     let mut seen = std::collections::HashSet::new();
@@ -239,7 +241,7 @@ fn fragments(section: &Section, run_len: usize) -> Vec<PlainPart> {
     parts
 }
 
-/// Datagram key and offset of a fragment, and offset and length of its payload.
+/// Returns a fragment's datagram key and offset, and the offset and length of its payload.
 fn fragment(packet: &[u8]) -> (Vec<u8>, usize, usize, usize) {
     match packet[0] >> 4 {
         6 => {
@@ -255,7 +257,8 @@ fn fragment(packet: &[u8]) -> (Vec<u8>, usize, usize, usize) {
     }
 }
 
-/// The payloads of segments, in runs limited by the longest packet or by a burst; the first of a run with headers.
+/// Returns the payloads of segments, in runs that end at the longest packet length or at a burst's end. The first
+/// segment of a run keeps its headers.
 fn segments(section: &Section, ask: &Ask) -> Vec<PlainPart> {
     let header_len = IPV4_LEN + TCP_LEN;
     let payload_len = section.longest() - header_len;
@@ -286,7 +289,7 @@ fn segments(section: &Section, ask: &Ask) -> Vec<PlainPart> {
     parts
 }
 
-/// Strings of plain bytes, copied one by one to the same few places.
+/// A section of plain byte strings, copied one by one to the same few destinations.
 struct Strings {
     source: &'static [u8],
     destination: &'static mut [u8],

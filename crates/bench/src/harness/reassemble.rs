@@ -1,4 +1,6 @@
 //! Fragments in buffers -> datagrams.
+//!
+//! The engine is measured in two ways: as a complete gateway with parsing, and as the reassembly stage alone.
 
 use super::Station;
 use super::ask::Ask;
@@ -12,7 +14,7 @@ use engine::{
 use packet::{Frame, Packet, Time};
 use std::time::Duration;
 
-/// From bytes to datagrams, as in a worker.
+/// A complete gateway: fragments are parsed, reassembled, and delivered as datagrams.
 struct Reassembly {
     ring: Ring,
     live: Live,
@@ -20,7 +22,7 @@ struct Reassembly {
     work: Work,
 }
 
-/// From packets to the places of their payloads, by the stage alone.
+/// The reassembly stage alone, on parsed fragments: payloads are not copied.
 struct HeaderWork {
     ring: Ring,
     reassembler: Reassembler,
@@ -31,10 +33,10 @@ struct HeaderWork {
     places: Vec<Placed>,
 }
 
-/// Destination of a payload, and its present address.
+/// The address where a payload belongs, and the address where it is.
 type Placed = (*const u8, *const u8);
 
-/// A station that reassembles the packets of a section.
+/// Opens a station that reassembles the packets of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     let count = section.len();
     let (ring, pool) = Ring::new(ask, section, ask.datagrams, usize::from(u16::MAX));
@@ -53,7 +55,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     })
 }
 
-/// The stage of a gateway for fragments of its host.
+/// Returns the reassembly stage of a gateway for fragments to its host.
 fn stage(limit: usize) -> Reassembler {
     let usual = SideSettings::usual(GatewayRole::WideInterface, Toward::Wide, u16::MAX);
     let settings = SideSettings { memory: limit, late: Late::Retire, ..usual };
@@ -136,7 +138,7 @@ fn timed_section_judged(it: &mut Reassembly) -> usize {
     reassemble(it, is_right)
 }
 
-/// Number of datagrams that `takes` accepts.
+/// Reassembles a section. Returns the number of datagrams for which `takes` is true.
 #[inline(always)]
 fn reassemble(it: &mut Reassembly, mut takes: impl FnMut(&Packet) -> bool) -> usize {
     let Reassembly { ring, live, now, .. } = it;
@@ -148,7 +150,7 @@ fn reassemble(it: &mut Reassembly, mut takes: impl FnMut(&Packet) -> bool) -> us
     completed
 }
 
-/// Pushes a burst as a gateway does, and takes each datagram as it comes out.
+/// Pushes the frames as a gateway does, and passes each datagram to `take`. Returns the number of datagrams.
 #[inline(always)]
 fn push_all(it: &mut HeaderWork, sink: &mut impl PayloadSink, mut take: impl FnMut(&Packet)) -> usize {
     let HeaderWork { reassembler, out, now, frames, .. } = it;
@@ -179,5 +181,5 @@ fn is_right(datagram: &Packet) -> bool {
     matches!(datagram.checksum_error().fold(), 0 | 0xFFFF)
 }
 
-/// Any value will do: there is no attacker to know it.
+/// Secret of the keyed hash. No attacker knows it, so any value will do.
 pub const SECRET: u128 = 7;

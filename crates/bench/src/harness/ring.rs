@@ -1,4 +1,7 @@
 //! Section -> copies of it in buffers, one after the other.
+//!
+//! Engines consume their input buffers, so each timed section needs a fresh copy. Copies are made outside the timed
+//! part.
 
 use super::arena;
 use super::ask::Ask;
@@ -13,11 +16,12 @@ pub struct Ring {
     next: usize,
 }
 
-/// A buffer with a packet of this length, IP header first.
+/// A buffer with a packet that starts with its IP header, and the packet's length in bytes.
 pub type Delivery = (Buffer, usize);
 
 impl Ring {
-    /// An empty ring, and a pool for it and for `held` buffers of each class up to that of `result_len` bytes.
+    /// Creates an empty ring and its pool. The pool also has `held` buffers of each class up to that of
+    /// `result_len` bytes.
     pub fn new(ask: &Ask, section: Section, held: usize, result_len: usize) -> (Ring, Pool) {
         let mut counts = [0; CLASS_LENS.len()];
         counts[arena::class(section.longest())] += ask.ring * section.len() + SPARE_COUNT;
@@ -29,7 +33,7 @@ impl Ring {
         (Ring { section, copies, next: usize::MAX }, pool)
     }
 
-    /// Ensures that a copy is ready. Where none is, it puts all of them into buffers again.
+    /// Ensures that a copy is ready. If all copies are used, makes all of them again.
     pub fn fill(&mut self, pool: &mut Pool) {
         if self.next < self.copies.len() {
             return;
@@ -44,25 +48,25 @@ impl Ring {
         self.next = 0;
     }
 
-    /// The next copy, for the caller to consume.
+    /// Returns the next copy, whose buffers the caller consumes.
     pub fn next(&mut self) -> &mut Vec<Delivery> {
         let copy = &mut self.copies[self.next];
         self.next += 1;
         copy
     }
 
-    /// The packets that it holds copies of.
+    /// Returns the section that is copied.
     pub fn section(&self) -> &Section {
         &self.section
     }
 
-    /// Packets in a section.
+    /// Returns the number of packets in a section.
     pub fn len(&self) -> usize {
         self.section.len()
     }
 }
 
-/// Parses the frames of the next burst, while the following frames are prefetched.
+/// Parses the frames of the next burst and prefetches those that follow. Returns whether there were any.
 #[inline(always)]
 pub fn burst(frames: &mut Drain<'_, Delivery>, batch: &mut Vec<Frame>) -> bool {
     for _ in 0..BURST {
@@ -95,9 +99,9 @@ pub fn parse(delivery: Delivery) -> Packet {
     }
 }
 
-/// Packets per delivery of a port.
+/// Packets that a port delivers together.
 pub const BURST: usize = 32;
-/// Packets between a prefetch and its use.
+/// Distance in packets between the packet being parsed and the one being prefetched.
 const FORESIGHT: usize = 4;
-/// Buffers beyond the known need.
+/// Buffers of each class in addition to the computed need.
 const SPARE_COUNT: usize = 64;

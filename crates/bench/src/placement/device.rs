@@ -1,8 +1,8 @@
-//! Frames -> batches of a port: copied from a device's memory to buffers, or with payloads copied to places.
+//! Frames in a device's memory -> batches of a port, by copying or by placement.
 //!
 //! The port does the work of kernel and program for a batch. First it copies every frame out of the device's
-//! memory, as one system call for all of them would. Then it parses each. Frames are in pages of 2 MiB, in slots as
-//! of a card. After the last frame, the first one comes again.
+//! memory, as one system call for all of them would. Then it parses each frame. Frames are in pages of 2 MiB, in
+//! slots like those of a network card. After the last frame, the first one is received again.
 
 use crate::harness::Pages;
 use crate::harness::arena::{class, memory};
@@ -21,13 +21,13 @@ pub struct Device {
     next: usize,
     medium: LinkType,
     link_len: usize,
-    /// Buffer class for a frame, by its content in bytes.
+    /// Content of a receive buffer for a frame, in bytes; selects its class.
     buffer_len: usize,
     smalls: Vec<Buffer>,
 }
 
 impl Device {
-    /// A device whose memory is filled by this many consecutive copies of these frames.
+    /// Creates a device whose memory has `copies` consecutive copies of these frames.
     pub fn new(frames: &Section, copies: usize, medium: LinkType, pages: Pages) -> Device {
         let longest = frames.longest();
         let slot_len = longest.next_multiple_of(if longest > SHORT_LEN { SLOT_LEN } else { SHORT_LEN });
@@ -46,35 +46,36 @@ impl Device {
         Device { memory, frames: ranges, next: 0, medium, link_len, buffer_len, smalls: Vec::new() }
     }
 
-    /// Another port on the same memory.
+    /// Returns another port on the same device memory.
     pub fn again(&self) -> Device {
         Device { frames: self.frames.clone(), smalls: Vec::new(), ..*self }
     }
 
-    /// Number of frames in its memory.
+    /// Returns the number of frames in the device's memory.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Number of buffers of each class that its port needs.
+    /// Returns the number of buffers of each class that the port needs.
     pub fn counts(&self) -> [usize; CLASS_LENS.len()] {
         let mut counts = [0; CLASS_LENS.len()];
         counts[class(self.buffer_len)] += BATCH_COUNT + 1;
         counts
     }
 
-    /// Parses the next frame in its place.
+    /// Copies the next frame to a buffer and parses it there. The frame stays the next one.
     pub fn look(&self, pool: &mut Pool) -> Packet {
         let frame = &self.memory[self.frames[self.next].clone()];
         Frame::copy(frame, self.medium, Ingress(0), pool).expect("the frames are packets")
     }
 
-    /// The memory, and the ranges of the frames in it.
+    /// Returns the device's memory, and the range of each frame.
     pub fn frames(&self) -> (&'static [u8], &[Range<usize>]) {
         (self.memory, &self.frames)
     }
 
-    /// Receives the next `count` frames. While places remain, payloads go to these.
+    /// Receives the next `count` frames. Payloads are copied to the offered places until no place remains; later
+    /// frames are copied to buffers.
     pub fn receive(
         &mut self,
         count: usize,
@@ -121,7 +122,7 @@ impl Device {
     }
 }
 
-/// The kernel's part: fills one memory area after the other.
+/// Copies a frame as the kernel does: fills the header buffer, then the offered place, then the rest of the buffer.
 fn copy(frame: &[u8], at: usize, buffer: &mut Buffer, front: Option<HeaderLayout>, place: Option<&mut [u8]>) {
     let (Some(front), Some(place)) = (front, place) else { return buffer.put(at, frame) };
     let (header, rest) = frame.split_at(front.len().min(frame.len()));
@@ -133,9 +134,9 @@ fn copy(frame: &[u8], at: usize, buffer: &mut Buffer, front: Option<HeaderLayout
     }
 }
 
-/// Most frames of a batch.
+/// Largest number of frames in a batch.
 pub const BATCH_COUNT: usize = 64;
-/// Slot size of a card, or a multiple of it, in bytes: half a page of 4 KiB.
+/// Spacing of long frames in device memory, in bytes: half a page of 4 KiB. Frames beyond it use a multiple.
 const SLOT_LEN: usize = 2_048;
-/// The same where all frames are short.
+/// Spacing of frames if all frames are short, in bytes.
 const SHORT_LEN: usize = 128;

@@ -3,9 +3,9 @@
 //!     cargo run --release -p bench -- landing
 //!
 //! The loop works in memory alone. Copying moves a frame from the device's memory to a buffer, and its payload from
-//! there to its datagram. Placement moves the payload from the device's memory straight to its datagram. Both have
-//! a loop beside them with the same copies and nothing else. The ratio of these loops is the gain of fewer copies.
-//! Any gain beyond it comes from fewer header reads.
+//! there to its datagram. Placement moves the payload from the device's memory straight to its datagram. Each
+//! method is compared with a loop that makes only its copies. The ratio of these loops is the gain of fewer copies.
+//! Any gain beyond this ratio is due to fewer header reads.
 
 mod device;
 mod plain;
@@ -25,10 +25,10 @@ use plain::{Copies, Plain};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Prints the tables.
+/// Measures, and prints the tables.
 ///
 /// # Errors
-/// Why measuring is impossible.
+/// The process cannot be pinned to a CPU.
 pub fn show(rounds: usize) -> Result<ExitCode, String> {
     stay_on_last_processor().map_err(|error| format!("cannot run on the last processor: {error}"))?;
     println!(
@@ -63,7 +63,7 @@ fn head(name: &str) {
     println!("{name}\n{:>9}{:>9}{columns}", "datagram", "fragment");
 }
 
-/// The received frames.
+/// The frames of one row of the table.
 struct PlacementCase {
     len: usize,
     step: usize,
@@ -71,7 +71,7 @@ struct PlacementCase {
     hosts: u8,
 }
 
-/// Every arm receives the same frames in turn. Prints a line.
+/// Measures each placement mode with the same frames in turn, and prints a line.
 fn time(shape: &PlacementCase, rounds: usize) {
     let frames = ring(shape);
     let count = frames.len();
@@ -109,7 +109,7 @@ fn time(shape: &PlacementCase, rounds: usize) {
     );
 }
 
-/// Complete datagrams, as many as the ring has room for.
+/// Returns complete datagrams, as many as the device's memory has room for.
 fn ring(PlacementCase { len, step, ring_len, hosts }: &PlacementCase) -> Section {
     let mut section = Section::default();
     let count = ring_len / len / usize::from(*hosts);
@@ -121,7 +121,7 @@ fn ring(PlacementCase { len, step, ring_len, hosts }: &PlacementCase) -> Section
     section
 }
 
-/// A frame with a fragment of a datagram.
+/// Returns a frame with a fragment of a datagram.
 fn fragment(host: u8, id: u32, index: usize, len: usize, step: usize) -> Vec<u8> {
     let range = index * step..len.min((index + 1) * step);
     let place = Place { id, offset: range.start, more: range.end < len };
@@ -130,14 +130,14 @@ fn fragment(host: u8, id: u32, index: usize, len: usize, step: usize) -> Vec<u8>
     [&[2; 12][..], &[8, 0], &packet].concat()
 }
 
-/// Without placement, with it, and adaptive.
+/// Compared placement modes: never, always, and only where placement pays.
 const ARMS: [PlacementMode; 3] = [PlacementMode::Never, PlacementMode::Always, PlacementMode::WherePays];
-/// Payload of a fragment on a link of 1,500 bytes.
+/// Payload of a fragment on a link with an MTU of 1,500 bytes.
 const STEP: usize = 1_480;
-/// Payload of a fragment on a link of 9,000 bytes.
+/// Payload of a fragment on a link with an MTU of 9,000 bytes.
 const LONG_STEP: usize = 8_976;
-/// Payload in a device's memory, in bytes.
+/// Total payload in a device's memory, in bytes.
 const RING_LEN: usize = 1 << 20;
-/// Minimum of frames in a timed stretch, so that the clock's own cost does not show.
+/// Fewest frames in a timed stretch, so that the clock's own cost does not show.
 const FRAMES_MIN: usize = 2_048;
 const NOW: Time = Time::from_nanos(1_000_000_000);

@@ -1,4 +1,6 @@
 //! Device -> datagrams, received by a gateway, with their payloads copied or placed.
+//!
+//! A receiver joins a device and a gateway as a worker does, without a kernel and without threads.
 
 use super::device::{BATCH_COUNT, Device};
 use crate::harness::{Pages, SECRET, arena};
@@ -8,16 +10,16 @@ use engine::{
 };
 use packet::{Packet, Time};
 
-/// A gateway and its device, as in a worker.
+/// A gateway and the device that it receives from.
 pub struct Receiver {
-    /// Source of frames.
+    /// The device that frames are received from.
     pub device: Device,
     gateway: Gateway,
     batch: Batch,
 }
 
 impl Receiver {
-    /// A receiver with this placement mode. Its buffers are of memory like the device's.
+    /// Creates a receiver with this placement mode. Buffers use the same kind of pages as the device.
     pub fn new(device: Device, guessing: PlacementMode, pages: Pages) -> Receiver {
         let side = SideSettings {
             policies: Prefixes::new(FragmentPolicy::Reassemble),
@@ -32,7 +34,7 @@ impl Receiver {
         Receiver { device, gateway, batch: Batch::default() }
     }
 
-    /// Receives this many frames, batch by batch.
+    /// Receives `count` frames in batches, and passes each datagram to `take`.
     #[inline(always)]
     pub fn receive_all(&mut self, now: Time, count: usize, mut take: impl FnMut(&Packet)) {
         for start in (0..count).step_by(BATCH_COUNT) {
@@ -40,7 +42,7 @@ impl Receiver {
         }
     }
 
-    /// Receives this many frames as one batch, with split payloads where places are offered.
+    /// Receives `count` frames as one batch. Payloads are split from headers where the gateway offers places.
     #[inline(always)]
     pub fn receive(&mut self, now: Time, count: usize, take: impl FnMut(&Packet)) {
         let Receiver { device, gateway, batch } = self;
@@ -49,14 +51,14 @@ impl Receiver {
         self.push(now, take);
     }
 
-    /// Receives one frame without a prediction.
+    /// Receives one frame into a buffer, without a prediction.
     pub fn receive_plainly(&mut self, now: Time) {
         let Receiver { device, gateway, batch } = self;
         device.receive(1, None, &mut gateway.output_mut(ONLY).pool, batch);
         self.push(now, |_| {});
     }
 
-    /// Receives one frame whose header was parsed before its place was chosen.
+    /// Receives one frame whose header is parsed before a place is chosen for its payload.
     pub fn receive_seen(&mut self, now: Time) {
         let Receiver { device, gateway, batch } = self;
         let seen = device.look(&mut gateway.output_mut(ONLY).pool);
@@ -66,17 +68,17 @@ impl Receiver {
         self.push(now, |_| {});
     }
 
-    /// Statistics of the predictions.
+    /// Returns the statistics of the predictions.
     pub fn guesses(&self) -> PlacementStats {
         self.gateway.placement_stats(ONLY)
     }
 
-    /// Number of completed datagrams.
+    /// Returns the number of completed datagrams.
     pub fn whole(&self) -> u64 {
         self.gateway.ledger(ONLY).event(Event::Reassembled).packets
     }
 
-    /// Bytes of payload copied behind the port, per delivered byte.
+    /// Returns the bytes of payload that were copied after reception, per delivered byte.
     pub fn copied_per_byte(&self) -> f64 {
         let PlacementStats { in_place_bytes: landed_bytes, copied_out_bytes, .. } = self.guesses();
         let delivered = self.gateway.ledger(ONLY).event(Event::FragmentsUsed).bytes;
@@ -94,7 +96,7 @@ impl Receiver {
     }
 }
 
-/// Index of its only direction.
+/// Index of the gateway's only used direction.
 const ONLY: usize = 0;
-/// Concurrent datagrams in buffers of a class: those of a batch, and the buffers offered for the next one.
+/// Buffers of a class for incomplete datagrams: those of a batch, and those offered for the next one.
 const DATAGRAMS: usize = 40;

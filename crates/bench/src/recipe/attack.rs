@@ -1,4 +1,7 @@
 //! Attack -> its packets, beside the cheapest traffic.
+//!
+//! An attacker chooses the packets that cost a system the most time. Each attack's rate is compared with that of
+//! the cheapest traffic.
 
 use super::{ArrivalOrder, Flows, Fragments, Hold, PACKETS_MIN, Recipe};
 use crate::reference::Reference;
@@ -7,29 +10,29 @@ use crate::wire::{Pair, Place, UDP, noise};
 use crate::workload::{flows, fragments};
 use std::fmt;
 
-/// Attacks on the speed of a system.
+/// Attacks on the CPU time of a system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attack {
     /// One datagram of the maximum length, in fragments of eight bytes, in random order.
     RandomOffsets,
-    /// The same, the even fragments first.
+    /// One datagram of the maximum length, in fragments of eight bytes, the even fragments first.
     EveryOther,
-    /// First fragments from all sources whose datagrams never continue.
+    /// First fragments of datagrams that never continue, from all sources.
     FirstFragments,
-    /// A first fragment and a far last one, under ever new keys.
+    /// A first fragment and a last one at a high offset, for each of many keys.
     FarEnds,
-    /// The same last fragment, for ever.
+    /// The last fragment of one datagram, repeated.
     SameEnd,
-    /// Two overlapping fragments, under ever new keys.
+    /// Two overlapping fragments for each of many keys.
     Overlaps,
-    /// Many concurrent datagrams whose keys agree in every bit that a simple hash would use.
+    /// Many incomplete datagrams whose keys agree in every bit that a simple hash would use.
     Collisions,
     /// Tiny segments, each pair of them swapped.
     TinySegments,
 }
 
 impl Attack {
-    /// All of them.
+    /// All attacks, in the order of the tables.
     pub const ALL: [Attack; 8] = [
         Attack::RandomOffsets,
         Attack::EveryOther,
@@ -41,7 +44,7 @@ impl Attack {
         Attack::TinySegments,
     ];
 
-    /// The cheapest traffic with as much payload per packet.
+    /// Returns the cheapest traffic with as much payload per packet as the attack.
     pub fn best_case(self) -> Recipe {
         let in_order = |fragment_len| Fragments { fragment_len, ..fragments(44, 1, ArrivalOrder::Forward) };
         match self {
@@ -55,7 +58,7 @@ impl Attack {
         }
     }
 
-    /// Whether it targets the coalescer.
+    /// Whether the attack targets the coalescing of segments.
     pub fn is_of_segments(self) -> bool {
         self == Attack::TinySegments
     }
@@ -67,7 +70,7 @@ impl Attack {
         }
     }
 
-    /// Limit of held bytes for the attacked system; none: no limit.
+    /// Returns the limit of held bytes for the attacked system; `None`: no limit.
     pub fn limit(self) -> Option<usize> {
         match self {
             Attack::FirstFragments => Some(4 << 20),
@@ -138,7 +141,7 @@ fn every_other() -> (Section, Reference) {
     (even.chain(odd).collect(), reference)
 }
 
-/// Packets without any result.
+/// Returns packets whose correct output is not compared.
 fn nothing(packets: impl Iterator<Item = Vec<u8>>) -> (Section, Reference) {
     let section: Section = packets.collect();
     assert!(section.len() >= PACKETS_MIN, "a section has at least {PACKETS_MIN} packets");

@@ -1,4 +1,6 @@
 //! TCP flows -> their segments in order of arrival.
+//!
+//! The correct output is the byte stream of each flow, because systems coalesce into packets of different lengths.
 
 use super::ArrivalOrder;
 use crate::reference::{FlowName, Reference, Stream};
@@ -8,18 +10,18 @@ use fastrand::Rng;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Flows whose segments come in turn, packet by packet.
+/// TCP flows whose segments arrive in turn: one packet of each flow, then the next of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flows {
-    /// Concurrent flows.
+    /// Number of interleaved flows.
     pub flows: usize,
-    /// Segments of each.
+    /// Number of segments of each flow.
     pub per_flow: usize,
     /// Packets per burst.
     pub burst: usize,
-    /// How long runs are held.
+    /// Time until segments are flushed.
     pub hold: Hold,
-    /// Order of arrival.
+    /// Order in which the segments of a flow arrive.
     pub order: ArrivalOrder,
     /// Longest output packet, in bytes.
     pub len_max: usize,
@@ -27,12 +29,12 @@ pub struct Flows {
     pub payload_len: usize,
 }
 
-/// How long runs are held.
+/// Time until segments are flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// To the end of a burst.
+    /// Until the end of a burst.
     Burst,
-    /// To the end of the section.
+    /// Until the end of the section.
     Section,
 }
 
@@ -71,7 +73,8 @@ impl Flows {
         (section, Reference::Streams(streams))
     }
 
-    /// Order of one flow's segments. The first segment is always first: it defines the start of the stream.
+    /// Returns the order of one flow's segments. The first segment is always first, because it defines the start of
+    /// the stream.
     fn order_of_one(&self, random: &mut Rng) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.per_flow).collect();
         let mut index = 1;
@@ -117,7 +120,7 @@ fn name(flow: usize) -> FlowName {
     FlowName { source: pair.source, destination: pair.destination, ports }
 }
 
-/// The sequence numbers of one flow wrap in its section.
+/// Returns the first sequence number of a flow. One flow's sequence numbers wrap within its section.
 fn first_seq(flow: usize) -> u32 {
     if flow == 0 { 0xFFFF_0000 } else { (flow as u32).wrapping_mul(0x9E37_79B9) }
 }

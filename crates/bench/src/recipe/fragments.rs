@@ -1,4 +1,6 @@
 //! Datagrams -> their fragments in order of arrival.
+//!
+//! The correct output is the set of complete datagrams, or of runs of complete fragments.
 
 use super::{ArrivalOrder, PACKETS_MIN};
 use crate::reference::Reference;
@@ -7,26 +9,26 @@ use crate::wire::{Pair, Place, UDP, noise};
 use fastrand::Rng;
 use std::fmt;
 
-/// Datagrams whose fragments come in turn: one of each, then the next of each.
+/// Datagrams whose fragments are interleaved: one fragment of each datagram, then the next of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragments {
-    /// The version of IP.
+    /// Version of IP: 4 or 6.
     pub version: u8,
-    /// Fragments of each datagram.
+    /// Number of fragments of each datagram.
     pub fragments: usize,
-    /// Concurrent datagrams.
+    /// Number of datagrams that are interleaved.
     pub datagrams: usize,
-    /// Order of arrival.
+    /// Order in which the fragments of a datagram arrive.
     pub order: ArrivalOrder,
     /// Payload of each fragment, in bytes.
     pub fragment_len: usize,
 }
 
-/// Index of the datagram, index of the fragment.
+/// Index of a datagram and index of a fragment in it.
 type FlowAndSeries = (usize, usize);
 
 impl Fragments {
-    /// The same over IPv6.
+    /// Returns datagrams like these over IPv6.
     pub fn ipv6(self) -> Fragments {
         Fragments { version: 6, fragment_len: 1_448, ..self }
     }
@@ -35,7 +37,7 @@ impl Fragments {
         vec![("datagrams", self.datagrams.to_string()), ("pieces", self.fragments.to_string())]
     }
 
-    /// Waves of datagrams, one wave after the other.
+    /// Generates interleaved datagrams, group after group, and their correct output.
     pub(super) fn build(&self) -> (Section, Reference) {
         let (section, datagrams) = self.draw(usual_pair);
         (section, Reference::Payloads(datagrams))
@@ -47,7 +49,8 @@ impl Fragments {
         (section, Reference::Runs { datagrams, fragment_len: self.fragment_len, fragments })
     }
 
-    /// The packets, and each datagram's payload; `name` gives a datagram its address pair and identification.
+    /// Generates the packets, and the payload of each datagram. `name` returns the address pair and the
+    /// identification of a datagram.
     pub(super) fn draw(&self, name: impl Fn(u8, usize) -> (Pair, u32)) -> (Section, Vec<Vec<u8>>) {
         let waves = PACKETS_MIN.div_ceil(self.fragments * self.datagrams);
         let mut random = Rng::with_seed(SEED);
@@ -103,12 +106,12 @@ impl fmt::Display for Fragments {
     }
 }
 
-/// 64 hosts send in turn.
+/// Returns the address pair and the identification of a datagram: 64 hosts send in turn.
 fn usual_pair(version: u8, index: usize) -> (Pair, u32) {
     (Pair { version, source: 1 + index as u32 % 64, destination: 1_000 }, index as u32)
 }
 
-/// Seed of every draw.
+/// Seed of all random choices.
 const SEED: u64 = 0x5EED;
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! Recipe -> a section of packets and its correct output; the same every time.
+//! Recipe -> a section of packets and its correct output.
+//!
+//! Equal recipes give equal packets on every machine, so that results can be compared.
 
 mod attack;
 mod flows;
@@ -13,33 +15,33 @@ use crate::reference::Reference;
 use crate::section::Section;
 use std::fmt;
 
-/// Packets of a section.
+/// Kinds of packets that a section can have.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recipe {
-    /// The fragments of datagrams, to be reassembled.
+    /// Fragments of datagrams, to be reassembled.
     Fragments(Fragments),
-    /// The same, to be merged up to this many bytes.
+    /// Fragments of datagrams, to be merged into packets of up to this many bytes.
     Joinable(Fragments, usize),
     /// Packets of `len` bytes, to be fragmented for an MTU of `mtu`.
     Wide {
-        /// Length of each, in bytes.
+        /// Length of each packet, in bytes.
         len: usize,
-        /// Longest fragment, in bytes.
+        /// Length of the longest fragment, in bytes.
         mtu: usize,
     },
     /// Segments of TCP flows, to be coalesced.
     Flows(Flows),
-    /// TCP packets of the largest whole number of segments, to be segmented.
+    /// TCP packets with as many full segments as fit into 64 KiB, to be segmented.
     GsoPackets {
         /// Payload of a segment, in bytes.
         segment: usize,
     },
-    /// Bytes to be summed.
+    /// Plain bytes, whose checksums are computed.
     Bytes {
-        /// Bytes per string.
+        /// Length of each byte string, in bytes.
         len: usize,
     },
-    /// Packets of both versions, TCP and UDP, to be parsed.
+    /// TCP and UDP packets over IPv4 and IPv6, to be parsed.
     Mixed,
     /// The packets of an attack.
     Attack(Attack),
@@ -50,16 +52,16 @@ pub enum Recipe {
 pub enum ArrivalOrder {
     /// In the order of sending.
     Forward,
-    /// The last fragment first.
+    /// The last fragment of each datagram first.
     Reverse,
-    /// Fragments: any order of all interleaved ones. Segments: 1 in 100 is swapped with the next.
+    /// Fragments: in any order, across all interleaved datagrams. Segments: 1 in 100 is swapped with the next.
     Random,
-    /// In the order of sending, and 1 fragment in 100 is repeated just before the next of its datagram.
+    /// In the order of sending. 1 fragment in 100 is repeated just before the next of its datagram.
     Repeats,
 }
 
 impl Recipe {
-    /// The packets, and their correct output.
+    /// Generates the packets and their correct output.
     pub fn build(&self) -> (Section, Reference) {
         match self {
             Recipe::Fragments(fragments) => fragments.build(),
@@ -73,7 +75,7 @@ impl Recipe {
         }
     }
 
-    /// Arguments of a harness about the packets.
+    /// Returns the harness arguments that describe the packets.
     pub fn keys(&self) -> Vec<(&'static str, String)> {
         match self {
             Recipe::Fragments(fragments) => fragments.keys(),
@@ -90,7 +92,7 @@ impl Recipe {
         }
     }
 
-    /// Further facts that a row of `systems.tsv` may test.
+    /// Returns further facts about the packets that a condition in `systems.tsv` may test.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let version = match self {
             Recipe::Fragments(fragments) | Recipe::Joinable(fragments, _) => fragments.version,
@@ -103,7 +105,7 @@ impl Recipe {
         [vec![("version", version.to_string())], len].concat()
     }
 
-    /// Approximate buffer bytes that a system holds for one section's results.
+    /// Returns the approximate length of the buffers that a system needs for one section's results, in bytes.
     pub fn held_len(&self) -> usize {
         match self {
             Recipe::Fragments(fragments) | Recipe::Joinable(fragments, _) => {
@@ -141,5 +143,5 @@ impl fmt::Display for ArrivalOrder {
     }
 }
 
-/// Minimum of packets in a section, so that the clock's own cost does not show.
+/// Fewest packets in a section, so that the clock's own cost does not show.
 pub const PACKETS_MIN: usize = 128;

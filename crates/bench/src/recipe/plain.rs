@@ -1,4 +1,6 @@
-//! Length -> packets of it, and their fragments or segments by a simple reference.
+//! Length -> packets of this length, and their fragments or segments by a simple reference.
+//!
+//! The reference is written for clarity, and shares no code with the measured engine.
 
 use super::PACKETS_MIN;
 use crate::reference::Reference;
@@ -7,7 +9,7 @@ use crate::wire::{
     ACK, IPV4_LEN, PSH, Pair, Place, TCP, TCP_LEN, Tcp, UDP, fold, noise, put, seal_ipv4, seal_tcp4, sum, word,
 };
 
-/// IPv4 packets that are too long for `mtu`, and their fragments.
+/// Returns IPv4 packets that are too long for `mtu`, and their fragments.
 pub fn wide(len: usize, mtu: usize) -> (Section, Reference) {
     let room = (mtu - IPV4_LEN) / 8 * 8;
     let count = (4 * PACKETS_MIN).div_ceil((len - IPV4_LEN).div_ceil(room));
@@ -26,7 +28,7 @@ pub fn wide(len: usize, mtu: usize) -> (Section, Reference) {
     (section, Reference::Packets(fragments))
 }
 
-/// TCP packets of up to 64 KiB whose checksums are left to the card, and their segments.
+/// Returns TCP packets of up to 64 KiB whose checksums are left to the network card, and their segments.
 pub fn gso_packets(segment: usize) -> (Section, Reference) {
     let per_gso = (usize::from(u16::MAX) - IPV4_LEN - TCP_LEN) / segment;
     let count = PACKETS_MIN.div_ceil(per_gso).max(16);
@@ -43,7 +45,7 @@ pub fn gso_packets(segment: usize) -> (Section, Reference) {
     (section, Reference::Packets(segments))
 }
 
-/// A card's segmentation, in the simplest form.
+/// Segments a GSO packet as a network card does, in the simplest form.
 fn cut(gso: &[u8], segment: usize, segments: &mut Vec<Vec<u8>>) {
     let (header, payload) = gso.split_at(IPV4_LEN + TCP_LEN);
     let count = payload.len().div_ceil(segment);
@@ -63,7 +65,7 @@ fn cut(gso: &[u8], segment: usize, segments: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// Plain bytes and their checksums.
+/// Returns plain bytes and their checksums.
 pub fn bytes(len: usize) -> (Section, Reference) {
     let count = (BYTES_AT_ONCE / len).clamp(8, 1_024);
     let section: Section = (0..count).map(|index| noise(index as u64, len)).collect();
@@ -71,7 +73,7 @@ pub fn bytes(len: usize) -> (Section, Reference) {
     (section, Reference::Packets(checksums))
 }
 
-/// Packets of both versions with TCP and UDP.
+/// Returns TCP and UDP packets over IPv4 and IPv6.
 pub fn mixed() -> (Section, Reference) {
     let section: Section = (0..2 * PACKETS_MIN)
         .map(|index| {
@@ -89,7 +91,7 @@ pub fn mixed() -> (Section, Reference) {
     (section, Reference::Count(count))
 }
 
-/// Bytes summed in one section, far fewer than the second-level cache holds.
+/// Bytes whose checksums are computed in one section, far fewer than the second-level cache has room for.
 const BYTES_AT_ONCE: usize = 256 << 10;
 
 #[cfg(test)]

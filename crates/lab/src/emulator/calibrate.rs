@@ -1,8 +1,8 @@
 //! Link shapes -> requested values, measured values, and the difference.
 //!
-//! Probes with a number and a send time go into one outer end, through the emulator, and out of the other. The
-//! measurement includes the cost of both ends (system calls, wake-ups). So a plain wire is measured too, and its
-//! delay is the zero of all others.
+//! Probes with a number and a send time are sent into one outer port and cross the emulator to the other outer
+//! port. The measurement includes system calls and wake-ups at both outer ports. So a wire without delay is
+//! measured too, and its delay is subtracted from all others.
 
 use super::live::{Course, LATE, Outcome, POOL_LIMIT, Scheduling, monotonic, run};
 use packet::{Frame, Ingress, LinkType, Pool, Sum, Time};
@@ -19,68 +19,68 @@ use std::{fmt, io, thread};
 /// One shape, its load, and the figures to measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CalibrationRun {
-    /// The requested shape.
+    /// The shape that the emulator is told to apply.
     pub shape: LinkShape,
-    /// The probes.
+    /// The probes that are sent.
     pub load: Load,
     /// The figures to measure.
     pub rows: Rows,
 }
 
-/// Probes of one length at one pace.
+/// Probes of one length at regular intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// How many.
+    /// Number of probes.
     pub count: usize,
     /// Length of each frame, in bytes, link header included; at least [`PROBE_LEN_MIN`].
     pub len: usize,
-    /// Interval between probes. Probes that are due together are sent together.
+    /// Interval between probes. Probes that are due at the same time are sent together.
     pub pace: Duration,
 }
 
-/// Figures of a run.
+/// Kind of figures that a run measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
     /// Median and 99th percentile of the delay.
     Delay,
-    /// Mean delay, and the mean distance from it: half of the jitter.
+    /// Mean delay, and the mean distance of delays from it, which is half of the jitter.
     Jitter,
-    /// The lost probes: exactly those of the model.
+    /// Number of lost probes, which must be exactly those that the model drops.
     Loss,
-    /// Bits per second on a full line, overhead included.
+    /// Bits per second on a fully loaded line, link overhead included.
     Rate,
-    /// Of a burst, the number of queued probes, and the delay of the last.
+    /// For a burst: the number of queued probes, and the delay of the last one.
     Queue,
 }
 
-/// Requested and measured values.
+/// Requested and measured values of all runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// In the order of the runs.
+    /// Measured figures, in the order of the runs.
     pub rows: Vec<Row>,
-    /// Faults that invalidate runs, each in a sentence.
+    /// Faults that invalidate runs, one sentence each.
     pub faults: Vec<String>,
 }
 
-/// One figure.
+/// One measured figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The requested shape.
+    /// The shape that the emulator was told to apply.
     pub shape: LinkShape,
     /// Name of the figure.
     pub figure: String,
-    /// Its unit.
+    /// Unit of the figure.
     pub unit: String,
-    /// The value that the shape requests.
+    /// Value that the shape requests.
     pub asked: f64,
     /// The measured value.
     pub measured: f64,
-    /// Measured less requested.
+    /// The measured value less the requested one.
     pub error: f64,
 }
 
-/// Runs every trial in turn. Probes go from the first outer end to the second, over the inner two, which the
-/// emulator joins.
+/// Runs every calibration run in turn. Probes go from the first outer port to the second, across the inner two,
+/// which the emulator joins.
 ///
 /// # Errors
 /// A port's error; a port whose link type carries no probes.
@@ -104,8 +104,8 @@ pub fn calibrate(
 }
 
 impl CalibrationRun {
-    /// Delays of 0, 1, 5 and 20 ms; jitter of 1 ms; losses of 1 % and 10 %. Rates of 10, 100 and 500 Mbit/s; a
-    /// queue of 20 packets.
+    /// Returns the standard runs: delays of 0, 1, 5 and 20 ms, jitter of 1 ms, and losses of 1 % and 10 %. Further
+    /// runs have rates of 10, 100 and 500 Mbit/s, and a queue of 20 packets.
     pub fn standard() -> Vec<CalibrationRun> {
         let delay = |millis| LinkShape { delay: Duration::from_millis(millis), ..LinkShape::default() };
         let loss = |loss, seed| LinkShape { loss, seed, ..delay(1) };
@@ -134,7 +134,7 @@ impl CalibrationRun {
         ]
     }
 
-    /// Number of probes to expect, where it does not depend on time.
+    /// Returns the number of probes to expect; `None` if it depends on time.
     fn expected_count(&self) -> Option<u64> {
         let is_timed = matches!(self.rows, Rows::Rate | Rows::Queue);
         let arrives = Losses::new(&self.shape).take(self.load.count).filter(|lost| !lost).count();
@@ -142,7 +142,7 @@ impl CalibrationRun {
     }
 }
 
-/// Observations of one trial.
+/// Probes that arrived in one run.
 struct Measured {
     arrivals: Vec<Arrival>,
     outcome: Outcome,
@@ -237,7 +237,7 @@ fn receive(
     Ok(arrivals)
 }
 
-/// Waits until every expected probe arrived, or until nothing arrived for [`QUIET`].
+/// Waits until every expected probe has arrived, or until no probe has arrived for [`QUIET`].
 fn await_arrivals(trial: &CalibrationRun, arrived_count: &AtomicU64, is_over: &dyn Fn() -> bool) {
     let (expected, timeout) = match trial.expected_count() {
         Some(expected) => (expected, TIMEOUT),
@@ -255,7 +255,7 @@ fn await_arrivals(trial: &CalibrationRun, arrived_count: &AtomicU64, is_over: &d
     }
 }
 
-/// Waits up to [`LOOK`] for a port.
+/// Waits up to [`LOOK`] until a port is ready.
 fn look(port: &dyn Port, flags: PollFlags) -> io::Result<()> {
     let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
     match poll(&mut [PollFd::from_borrowed_fd(port.fd(), flags)], Some(&timeout)) {
@@ -309,7 +309,7 @@ impl Measured {
         rows
     }
 
-    /// One frame is on the line, and the queue holds its limit.
+    /// Returns the figures of a queue. One frame is on the line in addition to those that the queue has room for.
     fn queue_rows(&self, trial: &CalibrationRun, row: impl Fn(&str, &str, f64, f64) -> Row) -> Vec<Row> {
         let CalibrationRun { shape, load, .. } = trial;
         let waiting = match shape.queue {
@@ -354,8 +354,8 @@ impl Measured {
         (0..trial.load.count as u64).filter(|index| !arrived.contains(index)).collect()
     }
 
-    /// Bits per second on the line. It is the median of stretches with equally many frames, because a delayed
-    /// sender leaves the line idle.
+    /// Returns the bits per second on the line. The result is the median of stretches with equally many frames,
+    /// because a delayed sender leaves the line idle.
     fn rate(&self, trial: &CalibrationRun) -> f64 {
         let frame_count = (self.arrivals.len().saturating_sub(1) / STRETCH_COUNT).max(1);
         let bits = (8 * (trial.load.len + trial.shape.overhead_len) * frame_count) as f64;
@@ -378,7 +378,7 @@ impl fmt::Display for Calibration {
     }
 }
 
-/// A frame that is rewritten for each probe: link header, mark, trial, number, time.
+/// A frame that is rewritten for each probe: link header, mark, run, number, time.
 #[derive(Clone)]
 struct Probes {
     frame: Vec<u8>,
@@ -411,7 +411,7 @@ impl Probes {
         &self.frame
     }
 
-    /// Number and time of a probe of this trial; none for any other frame.
+    /// Returns the number and send time of a probe of this run; `None` for any other frame.
     fn read(&self, frame: &[u8]) -> Option<(u64, Time)> {
         let mark = self.header_len..self.header_len + MARK.len() + 4;
         if frame.get(mark.clone())? != &self.frame[mark.clone()] {
@@ -449,20 +449,20 @@ fn millis(stretch: Duration) -> f64 {
     stretch.as_secs_f64() * 1e3
 }
 
-/// Shortest probe, in bytes: Ethernet's minimum without padding.
+/// Length of the shortest probe, in bytes: Ethernet's minimum without padding.
 pub const PROBE_LEN_MIN: usize = 60;
-/// Broadcast, so that no interface has to listen for an address; the type is for local experiments (IEEE 802
-/// section 9.2.3).
+/// Broadcast, so that no interface must have the address. The EtherType is for local experiments (IEEE 802 section
+/// 9.2.3).
 const ETHERNET_HEADER: [u8; 14] = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0, 1, 0x88, 0xB5];
-/// The first protocol number for experiments (RFC 3692 section 2.1).
+/// The first IP protocol number for experiments (RFC 3692 section 2.1).
 const EXPERIMENT: u8 = 253;
 /// First bytes of every probe.
 const MARK: [u8; 8] = *b"wideload";
-/// Number of stretches of a trial for its rate.
+/// Number of stretches into which a run is divided to measure its rate.
 const STRETCH_COUNT: usize = 20;
-/// Time-out for a probe that must arrive.
+/// Longest time until an expected probe arrives.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// A trial ends after this time without an arrival, where the number of arrivals is unknown.
+/// Time without an arrival that ends a run whose number of arrivals is unknown.
 const QUIET: Duration = Duration::from_millis(500);
-/// Duration of one poll for frames or for the end.
+/// Longest wait for frames between two checks for the end.
 const LOOK: Duration = Duration::from_millis(5);

@@ -1,9 +1,11 @@
 //! Nanoseconds -> their distribution.
+//!
+//! The emulator reports how late frames are. Buckets need little memory for any number of frames.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Lateness of departures, in buckets never wider than 1/32 of their values.
+/// Distribution of departures' lateness, in buckets that are never wider than 1/32 of their values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Spread", into = "Spread")]
 pub struct Lateness {
@@ -21,7 +23,7 @@ struct Spread {
     p99_ns: u64,
     p999_ns: u64,
     max_ns: u64,
-    /// Upper end in nanoseconds, and count.
+    /// Upper bound of each bucket in nanoseconds, and its number of values.
     buckets: Vec<(u64, u64)>,
 }
 
@@ -32,25 +34,25 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    /// Counts one.
+    /// Adds a value in nanoseconds.
     pub fn record(&mut self, nanos: u64) {
         self.counts[bucket_of(nanos)] += 1;
         self.count += 1;
         self.max = self.max.max(nanos);
     }
 
-    /// Number of counted values.
+    /// Returns the number of counted values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The largest, in nanoseconds.
+    /// Returns the largest value, in nanoseconds.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The quantile for this share, in nanoseconds: the upper end of its bucket, so never too small; 0 where
-    /// nothing was counted.
+    /// Returns the quantile for this share, in nanoseconds; 0 without values. The result is the upper bound of the
+    /// quantile's bucket, so it is never too small.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut below = 0;
@@ -95,13 +97,13 @@ impl From<Spread> for Lateness {
     }
 }
 
-/// Numbers below 64 have one bucket each; above, each power of two has 32.
+/// Returns the bucket of a value. Values below 64 have one bucket each; above, each power of two has 32 buckets.
 fn bucket_of(nanos: u64) -> usize {
     let shift = (u64::BITS - nanos.leading_zeros()).saturating_sub(6);
     32 * shift as usize + (nanos >> shift) as usize
 }
 
-/// The largest number of a bucket.
+/// Returns the largest value of a bucket.
 fn end_of(bucket: usize) -> u64 {
     let shift = (bucket / 32).saturating_sub(1);
     let top = (bucket - 32 * shift) as u128;

@@ -1,12 +1,11 @@
-//! Two ports -> their frames exchanged over an emulated link, and the counts of that.
+//! Two ports -> their frames exchanged over an emulated link, and the counts of these frames.
 //!
-//! One thread does everything: it receives, queries the two links for due frames, and sends them. It sleeps until
-//! shortly before the next frame is due and then spins, because a sleep ends some microseconds late. The lateness
-//! of each frame is counted. A run in which lateness matters is no experiment: it says so itself, in words and in
-//! its JSON.
+//! One thread receives frames, asks the two links for due frames, and sends them. The thread sleeps until shortly
+//! before the next frame is due and then spins, because a sleep ends some microseconds late. The lateness of each
+//! frame is recorded. A run whose lateness matters is invalid, and its text and JSON output say so.
 //!
-//! The thread cannot know how long a frame waited in the kernel before reception. That shows at the outer ends,
-//! where [`calibrate`](super::calibrate) measures.
+//! The thread cannot know how long a frame waited in the kernel before reception. The outer ports show this delay,
+//! and [`calibrate`](super::calibrate) measures it there.
 
 use super::lateness::Lateness;
 use arrayvec::ArrayVec;
@@ -21,16 +20,16 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Duration and requirements of a run.
+/// Duration and requirements of an emulator run.
 pub struct Course<'a> {
-    /// The clock, which must advance like the system's.
+    /// The clock, which must advance at the same rate as the system's.
     pub clock: &'a (dyn Fn() -> Time + Sync),
-    /// Ends the run once it is true.
+    /// Flag that ends the run once it is true.
     pub stop: &'a AtomicBool,
-    /// Ends the run at this time.
+    /// Time at which the run ends.
     pub until: Time,
-    /// Bound above which a departure counts as late. Where a link has no delay to take 5 % of, 99 % of its
-    /// departures must keep this bound too.
+    /// Lateness above which a departure is late. On a link without a delay, 99 % of the departures must keep this
+    /// bound too.
     pub late: Duration,
     /// Scheduling class of the thread.
     pub scheduling: Scheduling,
@@ -39,65 +38,66 @@ pub struct Course<'a> {
 /// Scheduling of the emulator's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduling {
-    /// Before all ordinary threads, with the program's memory locked, where the kernel allows it.
+    /// Real-time priority, with the program's memory locked, where the kernel allows it.
     Realtime,
-    /// As an ordinary thread.
+    /// Ordinary priority.
     Ordinary,
 }
 
-/// Outcome of a run.
+/// Outcome of an emulator run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Whether its figures are those of the requested links.
+    /// Whether the run's figures are those of the requested links.
     pub is_valid: bool,
-    /// Why not, each reason in a sentence.
+    /// Reasons why the run is invalid, one sentence each.
     pub faults: Vec<String>,
-    /// Scheduling of the thread, in words.
+    /// Scheduling of the emulator's thread, in words.
     pub scheduling: String,
-    /// Duration, in nanoseconds.
+    /// Duration of the run, in nanoseconds.
     pub time_ns: u64,
-    /// From the first port to the second, and back.
+    /// The direction from the first port to the second, then the opposite one.
     pub directions: [EmulatedLink; 2],
 }
 
 /// Outcome of one direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EmulatedLink {
-    /// Port that its frames came from.
+    /// Port that received the frames.
     pub from: String,
-    /// Port that they went to.
+    /// Port that sent the frames.
     pub to: String,
-    /// The requested shape.
+    /// The shape that the link was told to apply.
     pub shape: LinkShape,
-    /// The link's counters.
+    /// Counters of the emulated link.
     pub counters: Counters,
-    /// Still on the link when the run ended.
+    /// Frames that were still on the link when the run ended.
     pub inside: Tally,
-    /// Off the link, and not yet accepted by the egress port when the run ended.
+    /// Frames that had crossed the link but were not yet accepted by the egress port when the run ended.
     pub waiting_count: u64,
-    /// Accepted by the egress port.
+    /// Frames that the egress port accepted.
     pub sent_count: u64,
-    /// Rejected by the egress port.
+    /// Frames that the egress port rejected.
     pub refused_count: u64,
-    /// Reason for the first rejection.
+    /// Reason for the first rejection; `None` without rejections.
     pub first_refusal: Option<String>,
-    /// Lost by the ingress port: no buffer, or truncated.
+    /// Frames that the ingress port dropped, truncated or without a buffer.
     pub lost_by_port_count: u64,
     /// Lateness of the sent frames.
     pub lateness: Lateness,
-    /// Sent later than [`Course::late`].
+    /// Number of frames sent later than [`Course::late`] allows.
     pub late_count: u64,
-    /// Bound that 99 % of the departures must keep, in nanoseconds.
+    /// Lateness that 99 % of the departures must not exceed, in nanoseconds.
     pub allowed_lateness_ns: u64,
 }
 
-/// Joins two ports by two links. Frames of `a` go to `b` by the first shape, those of `b` go to `a` by the second.
+/// Joins two ports by two links. Frames from `a` to `b` cross a link of the first shape, frames from `b` to `a` one
+/// of the second.
 ///
 /// Frames are received into buffers of `pool`, whose limit may be [`POOL_LIMIT`]. A port may keep a buffer for the
 /// next run, so runs of the same ports share one pool.
 ///
-/// The interfaces behind the ports must have their offloads off. Received frames prove it, not a port's
-/// capabilities. The first GSO packet, or the first checksum left to a card, ends the run.
+/// The interfaces behind the ports must have their offloads off. The received frames show this, not a port's
+/// capabilities. The first GSO packet, or the first checksum left to a network card, ends the run.
 ///
 /// # Errors
 /// The error of a port that is gone; a received frame that no wire could carry.
@@ -137,8 +137,8 @@ pub fn run(
     Ok(Outcome { is_valid: faults.is_empty(), faults, scheduling, time_ns, directions })
 }
 
-/// Allocates the buffers that both ports may hold at once, and touches their memory. During a run, that would take
-/// long enough to delay frames.
+/// Allocates the buffers that both ports may use at the same time, and touches their memory. During a run, this
+/// would take long enough to delay frames.
 fn preallocate(pool: &mut Pool) {
     let lens = CLASS_LENS.iter().flat_map(|len| std::iter::repeat_n(*len, FORESEEN_BUFFER_COUNT));
     let buffers: Vec<_> = lens.map_while(|len| Some((len, pool.share(len)?))).collect();
@@ -148,23 +148,23 @@ fn preallocate(pool: &mut Pool) {
     }
 }
 
-/// A clock that starts at zero.
+/// Returns a clock that starts at zero.
 pub fn monotonic() -> impl Fn() -> Time + Clone + Send + Sync {
     let start = Instant::now();
     move || Time::from_nanos(start.elapsed().as_nanos() as u64)
 }
 
-/// Receive batch. Frames are copied to their link at once, so one batch is the most that is ever in use.
+/// Receive batch of a port. Frames are copied to their link immediately, so one batch bounds the buffers in use.
 struct Inlet<'a> {
     pool: &'a mut Pool,
     frames: Vec<Frame>,
 }
 
-/// One direction of a run.
+/// One direction of a run: a link, and the frames that have crossed it.
 struct Lane {
     link: Link,
     late: Duration,
-    /// Off the link; the port has not accepted them yet.
+    /// Frames that have crossed the link, and that the port has not accepted yet.
     ready: VecDeque<Departure>,
     sent_count: u64,
     refused_count: u64,
@@ -191,7 +191,7 @@ impl Lane {
         }
     }
 
-    /// Puts the port's received frames on the link. Returns whether that was all.
+    /// Puts the port's received frames on the link. Returns whether no frame remains in the port.
     fn take_in(
         &mut self,
         port: &mut dyn Port,
@@ -264,7 +264,8 @@ impl Lane {
         self.link.give_back(departure);
     }
 
-    /// Time of the next departure; none while the port accepts no more, because the loop then polls the port.
+    /// Returns the time of the next departure. Returns `None` while the port accepts no more frames, because the
+    /// loop then polls the port.
     fn next_departure(&self) -> Option<Time> {
         if self.ready.is_empty() { self.link.next_departure() } else { None }
     }
@@ -298,7 +299,7 @@ impl Lane {
 }
 
 impl EmulatedLink {
-    /// Why the figures are not those of the shape.
+    /// Returns the reasons why the figures are not those of the shape.
     fn faults(&self) -> Vec<String> {
         let EmulatedLink { from, to, .. } = self;
         let micros = |nanos: u64| nanos as f64 / 1e3;
@@ -330,15 +331,15 @@ impl EmulatedLink {
     }
 }
 
-/// How the thread waits. It sleeps until shortly before a departure is due, and then spins, if it has slept as
-/// long.
+/// State of the thread's waiting. The thread sleeps until shortly before a departure is due. Then it spins, but no
+/// longer than it has slept.
 ///
-/// The kernel's fair server takes a real-time thread that never sleeps off its processor for 50 ms in each second.
-/// Where departures are dense, waking a few microseconds late costs far less.
+/// The kernel's fair server suspends a real-time thread that never sleeps for 50 ms in each second. Where
+/// departures are dense, late wake-ups of a few microseconds cost far less.
 struct Rest {
-    /// Sleep not yet spent on spinning, at most [`SPIN`].
+    /// Time slept and not yet used for spinning, at most [`SPIN`].
     slept: Duration,
-    /// End of the spin that sleep has paid for.
+    /// End of the spinning for which the thread has slept.
     spin_till: Time,
 }
 
@@ -385,7 +386,7 @@ fn sleep_till_readable(ports: [&dyn Port; 2], lanes: [&Lane; 2], timeout: Durati
     }
 }
 
-/// Poll flags of a port, for the lane that sends to it.
+/// Returns the poll flags of a port, for the direction that sends to it.
 fn wants(lane: &Lane) -> PollFlags {
     if lane.ready.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT }
 }
@@ -416,33 +417,34 @@ fn scheduling(realtime: Option<&Realtime>) -> String {
     format!("{fifo}, {lock}")
 }
 
-/// A bound for late departures that suits most runs.
+/// Bound for late departures that suits most runs.
 pub const LATE: Duration = Duration::from_millis(1);
-/// Why a run ends at a frame that no wire could carry.
+/// Reason for the end of a run at a frame that no wire could carry.
 const NO_WIRE: &str = "received a GSO packet or an incomplete checksum, which a link cannot carry; \
                        disable the sender's offloads: `ethtool -K IF tso off gso off gro off tx off`";
-/// How long before a departure the thread stops sleeping. A timer wake-up is later than this once in a hundred
-/// times (measured on a virtual machine of two cores).
+/// Time before a departure at which the thread stops sleeping. A timer wake-up is later than this in one of a
+/// hundred cases (measured on a virtual machine of two cores).
 const SPIN: Duration = Duration::from_micros(80);
-/// How long before a departure the thread polls only the clock: about the time of two empty polls of ports.
+/// Time before a departure from which the thread polls only the clock: about two empty polls of ports.
 const BLIND_SPIN: Duration = Duration::from_micros(4);
-/// Longest sleep, so that the stop flag is seen.
+/// Longest sleep, which bounds the delay until the stop flag has effect.
 const STOP_LOOK: Duration = Duration::from_millis(20);
-/// Share of the delay that 99 % of the departures may be late by: 1/20.
+/// Divisor of a link's delay: 99 % of the departures may be late by at most 1/20 of it.
 const LATE_PART: u32 = 20;
 /// Frames per send call.
 const BATCH: usize = 32;
 /// Enough memory for one batch of each port, in bytes.
 pub const POOL_LIMIT: usize = 64 << 20;
-/// Frames of a batch for which the list has room from the start.
+/// Frames of a receive batch for which memory is allocated at the start.
 const INLET_BATCH: usize = 256;
-/// Buffers of each size class that exist from the start: each of two ports keeps up to 64 for future frames.
+/// Buffers of each size class that are allocated at the start. Each of two ports keeps up to 64 buffers for future
+/// frames.
 const FORESEEN_BUFFER_COUNT: usize = 128;
 /// Smallest unit of system memory, in bytes.
 const PAGE_LEN: usize = 4_096;
-/// Frames for which a link has memory from the start: 1 Gbit/s for 20 ms, and 200 more.
+/// Frames for which a link's memory is allocated at the start: 1 Gbit/s for 20 ms, and 200 more.
 const FORESEEN_COUNT: usize = 2_000;
-/// Their length: an Ethernet frame with tags, in bytes.
+/// Assumed length of such a frame, in bytes: an Ethernet frame with tags.
 const FORESEEN_LEN: usize = 1_522;
 
 #[cfg(test)]

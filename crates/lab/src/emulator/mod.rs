@@ -1,7 +1,7 @@
 //! Frames of one port -> the same frames at another port: delayed, rate-limited, lost or reordered as configured.
 //!
 //! [`run`] joins two ports by two [links](sim::link::Link) of the simulator, one for each direction. [`calibrate`]
-//! requests known wires and reports the measured ones.
+//! measures known wires and reports the differences from the requested values.
 
 mod calibrate;
 mod lateness;

@@ -1,4 +1,7 @@
-//! Interface -> the processor time of receiving by it.
+//! Interface -> the CPU time that its reception costs.
+//!
+//! The kernel receives packets in the context of any running thread. A kernel thread for each interface makes this
+//! work measurable.
 
 use crate::net::Host;
 use linux::features::{self, Toggle};
@@ -8,32 +11,33 @@ use offload::xdp::Passing;
 use serde::Serialize;
 use std::io;
 
-/// How an interface receives.
+/// Contexts in which an interface receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Receiving {
-    /// The kernel's default: any running thread does the work, often the sender, and no account includes it.
+    /// The kernel's default: any running thread does the work, often the sender. No account includes it.
     Plain,
-    /// On a thread of its own, packet by packet, as a card without offloads. An XDP program causes that. For it, a
-    /// veth copies each packet that another socket or queue shares. Where the compared systems send in different
-    /// ways, one account may include that copy and the other not.
+    /// A kernel thread receives packet by packet, as from a network card without offloads. An XDP program causes
+    /// this. For the program, a veth copies each packet that another socket or queue shares. If two systems send in
+    /// different ways, only one of their accounts may include this copy.
     Thread,
-    /// On a thread of its own, packet by packet, without a copy: GRO looks at each packet and may not merge any.
+    /// A kernel thread receives packet by packet, without a copy. GRO inspects each packet and may not coalesce
+    /// any.
     ThreadWithoutCopy,
-    /// On a thread of its own, which coalesces packets (GRO).
+    /// A kernel thread receives and coalesces packets (GRO).
     ThreadWithGro,
 }
 
-/// Processor time that one interface costs its host.
+/// CPU time that the reception of one interface costs its host.
 #[derive(Debug)]
 pub struct Account {
     thread: Option<ReceiveThread>,
-    /// Makes a veth receive by NAPI without coalescing packets.
+    /// XDP program that makes a veth receive by NAPI without coalescing packets.
     _passing: Option<Passing>,
 }
 
 impl Account {
-    /// Makes an interface of a host receive so, for the lifetime of the account.
+    /// Sets how an interface of a host receives, for the lifetime of the account.
     ///
     /// # Errors
     /// A missing root privilege, or invisible kernel threads.
@@ -56,7 +60,7 @@ impl Account {
         })
     }
 
-    /// Moves the NAPI reception of an interface to a thread of its own.
+    /// Moves the NAPI reception of an interface to a kernel thread of its own.
     ///
     /// # Errors
     /// A missing root privilege, or invisible kernel threads.
@@ -64,7 +68,7 @@ impl Account {
         host.space().enter(|| Ok(Account { thread: Some(ReceiveThread::of(interface)?), _passing: None }))
     }
 
-    /// Processor time so far, in seconds; none where no account includes it.
+    /// Returns the CPU time so far, in seconds; `None` if no account includes it.
     pub fn seconds(&self) -> Option<f64> {
         self.thread?.time().ok().map(|time| time.as_secs_f64())
     }

@@ -1,4 +1,7 @@
-//! IDs of attacks and a seed -> which of them a gateway withstands.
+//! IDs of attacks and a seed -> the verdicts on a gateway under each attack.
+//!
+//! `docs/PAPERS.md` lists the attacks of papers and CVEs. This experiment sends each attack through simulated
+//! gateways.
 
 use serde::Serialize;
 use sim::attacks::{ATTACKS, Attack, End, Extent, Report};
@@ -8,14 +11,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
-/// Attacks to run.
+/// Attacks to run, and their seed.
 #[derive(Clone, Debug)]
 pub struct AttacksSettings {
-    /// Attacks, by ID; none: all.
+    /// IDs of the attacks; empty: all.
     pub ids: Vec<String>,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
 }
 
@@ -26,7 +29,7 @@ impl Default for AttacksSettings {
     }
 }
 
-/// Results.
+/// Results of all attacks.
 #[derive(Clone, Debug, Serialize)]
 pub struct Attacks {
     /// Seed of all random choices.
@@ -40,23 +43,23 @@ pub struct Attacks {
 /// Result of one attack.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttackRow {
-    /// Its ID in PAPERS.md, such as `A01`.
+    /// ID of the attack in PAPERS.md, such as `A01`.
     pub id: &'static str,
     /// A short description.
     pub attack: &'static str,
-    /// Packets that it sent.
+    /// Number of packets that the attack sent.
     pub packets: u64,
     /// `held`, `broken`, `waiting` or `live`.
     pub verdict: &'static str,
-    /// The failure; or the prerequisite it waits for, or the tests on live ports that cover it.
+    /// For `broken`, the failure; for `waiting`, the missing prerequisite; for `live`, the tests on live ports.
     pub what: String,
-    /// The command that repeats it, where it broke.
+    /// Command that repeats the attack; `None` unless it broke a law.
     pub repeat: Option<String>,
     /// Duration, in seconds.
     pub seconds: f64,
 }
 
-/// The ID of an attack, spelled as in the table.
+/// Returns the ID of an attack, spelled as in the table.
 ///
 /// # Errors
 /// No attack has this ID.
@@ -65,10 +68,10 @@ pub fn attack_named(id: &str) -> Result<String, String> {
     found.ok_or_else(|| format!("there is no attack `{id}`; the identifiers are A01 to A{}", ATTACKS.len()))
 }
 
-/// Sends attacks through simulated gateways.
+/// Sends the attacks through simulated gateways, and passes each result to `tell`.
 ///
 /// # Panics
-/// Where a thread cannot be started.
+/// A thread cannot be started.
 pub fn attacks(settings: &AttacksSettings, mut tell: impl FnMut(&AttackRow)) -> Attacks {
     let begun = Instant::now();
     let is_wanted = |attack: &&Attack| settings.ids.is_empty() || settings.ids.iter().any(|id| id == attack.id);
@@ -117,7 +120,7 @@ impl AttackRow {
 }
 
 impl Attacks {
-    /// Whether no attack broke anything.
+    /// Whether no attack has the verdict `broken`.
     pub fn is_good(&self) -> bool {
         self.count("broken") == 0
     }

@@ -1,9 +1,9 @@
-//! A wide host, a narrow host and a middle -> the processor time and goodput of bulk TCP.
+//! A wide host, a narrow host and a middle -> the CPU time and goodput of bulk TCP.
 //!
-//! Bulk TCP goes both ways through three middles on the same cables (M1, M12). They are the kernel's bridge, the
-//! kernel's IP forwarding, and a border gateway. A bridge between two links of 9,000 bytes shows the largest
-//! possible saving of the wide host. Where interfaces receive by threads of their own, an account covers all
-//! processor time: the wide host's, the narrow host's, or the middle's.
+//! Bulk TCP is sent in both directions through three middles on the same cables (M1, M12). The middles are the
+//! kernel's bridge, the kernel's IP forwarding, and a border gateway. A bridge between two links of 9,000 bytes
+//! shows the largest possible saving of the wide host. Where interfaces receive on kernel threads, the accounts
+//! cover all CPU time of the wide host, the narrow host and the middle.
 
 use super::account::{Account, Receiving};
 use super::observer::{Observed, observe};
@@ -20,104 +20,103 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Loads, scenes and number of rounds.
+/// Number and length of transfers, and the scenes.
 #[derive(Clone, Debug)]
 pub struct BorderSettings {
-    /// How often each transfer is timed.
+    /// Number of times that each transfer is timed.
     pub rounds: usize,
-    /// Bytes of each timed transfer.
+    /// Payload of each timed transfer, in bytes.
     pub timed_len: usize,
     /// Length of each write to the sender's socket.
     pub writes: Writes,
-    /// Bytes of each observed transfer.
+    /// Payload of each observed transfer, in bytes. Observed transfers are not timed.
     pub observed_len: usize,
-    /// Kinds of links and hosts.
+    /// Kinds of links and hosts to measure.
     pub scenes: Vec<Scene>,
 }
 
 /// Kinds of links and hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
-    /// Links without offloads: a real link could carry every packet. The hosts' interfaces receive as given; the
-    /// middle's coalesce packets (GRO) only where a gateway enables it.
+    /// Links without offloads: a real link could carry every packet. The hosts' interfaces receive as given. The
+    /// middle's interfaces coalesce packets (GRO) only where a gateway enables it.
     Wires(Receiving),
-    /// Links that only compute checksums, and hosts without GRO. The middle's interfaces coalesce packets (GRO) in
-    /// every middle.
+    /// Links that only compute checksums, and hosts without GRO. The middle's interfaces coalesce packets (GRO) for
+    /// every kind of middle.
     GroBetween,
-    /// Links that carry GSO packets unsegmented. A veth hands a GSO packet past its receive thread, so the kernel's
-    /// work is in the account of an arbitrary running thread.
+    /// Links that carry GSO packets unsegmented. A veth does not hand GSO packets to its kernel thread. So the
+    /// kernel's work is in the account of an arbitrary running thread.
     Tso,
 }
 
-/// Results.
+/// Results of all scenes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Border {
     /// Conditions of the measurement.
     pub conditions: Conditions,
-    /// Bytes of each transfer.
+    /// Payload of each timed transfer, in bytes.
     pub timed_len: usize,
     /// Length of each write to the sender's socket.
     pub writes: Writes,
-    /// One for each scene, load and middle.
+    /// One row for each scene, load and middle.
     pub rows: Vec<BorderRow>,
     /// Whether every byte arrived unchanged.
     pub intact: bool,
-    /// Violated laws of the gateway's counters.
+    /// Laws of the gateway's counters that were violated.
     pub broken: Vec<String>,
 }
 
-/// One load through one middle.
+/// Results of one load through one middle.
 #[derive(Clone, Debug, Serialize)]
 pub struct BorderRow {
     /// Whether the links carry GSO packets unsegmented.
     pub has_offloads: bool,
-    /// Whether the middle's interfaces coalesce packets in every middle.
+    /// Whether the middle's interfaces coalesce packets for every kind of middle.
     pub has_gro_between: bool,
-    /// How the hosts' interfaces receive.
+    /// Context in which the hosts' interfaces receive.
     pub receiving: Receiving,
     /// `IPv4` or `IPv6`.
     pub version: &'static str,
     /// `to wide` or `to narrow`.
     pub direction: &'static str,
-    /// `bridge`, `forwarding` or `wideload`; `9,000` where both hosts are wide and packet sizes do not change.
+    /// `bridge`, `forwarding` or `wideload`. `9,000` if both hosts are wide and packet sizes do not change.
     pub middle: &'static str,
-    /// Payload, in 10^9 bits per second.
+    /// Rate of the payload, in 10^9 bits per second.
     pub goodput: Spread,
-    /// Processor time of the wide host for 10^9 bytes, in seconds; none where no account includes the kernel's
-    /// work.
+    /// CPU time of the wide host for 10^9 bytes, in seconds; `None` if no account includes the kernel's work.
     pub wide_seconds: Option<f64>,
-    /// The same for the narrow host.
+    /// CPU time of the narrow host for 10^9 bytes, in seconds; `None` if no account includes the kernel's work.
     pub narrow_seconds: Option<f64>,
-    /// The same for the middle.
+    /// CPU time of the middle for 10^9 bytes, in seconds; `None` if no account includes the kernel's work.
     pub middle_seconds: Option<f64>,
-    /// The sum of the three. Where they are unknown: the time of the threads that send, receive and forward,
-    /// including the kernel's work on their behalf.
+    /// Sum of the CPU times of both hosts and the middle. If unknown: CPU time of the threads that send, receive
+    /// and forward, including the kernel's work on their behalf.
     pub all_seconds: f64,
-    /// Mean packet length by the wide host's kernel counters, IP header included, in bytes; a GSO packet counts
-    /// once.
+    /// Mean packet length by the wide host's kernel counters, IP header included, in bytes. A GSO packet is one
+    /// packet here.
     pub mean_len: f64,
-    /// Packets at the wide host's link in a run that was not timed.
+    /// Packets at the wide host's link, observed in a run that was not timed.
     pub observed: Observed,
-    /// In proportion to the kernel's bridge and to its forwarding; for the gateway and for the all-wide path.
+    /// Results in proportion to the kernel's bridge and to its forwarding. `None` for these two.
     pub versus: Option<[Versus; 2]>,
 }
 
-/// One middle in proportion to another in the same round; medians.
+/// Results of one middle in proportion to another's in the same round; medians.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Versus {
-    /// Goodput.
+    /// Ratio of the goodput.
     pub goodput: f64,
-    /// Bytes that the wide host transfers per second of processor time.
+    /// Ratio of the bytes that the wide host transfers per CPU second; `None` if unknown.
     pub wide_bytes_per_second: Option<f64>,
 }
 
-/// The middle between the hosts.
+/// Forwarding system in the middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bridge,
     Forwarding,
     Wideload,
-    /// The kernel's bridge between hosts that are both wide.
+    /// The kernel's bridge between two wide hosts.
     AllWide,
 }
 
@@ -128,7 +127,7 @@ struct Load {
     to_wide: bool,
 }
 
-/// One transfer.
+/// Figures of one transfer.
 struct Sample {
     transfer: Transfer,
     wide: Option<f64>,
@@ -142,12 +141,12 @@ struct Sample {
 struct Place {
     three_hosts: ThreeHosts,
     receiving: Receiving,
-    /// Order: the wide host, the middle's port toward it, the middle's port toward the narrow host, the narrow
-    /// host.
+    /// Accounts of four interfaces: the wide host's, the middle's toward the wide and toward the narrow host, the
+    /// narrow host's.
     accounts: [Account; 4],
 }
 
-/// The running middle, and how to remove it.
+/// The running middle, with the data needed to remove it.
 enum Standing {
     Ours(Middle),
     Forwarding,
@@ -171,7 +170,7 @@ impl Default for BorderSettings {
     }
 }
 
-/// Runs all scenes and reports each step before it begins.
+/// Runs all scenes and passes a description of each step to `tell` before the step.
 ///
 /// # Errors
 /// A missing right or feature of this machine, with advice.
@@ -250,7 +249,8 @@ fn row(scene: Scene, load: Load, kind: Kind, samples: &[Sample], observed: Obser
 }
 
 impl Versus {
-    /// Medians of the ratios within each round: rounds differ more than the systems within one round.
+    /// Returns the medians of the ratios within each round, because rounds differ more than the systems within one
+    /// round.
     fn of(ours: &[Sample], stock: &[Sample]) -> Option<Versus> {
         let rounds = || ours.iter().zip(stock);
         Some(Versus {
@@ -269,7 +269,7 @@ impl Scene {
         }
     }
 
-    /// How the hosts' interfaces receive.
+    /// Returns the context in which the hosts' interfaces receive.
     fn receiving(self) -> Receiving {
         match self {
             Scene::Wires(receiving) => receiving,
@@ -289,7 +289,8 @@ impl Kind {
         }
     }
 
-    /// The address of one of the three hosts. With a forwarder it is in one of two networks, else in the only one.
+    /// Returns the address of one of the three hosts. With a forwarder, the hosts are in two networks, otherwise in
+    /// one.
     fn address(self, host: u8, is_v4: bool) -> IpAddr {
         match (self, is_v4) {
             (Kind::Forwarding, _) => routed(host, host, is_v4),
@@ -321,7 +322,7 @@ impl Place {
         Ok(place)
     }
 
-    /// Gives each host an address in a network of its own, and a route to the other's over the middle.
+    /// Gives each host an address in a network of its own, and a route over the middle to the other host.
     fn number(&self) -> io::Result<()> {
         let [wide, _, _, narrow] = self.three_hosts.names();
         for (host, name, own, other) in
@@ -394,7 +395,7 @@ impl Place {
         traffic::tcp_in(writes, from.space(), to.space(), kind.address(host, load.is_v4), len, SEED)
     }
 
-    /// Observes the packets of a transfer on reception at the wide host's cable, at whichever end receives them.
+    /// Observes the packets of a transfer on the wide host's cable, at the interface that receives the data.
     fn look(&self, kind: Kind, load: Load, settings: &BorderSettings) -> io::Result<Observed> {
         let [wide, to_wide, _, _] = self.three_hosts.names();
         let (host, name) =
@@ -425,7 +426,8 @@ impl Place {
         })
     }
 
-    /// A veth that receives on a thread counts its packets without their link headers.
+    /// Returns the mean packet length between two readings of the counters, in bytes. A veth that receives on a
+    /// thread counts packets without their link headers.
     fn mean_len(&self, before: Counters, after: Counters, is_received: bool) -> f64 {
         let [before, after] =
             [before, after].map(|counters| if is_received { counters.received } else { counters.sent });
@@ -440,7 +442,7 @@ impl Place {
 }
 
 impl Standing {
-    /// Processor time of the gateway's workers, in seconds; the kernel's middles have none.
+    /// Returns the CPU time of the gateway's workers, in seconds; 0 for the kernel's middles.
     fn seconds(&self) -> io::Result<f64> {
         let Standing::Ours(Middle::Gateway(service)) = self else { return Ok(0.0) };
         Ok(service.snapshots()?.iter().map(|snapshot| snapshot.processor_time.as_secs_f64()).sum())
@@ -457,7 +459,7 @@ impl Standing {
     }
 }
 
-/// Waits until an address answers.
+/// Waits until an address answers a connection attempt.
 fn settle(from: &Host, address: IpAddr) -> io::Result<()> {
     let target = SocketAddr::new(address, CLOSED);
     from.space().enter(|| {
@@ -474,7 +476,7 @@ fn settle(from: &Host, address: IpAddr) -> io::Result<()> {
     })
 }
 
-/// The address of a host in one of a forwarder's two networks; host 0 is the network itself.
+/// Returns the address of a host in one of a forwarder's two networks. Host 0 stands for the network itself.
 fn routed(net: u8, host: u8, is_v4: bool) -> IpAddr {
     if is_v4 {
         IpAddr::V4(Ipv4Addr::new(10, 78, net, host))
@@ -576,17 +578,17 @@ const LOADS: [Load; 4] = [
     Load { is_v4: false, to_wide: true },
     Load { is_v4: false, to_wide: false },
 ];
-/// Whether it is IPv4, and the prefix length of its networks.
+/// Both IP versions: whether the version is IPv4, and the prefix length of its networks.
 const VERSIONS: [(bool, u8); 2] = [(true, 24), (false, 64)];
 const MTUS: [u32; 2] = [9_000, 1_500];
 const ALL_WIDE: [u32; 2] = [9_000, 9_000];
-/// The number of the forwarder in both networks.
+/// Host number of the forwarder in both networks.
 const MIDDLE: u8 = 254;
-/// A bump in the wire is the only path between its two sides.
+/// Configuration of a border that is the only path between its two sides.
 const ONLY_PATH: &str = "[mss]\nraise = \"always\"\n";
 const SEED: u64 = 7;
 const ETHERNET_LEN: f64 = 14.0;
-/// A port without a listener (discard).
+/// Port without a listener (discard).
 const CLOSED: u16 = 9;
 const SETTLE_TRIES: u32 = 40;
 const SETTLE_WAIT: Duration = Duration::from_millis(200);

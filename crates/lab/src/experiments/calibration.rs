@@ -1,4 +1,7 @@
-//! Trials -> the link emulator's accuracy on this machine, over veth in private namespaces.
+//! Calibration runs -> the link emulator's accuracy on this machine, over veth in private namespaces.
+//!
+//! Results over emulated links are only as good as the emulator. This experiment measures the error of each kind of
+//! shape.
 
 use super::Conditions;
 use crate::emulator::{Calibration, CalibrationRun, Scheduling, calibrate};
@@ -7,7 +10,7 @@ use port::{Options, Port};
 use serde::Serialize;
 use std::{fmt, io};
 
-/// The emulator's accuracy, and the conditions.
+/// The emulator's accuracy, and the conditions of its measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Calibrated {
     /// Conditions of the measurement.
@@ -16,7 +19,7 @@ pub struct Calibrated {
     pub calibration: Calibration,
 }
 
-/// Runs the trials between two hosts and an emulator between them.
+/// Runs the calibration between two hosts with an emulator between them.
 ///
 /// # Errors
 /// No right to create hosts; a port's error.

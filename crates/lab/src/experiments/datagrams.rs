@@ -1,4 +1,7 @@
-//! UDP messages -> the number of arrivals, and the receiver's processor time.
+//! UDP messages -> the number of arrivals, and the receiver's CPU time.
+//!
+//! Several experiments share this load. Each message carries its number, so the receiver detects losses, duplicates
+//! and changes.
 
 use crate::traffic::content;
 use crate::usage::thread_time;
@@ -10,38 +13,38 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Messages of one length.
+/// UDP messages of one length at regular intervals.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Length of each, in bytes: at least 8.
+    /// Length of each message, in bytes; at least 8.
     pub len: usize,
-    /// How many.
+    /// Number of messages.
     pub count: u64,
-    /// Interval between messages; zero: as fast as the sender can.
+    /// Interval between messages; 0: as fast as the sender can.
     pub gap: Duration,
 }
 
-/// Received messages of a load.
+/// Messages of a load that the receiver got.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Received {
-    /// Messages that arrived complete and unchanged, each counted once.
+    /// Messages that arrived complete and unchanged, without duplicates.
     pub arrived: u64,
-    /// Messages that were never sent, or arrived twice.
+    /// Received messages that were changed, duplicated or never sent.
     pub wrong: u64,
-    /// Processor time of the receiving thread, in seconds.
+    /// CPU time of the receiving thread, in seconds.
     pub seconds: f64,
     /// Number of wake-ups of the receiving thread.
     pub wakes: u64,
-    /// Arrival of the last message.
+    /// Time of the last arrival; `None` without arrivals.
     #[serde(skip)]
     pub ended: Option<Instant>,
 }
 
-/// A socket that recognises the messages sent to it.
+/// A receiving socket that recognises the messages of a load.
 #[derive(Debug)]
 pub struct Inbox {
     socket: UdpSocket,
-    /// Content of all messages; each begins with its number.
+    /// Content of all messages. The number of a message replaces the first bytes.
     pattern: Vec<u8>,
     room: Vec<u8>,
 }
@@ -53,12 +56,12 @@ pub struct Pings {
     pub median: f64,
     /// The 99th percentile.
     pub p99: f64,
-    /// Number of messages that came back.
+    /// Number of messages that returned.
     pub count: usize,
 }
 
 impl Inbox {
-    /// A socket at an address of a host.
+    /// Opens a receiving socket at an address of a host.
     ///
     /// # Errors
     /// The host has no such address.
@@ -69,7 +72,7 @@ impl Inbox {
         Ok(Inbox { socket, pattern: content(SEED, MESSAGE_LEN_MAX), room: vec![1; MESSAGE_LEN_MAX + 1] })
     }
 
-    /// The socket's address.
+    /// Returns the socket's address.
     ///
     /// # Errors
     /// A socket error.
@@ -77,14 +80,14 @@ impl Inbox {
         self.socket.local_addr()
     }
 
-    /// Message `number` of a load with messages of `len` bytes.
+    /// Returns message `number` of a load with messages of `len` bytes.
     pub fn message(&self, number: u64, len: usize) -> Vec<u8> {
         let mut message = self.pattern[..len].to_vec();
         message[..NUMBER_LEN].copy_from_slice(&number.to_be_bytes());
         message
     }
 
-    /// Receives the messages numbered from `first`, until all have come or none came for `quiet`.
+    /// Receives the messages numbered from `first`, until all have arrived or no message has arrived for `quiet`.
     ///
     /// # Errors
     /// A socket error.
@@ -121,8 +124,7 @@ impl Inbox {
     }
 }
 
-/// Sends a load from a host to an inbox with a running receiver; numbers begin with `first`. Returns the start
-/// time.
+/// Sends a load from a host to an inbox whose receiver runs. Numbers begin with `first`. Returns the start time.
 ///
 /// # Errors
 /// A socket error.
@@ -145,7 +147,7 @@ pub fn send(socket: &UdpSocket, message: &mut [u8], first: u64, load: Load) -> i
     Ok(began)
 }
 
-/// A socket of a host that sends to an inbox.
+/// Opens a socket of a host that sends to an inbox.
 ///
 /// # Errors
 /// No route to the inbox.
@@ -158,8 +160,8 @@ pub fn outbox(host: &Namespace, target: SocketAddr) -> io::Result<UdpSocket> {
     })
 }
 
-/// Sends `count` messages of `len` bytes from one host to the other and back, each after the previous one has come
-/// back.
+/// Sends `count` messages of `len` bytes from one host to the other and back. Each message is sent after the
+/// previous one has returned.
 ///
 /// # Errors
 /// A socket error.
@@ -209,7 +211,7 @@ fn echo(server: &UdpSocket) {
     }
 }
 
-/// Number of times that the calling thread slept and was woken so far.
+/// Returns how often the calling thread has slept and been woken so far.
 fn thread_wakes() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
@@ -221,7 +223,7 @@ pub const MESSAGE_LEN_MAX: usize = 65_507;
 const NUMBER_LEN: usize = 8;
 const SEED: u64 = 11;
 const SOCKET_BUFFER_LEN: usize = 16 << 20;
-/// A shorter sleep would take longer than requested.
+/// Shortest sleep, because a shorter one would take longer than requested.
 const SLEEP_MIN: Duration = Duration::from_micros(60);
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 const ENOBUFS: i32 = 105;

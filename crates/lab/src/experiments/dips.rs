@@ -1,15 +1,15 @@
-//! Two thousand message lengths -> those at which goodput dips (G28, gB6).
+//! Two thousand message lengths -> the lengths at which goodput dips (G28, gB6).
 //!
 //! Each length gets short bursts, in several sweeps over all lengths. A length has a dip where its goodput is more
-//! than 20 % below the median of its ten neighbours' in two of three sweeps. Other load of the machine hits a
-//! length once; a cause in the length itself hits it every time. The five lengths at each end lack neighbours on
-//! one side and are not judged.
+//! than 20 % below the median of its ten neighbours' in two of three sweeps. Other load of the machine affects a
+//! length in one sweep; a cause in the length itself affects it in every sweep. The first and the last five lengths
+//! lack neighbours, so they are not judged.
 //!
 //! Even so, some of two thousand lengths meet a busy machine twice. So the suspects are measured again, with their
 //! neighbours, in as many sweeps. A real dip shows every time.
 //!
 //! Bursts are separated by a rest. A source has identifiers for 61,000 fragmented messages in two seconds and never
-//! uses one twice. It would lose messages that are sent faster, at any length.
+//! uses one twice. Messages that are sent faster would be dropped, at any length.
 
 use super::datagrams::{self, Inbox, Load, MESSAGE_LEN_MAX, Received};
 use super::wide_interface::{Stack, broken, start_on, wait_until_idle};
@@ -26,31 +26,31 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Lengths, sweeps and bursts.
+/// Number of lengths, sweeps and bursts.
 #[derive(Clone, Debug)]
 pub struct DipsSettings {
-    /// MTU of the link.
+    /// MTU of the link, in bytes.
     pub mtu: u32,
     /// Number of lengths, from 64 bytes to the longest message.
     pub lens: usize,
     /// Number of sweeps over all lengths.
     pub sweeps: usize,
-    /// Bursts at each length in each sweep; the best one counts.
+    /// Bursts at each length in each sweep. Only the best burst's goodput is used.
     pub bursts: usize,
-    /// Approximate bytes of each burst.
+    /// Approximate payload of each burst, in bytes.
     pub burst_len: usize,
-    /// How often suspects are measured again, at most.
+    /// Largest number of times that suspects are measured again.
     pub looks: usize,
 }
 
-/// Results.
+/// Results of all sweeps.
 #[derive(Clone, Debug, Serialize)]
 pub struct Dips {
     /// Conditions of the measurement.
     pub conditions: Conditions,
-    /// MTU of the link.
+    /// MTU of the link, in bytes.
     pub mtu: u32,
-    /// Stock interfaces at both ends, then wide ones at both ends, for each kind of port.
+    /// Sweeps with stock interfaces on both hosts, then with wide interfaces on both, for each kind of port.
     pub systems: Vec<Sweeps>,
     /// Whether no message arrived changed or twice.
     pub intact: bool,
@@ -58,16 +58,16 @@ pub struct Dips {
     pub broken: Vec<String>,
 }
 
-/// Goodput by length.
+/// Goodput by message length, with one kind of interface.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sweeps {
-    /// Interfaces of both ends.
+    /// Kind of interface of both hosts.
     pub stack: Stack,
     /// Lengths of messages, in bytes.
     pub lens: Vec<usize>,
     /// Goodput at each length in each sweep, in 10^6 bits per second.
     pub goodput: Vec<Vec<f64>>,
-    /// Messages that did not arrive.
+    /// Number of messages that did not arrive.
     pub lost: u64,
     /// Lengths that dipped in these sweeps.
     pub suspects: Vec<Dip>,
@@ -80,11 +80,11 @@ pub struct Sweeps {
 pub struct Dip {
     /// Length of the message, in bytes.
     pub len: usize,
-    /// Goodput in proportion to the neighbours', the median of the sweeps.
+    /// Goodput in proportion to the neighbours' median; the median of the sweeps.
     pub share: f64,
 }
 
-/// Both ends of the bursts.
+/// Sender and receiver of the bursts.
 struct DipEdges {
     outbox: UdpSocket,
     jobs: mpsc::Sender<(u64, Load)>,
@@ -99,8 +99,8 @@ impl Default for DipsSettings {
     }
 }
 
-/// Sweeps over all lengths, in turn with stock interfaces and with wide ones, and reports each sweep before it
-/// begins.
+/// Measures all sweeps, in turn with stock and with wide interfaces. Passes a description of each sweep to `tell`
+/// before it begins.
 ///
 /// # Errors
 /// A missing right or feature of this machine, with advice.
@@ -158,37 +158,37 @@ pub fn dips(settings: &DipsSettings, mut tell: impl FnMut(&str)) -> io::Result<D
     Ok(outcome)
 }
 
-/// A length and its neighbours.
+/// Returns a length and its neighbours.
 fn window(lens: &[usize], len: usize) -> &[usize] {
     let at = lens.partition_point(|other| *other < len);
     &lens[at - NEIGHBOURS / 2..=at + NEIGHBOURS / 2]
 }
 
-/// The dip in the middle of a window, if goodput at these lengths shows one.
+/// Returns the dip in the middle of a window if goodput at these lengths shows one; otherwise an empty list.
 fn repeat(window: &[usize], lens: &[usize], goodput: &[Vec<f64>]) -> Vec<Dip> {
     let at = |len: &usize| lens.partition_point(|other| other < len);
     let of_window = |sweep: &Vec<f64>| window.iter().map(|len| sweep[at(len)]).collect();
     find(window, &goodput.iter().map(of_window).collect::<Vec<_>>())
 }
 
-/// Evenly spaced lengths, apart from rounding.
+/// Returns lengths that are evenly spaced, apart from rounding.
 fn lens(count: usize) -> Vec<usize> {
     let last = count.saturating_sub(1).max(1);
     (0..count).map(|index| LEN_MIN + index * (MESSAGE_LEN_MAX - LEN_MIN) / last).collect()
 }
 
 impl Dips {
-    /// Whether every message arrived once and unchanged, and the gateways' counters add up.
+    /// Whether every message arrived unchanged and without duplicates, and the gateways' counters add up.
     pub fn is_good(&self) -> bool {
         self.intact && self.lost() == 0 && self.broken.is_empty()
     }
 
-    /// Messages that did not arrive.
+    /// Returns the number of messages that did not arrive.
     fn lost(&self) -> u64 {
         self.systems.iter().map(|system| system.lost).sum()
     }
 
-    /// Goodput of one sweep over these lengths.
+    /// Measures the goodput of one sweep over these lengths.
     fn sweep(
         &mut self,
         pair: &TwoHosts,
@@ -214,7 +214,7 @@ struct Swept {
     intact: bool,
 }
 
-/// One sweep between hosts that are ready.
+/// Measures one sweep between hosts that are ready.
 fn sweep(pair: &TwoHosts, settings: &DipsSettings, lens: &[usize]) -> io::Result<Swept> {
     let [receiver, far] = &pair.hosts;
     let mut inbox = Inbox::open(receiver.space(), v4(1))?;
@@ -248,7 +248,8 @@ fn sweep(pair: &TwoHosts, settings: &DipsSettings, lens: &[usize]) -> io::Result
 }
 
 impl DipEdges {
-    /// One burst: seconds from the first message sent to the last one received, and the received messages.
+    /// Sends one burst. Returns the seconds from the first message sent to the last one received, and the received
+    /// messages.
     fn burst(&mut self, load: Load) -> io::Result<(f64, Received)> {
         let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the receiver has ended");
         self.jobs.send((self.next, load)).map_err(|_| gone(()))?;
@@ -261,7 +262,8 @@ impl DipEdges {
     }
 }
 
-/// Lengths whose goodput is more than 20 % below the median of their ten neighbours' in two sweeps of three.
+/// Returns the lengths whose goodput is more than 20 % below the median of their ten neighbours' in two sweeps of
+/// three.
 pub fn find(lens: &[usize], goodput: &[Vec<f64>]) -> Vec<Dip> {
     let half = NEIGHBOURS / 2;
     let share = |sweep: &Vec<f64>, at: usize| {
@@ -321,15 +323,15 @@ impl Sweeps {
 }
 
 const LEN_MIN: usize = 64;
-/// Messages of a burst, at least and at most.
+/// Fewest messages of a burst; `BURST_MAX` is the most.
 const BURST_MIN: usize = 8;
 const BURST_MAX: usize = 400;
-/// Mean interval between messages: 20,000 per second.
+/// Mean interval between messages, for 20,000 messages per second.
 const REST: Duration = Duration::from_micros(50);
 const NEIGHBOURS: usize = 10;
-/// How far a dip is below its neighbours.
+/// Share by which a dip is below its neighbours' median.
 const DEPTH: f64 = 0.2;
-/// How long the receiver waits after the last message of a burst.
+/// Time that the receiver waits after the last message of a burst.
 const QUIET: Duration = Duration::from_millis(60);
 const TABLE_ROWS: usize = 16;
 

@@ -1,4 +1,6 @@
 //! Datagram -> its fragments, in an order that no host would send.
+//!
+//! The kernel's own fragmentation sends fragments in order, so disordered fragments are written here as raw frames.
 
 use super::datagrams::{Inbox, Received};
 use crate::three_hosts::{v4, v6};
@@ -11,31 +13,31 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Order of a datagram's fragments.
+/// Order in which a datagram's fragments are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// Last fragment first, as some hosts send.
     Reverse,
-    /// Drawn from a seed.
+    /// An order drawn from a seed.
     Random,
 }
 
-/// A UDP datagram between two stations, and how it is fragmented.
+/// A UDP datagram between two stations, and the MTU that it is fragmented for.
 #[derive(Clone, Copy, Debug)]
 pub struct Fragments<'a> {
-    /// MAC addresses of the receiver and of the sender.
+    /// MAC addresses of the datagram's receiver and of its sender.
     pub macs: [[u8; 6]; 2],
-    /// Sender and receiver, of the same IP version.
+    /// Addresses and ports of the datagram's source and destination, of the same IP version.
     pub ends: [SocketAddr; 2],
-    /// Longest packet, IP header included, in bytes.
+    /// Length of the longest packet, IP header included, in bytes.
     pub mtu: usize,
-    /// UDP payload.
+    /// Payload of the UDP datagram.
     pub payload: &'a [u8],
 }
 
 impl Fragments<'_> {
-    /// The frames of its fragments, in order.
+    /// Returns the frames of the datagram's fragments, in order.
     pub fn frames(&self, identification: u32) -> Vec<Vec<u8>> {
         let datagram = self.datagram();
         let header_len = if self.ends[0].is_ipv4() { 20 } else { 48 };
@@ -47,7 +49,7 @@ impl Fragments<'_> {
             .collect()
     }
 
-    /// UDP header and payload.
+    /// Returns the UDP header and payload.
     fn datagram(&self) -> Vec<u8> {
         let len = self.payload.len() + 8;
         let mut datagram = Vec::with_capacity(len);
@@ -98,8 +100,8 @@ impl Fragments<'_> {
     }
 }
 
-/// Host 2 of a pair sends `count` messages of `len` bytes to host 1, in fragments for this MTU, each message's
-/// fragments in this order.
+/// Sends `count` messages of `len` bytes from host 2 of a pair to host 1, in fragments for this MTU. The fragments
+/// of each message are sent in the given order.
 ///
 /// # Errors
 /// An error of a port or socket.
@@ -166,11 +168,11 @@ fn octets(address: IpAddr) -> Vec<u8> {
 const UDP: u8 = 17;
 const FRAGMENT: u8 = 44;
 const HOP_LIMIT: u8 = 64;
-/// Source port of crafted messages.
+/// UDP source port of the messages.
 const SENDER: u16 = 7_000;
 const FIRST_IDENTIFICATION: u32 = 0x1234;
 const ORDER_SEED: u64 = 5;
 /// Interval between datagrams.
 const GAP: Duration = Duration::from_millis(1);
-/// How long the receiver waits after the last message: longer than reassembly takes to evict.
+/// Time that the receiver waits after the last message; longer than any reassembly time-out.
 const QUIET: Duration = Duration::from_secs(1);

@@ -1,4 +1,6 @@
 //! Frames into one TUN device of a forwarding host -> frames out of another.
+//!
+//! The kernel's segmentation and GRO are observed this way, without a network card.
 
 use super::wire::{v4_destination, v6_destination};
 use crate::net::Host;
@@ -13,7 +15,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// A host between two devices.
+/// A host that forwards between two TUN devices.
 pub(super) struct Forwarder {
     _host: Host,
     from: Tap,
@@ -22,12 +24,12 @@ pub(super) struct Forwarder {
     frames: Vec<Frame>,
 }
 
-/// How the host treats forwarded packets.
+/// Offloads that the host applies to forwarded packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Treats {
-    /// It segments GSO packets at the egress.
+    /// The host segments GSO packets at the egress.
     Fragments,
-    /// It merges consecutive packets at the ingress (GRO) and sends GSO packets.
+    /// The host merges consecutive packets at the ingress (GRO) and sends GSO packets.
     Joins,
 }
 
@@ -65,17 +67,20 @@ impl Forwarder {
         Ok(Forwarder { _host: host, from, to, pool: Pool::new(256 << 20), frames: Vec::new() })
     }
 
-    /// Sends one frame. Returns an error for an immediate rejection by the kernel.
+    /// Sends one frame into the first device.
+    ///
+    /// # Errors
+    /// The kernel rejects the frame.
     pub fn send(&mut self, wire: TxFrame<'_>) -> io::Result<()> {
         self.from.transmit(&[wire]).map(drop)
     }
 
-    /// Takes the frames that are there, in buffers of this pool; never waits.
+    /// Receives the available frames into buffers of this pool, without waiting.
     pub fn take(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
         self.to.receive(Ingress(1), pool, frames)
     }
 
-    /// Takes packets from the first addresses, until `take` has enough, or until nothing came for a while.
+    /// Receives packets of the test until `take` has enough, or until no packet has arrived for [`TIMEOUT`].
     pub fn receive(&mut self, mut take: impl FnMut(&mut Packet) -> Enough) -> io::Result<()> {
         let mut enough = Enough::No;
         while enough == Enough::No {
@@ -103,14 +108,14 @@ impl Forwarder {
     }
 }
 
-/// Whether more packets are needed.
+/// Answer to each packet: whether more packets are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Enough {
     Yes,
     No,
 }
 
-/// Whether the packet is one of the test: the host occasionally sends packets of its own.
+/// Whether the packet is of the test. The host occasionally sends packets of its own.
 fn is_ours(packet: &[u8]) -> bool {
     match packet.first().map(|byte| byte >> 4) {
         Some(4) => packet.get(12) == Some(&10),
@@ -120,9 +125,9 @@ fn is_ours(packet: &[u8]) -> bool {
 
 const FROM: &str = "from0";
 const TO: &str = "to0";
-/// GRO hold time: longer than the writing of a burst.
+/// Hold time of GRO; longer than the writing of a burst.
 const HOLD: Duration = Duration::from_millis(1);
-/// How long to wait for more frames.
+/// Longest wait for more frames.
 const TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 const SETTINGS: [(&str, &str); 5] = [
     ("ipv4/conf/all/rp_filter", "0"),

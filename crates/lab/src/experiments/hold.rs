@@ -1,9 +1,9 @@
-//! Settings of `hold` -> the packet length on slow links, and the delay that waiting adds.
+//! Settings of `hold` -> the packet length on slow links, and the delay that holding adds.
 //!
-//! TCP segments arrive one by one, as a slow link delivers them, through a bridge and through a border with each
-//! setting. Three figures are measured: the mean length at the wide host, the round trip of a small message, and
-//! the delay of a burst's last segment. Bursts end with PSH, as senders end a write, or without, where only time
-//! ends the wait.
+//! TCP segments arrive one by one, as a slow link delivers them. The segments cross a bridge, and a border with
+//! each setting. Three figures are measured: the mean length at the wide host, the round trip of a small message,
+//! and the delay of a burst's last segment. Bursts end with PSH, as hosts end a write, or without PSH, where only a
+//! time-out ends the holding.
 
 use super::{Conditions, Spread};
 use crate::net::Offloading;
@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 /// Number and length of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldSettings {
-    /// Turns of each middle.
+    /// Number of measurements of each middle.
     pub rounds: usize,
-    /// Length of each stream, in seconds.
+    /// Duration of each stream, in seconds.
     pub seconds: f64,
-    /// Round trips per turn.
+    /// Round trips per middle and round.
     pub messages: usize,
-    /// Bursts of each kind per turn.
+    /// Bursts of each kind per middle and round.
     pub bursts: usize,
 }
 
@@ -39,12 +39,12 @@ impl Default for HoldSettings {
     }
 }
 
-/// Results.
+/// Results of all middles.
 #[derive(Clone, Debug, Serialize)]
 pub struct Hold {
     /// Conditions of the measurement.
     pub conditions: Conditions,
-    /// The bridge, then each setting of `hold`.
+    /// Names of the middles: the bridge, then each setting of `hold`.
     pub middles: Vec<&'static str>,
     /// Mean length of the packets of a stream at the wide host, in bytes.
     pub lens: Vec<HoldLen>,
@@ -59,16 +59,16 @@ pub struct Hold {
 pub struct HoldLen {
     /// Payload of the stream, in bits per second.
     pub rate: f64,
-    /// Mean length, in bytes, for each middle.
+    /// Mean length for each middle, in bytes.
     pub mean_len: Vec<Spread>,
 }
 
-/// Delay of a load.
+/// Delay of one load through each middle.
 #[derive(Clone, Debug, Serialize)]
 pub struct HoldDelay {
-    /// The load.
+    /// The load whose delay is measured.
     pub what: HoldLoad,
-    /// Median and 99th percentile, in microseconds, for each middle.
+    /// Median and 99th percentile for each middle, in microseconds.
     pub micros: Vec<[f64; 2]>,
 }
 
@@ -76,13 +76,13 @@ pub struct HoldDelay {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HoldLoad {
-    /// 64 bytes to the wide host and back.
+    /// A message of 64 bytes to the wide host and back.
     PingPong,
     /// The last of 20 full segments to the wide host, from its write to its read.
     LastSegment {
-        /// Payload, in bits per second.
+        /// Rate of the payload, in bits per second.
         rate: f64,
-        /// Whether it has PSH.
+        /// Whether the last segment has PSH.
         pushes: bool,
     },
 }
@@ -98,7 +98,7 @@ impl fmt::Display for HoldLoad {
     }
 }
 
-/// Measures, and reports each turn before it begins.
+/// Measures all middles, and passes a description of each step to `tell` before the step.
 ///
 /// # Errors
 /// A missing right or feature of this machine, with advice.
@@ -159,7 +159,7 @@ fn set_up(three_hosts: &ThreeHosts, setting: Option<&str>) -> io::Result<Middle>
     Ok(middle)
 }
 
-/// The mean length of a stream's packets, and whether it arrived unchanged.
+/// Sends a stream. Returns the mean length of its packets in bytes, and whether its bytes arrived unchanged.
 fn stream(three_hosts: &ThreeHosts, rate: f64, settings: &HoldSettings) -> io::Result<(f64, bool)> {
     let pace = Pace { rate, write_len: SEGMENT_LEN, end: WriteEnd::More };
     let len = (rate / 8.0 * settings.seconds) as usize;
@@ -172,7 +172,7 @@ fn stream(three_hosts: &ThreeHosts, rate: f64, settings: &HoldSettings) -> io::R
     Ok((bytes as f64 / packets.max(1) as f64, transfer.intact))
 }
 
-/// Round trips of small messages, in microseconds.
+/// Returns the round-trip times of small messages, in microseconds.
 fn ping_pong(three_hosts: &ThreeHosts, count: usize) -> io::Result<Vec<f64>> {
     let [mut client, mut server] = connected(three_hosts)?;
     thread::scope(|scope| {
@@ -196,7 +196,7 @@ fn ping_pong(three_hosts: &ThreeHosts, count: usize) -> io::Result<Vec<f64>> {
     })
 }
 
-/// Delays of the last segments of bursts, in microseconds.
+/// Returns the delays of the last segments of bursts, in microseconds.
 fn bursts(three_hosts: &ThreeHosts, rate: f64, pushes: bool, count: usize) -> io::Result<Vec<f64>> {
     let [client, mut server] = connected(three_hosts)?;
     let (tell, told) = mpsc::channel();
@@ -235,7 +235,7 @@ fn bursts(three_hosts: &ThreeHosts, rate: f64, pushes: bool, count: usize) -> io
     })
 }
 
-/// The ends of a connection from the narrow host to the wide one.
+/// Opens a connection from the narrow host to the wide one. Returns its two sockets.
 fn connected(three_hosts: &ThreeHosts) -> io::Result<[TcpStream; 2]> {
     let listener = three_hosts.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)))?;
     let target = listener.local_addr()?;
@@ -250,7 +250,7 @@ fn connected(three_hosts: &ThreeHosts) -> io::Result<[TcpStream; 2]> {
     Ok([client, server])
 }
 
-/// The quantile of the values for this share.
+/// Returns the quantile of the values for this share.
 fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -282,14 +282,15 @@ impl fmt::Display for Hold {
 }
 
 const MTUS: [u32; 2] = [9_000, 1_500];
-/// Names, and the setting in the wide side's configuration; none: the bridge.
+/// Name of each middle, and the `hold` setting of the wide side's configuration; `None` for the bridge.
 const MIDDLES: [(&str, Option<&str>); 3] =
     [("bridge", None), ("adaptive", Some("hold = \"adaptive\"")), ("burst", Some("hold = \"burst\""))];
 const RATES: [f64; 3] = [2e7, 1e8, 5e8];
-/// Payload of a full segment on the narrow link, in bytes: without the IPv4 and TCP headers and the timestamps.
+/// Payload of a full segment on the narrow link, in bytes: its MTU without the IPv4 and TCP headers and the
+/// timestamps.
 const SEGMENT_LEN: usize = 1_500 - 20 - 32;
 const MESSAGE_LEN: usize = 64;
-/// Segments of a burst: an initial window takes ten, and each burst reuses the window of the previous one.
+/// Segments of a burst. An initial window has ten, and each burst reuses the window of the previous one.
 const BURST: usize = 20;
 const REST: Duration = Duration::from_millis(5);
 const TIMEOUT: Duration = Duration::from_secs(10);

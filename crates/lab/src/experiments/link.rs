@@ -1,4 +1,6 @@
 //! Two interfaces -> one wire between them: delayed, rate-limited, lossy or reordering as configured.
+//!
+//! This is the link emulator for interfaces outside of the lab, such as those of virtual machines.
 
 use crate::emulator::{Course, LATE, LinkShape, Outcome, POOL_LIMIT, Scheduling, monotonic, run};
 use linux::features::{self, Previous};
@@ -11,10 +13,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Joins two interfaces of this thread's namespace until `stop`, or for the given time. Frames received on the
-/// first leave by the second under the first shape; frames back are under the second.
+/// first interface are sent on the second one, under the first shape. Frames of the opposite direction are under
+/// the second shape.
 ///
-/// Meanwhile the kernel receives nothing from the interfaces, and their offloads are off. Both are restored at the
-/// end.
+/// Meanwhile the kernel receives nothing from the interfaces, and their offloads are off. Reception and offloads
+/// are restored at the end.
 ///
 /// # Errors
 /// The kernel's error for an interface, or a missing right.
@@ -38,7 +41,7 @@ pub fn link(
     run(a.as_mut(), b.as_mut(), shapes, &mut Pool::new(POOL_LIMIT), &course)
 }
 
-/// An interface that serves as the end of a wire, until this is dropped.
+/// An interface at one end of the wire. Dropping the value restores the interface.
 struct LinkEnd {
     offloads: Option<Previous>,
     _intercept: Intercept,

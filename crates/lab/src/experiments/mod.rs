@@ -1,7 +1,7 @@
 //! Settings of an experiment -> measurements of live kernels and gateways, with the conditions.
 //!
-//! All but [`link()`] stay in private namespaces. Compared systems take turns in one run, on the same cables, so
-//! that other load of the machine hits all of them.
+//! All experiments except [`link()`] stay in private namespaces. Compared systems are measured in turn in one run,
+//! on the same cables, so that other load of the machine affects all of them.
 
 mod account;
 mod attacks;
@@ -65,18 +65,18 @@ use std::{fmt, fs};
 pub struct Conditions {
     /// Kernel release.
     pub kernel: String,
-    /// Processors that this process may use.
+    /// Number of CPUs that this process may use.
     pub processors: usize,
     /// Load averages of the last 1, 5 and 15 minutes, before the start.
     pub load: Vec<f64>,
-    /// How often each figure was measured.
+    /// Number of times that each figure was measured.
     pub rounds: usize,
     /// Version of this program, and how it was built.
     pub build: String,
 }
 
 impl Conditions {
-    /// The conditions at this moment.
+    /// Reads the conditions at this moment.
     pub fn here(rounds: usize) -> Conditions {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let load = read("/proc/loadavg").split(' ').take(3).filter_map(|word| word.parse().ok()).collect();
@@ -115,7 +115,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of these figures; none without figures.
+    /// Returns the spread of these figures; `None` without figures.
     pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut figures: Vec<f64> = figures.into_iter().collect();
         figures.sort_by(f64::total_cmp);
@@ -126,13 +126,13 @@ impl Spread {
     }
 }
 
-/// The median of the figures; none where one is missing.
+/// Returns the median of the figures; `None` if a figure is missing.
 pub(crate) fn median_of(figures: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let figures: Option<Vec<f64>> = figures.into_iter().collect();
     Spread::of(figures?).map(|spread| spread.median)
 }
 
-/// A figure as a table cell.
+/// Formats a figure as a table cell.
 fn cell(figure: Option<f64>, digits: usize) -> String {
     figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.digits$}"))
 }

@@ -1,4 +1,6 @@
 //! Scene file -> results of its flows and links, all simulated.
+//!
+//! A scene shows how a gateway would behave in a network, without building it. `crates/sim` does the simulation.
 
 use engine::{Event, Reason};
 use serde::Serialize;
@@ -8,26 +10,26 @@ use sim::{BadScene, Carried, Crossed, Scene, Simulation};
 use std::fmt;
 use std::time::Instant;
 
-/// Results of a network.
+/// Results of a simulated network.
 #[derive(Clone, Debug, Serialize)]
 pub struct Network {
     /// Seed of all random choices.
     pub seed: u64,
-    /// A hash of all events: the same for the same file and seed.
+    /// Hash of all events. Equal files and seeds give equal hashes.
     pub trace: String,
     /// One row per flow.
     pub flows: Vec<FlowRow>,
     /// Two rows per link: from its first end to the second, and back.
     pub links: Vec<LinkRow>,
-    /// Events and drop or pass reasons of gateways and routers, by the names in COUNTERS.md, with their counts.
+    /// Number of each event, drop reason and pass reason at gateways and routers, by the names in COUNTERS.md.
     pub counters: Vec<(&'static str, u64)>,
-    /// How often a host was told of a smaller MTU.
+    /// Number of times that a host was informed of a smaller MTU.
     pub told_count: u64,
-    /// The first violated law, if any.
+    /// The first violated law; `None` if all laws held.
     pub broken: Option<String>,
-    /// Simulated seconds until nothing more happened.
+    /// Simulated time until no further event occurred, in seconds.
     pub simulated_seconds: f64,
-    /// Packets received by gateways; a packet that passes several counts at the first.
+    /// Packets received by gateways. A packet that crosses several gateways is counted at the first.
     pub gateway_packets: u64,
     /// Duration of the simulation, in seconds.
     pub seconds: f64,
@@ -36,44 +38,44 @@ pub struct Network {
 /// Results of a flow.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowRow {
-    /// The sender.
+    /// Name of the sending host.
     pub from: String,
-    /// The receiver.
+    /// Name of the receiving host.
     pub to: String,
     /// `TCP` or `UDP`.
     pub kind: &'static str,
-    /// Bytes of a connection, or messages, that were sent.
+    /// Bytes of a connection, or number of messages, that were sent.
     pub sent: u64,
     /// Bytes or messages that arrived.
     pub arrived: u64,
-    /// From its start to the last arrival, in seconds.
+    /// Time from the flow's start to the last arrival, in seconds.
     pub seconds: f64,
-    /// Payload that arrived, in megabits a second.
+    /// Rate of the payload that arrived, in 10^6 bits per second.
     pub megabits_per_second: f64,
-    /// `recycle` where all arrived; else `lost some`, `gave up`, `was reset` or `did not end`.
+    /// `done` if all data arrived; otherwise `lost some`, `gave up`, `was reset` or `did not end`.
     pub end: &'static str,
 }
 
 /// Traffic of one direction of a link.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkRow {
-    /// Start of the direction.
+    /// Name of the node that transmits.
     pub from: String,
-    /// End of the direction.
+    /// Name of the node that receives.
     pub to: String,
-    /// Its MTU at the start, in bytes.
+    /// MTU of the link at the start, in bytes.
     pub mtu: u16,
-    /// Packets that it delivered.
+    /// Number of packets that the direction delivered.
     pub packets: u64,
-    /// Their mean length, in bytes.
+    /// Mean length of the delivered packets, in bytes.
     pub mean_len: f64,
     /// Packets lost at random, or sent while the link was down.
     pub lost: u64,
-    /// Packets that found its queue full.
+    /// Packets dropped because the queue was full.
     pub dropped: u64,
 }
 
-/// Simulates the network of a file, until nothing more happens in it.
+/// Simulates the network of a scene file, until no further event occurs.
 ///
 /// # Errors
 /// A faulty file, with the position of the fault.

@@ -1,6 +1,6 @@
 //! Interface -> the lengths of the packets that it received.
 //!
-//! It captures packets beside the host and takes time from everything else. So an observed transfer is not timed.
+//! The observer captures packets on the host, which costs CPU time. So an observed transfer is not timed.
 
 use crate::net::Host;
 use gateway::snapshot::WIDE_LEN;
@@ -12,21 +12,21 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// TCP packets received by one interface; a GSO packet counts as its wire packets.
+/// TCP packets received by one interface. A GSO packet is counted as its wire packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Observed {
-    /// Packets on the wire.
+    /// Number of wire packets.
     pub packets: u64,
-    /// Wide packets: longer than 8,000 bytes, IP header included.
+    /// Number of wide packets: longer than 8,000 bytes, IP header included.
     pub wide_packets: u64,
-    /// Length of the longest, IP header included, in bytes.
+    /// Length of the longest packet, IP header included, in bytes.
     pub longest: usize,
-    /// Frames that the observer missed because they came too fast.
+    /// Number of frames that the observer missed because they arrived too fast.
     pub missed: u64,
 }
 
 impl Observed {
-    /// Share of wide packets.
+    /// Returns the share of wide packets.
     pub fn share(&self) -> f64 {
         self.wide_packets as f64 / self.packets.max(1) as f64
     }
@@ -83,5 +83,5 @@ fn collect(port: &mut dyn Port, is_over: &AtomicBool) -> io::Result<Observed> {
 
 const BUFFER_LEN: u32 = 256 << 20;
 const POOL_LIMIT: usize = 64 << 20;
-/// How long it waits for a frame before it checks for the end.
+/// Longest wait for a frame between two checks for the end, in nanoseconds.
 const LOOK_NANOS: i64 = 10_000_000;

@@ -1,4 +1,6 @@
 //! Program and configuration -> a gateway process that a test can signal, read, kill and end.
+//!
+//! Experiments with crashes and restarts need the real program with its two processes, and not the library.
 
 use linux::namespace::{Namespace, NamespaceGuard};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -11,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A gateway run by the command `wideload run`; ended when this is dropped.
+/// A gateway run by the command `wideload run`. Dropping the value ends the gateway.
 pub(super) struct Running {
     process: Child,
     _tether: NamespaceGuard,
@@ -20,7 +22,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts it in a namespace, and waits until it is ready.
+    /// Starts the gateway in a namespace, and waits until it is ready.
     pub(super) fn start(program: &Path, space: &Namespace, config: &Path) -> io::Result<Running> {
         let mut command = Command::new(program);
         // A terminal's signal goes to a whole group; this group has only this process.
@@ -44,7 +46,7 @@ impl Running {
         Ok(kill_process(Pid::from_child(&self.process), signal)?)
     }
 
-    /// Sends a signal to the group of the supervisor, as a terminal does.
+    /// Sends a signal to the supervisor's process group, as a terminal does.
     pub(super) fn tell_group(&self, signal: Signal) -> io::Result<()> {
         Ok(kill_process_group(Pid::from_child(&self.process), signal)?)
     }
@@ -58,7 +60,7 @@ impl Running {
         self.wait_for(answer, |words| count(words) > before)
     }
 
-    /// Kills the worker process, and waits until another works.
+    /// Kills the worker process, and waits until its replacement works.
     pub(super) fn kill_worker(&mut self) -> io::Result<()> {
         let before = self.worker()?;
         kill_process(before, Signal::KILL)?;
@@ -72,7 +74,7 @@ impl Running {
         Ok(())
     }
 
-    /// Kills the supervisor alone, and waits until both processes are gone.
+    /// Kills the supervisor alone, and waits until both processes have ended.
     pub(super) fn kill_supervisor(mut self) -> io::Result<ExitStatus> {
         let children = self.children();
         self.tell(Signal::KILL)?;
@@ -92,7 +94,7 @@ impl Running {
         self.gone(&children)
     }
 
-    /// Waits until it and its worker process have ended by themselves, and returns the exit status.
+    /// Waits until the supervisor and the worker process have ended by themselves. Returns the exit status.
     pub(super) fn end(mut self) -> io::Result<ExitStatus> {
         let children = self.children();
         self.gone(&children)
@@ -124,7 +126,7 @@ impl Running {
         Ok(())
     }
 
-    /// Reads its log; false where no more can come.
+    /// Reads the gateway's log. Returns false if the log has ended.
     fn receive(&mut self, timeout: Duration) -> bool {
         match self.heard.recv_timeout(timeout) {
             Ok(word) => self.words.push(word),
@@ -135,7 +137,7 @@ impl Running {
         true
     }
 
-    /// The worker process's ID.
+    /// Returns the worker process's ID.
     pub(super) fn worker(&self) -> io::Result<Pid> {
         let newest = self.children().into_iter().max_by_key(|pid| pid.as_raw_nonzero());
         newest.ok_or_else(|| self.failed("nobody works"))
@@ -147,7 +149,7 @@ impl Running {
         text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
     }
 
-    /// An error with its last log lines.
+    /// Returns an error with the gateway's last log lines.
     pub(super) fn failed(&self, what: &str) -> io::Error {
         let last = self.words.iter().rev().take(3).rev().map(String::as_str).collect::<Vec<_>>().join(" | ");
         io::Error::other(format!("the gateway: {what}; its last output: {last}"))
@@ -162,7 +164,7 @@ impl Drop for Running {
     }
 }
 
-/// An exit status as in a table: a number, or a signal's name.
+/// Returns an exit status as in a table: a number, or a signal's name.
 pub(super) fn spelled(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => code.to_string(),
@@ -171,13 +173,13 @@ pub(super) fn spelled(status: ExitStatus) -> String {
     }
 }
 
-/// Whether the process has dropped its privileges, as every packet-handling process must.
+/// Whether a process has dropped its privileges, as every packet-handling process must.
 fn is_confined(pid: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
     status.unwrap_or_default().contains("Seccomp:\t2")
 }
 
-/// Whether the process is alive: a zombie is not.
+/// Whether a process is alive; false for a zombie.
 fn lives(pid: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
     status.is_ok_and(|status| !status.contains("State:\tZ"))

@@ -1,7 +1,7 @@
 //! Number of packets and a seed -> as many packets through simulated gateways, and the violated laws.
 //!
-//! Each thread runs whole seeds. The results cover the first seeds that together have enough packets, whichever
-//! thread ran them and whenever. So two runs report the same.
+//! Each thread runs complete seeds. The results cover the first seeds that together have enough packets, whichever
+//! thread ran them and whenever. So two runs report the same results.
 
 use serde::{Serialize, Serializer};
 use sim::swarm::{Case, TOUR};
@@ -15,13 +15,13 @@ use std::time::Instant;
 /// Size of a swarm.
 #[derive(Clone, Debug)]
 pub struct SwarmSettings {
-    /// Minimum of packets that gateways receive.
+    /// Fewest packets that gateways receive in total.
     pub packets: u64,
-    /// Minimum of seeds. A tour has enough of them to reach every case.
+    /// Fewest seeds that run. A tour has enough seeds to reach every case.
     pub seeds: u64,
-    /// The first seed; the others follow it.
+    /// The first seed. The other seeds follow it without gaps.
     pub seed: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
 }
 
@@ -35,63 +35,63 @@ impl Default for SwarmSettings {
 /// Results of a swarm.
 #[derive(Clone, Debug, Serialize)]
 pub struct Swarm {
-    /// The first seed; [`seed_count`](Self::seed_count) seeds ran.
+    /// The first seed. [`seed_count`](Self::seed_count) consecutive seeds ran.
     pub seed: u64,
     /// Number of seeds that ran.
     pub seed_count: u64,
-    /// Packets that gateways received.
+    /// Number of packets that gateways received.
     pub packets: u64,
-    /// Of these, packets of TCP connections, pure headers included.
+    /// Number of these packets that belonged to TCP connections, with or without payload.
     pub tcp_packets: u64,
-    /// Connections that delivered everything both ways and ended.
+    /// Connections that delivered all data in both directions and ended.
     pub connections: u64,
-    /// Bytes of connections that arrived in order.
+    /// Bytes of TCP connections that arrived in order.
     pub tcp_bytes: u64,
-    /// Messages that were sent, and messages that arrived.
+    /// Number of messages that were sent, and number that arrived.
     pub messages: [u64; 2],
     /// Bytes of streams that arrived.
     pub stream_bytes: u64,
     /// Number of simulated events.
     pub events: u64,
-    /// A hash of all events: the same for the same seeds, in every build, with any number of threads.
+    /// Hash of all events. Equal seeds give equal hashes, in every build, with any number of threads.
     #[serde(serialize_with = "as_hex")]
     pub trace: u64,
-    /// How often each case was met.
+    /// Number of times that each case occurred.
     pub hits: Vec<Hit>,
     /// Violated laws, each with its smallest case and the command that repeats it.
     pub failures: Vec<String>,
     /// Duration, in seconds.
     pub seconds: f64,
-    /// Threads that worked on it.
+    /// Number of threads that worked on the swarm.
     pub threads: usize,
 }
 
-/// How often one case was met.
+/// A case and the number of times that it occurred.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Hit {
-    /// Kind of the case: role, fault, law, reason.
+    /// Kind of the case: role, fault, law or reason.
     pub kind: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// How often.
+    /// Number of times that the case occurred.
     pub count: u64,
 }
 
 /// Progress of a swarm.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Packets so far.
+    /// Number of packets so far.
     pub packets: u64,
-    /// Requested packets.
+    /// Number of requested packets.
     pub of: u64,
-    /// Packets per second so far.
+    /// Mean packets per second so far.
     pub rate: f64,
 }
 
 /// Runs seeds until gateways have received enough packets, and enough seeds have run.
 ///
 /// # Panics
-/// Where a thread cannot be started.
+/// A thread cannot be started.
 pub fn swarm(settings: &SwarmSettings, mut tell: impl FnMut(Progress)) -> Swarm {
     let begun = Instant::now();
     let (next, is_over) = (AtomicU64::new(settings.seed), AtomicBool::new(false));
@@ -132,7 +132,7 @@ pub fn swarm(settings: &SwarmSettings, mut tell: impl FnMut(Progress)) -> Swarm 
     sum.into_swarm(settings, begun.elapsed().as_secs_f64())
 }
 
-/// Runs one case and reports its failure or its figures.
+/// Runs one case. Returns its failure or its figures.
 pub fn replay(case: &Case) -> Swarm {
     let begun = Instant::now();
     let mut sum = Sum::default();
@@ -209,18 +209,18 @@ impl Sum {
 }
 
 impl Swarm {
-    /// Cases that were never met.
+    /// Returns the cases that never occurred.
     pub fn unmet(&self) -> impl Iterator<Item = &Hit> {
         self.hits.iter().filter(|hit| hit.count == 0)
     }
 
-    /// Whether every case was met and no law was violated. At least half of the packets must belong to TCP
+    /// Whether every case occurred, no law was violated, and at least half of the packets belonged to TCP
     /// connections.
     pub fn is_good(&self) -> bool {
         self.failures.is_empty() && self.unmet().next().is_none() && self.is_mostly_tcp()
     }
 
-    /// Whether enough seeds ran to reach every case. A single case does not.
+    /// Whether enough seeds ran to reach every case; false for a single case.
     fn is_tour(&self) -> bool {
         self.seed_count >= TOUR
     }
@@ -272,5 +272,5 @@ fn as_hex<S: Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&format!("{number:016x}"))
 }
 
-/// A swarm ends after this many violated laws: shrinking them takes time.
+/// Number of violated laws that ends a swarm, because shrinking them takes time.
 const FAILURES_MAX: usize = 10;

@@ -1,10 +1,10 @@
 //! Sizes, round trips and losses -> transfer times of the kernel's TCP and of the simulator's, side by side.
 //!
-//! Both send over the same line: the kernel's through the link emulator, between two hosts in private namespaces,
-//! the simulator's through its own path. The clock runs from the sender's SYN to the receiver's last byte and FIN.
-//! Each run is a fresh connection over an emulator of its own; the kernel keeps no state of earlier runs. A run
-//! during which the emulator missed its times is repeated, with the same loss seeds. Each round and row has its own
-//! seeds.
+//! The kernel's TCP and the simulator's send over equal lines. The kernel's TCP uses the link emulator, between two
+//! hosts in private namespaces. The simulator's TCP uses a simulated path. The clock runs from the sender's SYN to
+//! the receiver's last byte and FIN. Each run is a fresh connection over an emulator of its own; the kernel keeps
+//! no state of earlier runs. A run during which the emulator was late is repeated, with the same loss seeds. Each
+//! round and row of the table has its own loss seeds.
 
 use super::{Conditions, Spread, cell, link};
 use crate::emulator::{LinkShape, Queue, Scheduling};
@@ -23,21 +23,21 @@ use std::{fmt, thread};
 /// Transfers to compare.
 #[derive(Clone, Debug)]
 pub struct TcpSettings {
-    /// Bytes of each transfer.
+    /// Payload of each transfer, in bytes.
     pub lens: Vec<usize>,
-    /// Round trips.
+    /// Round-trip times of the path.
     pub trips: Vec<Duration>,
-    /// Congestion control.
+    /// Congestion control algorithms.
     pub algorithms: Vec<Algorithm>,
-    /// MTUs of the whole path, in bytes.
+    /// MTUs of the path, in bytes.
     pub mtus: Vec<u32>,
     /// Share of packets that are lost, in each direction.
     pub loss: f64,
     /// Rate of the line.
     pub rate_bits_per_second: u64,
-    /// Kernel measurements per row.
+    /// Number of kernel measurements per row.
     pub rounds: usize,
-    /// Simulator runs per row, each with another seed; without loss, one is enough.
+    /// Number of simulator runs per row, each with another seed. Without loss, 1 is enough.
     pub seeds: u64,
 }
 
@@ -56,7 +56,7 @@ impl Default for TcpSettings {
     }
 }
 
-/// Results of both systems, and the conditions.
+/// Transfer times of both systems, and the conditions.
 #[derive(Clone, Debug, Serialize)]
 pub struct TcpComparison {
     /// Conditions of the measurement.
@@ -65,60 +65,63 @@ pub struct TcpComparison {
     pub loss: f64,
     /// Rate of the line.
     pub rate_bits_per_second: u64,
-    /// One for each size, round trip, algorithm and MTU.
+    /// One row for each size, round trip, algorithm and MTU.
     pub rows: Vec<TcpRow>,
 }
 
-/// One transfer.
+/// Transfer times of one kind of transfer.
 #[derive(Clone, Debug, Serialize)]
 pub struct TcpRow {
-    /// Bytes.
+    /// Payload of the transfer, in bytes.
     pub len: usize,
-    /// Round trip, in milliseconds.
+    /// Round-trip time of the path, in milliseconds.
     pub trip_ms: f64,
-    /// Congestion control, as the kernel names it.
+    /// Congestion control algorithm, as the kernel names it.
     pub algorithm: &'static str,
     /// MTU of the path, in bytes.
     pub mtu: u32,
-    /// The kernel's time, in milliseconds.
+    /// Transfer time of the kernel's TCP, in milliseconds; `None` if no transfer completed.
     pub kernel_ms: Option<Spread>,
-    /// The simulator's time, in milliseconds.
+    /// Transfer time of the simulator's TCP, in milliseconds; `None` if no transfer completed.
     pub simulator_ms: Option<Spread>,
-    /// Kernel transfers during which the emulator was on time. The kernel's times are of these, where there are
-    /// any.
+    /// Number of kernel transfers during which the emulator was on time. The kernel's times are of these transfers,
+    /// if there are any.
     pub in_time_count: usize,
-    /// Kernel transfers during which it was not, mostly because it was late.
+    /// Number of kernel transfers during which the emulator was not on time, mostly because it was late.
     pub late_count: usize,
     /// Whether most of the requested rounds were on time.
     pub is_valid: bool,
 }
 
 impl TcpRow {
-    /// Difference of the simulator's median from the kernel's, as a share of the kernel's.
+    /// Returns the difference of the simulator's median from the kernel's, as a share of the kernel's; `None` if
+    /// one is missing.
     pub fn deviation(&self) -> Option<f64> {
         Some(self.simulator_ms?.median / self.kernel_ms?.median - 1.0)
     }
 }
 
 impl TcpComparison {
-    /// Allowed difference of the medians: larger where chance decides which packets are lost.
+    /// Returns the allowed difference of the medians. With loss, the bound is larger, because chance decides which
+    /// packets are dropped.
     pub fn bound(&self) -> f64 {
         if self.loss > 0.0 { BOUND_WITH_LOSS } else { BOUND_WITHOUT_LOSS }
     }
 
-    /// The rows beyond that bound although the emulator was on time, and the rows with a transfer that never ended.
+    /// Returns the rows that exceed [`bound`](Self::bound) although the emulator was on time, and the rows with a
+    /// transfer that never ended.
     pub fn apart(&self) -> impl Iterator<Item = &TcpRow> {
         let is_near = |row: &TcpRow| row.deviation().is_some_and(|deviation| deviation.abs() <= self.bound());
         self.rows.iter().filter(move |row| row.is_valid && !is_near(row))
     }
 
-    /// Whether something was measured and no row is apart.
+    /// Whether there are measurements, and no row is in [`apart`](Self::apart).
     pub fn is_good(&self) -> bool {
         self.rows.iter().any(|row| row.is_valid) && self.apart().next().is_none()
     }
 }
 
-/// Compares the kernel's TCP with the simulator's.
+/// Compares the kernel's TCP with the simulator's, and passes each row to `tell`.
 ///
 /// # Errors
 /// No right to create hosts; an error of a socket or a port.
@@ -145,8 +148,8 @@ pub fn tcp(settings: &TcpSettings, mut tell: impl FnMut(&TcpRow)) -> io::Result<
     Ok(TcpComparison { conditions, loss: settings.loss, rate_bits_per_second: settings.rate_bits_per_second, rows })
 }
 
-/// Runs `work` while the emulator joins the two cables, by a line whose losses follow the seeds, one for each
-/// direction. Returns whether the emulator was on time; the few packets of neighbour discovery count too.
+/// Runs `work` while the emulator joins the two cables. The line's losses follow the seeds, one for each direction.
+/// Returns whether the emulator was on time, including the few packets of neighbour discovery.
 fn over<T>(
     three_hosts: &ThreeHosts,
     settings: &TcpSettings,
@@ -177,7 +180,7 @@ fn over<T>(
     })
 }
 
-/// Sets the flag when it is dropped, so that the emulator always ends.
+/// Sets the flag when dropped, so that the emulator always ends.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -206,8 +209,8 @@ fn row(three_hosts: &ThreeHosts, settings: &TcpSettings, wanted: Wanted) -> io::
     })
 }
 
-/// The times of the rounds that were on time, in milliseconds, and the number of late tries. A round is repeated
-/// until it is on time, and so are all, within the row's time limit.
+/// Measures the rounds of a row. Returns the times of the rounds that were on time, in milliseconds, and the number
+/// of late tries. A round is repeated until it is on time, within the row's time limit.
 fn rounds(
     count: usize,
     clock: impl Fn() -> Instant,
@@ -224,7 +227,7 @@ fn rounds(
     Ok((in_time, late))
 }
 
-/// Loss seeds of a round, one for each direction: each row and round has its own.
+/// Returns the loss seeds of a round, one for each direction. All rounds and rows have different seeds.
 fn losses((len, trip, algorithm, mtu): Wanted, round: usize) -> [u64; 2] {
     let parts = [len as u64, trip.as_nanos() as u64, algorithm as u64, mtu.into(), round as u64];
     let seed = parts.into_iter().fold(0, |seed, part| fastrand::Rng::with_seed(seed ^ part).u64(..));
@@ -232,7 +235,7 @@ fn losses((len, trip, algorithm, mtu): Wanted, round: usize) -> [u64; 2] {
     [random.u64(..), random.u64(..)]
 }
 
-/// One transfer by the kernels of two hosts.
+/// Returns the time of one transfer by the kernels of two hosts.
 fn kernel_time(three_hosts: &ThreeHosts, len: usize, algorithm: Algorithm) -> io::Result<Duration> {
     let listener = three_hosts.narrow.space().enter(|| TcpListener::bind(SocketAddr::new(v4(NARROW), 0)))?;
     sockopt::set_socket_timeout(&listener, Timeout::Recv, Some(TIMEOUT))?;
@@ -275,7 +278,7 @@ fn halted(what: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), said)
 }
 
-/// The same transfer by the simulator.
+/// Returns the time of one transfer by the simulator.
 fn simulated_time(
     settings: &TcpSettings,
     len: usize,
@@ -366,15 +369,15 @@ impl fmt::Display for TcpComparison {
 /// Size, round trip, algorithm and MTU of a row.
 type Wanted = (usize, Duration, Algorithm, u32);
 
-/// Kernel measurements per requested round, at most, where that takes longer than [`ROW_PATIENCE`].
+/// Number of kernel measurements per requested round that are made even after [`ROW_TIMEOUT`].
 const TRIES_PER_ROUND: usize = 3;
-/// See [`TRIES_PER_ROUND`].
+/// Time after which late rounds of a row are repeated only up to [`TRIES_PER_ROUND`].
 const ROW_TIMEOUT: Duration = Duration::from_secs(10);
-/// Allowed difference of the simulator's median from the kernel's, as a share of that.
+/// Allowed difference of the simulator's median from the kernel's without loss, as a share of the kernel's.
 const BOUND_WITHOUT_LOSS: f64 = 0.15;
-/// See [`BOUND_WITHOUT_LOSS`].
+/// Allowed difference of the simulator's median from the kernel's with loss, as a share of the kernel's.
 const BOUND_WITH_LOSS: f64 = 0.3;
-/// Settings of both hosts' kernels: no state survives a connection, and limits are those of the simulator's end.
+/// Settings of both hosts' kernels: no state survives a connection, and limits are those of the simulator's hosts.
 const SYSCTLS: [(&str, &str); 5] = [
     ("ipv4/tcp_no_metrics_save", "1"),
     ("ipv4/tcp_rmem", "4096 131072 33554432"),
@@ -382,12 +385,12 @@ const SYSCTLS: [(&str, &str); 5] = [
     ("ipv4/tcp_ecn", "0"),
     ("ipv4/tcp_mtu_probing", "0"),
 ];
-/// The longest window of the simulator's end. The kernel's may be twice as much, because it also counts its own
-/// overhead.
+/// Longest receive window of the simulator's hosts, in bytes. The kernel's setting may be twice as much, because
+/// the kernel also counts its own overhead.
 const RECEIVE_MEMORY_LEN: u32 = 16 << 20;
-/// More than any window, so that no queue overflows.
+/// Length of the line's queue, in bytes; more than any window, so that the queue never overflows.
 const QUEUE_LEN: usize = 64 << 20;
-/// Length that a link header adds to each packet on the line, in bytes.
+/// Length of the link header of each packet on the line, in bytes.
 const ETHERNET_LEN: u32 = 14;
 const READ_LEN: usize = 1 << 20;
 const TIMEOUT: Duration = Duration::from_secs(120);

@@ -1,11 +1,11 @@
 //! Messages at a fixed rate -> the receive cost of a host with a stock interface and of one with a wide one.
 //!
-//! It repeats Gilfeather's measurements of an interface wider than its link (G1). They are goodput (gB3, gB4),
-//! receiver processor time (gB5), and wake-ups per message (G8, gB9). Fragments in any order (G22, gB10) and the
-//! latency of small messages (G10, G29, gB11) follow.
+//! This experiment repeats Gilfeather's measurements of an interface wider than its link (G1). The measured figures
+//! are goodput (gB3, gB4), receiver CPU time (gB5), and wake-ups per message (G8, gB9). Further figures are for
+//! fragments in any order (G22, gB10), and for the latency of small messages (G10, G29, gB11).
 //!
-//! The host's account has three parts: the worker that reassembles, the thread that receives the messages, and the
-//! kernel's thread that receives for the link's interface.
+//! The receiving host's CPU time has three parts: the worker that reassembles, the thread that receives the
+//! messages, and the kernel's thread for the link's interface.
 
 use super::account::{Account, Receiving};
 use super::datagrams::{self, Inbox, Load, MESSAGE_LEN_MAX, Pings, Received};
@@ -21,60 +21,60 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-/// Loads and number of rounds.
+/// Loads, and number of measurements.
 #[derive(Clone, Debug)]
 pub struct WideInterfaceSettings {
-    /// How often each load is timed.
+    /// Number of times that each load is timed.
     pub rounds: usize,
-    /// MTUs of the link.
+    /// MTUs of the link, in bytes.
     pub mtus: Vec<u32>,
     /// Lengths of messages, in bytes.
     pub lens: Vec<usize>,
-    /// Offered payload, in bits per second.
+    /// Rate of the sent payload, in bits per second.
     pub rate: f64,
-    /// Upper bound of offered messages per second.
+    /// Largest number of messages sent per second.
     pub messages_per_second: f64,
     /// Duration of each load.
     pub stretch: Duration,
-    /// Messages with disordered fragments, for each order.
+    /// Number of messages with disordered fragments, for each order.
     pub disordered: u64,
     /// Number of round trips.
     pub pings: usize,
 }
 
-/// Interface that an IP host uses on its link.
+/// Interface that a host's IP uses on its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stack {
-    /// The link's own MTU; the kernel fragments and reassembles.
+    /// An interface with the link's own MTU. The kernel fragments and reassembles.
     Stock,
-    /// A wide interface of 65,535 bytes over the link.
+    /// A wide interface with an MTU of 65,535 bytes over the link.
     Wide,
 }
 
-/// Interfaces of the receiver and of the sender.
+/// Interfaces of the receiving and of the sending host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct System {
-    /// The receiver, whose cost is measured.
+    /// Interface of the receiving host, whose cost is measured.
     pub receiver: Stack,
-    /// The far end.
+    /// Interface of the sending host.
     pub far: Stack,
 }
 
-/// Results.
+/// Results of all loads.
 #[derive(Clone, Debug, Serialize)]
 pub struct WideInterface {
     /// Conditions of the measurement.
     pub conditions: Conditions,
-    /// Offered payload, in bits per second, at most.
+    /// Highest rate of sent payload, in bits per second.
     pub rate: f64,
-    /// Offered messages per second, at most.
+    /// Largest number of messages sent per second.
     pub messages_per_second: f64,
-    /// One for each MTU, length and system.
+    /// One row for each MTU, length and system.
     pub rows: Vec<WideInterfaceRow>,
-    /// Messages with disordered fragments.
+    /// Deliveries of messages with disordered fragments.
     pub deliveries: Vec<Delivery>,
-    /// Round trips.
+    /// Round trips of small messages.
     pub latencies: Vec<Latency>,
     /// Whether no message arrived changed or twice.
     pub intact: bool,
@@ -82,64 +82,68 @@ pub struct WideInterface {
     pub broken: Vec<String>,
 }
 
-/// One load by one system.
+/// Results of one load with one system.
 #[derive(Clone, Debug, Serialize)]
 pub struct WideInterfaceRow {
-    /// MTU of the link.
+    /// MTU of the link, in bytes.
     pub mtu: u32,
     /// Length of each message, in bytes.
     pub len: usize,
-    /// Interfaces of the receiver and of the sender.
+    /// Interfaces of the receiving and of the sending host.
     pub system: System,
-    /// Offered payload, in 10^6 bits per second.
+    /// Rate of the sent payload, in 10^6 bits per second.
     pub offered: f64,
-    /// Received payload, in 10^6 bits per second.
+    /// Rate of the received payload, in 10^6 bits per second.
     pub goodput: Spread,
     /// Share of the messages that arrived.
     pub delivered: f64,
-    /// Processor time of Wideload's worker per received message, in microseconds.
+    /// CPU time of Wideload's worker per received message, in microseconds.
     pub worker_micros: f64,
-    /// The same for the receiving thread.
+    /// CPU time of the receiving thread per received message, in microseconds.
     pub thread_micros: f64,
-    /// The same for the kernel's thread of the link's interface.
+    /// CPU time per received message of the kernel's thread for the link's interface, in microseconds; `None` if
+    /// unknown.
     pub kernel_micros: Option<f64>,
-    /// All three.
+    /// CPU time of worker, receiving thread and kernel's thread per received message, in microseconds; `None` if
+    /// unknown.
     pub micros: Option<f64>,
-    /// All three per 10^9 bytes, in seconds.
+    /// CPU time of worker, receiving thread and kernel's thread per 10^9 bytes, in seconds; `None` if unknown.
     pub seconds_per_gigabyte: Option<f64>,
-    /// Wake-ups of the worker per message.
+    /// Number of wake-ups of Wideload's worker per message.
     pub worker_wakes: f64,
-    /// Wake-ups of the receiving thread per message.
+    /// Number of wake-ups of the receiving thread per message.
     pub thread_wakes: f64,
-    /// All three in proportion to a stock receiver with the same far end; only for rows with a wide receiver.
+    /// CPU time in proportion to that of a stock receiver with the same sender's interface; `None` for stock
+    /// receivers.
     pub versus_stock: Option<f64>,
-    /// The same without the worker: the host's remaining cost if a card did the work.
+    /// CPU time without Wideload's worker, in proportion to that of a stock receiver with the same sender's
+    /// interface. The figure is the host's remaining cost if a network card reassembled.
     pub host_versus_stock: Option<f64>,
 }
 
-/// Messages with disordered fragments.
+/// Results of messages with disordered fragments.
 #[derive(Clone, Debug, Serialize)]
 pub struct Delivery {
-    /// MTU of the link.
+    /// MTU of the link, in bytes.
     pub mtu: u32,
-    /// Interface of the receiver.
+    /// Interface of the receiving host.
     pub receiver: Stack,
     /// `IPv4` or `IPv6`.
     pub version: &'static str,
-    /// Order of the fragments.
+    /// Order in which the fragments were sent.
     pub order: Order,
     /// Length of each message, in bytes.
     pub len: usize,
-    /// Number of messages sent.
+    /// Number of messages that were sent.
     pub sent: u64,
-    /// The received messages.
+    /// Messages that the receiver got.
     pub taken: Received,
 }
 
-/// Round trips of small messages.
+/// Results of round trips of small messages.
 #[derive(Clone, Debug, Serialize)]
 pub struct Latency {
-    /// MTU of the link.
+    /// MTU of the link, in bytes.
     pub mtu: u32,
     /// Interfaces of the answering and of the asking host.
     pub system: System,
@@ -158,11 +162,11 @@ struct Sample {
     thread_wakes: f64,
 }
 
-/// A pair of hosts set up for a system.
+/// Two hosts whose interfaces are set up for one system.
 struct Standing<'a> {
     pair: &'a TwoHosts,
     account: Account,
-    /// Of the receiver and of the far end.
+    /// Gateways of the receiving and of the sending host; `None` for stock interfaces.
     services: [Option<Service>; 2],
 }
 
@@ -181,7 +185,7 @@ impl Default for WideInterfaceSettings {
     }
 }
 
-/// Runs all loads by all systems, and reports each step before it begins.
+/// Runs all loads with all systems, and passes a description of each step to `tell` before the step.
 ///
 /// # Errors
 /// A missing right or feature of this machine, with advice.
@@ -242,7 +246,7 @@ fn measure(
     Ok(())
 }
 
-/// Compares each wide row with the stock row of the same far end.
+/// Compares each row of a wide receiver with the stock receiver's row of the same sender's interface.
 fn compare(rows: &mut [WideInterfaceRow]) {
     let stock: Vec<_> = rows.iter().filter(|row| row.system.receiver == Stack::Stock).cloned().collect();
     for row in rows.iter_mut().filter(|row| row.system.receiver != Stack::Stock) {
@@ -299,7 +303,7 @@ impl<'a> Standing<'a> {
         wait_until_idle(self.pair)
     }
 
-    /// Sends a load from the far end, and measures the receiver.
+    /// Sends a load, and measures the receiving host.
     fn time(&self, load: Load) -> io::Result<(Sample, Received)> {
         let before = (self.worker()?, self.account.seconds());
         let (seconds, taken) = carry(self.pair, load, QUIET)?;
@@ -317,7 +321,7 @@ impl<'a> Standing<'a> {
         Ok((sample, taken))
     }
 
-    /// Processor time of the receiver's worker, in seconds, and its number of wake-ups.
+    /// Returns the CPU time of the receiving host's worker in seconds, and its number of wake-ups.
     fn worker(&self) -> io::Result<(f64, u64)> {
         let snapshots = self.services[0].as_ref().map_or_else(|| Ok(Vec::new()), Service::snapshots)?;
         let seconds = snapshots.iter().map(|snapshot| snapshot.processor_time.as_secs_f64()).sum();
@@ -354,7 +358,7 @@ impl<'a> Standing<'a> {
     }
 }
 
-/// Starts the gateway that a host of a pair needs, if any.
+/// Starts the gateway of a host's wide interface. Returns `None` for a stock interface.
 pub(super) fn start_on(pair: &TwoHosts, host: usize, stack: Stack) -> io::Result<Option<Service>> {
     if stack == Stack::Stock {
         return Ok(None);
@@ -373,7 +377,7 @@ pub(super) fn wait_until_idle(pair: &TwoHosts) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::TimedOut, "no message passes the wide interface"))
 }
 
-/// Violated laws of the gateways' counters.
+/// Returns the laws of the gateways' counters that were violated.
 pub(super) fn broken<'a>(services: impl Iterator<Item = &'a Service>) -> io::Result<Vec<String>> {
     let mut broken = Vec::new();
     for service in services {
@@ -383,7 +387,8 @@ pub(super) fn broken<'a>(services: impl Iterator<Item = &'a Service>) -> io::Res
     Ok(broken)
 }
 
-/// Sends a load from host 2 to host 1. Returns seconds from the first message sent to the last one received.
+/// Sends a load from host 2 to host 1. Returns the seconds from the first message sent to the last one received,
+/// and the messages.
 fn carry(pair: &TwoHosts, load: Load, quiet: Duration) -> io::Result<(f64, Received)> {
     let [receiver, far] = &pair.hosts;
     let mut inbox = Inbox::open(receiver.space(), v4(1))?;
@@ -494,9 +499,9 @@ impl WideInterfaceRow {
     }
 }
 
-/// Largest cost of a message for the host with the work on the card, in proportion to the stock firmware. Over
-/// 1,500 bytes that is 53 % of a processor against 98 %, over 9,000 bytes 75 % against 88 % (papers B, figures 5
-/// and 6).
+/// Returns the largest cost of a message for a host whose card reassembles, in proportion to the stock firmware.
+/// Over 1,500 bytes the papers have 53 % of a CPU against 98 %, over 9,000 bytes 75 % against 88 % (papers B,
+/// figures 5 and 6).
 fn paper(mtu: u32) -> Option<f64> {
     match mtu {
         1_500 => Some(0.54),
@@ -511,11 +516,11 @@ const SYSTEMS: [System; 4] = [
     System { receiver: Stack::Stock, far: Stack::Wide },
     System { receiver: Stack::Wide, far: Stack::Wide },
 ];
-/// MTU of a wide interface: the longest IP packet.
+/// MTU of a wide interface in bytes: the longest IP packet.
 const WIDE_MTU: u32 = 65_535;
 const DISORDERED_LENS: [usize; 2] = [20_000, 65_000];
 const PING_LEN: usize = 64;
-/// How long the receiver waits after the last message.
+/// Time that the receiver waits after the last message.
 const QUIET: Duration = Duration::from_millis(500);
 const REST: Duration = Duration::from_millis(20);
 const SETTLE_TRIES: u32 = 40;

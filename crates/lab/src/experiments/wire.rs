@@ -1,5 +1,6 @@
-//! Header fields -> packets as on the wire. They are written by hand here, independently of the engine's own
-//! writers.
+//! Header fields -> packets as on the wire.
+//!
+//! Test packets are written by hand here, independently of the engine's own writers.
 
 use packet::{Sum, Version};
 
@@ -7,19 +8,19 @@ use packet::{Sum, Version};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ip {
     pub version: Version,
-    /// Last bytes of the addresses.
+    /// Last bytes of the source address. `destination` has those of the destination.
     pub source: u32,
     pub destination: u8,
     pub class: u8,
     pub hops: u8,
     pub flow: u32,
-    /// IPv4 only.
+    /// Identification; in IPv4 only.
     pub id: u16,
     pub flags_offset: u16,
 }
 
-/// Appends a packet. In IPv4, `front` holds options. In IPv6 it holds all extension headers, the first of which is
-/// `first`.
+/// Appends a packet. In IPv4, `front` has the options. In IPv6, `front` has all extension headers, the first of
+/// which is `first`.
 pub(super) fn put_ip(to: &mut Vec<u8>, ip: &Ip, front: &[u8], first: u8, payload: impl FnOnce(&mut Vec<u8>)) {
     let at = to.len();
     match ip.version {
@@ -51,7 +52,7 @@ pub(super) fn put_ip(to: &mut Vec<u8>, ip: &Ip, front: &[u8], first: u8, payload
     }
 }
 
-/// The sum of a pseudo-header.
+/// Returns the sum of the pseudo-header for an upper-layer packet of `len` bytes.
 pub(super) fn pseudo(ip: &Ip, protocol: u8, len: usize) -> Sum {
     let mut bytes = Vec::with_capacity(40);
     match ip.version {
@@ -78,7 +79,7 @@ pub(super) fn v4_destination(number: u8) -> [u8; 4] {
     [192, 0, 2, number]
 }
 
-/// Each source is in a network of its own.
+/// Returns the IPv6 address of a source. Every source is in a network of its own.
 pub(super) fn v6_source(number: u32) -> [u8; 16] {
     let [a, b, c, d] = number.to_be_bytes();
     [0xfd, 0, 0, 10, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 1]
@@ -88,7 +89,7 @@ pub(super) fn v6_destination(number: u8) -> [u8; 16] {
     [0xfd, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, number]
 }
 
-/// `len` bytes of the stream named by a seed, from `at` on.
+/// Appends `len` bytes from offset `at` of the stream that a seed determines.
 pub(super) fn put_content(to: &mut Vec<u8>, seed: u32, at: usize, len: usize) {
     let mut at = at as u64;
     let end = at + len as u64;
@@ -102,7 +103,7 @@ pub(super) fn put_content(to: &mut Vec<u8>, seed: u32, at: usize, len: usize) {
     }
 }
 
-/// Lengths of headers without options, in bytes.
+/// Length of an IPv4 header without options, in bytes.
 pub(super) const V4_LEN: usize = 20;
 pub(super) const V6_LEN: usize = 40;
 
@@ -119,26 +120,26 @@ pub(super) struct TransportFacts {
     pub options: Options,
 }
 
-/// TCP options.
+/// Options of a TCP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Options {
     None,
-    /// RFC 7323, padded as Linux does.
+    /// Timestamps (RFC 7323), padded as Linux does: value and echo reply.
     Stamps(u32, u32),
     /// Timestamps and one SACK block.
     Sack(u32),
-    /// An unassigned option.
+    /// An option of a kind that is not assigned.
     Unknown(u8),
 }
 
-/// How a transport checksum is filled.
+/// Value of a transport checksum field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filled {
     Right,
-    /// Only the pseudo-header's sum: the sender completes it.
+    /// Only the pseudo-header's sum; an offload completes the checksum.
     Half,
     Wrong,
-    /// UDP: no checksum.
+    /// UDP: 0, which means no checksum.
     Zero,
 }
 
@@ -151,7 +152,7 @@ impl TransportFacts {
         if self.is_tcp { 20 + self.options.put().len() } else { 8 }
     }
 
-    /// Offset of the checksum in the header.
+    /// Returns the offset of the checksum in the header, in bytes.
     pub fn field_at(&self) -> usize {
         if self.is_tcp { 16 } else { 6 }
     }
@@ -217,7 +218,7 @@ pub(super) fn put_upper(
     put_ip(to, ip, front, first, |to| to.extend(bytes));
 }
 
-/// The packet after one more hop: TTL less one, and the header checksum updated, so a wrong one stays equally
+/// Forwards a packet by one hop: decrements the TTL and updates the header checksum. A wrong checksum stays equally
 /// wrong.
 pub(super) fn one_hop_on(packet: &mut [u8]) {
     if packet[0] >> 4 == 4 {

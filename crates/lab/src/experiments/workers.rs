@@ -1,8 +1,8 @@
-//! One worker and two -> packets that each setup forwards per second of processor time.
+//! One worker and two -> packets that each setup forwards per CPU second.
 //!
-//! Small datagrams of a thousand host pairs go from the narrow side to the wide one. The number of packets in
-//! flight never exceeds the queues. So none is lost, and the gateway's own time is measured. One worker and two
-//! take turns.
+//! Small datagrams of a thousand host pairs are sent from the narrow side to the wide one. The number of packets in
+//! flight never exceeds the queues. So no packet is dropped, and the gateway's own CPU time is measured. Setups
+//! with one and with two workers are measured in turn.
 
 use super::{Conditions, Spread};
 use crate::net::{Host, Offloading};
@@ -20,21 +20,20 @@ use std::time::{Duration, Instant};
 /// Number of rounds and packets.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkersSettings {
-    /// Turns of each number of workers.
+    /// Number of rounds; each measures every number of workers.
     pub rounds: usize,
-    /// Packets per turn.
+    /// Packets per measurement.
     pub packets: u32,
 }
 
-/// Results.
+/// Results of all measurements.
 #[derive(Clone, Debug, Serialize)]
 pub struct Workers {
     /// Conditions of the measurement.
     pub conditions: Conditions,
-    /// One worker, then two.
+    /// Results with one worker, then with two.
     pub rows: Vec<WorkersRow>,
-    /// Packets per second of processor time with two workers, in proportion to one worker: the median of the
-    /// rounds.
+    /// Packets per CPU second with two workers, in proportion to one worker: the median of the rounds.
     pub versus_one: f64,
     /// Whether every packet arrived.
     pub intact: bool,
@@ -42,20 +41,20 @@ pub struct Workers {
     pub broken: Vec<String>,
 }
 
-/// Results of one number of workers.
+/// Results with one number of workers.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkersRow {
     /// Number of workers.
     pub workers: usize,
-    /// Packets per second of all workers' processor time.
+    /// Packets per second of all workers' CPU time together.
     pub per_processor_second: Spread,
-    /// Packets per second.
+    /// Packets per second of elapsed time.
     pub per_second: Spread,
-    /// The busiest worker's largest share of all processor time.
+    /// Largest share of all workers' CPU time that the busiest worker used.
     pub busiest_share: f64,
 }
 
-/// One turn.
+/// One measurement with one number of workers.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     per_processor_second: f64,
@@ -70,7 +69,7 @@ impl Default for WorkersSettings {
     }
 }
 
-/// Measures, and reports each turn before it begins.
+/// Measures all rounds, and passes a description of each step to `tell` before the step.
 ///
 /// # Errors
 /// A missing right or feature of this machine, with advice.
@@ -123,7 +122,7 @@ fn turn(count: usize, frames: &[Vec<u8>], broken: &mut Vec<String>) -> io::Resul
     })
 }
 
-/// Sends frames from the narrow host. Returns the number of arrivals at the wide one.
+/// Sends frames from the narrow host. Returns the number of arrivals at the wide host.
 fn flood(three_hosts: &ThreeHosts, frames: &[Vec<u8>]) -> io::Result<u64> {
     let [wide, _, _, narrow] = three_hosts.names();
     let open =
@@ -183,7 +182,7 @@ fn receive(port: &mut dyn Port, count: u64, arrived: &AtomicU64) -> io::Result<(
     Ok(())
 }
 
-/// A UDP datagram of one of many host pairs.
+/// Returns a UDP datagram of one of many host pairs.
 fn frame(number: u32) -> Vec<u8> {
     let [_, _, high, low] = (number % PAIRS).to_be_bytes();
     let [_, _, id @ ..] = number.to_be_bytes();
@@ -219,14 +218,14 @@ impl fmt::Display for Workers {
 }
 
 const COUNTS: [usize; 2] = [1, 2];
-/// Pairs of hosts.
+/// Number of host pairs.
 const PAIRS: u32 = 1_000;
 /// First bytes of the addresses for measurements (RFC 2544 section C.2.2).
 const NETWORK: [u8; 2] = [198, 18];
 /// Length of UDP header and payload, in bytes.
 const UDP_LEN: u16 = 256;
 const BATCH: usize = 32;
-/// Packets that may be in flight.
+/// Largest number of packets in flight.
 const AHEAD: u64 = 400;
 const POOL_LIMIT: usize = 64 << 20;
 const LOOK: Duration = Duration::from_micros(100);

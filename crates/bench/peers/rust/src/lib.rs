@@ -1,6 +1,6 @@
-//! Arguments, a file of packets and commands in, answers out: what every harness has in common.
+//! Arguments, a file of packets and commands -> answers: the common part of all harnesses in Rust.
 //!
-//! The protocol stands in ../../README.md. A harness is a [`System`]; [`serve`] does the rest.
+//! `../../README.md` defines the protocol. A harness implements [`System`], and [`serve`] does the rest.
 
 use std::fmt::Display;
 use std::io::{BufRead, Write};
@@ -8,37 +8,42 @@ use std::time::Instant;
 
 /// A harness's work on the packets of a section.
 pub trait System: Sized {
-    /// Bytes kept free before each packet, as the system wants them.
+    /// Free bytes that the system needs before each packet.
     const HEADROOM: usize = 0;
 
-    /// Makes ready for these arguments and packets, or says why it cannot.
+    /// Prepares the system for these arguments and packets.
+    ///
+    /// # Errors
+    /// The reason why the system cannot do the work.
     fn open(args: &Args, packets: &[Vec<u8>]) -> Result<Self, String>;
 
-    /// Its output, in a few words.
+    /// Describes the system's output in a few words.
     fn delivers(&self) -> String;
 
-    /// Longest packet that a buffer must take after the headroom, when the longest that comes in is this long.
+    /// Returns the longest packet that a buffer must have room for behind the headroom, in bytes. `len_max` is the
+    /// length of the longest input packet.
     fn capacity(_args: &Args, len_max: usize) -> usize {
         len_max
     }
 
-    /// Takes a section's packets, gives every result to `sink`, and has its buffers back in the end.
+    /// Processes a section's packets and passes every result to `sink`. When it returns, all buffers are free
+    /// again.
     fn section(&mut self, packets: &mut [Packet], sink: &mut impl Sink);
 }
 
-/// Where results go.
+/// Receiver of a system's results.
 pub trait Sink {
-    /// Takes the bytes of one result.
+    /// Receives the bytes of one result.
     fn take(&mut self, bytes: &[u8]);
 
-    /// Takes results that a system keeps to itself: only their number.
+    /// Receives only the number of results that a system does not pass on.
     fn take_unseen(&mut self, count: usize);
 
-    /// Whether it reads what it takes.
+    /// Whether the sink reads the bytes of results.
     fn reads(&self) -> bool;
 }
 
-/// Counts results and does not read them.
+/// Counts results without reading them.
 #[derive(Default)]
 pub struct Count(pub usize);
 
@@ -76,7 +81,7 @@ impl Sink for Keep {
     }
 }
 
-/// A packet in its buffer.
+/// A packet in a buffer with headroom.
 pub struct Packet {
     start: *mut u8,
     len: usize,
@@ -84,32 +89,32 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Its headroom and its bytes.
+    /// Returns the headroom and the packet as one slice.
     #[inline(always)]
     pub fn whole(&self) -> &[u8] {
         // The ring owns `capacity` bytes at `start`, for as long as the process lives, and nobody else has them.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
-    /// Its headroom and its bytes, to write.
+    /// Returns the headroom and the packet as one mutable slice.
     #[inline(always)]
     pub fn whole_mut(&mut self) -> &mut [u8] {
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 
-    /// Bytes that its buffer can take, headroom included.
+    /// Returns the capacity of the buffer in bytes, headroom included.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Makes it so long, headroom included; what is new holds what was there.
+    /// Sets the length in bytes, headroom included. Added bytes have the buffer's former contents.
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity, "a packet of {len} bytes fits in its buffer of {}", self.capacity);
         self.len = len;
     }
 }
 
-/// Copies of a section, one behind the other.
+/// Consecutive copies of a section, used in turn.
 struct Ring<'a> {
     source: &'a [Vec<u8>],
     headroom: usize,
@@ -152,7 +157,7 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// The keys of a command line.
+/// The `KEY=VALUE` arguments of a command line.
 pub struct Args {
     keys: Vec<(String, String)>,
 }
@@ -163,23 +168,23 @@ impl Args {
         Args { keys: keys.collect() }
     }
 
-    /// The value of a key, or nothing.
+    /// Returns the value of a key, or the empty string.
     pub fn text(&self, key: &str) -> &str {
         self.keys.iter().find(|(k, _)| k == key).map_or("", |(_, value)| value)
     }
 
-    /// The number behind a key.
+    /// Returns the value of a key as a number; `None` if it is missing or no number.
     pub fn number(&self, key: &str) -> Option<usize> {
         self.text(key).parse().ok()
     }
 }
 
-/// Says why a work is not done here.
+/// Returns an error that says that this harness does not do the requested work.
 pub fn unknown<T>(args: &Args) -> Result<T, String> {
     Err(format!("no function={} work={} here", args.text("function"), args.text("work")))
 }
 
-/// A crate's version, as it was built in; what is no crate is the kernel.
+/// Returns the version of a crate in this build, or the kernel's version if there is no such crate.
 fn version(name: &str) -> String {
     if name == "linux" {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -192,7 +197,7 @@ fn version(name: &str) -> String {
     format!("{name} {}", version.trim_start_matches("version = ").trim_matches('"'))
 }
 
-/// Does what the command line and standard input say.
+/// Obeys the command line and the commands on standard input, with this system.
 pub fn serve<S: System>(name: &str) {
     stay_here();
     let args = Args::from_command_line();
@@ -284,7 +289,7 @@ fn write(path: &str, packets: &[Vec<u8>]) {
     std::fs::write(path, file).unwrap_or_else(|error| panic!("{path}: {error}"));
 }
 
-/// Zeroed memory for the life of the process, on a border of 2 MiB.
+/// Allocates zeroed memory for the life of the process, aligned to 2 MiB.
 fn memory(len: usize, huge: bool) -> *mut u8 {
     let len = len.next_multiple_of(HUGE_PAGE_LEN) + HUGE_PAGE_LEN;
     unsafe {
@@ -298,7 +303,7 @@ fn memory(len: usize, huge: bool) -> *mut u8 {
     }
 }
 
-/// Keeps the process on the processor where it is.
+/// Pins the process to its present CPU.
 fn stay_here() {
     unsafe {
         let mut here: libc::cpu_set_t = std::mem::zeroed();
@@ -307,15 +312,15 @@ fn stay_here() {
     }
 }
 
-/// The fill byte of the headroom.
+/// Fill byte of the headroom.
 pub const UNTOUCHED: u8 = 0xff;
-/// How a file of packets begins.
+/// First bytes of a file of packets.
 const MAGIC: &[u8] = b"WLBENCH1";
-/// Shortest buffer, in bytes: what takes a packet of 1,500 bytes and its surroundings.
+/// Length of the shortest buffer, in bytes: room for a packet of 1,500 bytes and its surroundings.
 const BUFFER_LEN_MIN: usize = 2048;
-/// A huge page, in bytes.
+/// Length of a huge page, in bytes.
 const HUGE_PAGE_LEN: usize = 2 << 20;
-/// Longest memory of huge pages, in bytes. Where buffers are long and packets short, most of it would be for nothing.
+/// Largest total length of huge pages, in bytes. Long buffers with short packets would waste most of a larger one.
 const HUGE_LEN_MAX: usize = 4 << 30;
 /// Fewest sections in a run.
 const SECTION_COUNT_MIN: usize = 3;

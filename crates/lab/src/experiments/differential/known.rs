@@ -1,4 +1,6 @@
 //! The known differences between the kernel and the engine, each with a sentence and its reason.
+//!
+//! A difference that is not listed here is a failure of the comparison.
 
 /// A known difference; [`Known::said`] describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +30,7 @@ pub(super) enum Known {
 }
 
 impl Known {
-    /// All of them.
+    /// All known differences.
     pub(super) const ALL: [Known; 22] = [
         Known::UnequalRepeat,
         Known::AcrossRuns,
@@ -53,7 +55,7 @@ impl Known {
         Known::DatagramIds,
         Known::Early,
     ];
-    /// Those that can occur where segments are merged.
+    /// Known differences that can occur where segments are merged.
     pub(super) const MERGING: [Known; 10] = [
         Known::Overtakes,
         Known::ZeroSum,
@@ -66,7 +68,7 @@ impl Known {
         Known::Longer,
         Known::DatagramIds,
     ];
-    /// Those that can occur with fragmented datagrams.
+    /// Known differences that can occur with fragmented datagrams.
     pub(super) const REASSEMBLY: [Known; 11] = [
         Known::UnequalRepeat,
         Known::AcrossRuns,
@@ -81,7 +83,7 @@ impl Known {
         Known::Distance,
     ];
 
-    /// Its name, its description, and its reason.
+    /// Returns the name, the description and the reason of a difference.
     pub(super) fn said(self) -> [&'static str; 3] {
         match self {
             Known::UnequalRepeat => [

@@ -1,5 +1,7 @@
 //! A burst of segments and datagrams -> the packets that the kernel's GRO merges, beside those that the engine
 //! merges.
+//!
+//! Merging is one part of the comparison with the kernel. `merging_model.rs` explains differences.
 
 use super::merging_model::explain;
 use super::{Bench, Kind, Known, Verdict};
@@ -18,14 +20,14 @@ use std::fmt::Write;
 use std::io;
 use std::time::Duration;
 
-/// Packets of some flows, in order of arrival.
+/// Packets of several flows, in order of arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub packets: Vec<Drawn>,
     pub flow_count: usize,
 }
 
-/// One packet.
+/// One generated packet of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drawn {
     pub flow: usize,
@@ -38,7 +40,7 @@ pub(super) struct Drawn {
     pub padding: u8,
 }
 
-/// The kernel between two TUN devices, and the engines.
+/// The kernel between two TUN devices, and the engines to compare.
 pub(super) struct Merging {
     forwarder: Forwarder,
     reversible: Gateway,
@@ -47,7 +49,7 @@ pub(super) struct Merging {
     number: u16,
 }
 
-/// Output of one flow: wire packets, and the number of packets in each GSO packet.
+/// Output of one flow: wire packets, and the number of wire packets in each GSO packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FlowOutput {
     pub packets: Vec<Vec<u8>>,
@@ -183,7 +185,7 @@ impl Merging {
     }
 }
 
-/// Describes how the output of one flow differs.
+/// Returns a description of how the outputs of one flow differ.
 fn judge(
     packets: &[&Drawn],
     sent: &FlowOutput,
@@ -234,7 +236,7 @@ fn ask_engine(gateway: &mut Gateway, now: &mut Time, frames: &[Vec<u8>], flow_co
 }
 
 impl FlowOutput {
-    /// Takes a packet or GSO packet. Returns the number of its wire packets.
+    /// Adds a packet or GSO packet to the output. Returns the number of its wire packets.
     fn take(&mut self, packet: &mut Packet) -> usize {
         if packet.gso.is_none() {
             packet.complete_checksum();
@@ -252,7 +254,7 @@ impl FlowOutput {
     }
 }
 
-/// Length of a packet without frame padding, in bytes.
+/// Returns the length of a packet without frame padding, in bytes.
 fn wire_len(bytes: &[u8]) -> usize {
     match bytes[0] >> 4 {
         4 => usize::from(u16::from_be_bytes([bytes[2], bytes[3]])),
@@ -260,7 +262,7 @@ fn wire_len(bytes: &[u8]) -> usize {
     }
 }
 
-/// The flow of a packet of this burst.
+/// Returns the flow of a packet of this burst; `None` if it is of no flow.
 fn flow_of(packet: &Packet, number: u16) -> Option<usize> {
     let (source_port, flow) = ports(packet.bytes())?;
     (source_port == FIRST_PORT + number).then_some(flow)
@@ -280,17 +282,17 @@ fn upper_at(bytes: &[u8]) -> usize {
     if bytes[0] >> 4 == 4 { usize::from(bytes[0] & 15) * 4 } else { 40 }
 }
 
-/// Data that a receiver gets from a flow.
+/// Data that a receiver gets from the packets of a flow.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Received {
     datagrams: Vec<Vec<u8>>,
-    /// Received bytes of a stream by sequence number.
+    /// Received bytes of a stream by sequence number; `None` for bytes that did not arrive.
     bytes: Vec<Option<u8>>,
-    /// Flags, and the byte that they follow.
+    /// TCP flags, and the sequence number of the byte before them.
     flags: Vec<(u32, u8)>,
 }
 
-/// A TCP segment as its receiver reads it.
+/// Fields of a TCP segment that its receiver uses.
 struct Segment<'a> {
     seq: u32,
     payload: &'a [u8],
@@ -299,7 +301,7 @@ struct Segment<'a> {
     stamps: Option<[u32; 2]>,
 }
 
-/// The valid segments of a flow: those with a right checksum.
+/// Returns the segments of a flow whose checksums are right.
 fn segments(left: &FlowOutput) -> impl Iterator<Item = Segment<'_>> {
     left.packets.iter().filter_map(|packet| {
         let at = upper_at(packet);
@@ -321,7 +323,8 @@ impl Segment<'_> {
         !lens.contains(&0) && ahead < lens[0] as i32 && -ahead < lens[1] as i32
     }
 
-    /// Whether its acknowledgement or echo is older than the other segment's, or its timestamp newer.
+    /// Whether the segment's acknowledgement or timestamp echo is older than the other segment's, or its timestamp
+    /// newer.
     fn contradicts(&self, other: &Segment<'_>) -> bool {
         let is_older = |one: u32, other: u32| (one.wrapping_sub(other) as i32) < 0;
         let by_stamps = |([value, echo], [others_value, others_echo]): ([u32; 2], [u32; 2])| {
@@ -331,8 +334,8 @@ impl Segment<'_> {
     }
 }
 
-/// Whether bytes arrive with an older acknowledgement or echo, or with a newer timestamp, than they left with
-/// (R135). Unknown, so false, where some bytes left twice.
+/// Whether bytes arrive with an older acknowledgement or echo, or with a newer timestamp, than they were sent with
+/// (R135). False if some bytes were sent twice, because the answer is then unknown.
 fn contradicts(sent: &FlowOutput, came: &FlowOutput) -> bool {
     let sent: Vec<Segment> = segments(sent).collect();
     let left_twice = |(at, one): (usize, &Segment)| sent[at + 1..].iter().any(|other| one.shares_bytes_with(other));
@@ -340,7 +343,7 @@ fn contradicts(sent: &FlowOutput, came: &FlowOutput) -> bool {
     !sent.iter().enumerate().any(left_twice) && segments(came).any(|came| is_untrue(&came))
 }
 
-/// Data that a receiver gets from packets of one flow; TCP segments with a wrong checksum are ignored.
+/// Returns the data that a receiver gets from packets of one flow. TCP segments with a wrong checksum are ignored.
 fn received(left: &FlowOutput) -> Received {
     let datagrams = left.packets.iter().filter(|packet| protocol(packet) == UDP);
     let datagrams = datagrams.map(|packet| packet[upper_at(packet)..].to_vec()).collect();
@@ -494,7 +497,7 @@ fn draw_flow(rng: &mut Rng, flow: usize) -> Vec<Drawn> {
     packets
 }
 
-/// Makes a packet differ from the previous one; some differences persist.
+/// Makes a packet differ from the previous one. Some differences also apply to later packets of the flow.
 fn oddity(rng: &mut Rng, packet: &mut Drawn, next: &mut Drawn, usual: u16) {
     let stays = rng.bool();
     match rng.u8(..22) {
@@ -539,9 +542,9 @@ fn oddity(rng: &mut Rng, packet: &mut Drawn, next: &mut Drawn, usual: u16) {
 const UDP: u8 = 17;
 /// First bytes of a timestamps option, padded as Linux does (RFC 7323, appendix A).
 const STAMPS: [u8; 4] = [1, 1, 8, 10];
-/// Packets of a case that its description lists.
+/// Number of packets of a case that its description lists.
 const WORDS_MAX: usize = 40;
 /// Number of tries for a burst during which the kernel's clock ticked.
 const TRIES: usize = 3;
-/// First port of the bursts.
+/// First UDP or TCP port of the bursts.
 const FIRST_PORT: u16 = 20_000;

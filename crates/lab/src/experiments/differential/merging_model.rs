@@ -1,13 +1,14 @@
-//! Packets of one flow -> the packets that leave as one GSO packet.
+//! Packets of one flow -> the packets that are sent as one GSO packet.
 //!
-//! The model follows the engine's behaviour or the kernel's: it has a switch for each known difference.
+//! The model follows the engine's behaviour or the kernel's, with a switch for each known difference. The model
+//! explains differences, so it shares no code with the engine.
 
 use super::Known;
 use super::merging::{Drawn, FlowOutput, unlike};
 use crate::experiments::wire::{ACK, CWR, ECE, FIN, Filled, Options, PSH, RST, SYN, URG, set_id};
 use packet::Version;
 
-/// Explains how the kernel's GSO packets of a flow differ from the engine's.
+/// Returns the known differences that explain how the kernel's GSO packets of a flow differ from the engine's.
 pub(super) fn explain(
     packets: &[&Drawn],
     sent: &FlowOutput,
@@ -36,14 +37,14 @@ pub(super) fn explain(
     Ok(directions)
 }
 
-/// Order in which a complete flush emits GSO packets.
+/// Order in which a flush of all flows emits GSO packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     AsOpened,
     Backward,
 }
 
-/// Whether the kernel's output is explained by additional flushes between packets.
+/// Whether additional flushes between packets explain the kernel's output.
 fn lets_go_early(packets: &[&Drawn], sent: &FlowOutput, kernel: &FlowOutput) -> bool {
     // A hash decides the flush order of two flows.
     [Order::AsOpened, Order::Backward].into_iter().any(|order| lets_go_in(order, packets, sent, kernel))
@@ -65,8 +66,8 @@ fn lets_go_in(order: Order, packets: &[&Drawn], sent: &FlowOutput, kernel: &Flow
     false
 }
 
-/// The packet before which the kernel flushed: the first that did not extend its GSO packet, or that did not
-/// overtake.
+/// Returns the packet before which the kernel flushed: the first packet that did not extend its GSO packet, or that
+/// did not overtake another packet.
 fn unexpected(gso_packets: &[Vec<usize>], left: &FlowOutput, kernel: &FlowOutput) -> Option<usize> {
     let starts = |left: &FlowOutput| -> Vec<bool> {
         left.gso_packets.iter().flat_map(|count| (0..*count).map(|place| place == 0)).collect()
@@ -101,12 +102,12 @@ fn leaves(gso_packets: &[Vec<usize>], sent: &FlowOutput, packets: &[&Drawn], dir
     left
 }
 
-/// An open GSO packet.
+/// An open GSO packet of the model.
 struct Run {
     label: u32,
     members: Vec<usize>,
     len: usize,
-    /// Increment of the identifications.
+    /// Increment of the identifications from packet to packet; `None` if not yet known.
     step: Option<u16>,
 }
 
@@ -118,9 +119,9 @@ struct Model<'a> {
     gso_packets: Vec<Vec<usize>>,
 }
 
-/// Packets that leave together, in the order of departure.
+/// Returns the packets that are sent together, in the order of departure.
 ///
-/// Everything is flushed before the packets of `cuts`.
+/// All open packets are flushed before each packet of `cuts`.
 fn joined(packets: &[&Drawn], directions: &[Known], cuts: &[usize], order: Order) -> Vec<Vec<usize>> {
     let mut model = Model { packets, directions, runs: Vec::new(), next_seq: None, gso_packets: Vec::new() };
     for at in 0..packets.len() {
@@ -183,7 +184,7 @@ impl Model<'_> {
         }
     }
 
-    /// Whether it may wait for others at all.
+    /// Whether the packet may be held for later packets at all.
     fn may_join(&self, packet: &Drawn) -> bool {
         let upper = &packet.upper;
         let is_plain = upper.flags & !(PSH | FIN | ECE) == ACK
@@ -252,7 +253,7 @@ impl Model<'_> {
         run.len += usize::from(packet.len);
     }
 
-    /// Whether the run must leave, whatever packet follows.
+    /// Whether the run must be flushed, whatever packet follows.
     fn is_done(&self, run: usize) -> bool {
         let run = &self.runs[run];
         let (first, last) = (self.packets[run.members[0]], self.packets[run.members[run.members.len() - 1]]);
@@ -283,11 +284,11 @@ impl Model<'_> {
 }
 
 impl Drawn {
-    /// The flow label, in IPv6.
+    /// Returns the flow label of an IPv6 packet; 0 for IPv4.
     fn label(&self) -> u32 {
         if self.ip.version == Version::V6 { self.ip.flow & 0xF_FFFF } else { 0 }
     }
 }
 
-/// How often the kernel may flush a flow in one burst.
+/// Largest number of additional kernel flushes that explain one burst.
 const CUTS_MAX: usize = 12;

@@ -1,10 +1,10 @@
 //! Packets drawn from a seed -> output of the live kernel, beside output of the engine.
 //!
 //! There are three parts: fragmented datagrams, GSO packets to segment, and bursts of segments to merge. Each part
-//! uses TUN devices in a namespace of its own. Both systems get the same packets. Where the outputs differ, a model
-//! must explain both: it switches the known differences, one by one, from the engine's behaviour to the kernel's. A
-//! difference without an explanation is a failure. It is repeated alone, made smaller, and shown with the command
-//! that repeats it.
+//! uses TUN devices in a namespace of its own. The kernel and the engine get the same packets. If the outputs
+//! differ, a model must explain both. The model switches the known differences, one after the other, from the
+//! engine's behaviour to the kernel's. A difference without an explanation is a failure. The failing case is
+//! repeated alone, made smaller, and shown with the command that repeats it.
 
 mod known;
 mod merging;
@@ -27,18 +27,18 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Size of the comparison.
+/// Number of cases in each part, and their seed.
 #[derive(Clone, Copy, Debug)]
 pub struct DifferentialSettings {
-    /// Fragmented datagrams, at least.
+    /// Fewest fragmented datagrams.
     pub datagrams: u64,
-    /// GSO packets to segment.
+    /// Number of GSO packets to segment.
     pub gso_packets: u64,
-    /// Bursts to merge.
+    /// Number of bursts to merge.
     pub bursts: u64,
     /// Seed of all cases.
     pub seed: u64,
-    /// Threads, each with namespaces of its own.
+    /// Number of threads, each with namespaces of its own.
     pub threads: usize,
 }
 
@@ -49,7 +49,7 @@ impl Default for DifferentialSettings {
     }
 }
 
-/// Results.
+/// Results of all parts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Differential {
     /// Conditions of the comparison.
@@ -58,56 +58,56 @@ pub struct Differential {
     pub seed: u64,
     /// The requested parts.
     pub parts: Vec<PartReport>,
-    /// Every known difference, met or not.
+    /// Every known difference, whether it occurred or not.
     pub known: Vec<Met>,
 }
 
-/// One part.
+/// Results of one part.
 #[derive(Clone, Debug, Serialize)]
 pub struct PartReport {
-    /// Which part.
+    /// The part of the comparison.
     pub kind: Kind,
-    /// Datagrams, GSO packets or bursts.
+    /// Number of datagrams, GSO packets or bursts.
     pub count: u64,
-    /// Cases with these.
+    /// Number of cases with these datagrams, GSO packets or bursts.
     pub cases: u64,
-    /// Packets that were written to the kernel.
+    /// Number of packets that were written to the kernel.
     pub packets: u64,
-    /// Cases with equal outputs.
+    /// Number of cases with equal outputs.
     pub same: u64,
-    /// Cases with known differences only.
+    /// Number of cases with known differences only.
     pub told: u64,
-    /// Cases that differed once, and never when they were repeated.
+    /// Number of cases that differed at first, and never when they were repeated.
     pub passing: u64,
     /// Cases with unknown differences.
     pub failures: Vec<Failure>,
-    /// Cases that differed after the limit of failures and were not examined.
+    /// Number of cases that differed after the limit of failures and were not examined.
     pub unjudged: u64,
-    /// Duration, in seconds.
+    /// Duration of the part, in seconds.
     pub seconds: f64,
 }
 
 /// A known difference, and the number of cases with it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Met {
-    /// Its name.
+    /// Name of the difference.
     pub id: &'static str,
-    /// Its description.
+    /// Description of the difference.
     pub sentence: &'static str,
-    /// Its reason.
+    /// Reason for the difference.
     pub source: &'static str,
-    /// Number of cases with it.
+    /// Number of cases with the difference.
     pub count: u64,
 }
 
 /// A case in which kernel and engine differ without a known reason.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
-    /// The command that repeats it.
+    /// The command that repeats the case.
     pub command: String,
-    /// The difference.
+    /// Description of the difference.
     pub what: String,
-    /// The packets sent, in words, after shrinking.
+    /// Description of the packets that were sent, after shrinking.
     pub case: String,
 }
 
@@ -139,24 +139,24 @@ enum Verdict {
     Differs(String),
 }
 
-/// How one part asks the kernel and the engine.
+/// Interface of one part to the kernel and the engine.
 trait Bench: Sized {
     type Case: Clone;
     const KIND: Kind;
 
-    /// Opens it in namespaces of its own; keys and initial values are drawn.
+    /// Opens the part's devices in namespaces of their own. Keys and initial values are drawn from `rng`.
     fn open(rng: &mut Rng) -> io::Result<Self>;
     fn draw(rng: &mut Rng) -> Self::Case;
-    /// A verdict for each case.
+    /// Returns a verdict for each case.
     fn compare(&mut self, cases: &[Self::Case]) -> io::Result<Vec<Verdict>>;
-    /// Smaller cases.
+    /// Returns cases that are smaller than this one.
     fn smaller(case: &Self::Case) -> Vec<Self::Case>;
     fn words(case: &Self::Case) -> String;
-    /// The number of datagrams, GSO packets or bursts, and of packets.
+    /// Returns the number of datagrams, GSO packets or bursts, and the number of packets.
     fn counts(case: &Self::Case) -> (u64, u64);
 }
 
-/// Compares, and reports its progress.
+/// Compares all cases, and passes a description of the progress to `tell`.
 ///
 /// # Errors
 /// A missing right or feature of this machine, with advice.
@@ -280,9 +280,9 @@ fn run_batch<B: Bench>(
     Ok(())
 }
 
-/// Repeats a case that differed, alone and then among its neighbours. It is a failure if it differs each time. The
-/// engine always gives the same output for the same packets, so an occasional difference comes from the kernel's
-/// clock.
+/// Repeats a case that differed, alone and then among its neighbours. The case is a failure if it differs each
+/// time. The engine always gives the same output for the same packets, so an occasional difference comes from the
+/// kernel's clock.
 fn judge<B: Bench>(
     bench: &mut B,
     seed: u64,
@@ -306,7 +306,7 @@ fn judge<B: Bench>(
     }))
 }
 
-/// The difference, if one of these cases differs in every repetition.
+/// Returns the difference if one of these cases differs in every repetition; `None` otherwise.
 fn always_differs<B: Bench>(bench: &mut B, cases: &[B::Case], index: usize) -> io::Result<Option<String>> {
     let mut said = None;
     for _ in 0..REPEATS {
@@ -325,7 +325,7 @@ fn differs<B: Bench>(bench: &mut B, case: &B::Case) -> io::Result<Option<String>
     })
 }
 
-/// Removes everything that the difference does not need.
+/// Removes all parts of a case that the difference does not need.
 fn shrink<B: Bench>(bench: &mut B, mut case: B::Case, mut what: String) -> io::Result<(B::Case, String)> {
     let mut trials = 0;
     'smaller: loop {
@@ -344,18 +344,18 @@ fn shrink<B: Bench>(bench: &mut B, mut case: B::Case, mut what: String) -> io::R
     Ok((case, what))
 }
 
-/// A separate seed for each case.
+/// Returns a separate seed for each case.
 fn mix(seed: u64, kind: Kind, number: u64) -> u64 {
     let mut rng = Rng::with_seed(seed ^ (kind as u64 + 1) << 56);
     rng.u64(..) ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Random numbers for a thread's bench, distinct from those of all cases.
+/// Returns a generator for a thread's bench, distinct from those of all cases.
 fn for_thread(seed: u64, kind: Kind, thread: u64) -> Rng {
     Rng::with_seed(mix(seed, kind, u64::MAX - thread))
 }
 
-/// How often each known difference was met.
+/// Number of cases with each known difference.
 #[derive(Clone, Debug)]
 struct Tallies([u64; Known::ALL.len()]);
 
@@ -412,7 +412,7 @@ impl PartReport {
         self.unjudged += more.unjudged;
     }
 
-    /// Whether it has no failure and almost no case depended on timing.
+    /// Whether the part has no failure, and almost no case depended on timing.
     pub fn is_good(&self) -> bool {
         self.failures.is_empty() && self.passing * PASSING_SHARE <= self.cases.max(PASSING_SHARE)
     }
@@ -508,26 +508,26 @@ impl fmt::Display for Differential {
 
 /// Cases that are run together.
 const BATCH: u64 = 64;
-/// Cases that one command repeats, at most.
+/// Largest number of cases that one command repeats.
 const REPEATED_MAX: u64 = 1 << 20;
 /// Number of batches between progress reports.
 const TELL_EACH: u64 = 64;
-/// A part ends after this many failures: shrinking them takes time.
+/// Number of failures that ends a part, because shrinking them takes time.
 const FAILURES_MAX: usize = 10;
 /// Repetitions of a case that differed.
 const REPEATS: usize = 5;
-/// Cases that are tried while one is shrunk.
+/// Number of cases that are tried while one is shrunk.
 const TRIALS_MAX: usize = 400;
-/// One case in this many may depend on timing: the kernel's clock ticks, its timers run.
+/// Inverse of the allowed share of cases that depend on timing: the kernel's clock ticks, its timers run.
 const PASSING_SHARE: u64 = 1_000;
-/// One burst in this many may meet a clock tick at every try.
+/// Inverse of the allowed share of bursts that meet a clock tick at every try.
 const EARLY_SHARE: u64 = 100;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Differs wherever a case contains a seven.
+    /// A test bench that reports a difference if a case contains a seven.
     struct Sevens;
 
     impl Bench for Sevens {

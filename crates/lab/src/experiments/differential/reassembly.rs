@@ -1,4 +1,6 @@
-//! Fragmented datagrams -> the datagrams that the kernel's reassembler delivers, beside those of the engine's.
+//! Fragmented datagrams -> the datagrams that the kernel's reassembler delivers, beside those of the engine.
+//!
+//! Reassembly is one part of the comparison with the kernel. `reassembly_model.rs` explains differences.
 
 use super::reassembly_cases::{Case, DATAGRAMS_MAX, PROTOCOLS};
 use super::reassembly_draw::draw;
@@ -25,7 +27,7 @@ pub(super) struct Reassembly {
     _host: Host,
     tap: Tap,
     sockets: Vec<(Version, u8, RawSocket)>,
-    /// One for each mode of the engine: packet by packet, and in batches.
+    /// The engine that gets one packet at a time. `in_batches` gets batches.
     singly: Gateway,
     in_batches: Gateway,
     now: Time,
@@ -36,12 +38,12 @@ pub(super) struct Reassembly {
 #[derive(Default)]
 struct Frames {
     bytes: Vec<u8>,
-    /// End of each frame, and its case.
+    /// For each frame, the offset of its end and the index of its case.
     ends: Vec<(usize, usize)>,
 }
 
-/// Datagrams delivered for a case. IPv4: the packet as it is. IPv6: addresses, class, hop limit, protocol and
-/// upper-layer payload.
+/// Datagrams delivered for a case. For IPv4, each is the complete packet. For IPv6, each has addresses, traffic
+/// class, hop limit, protocol and upper-layer payload.
 type Delivered = Vec<Vec<u8>>;
 
 impl Bench for Reassembly {
@@ -101,7 +103,7 @@ impl Bench for Reassembly {
 }
 
 impl Reassembly {
-    /// Waits until the kernel receives on every address. IPv6 addresses take a while on a busy machine.
+    /// Waits until the kernel receives on every address. IPv6 addresses take seconds on a busy machine.
     fn await_kernel(&mut self) -> io::Result<()> {
         let began = Instant::now();
         for (version, destination) in [(Version::V4, 1), (Version::V4, 2), (Version::V6, 1), (Version::V6, 2)] {
@@ -148,7 +150,7 @@ impl Reassembly {
         Ok(delivered)
     }
 
-    /// Datagrams that the engine delivers packet by packet, and in batches.
+    /// Returns the datagrams that the engine delivers for each case, first packet by packet, then in batches.
     fn ask_engine(&mut self, frames: &Frames, count: usize) -> [Vec<Delivered>; 2] {
         // The time-out of all earlier entries has passed.
         self.now = self.now + Duration::from_secs(3_600);
@@ -166,7 +168,7 @@ impl Reassembly {
         delivered
     }
 
-    /// One batch per case, with payloads at their predicted places, so that each output belongs to its case.
+    /// Pushes one batch per case, with payloads at their predicted places. So each output belongs to its case.
     fn ask_in_batches(&mut self, frames: &Frames, count: usize) -> Vec<Delivered> {
         self.in_batches.expire(self.now);
         let mut delivered = vec![Delivered::new(); count];
@@ -179,7 +181,7 @@ impl Reassembly {
     }
 }
 
-/// A gateway that reassembles datagrams for their host.
+/// Returns a gateway that reassembles datagrams for their host.
 fn gateway(guessing: PlacementMode, rng: &mut Rng) -> Gateway {
     let side = SideSettings {
         memory: 256 << 20,
@@ -192,7 +194,7 @@ fn gateway(guessing: PlacementMode, rng: &mut Rng) -> Gateway {
     Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(512 << 20))
 }
 
-/// Pushes a batch of frames into a gateway, and collects the delivered packets.
+/// Pushes a batch of frames into a gateway, and returns the delivered packets.
 fn push<'f>(
     gateway: &mut Gateway,
     now: Time,
@@ -238,7 +240,7 @@ fn address(host: &Host) -> io::Result<()> {
     })
 }
 
-/// One socket for each protocol of each version.
+/// Opens one raw socket for each protocol of each IP version.
 fn open_sockets(host: &Host) -> io::Result<Vec<(Version, u8, RawSocket)>> {
     let kinds = [Version::V4, Version::V6].into_iter().flat_map(|version| PROTOCOLS.map(|it| (version, it)));
     kinds
@@ -282,7 +284,7 @@ fn judge(case: &Case, slot: u32, kernel: &Delivered, singly: &Delivered, in_batc
     explain(&case.frames(slot).collect::<Vec<_>>(), kernel, singly)
 }
 
-/// A complete packet as a host's sockets would see it, if one of the sockets would.
+/// Returns a complete packet as the host's sockets would deliver it; `None` if no socket would.
 fn as_delivered(packet: &Packet) -> Option<Vec<u8>> {
     let bytes = packet.bytes();
     if packet.ip().version == Version::V4 {
@@ -305,9 +307,9 @@ fn number(address: &[u8]) -> u32 {
 }
 
 const DEVICE: &str = "pieces0";
-/// How long the kernel may take until it receives.
+/// Longest time until the kernel receives.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// The kernel accepts packets from any source, and holds little memory for incomplete datagrams.
+/// Kernel settings: packets from any source are accepted, and incomplete datagrams get little memory.
 const SETTINGS: [(&str, &str); 8] = [
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),

@@ -1,6 +1,7 @@
 //! A case of fragmented datagrams -> its description, smaller cases, and its packets.
 //!
-//! A case is plain data. `reassembly_draw.rs` draws the cases; `reassembly.rs` asks the kernel and the engine.
+//! A case is plain data, so it can be printed and shrunk. `reassembly_draw.rs` draws the cases; `reassembly.rs`
+//! gives them to the kernel and the engine.
 
 use crate::experiments::wire::{Ip, put_content, put_ip};
 use packet::Version;
@@ -19,12 +20,12 @@ pub(super) struct Case {
 pub(super) struct Datagram {
     pub protocol: u8,
     pub destination: u8,
-    /// Added to the identification of the case.
+    /// Difference from the case's first identification.
     pub id: u16,
     pub content: u32,
     pub hops: u8,
     pub class: u8,
-    /// IPv4: options. IPv6: headers in front of the Fragment header.
+    /// Headers of every fragment. IPv4: options. IPv6: headers in front of the Fragment header.
     pub front: HeaderKind,
     /// IPv6: headers behind the Fragment header, which belong to the fragmentable part.
     pub behind: HeaderKind,
@@ -34,21 +35,21 @@ pub(super) struct Datagram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderKind {
     None,
-    /// IPv4: no-operation options, this many words of four bytes.
+    /// IPv4: no-operation options of this many 32-bit words.
     Nops(u8),
     /// IPv4: an option that each fragment carries, and an option that only the first fragment carries.
     Copied,
     FirstOnly,
-    /// IPv6: hop-by-hop options, destination options, or a routing header without segments left; each with padding.
+    /// IPv6: a hop-by-hop options header with padding, whose length field has this value.
     HopByHop(u8),
     Destination(u8),
     Routing,
     Both,
-    /// Destination options twice.
+    /// IPv6: two destination options headers.
     Twice,
 }
 
-/// A fragment.
+/// Position, length and faults of one fragment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FragmentSpec {
     pub datagram: u8,
@@ -59,19 +60,19 @@ pub(super) struct FragmentSpec {
     pub dont_fragment: bool,
     pub hops: Option<u8>,
     pub class: Option<u8>,
-    /// Offset of an altered byte.
+    /// Offset of a byte that differs from the datagram's; `None`: no such byte.
     pub altered: Option<u16>,
-    /// Padding bytes behind the packet.
+    /// Number of padding bytes behind the packet.
     pub padding: u8,
     pub front: Option<HeaderKind>,
-    /// IPv6: next header of a later fragment.
+    /// IPv6: next header, if it differs from the first fragment's.
     pub next_header: Option<u8>,
     /// IPv4: whether the header checksum is wrong.
     pub is_damaged: bool,
 }
 
 impl Case {
-    /// A datagram in one fragment.
+    /// Returns a case with one datagram in one fragment.
     pub(super) fn whole(version: Version, destination: u8) -> Case {
         let protocol = PROTOCOLS[1];
         let (front, behind) = (HeaderKind::None, HeaderKind::None);
@@ -83,7 +84,7 @@ impl Case {
         }
     }
 
-    /// The wire packets of the case; the slot distinguishes them from those of other cases.
+    /// Returns the wire packets of the case. The slot distinguishes its packets from those of other cases.
     pub(super) fn frames(&self, slot: u32) -> impl Iterator<Item = Vec<u8>> {
         self.fragments.iter().map(move |fragment| {
             let mut frame = Vec::new();
@@ -92,7 +93,7 @@ impl Case {
         })
     }
 
-    /// Appends a fragment as on the wire.
+    /// Appends the wire packet of a fragment.
     pub(super) fn put_fragment(&self, to: &mut Vec<u8>, fragment: &FragmentSpec, slot: u32) {
         let datagram = &self.datagrams[usize::from(fragment.datagram)];
         let (start, ip) = (to.len(), self.ip(fragment, slot));
@@ -128,7 +129,7 @@ impl Case {
         }
     }
 
-    /// Smaller cases.
+    /// Returns cases that are smaller than this one.
     pub(super) fn smaller(&self) -> Vec<Case> {
         let mut smaller = Vec::new();
         for at in (0..self.fragments.len()).rev() {
@@ -167,7 +168,7 @@ impl Case {
 }
 
 impl FragmentSpec {
-    /// A fragment at offset 0, still without a length, without faults.
+    /// Returns a fragment at offset 0 without faults, whose length is 0.
     pub(super) fn first_of(datagram: u8) -> FragmentSpec {
         FragmentSpec {
             datagram,
@@ -186,7 +187,7 @@ impl FragmentSpec {
         }
     }
 
-    /// The same bytes without faults.
+    /// Returns the fragment without its faults.
     fn plain(&self) -> FragmentSpec {
         FragmentSpec { ecn: 0, hops: None, class: None, padding: 0, front: None, dont_fragment: false, ..*self }
     }
@@ -219,7 +220,8 @@ impl FragmentSpec {
     }
 }
 
-/// The fragmentable part, from this fragment's start to its end: headers behind the Fragment header, then content.
+/// Appends the fragmentable part between this fragment's boundaries: headers behind the Fragment header, then
+/// content.
 fn put_payload(to: &mut Vec<u8>, datagram: &Datagram, fragment: &FragmentSpec) {
     let (start, at, len) = (to.len(), usize::from(fragment.offset), usize::from(fragment.len));
     let behind = joined(headers(datagram.behind, datagram.protocol));
@@ -242,7 +244,7 @@ fn fragment_header(datagram: &Datagram, fragment: &FragmentSpec, id: u32) -> Vec
     header
 }
 
-/// IPv4 options, padded to words.
+/// Returns IPv4 options, padded to 32-bit words.
 fn options(front: HeaderKind) -> Vec<u8> {
     match front {
         HeaderKind::Nops(words) => vec![1; usize::from(words) * 4],
@@ -252,7 +254,7 @@ fn options(front: HeaderKind) -> Vec<u8> {
     }
 }
 
-/// IPv6 headers, each with its protocol number, in front of `next`.
+/// Returns IPv6 extension headers in front of `next`, each with its protocol number.
 fn headers(front: HeaderKind, next: u8) -> Vec<(u8, Vec<u8>)> {
     match front {
         HeaderKind::HopByHop(units) => vec![(HOP_BY_HOP, padded(next, units))],
@@ -264,7 +266,7 @@ fn headers(front: HeaderKind, next: u8) -> Vec<(u8, Vec<u8>)> {
     }
 }
 
-/// An options header with one option that fills it.
+/// Returns an options header with one option that fills it.
 fn padded(next: u8, units: u8) -> Vec<u8> {
     let len = 8 * (usize::from(units) + 1);
     let mut header = vec![next, units, UNKNOWN_OPTION, (len - 4) as u8];
@@ -276,15 +278,15 @@ fn joined(headers: Vec<(u8, Vec<u8>)>) -> Vec<u8> {
     headers.into_iter().flat_map(|(_, bytes)| bytes).collect()
 }
 
-/// Longest headers behind a Fragment header, in bytes.
+/// Length of the longest headers behind a Fragment header, in bytes.
 const HEADERS_LEN_MAX: usize = 32;
-/// Datagrams of a case, apart from those that only separate others.
+/// Largest number of datagrams in a case, apart from datagrams that only separate others.
 pub(super) const DATAGRAMS_MAX: usize = 3;
-/// Received protocols: UDP, and two for experiments (RFC 3692 section 2.1).
+/// Protocols of the datagrams: UDP, and two for experiments (RFC 3692 section 2.1).
 pub(super) const PROTOCOLS: [u8; 3] = [17, 253, 254];
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
-/// An option for experiments; receivers without support skip it (RFC 4727 section 4).
+/// An option for experiments. Receivers without support ignore it (RFC 4727 section 4).
 const UNKNOWN_OPTION: u8 = 0x1E;

@@ -1,13 +1,13 @@
 //! Random numbers -> cases of fragmented datagrams.
 //!
-//! It draws complete datagrams, some of which share a key, then their fragments, then the faults of the fragments.
-//! Equal random numbers give equal cases.
+//! Complete datagrams are drawn first, some of which share a key. Then their fragments are drawn, then the faults
+//! of the fragments. Equal random numbers give equal cases.
 
 use super::reassembly_cases::{Case, DATAGRAMS_MAX, Datagram, FragmentSpec, HeaderKind, PROTOCOLS};
 use fastrand::Rng;
 use packet::Version;
 
-/// Draws a case.
+/// Draws a case from random numbers.
 pub(super) fn draw(rng: &mut Rng) -> Case {
     let version = if rng.bool() { Version::V4 } else { Version::V6 };
     let mut datagrams = draw_datagrams(rng, version);
@@ -71,7 +71,8 @@ fn draw_behind(rng: &mut Rng) -> HeaderKind {
     if rng.bool() { HeaderKind::Twice } else { HeaderKind::Destination(rng.u8(..4)) }
 }
 
-/// A datagram that differs in one part of the reassembly key; or in nothing, so that its key is reused.
+/// Draws a datagram that differs from another in one part of the reassembly key. Some differ in no part and reuse
+/// the key.
 fn draw_twin(rng: &mut Rng, of: &Datagram) -> Datagram {
     let mut twin = Datagram { content: rng.u32(..), ..*of };
     match rng.u8(..4) {
@@ -83,7 +84,8 @@ fn draw_twin(rng: &mut Rng, of: &Datagram) -> Datagram {
     twin
 }
 
-/// First fragments of other datagrams from the source, so many that the kernel takes earlier fragments for lost.
+/// Inserts first fragments of other datagrams from the same source, so many that the kernel assumes earlier
+/// fragments were lost.
 fn put_between(rng: &mut Rng, datagrams: &mut Vec<Datagram>, fragments: &mut Vec<FragmentSpec>) {
     let (Some(like), at) = (fragments.first().copied(), rng.usize(..=fragments.len())) else { return };
     let first = datagrams.len();
@@ -138,7 +140,7 @@ fn draw_len(rng: &mut Rng) -> usize {
     rng.usize(9..longest)
 }
 
-/// Fragment boundaries of so many bytes, including both ends.
+/// Draws the fragment boundaries of `len` bytes, including 0 and `len`.
 fn draw_cuts(rng: &mut Rng, len: usize) -> Vec<usize> {
     let count_max = if rng.u8(..4) == 0 { 9 } else { 4 };
     let count = rng.usize(2..=count_max);
@@ -149,10 +151,10 @@ fn draw_cuts(rng: &mut Rng, len: usize) -> Vec<usize> {
     cuts
 }
 
-/// Faults of a case.
+/// Faults that a case has.
 struct Faults {
     disorder: bool,
-    /// In the order in which they are applied to the fragments of each datagram.
+    /// Faults in the order in which they are applied to the fragments of each datagram.
     others: Vec<Fault>,
 }
 
@@ -160,7 +162,7 @@ struct Faults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Repeat,
-    /// A duplicate with another byte; only where there are duplicates.
+    /// A byte of a duplicate is changed. Without duplicates, this fault has no effect.
     Alteration,
     Overlap,
     Gap,
@@ -186,7 +188,7 @@ impl Faults {
 }
 
 impl Fault {
-    /// Each fault, and its frequency: one in so many cases.
+    /// Each fault, with its frequency: one in this many cases.
     const ALL: [(Fault, u8); 11] = [
         (Fault::Repeat, 3),
         (Fault::Alteration, 6),
@@ -229,7 +231,7 @@ fn draw_altered(rng: &mut Rng, fragment: FragmentSpec) -> FragmentSpec {
     FragmentSpec { altered: Some(rng.u16(..fragment.len.max(1))), ..fragment }
 }
 
-/// Any bytes of a datagram, and perhaps some beyond its end.
+/// Returns a fragment with any byte range of the datagram, which may extend beyond its end.
 fn draw_overlapping(rng: &mut Rng, fragment: FragmentSpec, len: usize) -> FragmentSpec {
     let start = rng.usize(..=len / 8) * 8;
     let end = rng.usize(start..=len + 16);
@@ -251,12 +253,13 @@ fn draw_empty(rng: &mut Rng, fragment: FragmentSpec, len: usize) -> FragmentSpec
     FragmentSpec { len: 0, more, offset, ..fragment }
 }
 
-/// With the more-fragments flag, and some bytes longer.
+/// Returns the fragment with the more-fragments flag and up to seven bytes more, so that the length may be no
+/// multiple of eight.
 fn draw_uneven(rng: &mut Rng, fragment: FragmentSpec) -> FragmentSpec {
     FragmentSpec { len: fragment.len.saturating_add(rng.u16(1..8)), more: true, ..fragment }
 }
 
-/// At any offset, often at one of the highest.
+/// Returns the fragment at any other offset, often at one of the highest.
 fn draw_elsewhere(rng: &mut Rng, fragment: FragmentSpec) -> FragmentSpec {
     let unit = if rng.bool() { 8_191 - rng.u16(..40) } else { rng.u16(..8_192) };
     FragmentSpec { offset: unit * 8, ..fragment }
@@ -267,7 +270,7 @@ fn draw_marks(rng: &mut Rng, fragments: &mut [FragmentSpec]) {
     fragments.iter_mut().for_each(|fragment| fragment.ecn = if rng.bool() { rng.u8(..4) } else { usual });
 }
 
-/// With a header unlike the other fragments'.
+/// Returns the fragment with a header unlike the other fragments'.
 fn draw_headed(rng: &mut Rng, mut fragment: FragmentSpec, version: Version) -> FragmentSpec {
     match rng.u8(..6) {
         0 => fragment.hops = Some(rng.u8(2..)),

@@ -1,8 +1,8 @@
 //! Fragments -> the datagrams that a host delivers.
 //!
-//! The model follows the engine's behaviour or the kernel's. It has a map of octets, and a switch for each known
-//! difference. It parses packets and keeps datagrams with simple code of its own. It is asked only where kernel and
-//! engine differ.
+//! The model follows the engine's behaviour or the kernel's. The model has a map of octets, and a switch for each
+//! known difference. To be independent of the engine, the model has simple code of its own. The model is used only
+//! where kernel and engine differ.
 
 use super::reassembly::seen;
 use super::{Known, Verdict};
@@ -40,13 +40,13 @@ pub(super) fn explain(frames: &[Vec<u8>], kernel: &[Vec<u8>], engine: &[Vec<u8>]
     Verdict::Told(directions)
 }
 
-/// Packets, each by its length and first bytes.
+/// Lists packets in words, each by its length and first bytes.
 pub(super) fn shown(delivered: &[Vec<u8>]) -> String {
     let each = delivered.iter().map(|it| format!("{} bytes {:02x?}", it.len(), &it[..it.len().min(44)]));
     format!("[{}]", each.collect::<Vec<_>>().join("; "))
 }
 
-/// Packets delivered if the given differences follow the kernel's behaviour.
+/// Returns the packets that a host delivers if the given differences follow the kernel's behaviour.
 fn run(frames: &[Vec<u8>], kernels_direction: &[Known]) -> Vec<Vec<u8>> {
     let mut model =
         Model { kernels_direction, open: BTreeMap::new(), rounds: BTreeMap::new(), delivered: Vec::new() };
@@ -62,12 +62,12 @@ fn run(frames: &[Vec<u8>], kernels_direction: &[Known]) -> Vec<Vec<u8>> {
 struct Model<'a> {
     kernels_direction: &'a [Known],
     open: BTreeMap<Vec<u8>, Datagram>,
-    /// Number of fragments from each source.
+    /// Number of fragments received from each source.
     rounds: BTreeMap<Vec<u8>, u32>,
     delivered: Vec<Vec<u8>>,
 }
 
-/// A parsed packet.
+/// A packet with its fragment fields parsed.
 #[derive(Clone)]
 struct ParsedFragment<'a> {
     is_v4: bool,
@@ -89,16 +89,16 @@ struct Datagram {
     octets: Vec<u8>,
     came: Vec<bool>,
     came_count: usize,
-    /// Runs of fragments, each of which arrived directly after its predecessor.
+    /// Runs of fragments, each of which arrived directly after its predecessor in the datagram.
     runs: Vec<(usize, usize)>,
-    /// The run that began with the highest fragment.
+    /// Index of the run that began with the highest fragment; `None` without fragments.
     tail: Option<usize>,
     top: usize,
     has_end: bool,
     marks: u8,
     longest: usize,
     longest_dont_fragment: usize,
-    /// Header and next header of the fragment at offset 0.
+    /// Header and next header of the fragment at offset 0; `None` until it arrives.
     first: Option<(Vec<u8>, u8)>,
     is_poisoned: bool,
     round: u32,
@@ -108,7 +108,7 @@ struct Datagram {
 enum Fate {
     Accepted,
     Dropped,
-    /// The datagram is dropped.
+    /// The datagram and the fragment are dropped.
     EndsDatagram,
 }
 
@@ -143,7 +143,7 @@ impl Model<'_> {
         self.open.insert(fragment.key.clone(), datagram);
     }
 
-    /// Whether it is dropped before any look-up.
+    /// Whether a fragment is dropped before any look-up.
     fn is_unusable(&self, fragment: &ParsedFragment<'_>) -> bool {
         let (len, end) = (fragment.payload.len(), fragment.start + fragment.payload.len());
         let is_uneven = fragment.more && !len.is_multiple_of(8);
@@ -155,7 +155,7 @@ impl Model<'_> {
             || fragment.start > 0 && has_first_option(fragment) && !self.is_kernels(Known::LateOption)
     }
 
-    /// Whether it ends beyond the longest possible datagram.
+    /// Whether a fragment ends beyond the longest possible datagram.
     fn is_too_long(&self, fragment: &ParsedFragment<'_>, end: usize) -> bool {
         match (fragment.is_v4, self.is_kernels(Known::Oversize)) {
             (true, true) => false,
@@ -165,7 +165,7 @@ impl Model<'_> {
         }
     }
 
-    /// Whether the first IPv6 fragment lacks upper-layer headers.
+    /// Whether the first fragment of an IPv6 datagram lacks upper-layer headers.
     fn lacks_headers(&self, fragment: &ParsedFragment<'_>) -> bool {
         let (mut next, mut at) = (fragment.next_header, 0);
         while next == DESTINATION {
@@ -231,7 +231,7 @@ impl Model<'_> {
         self.deliver(header, *next_header, &datagram.octets[..datagram.top], class, Some(dont_fragment));
     }
 
-    /// Delivers a complete datagram; for a re-merged one, says whether it may be fragmented.
+    /// Delivers a complete datagram. For a merged datagram, `rejoined` says whether it may be fragmented again.
     fn deliver(&mut self, header: &[u8], next_header: u8, payload: &[u8], class: u8, rejoined: Option<bool>) {
         if header[0] >> 4 == 6 {
             let Some((protocol, at)) = walk(next_header, payload) else { return };
@@ -262,8 +262,8 @@ impl Datagram {
         self.has_end && self.first.is_some() && self.came_count == self.top
     }
 
-    /// State that the kernel keeps when it restarts a datagram: the lengths of the longest fragments, lost ones
-    /// included.
+    /// Returns the state that the kernel keeps when it restarts a datagram: the lengths of the longest fragments,
+    /// dropped ones included.
     fn begun_anew(&self) -> Datagram {
         let Datagram { longest, longest_dont_fragment, .. } = *self;
         Datagram { longest, longest_dont_fragment, ..Datagram::default() }
@@ -305,7 +305,7 @@ impl Datagram {
 }
 
 impl<'a> ParsedFragment<'a> {
-    /// Parses a packet; none where a host drops it by itself.
+    /// Parses a packet; `None` if a host drops it regardless of other fragments.
     fn read(frame: &'a [u8]) -> Option<ParsedFragment<'a>> {
         let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
         if frame[0] >> 4 == 4 {
@@ -356,7 +356,7 @@ fn class(header: &[u8]) -> u8 {
     if header[0] >> 4 == 4 { header[1] } else { header[0] << 4 | header[1] >> 4 }
 }
 
-/// The ECN mark for a datagram whose fragments have these marks; none where ECT and Not-ECT are mixed.
+/// Returns the ECN mark for a datagram whose fragments have these marks; `None` if ECT and Not-ECT are mixed.
 fn joined(marks: u8) -> Option<u8> {
     let (not, met) = (marks & 1 != 0, marks & 8 != 0);
     match (not, met) {
@@ -366,7 +366,7 @@ fn joined(marks: u8) -> Option<u8> {
     }
 }
 
-/// The protocol behind destination options, and its offset; none where they are truncated.
+/// Returns the protocol behind destination options, and its offset; `None` if the options are truncated.
 fn walk(mut next: u8, payload: &[u8]) -> Option<(u8, usize)> {
     let mut at = 0;
     while next == DESTINATION {
@@ -388,7 +388,7 @@ const V6_LEN: usize = 40;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 const UDP: u8 = 17;
-/// Protocols with a socket.
+/// Protocols for which the host has a socket.
 const RECEIVED: [u8; 3] = [17, 253, 254];
-/// Fragments of a source after which the kernel restarts a datagram (ipfrag_max_dist).
+/// Number of fragments of a source after which the kernel restarts a datagram (ipfrag_max_dist).
 const DISTANCE_MAX: u32 = 64;

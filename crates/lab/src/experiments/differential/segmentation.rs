@@ -1,4 +1,7 @@
 //! GSO packet -> the kernel's segments, beside those of the engine.
+//!
+//! Segmentation is one part of the comparison with the kernel. The correct result is unique, apart from a few known
+//! differences.
 
 use super::{Bench, Kind, Verdict};
 use crate::experiments::forwarder::{Enough, Forwarder, Treats};
@@ -22,7 +25,8 @@ pub(super) struct Case {
     content: u32,
     payload_len: u16,
     segment_len: u16,
-    /// Segment length that the engine gets, if it has to resize the segments to `segment_len` for its MTU.
+    /// Segment length that the engine gets if it has to resize the segments to `segment_len` for its MTU; `None`:
+    /// no resizing.
     resized_from: Option<u16>,
 }
 
@@ -30,9 +34,9 @@ pub(super) struct Case {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OptionsKind {
     None,
-    /// IPv4: no-operation options.
+    /// IPv4: no-operation options of this many 32-bit words.
     Options(u8),
-    /// IPv6: destination options, or hop-by-hop options.
+    /// IPv6: a destination options header; `HopByHop` is a hop-by-hop options header.
     Destination,
     HopByHop,
 }
@@ -183,7 +187,7 @@ fn judge(kernel: &[Vec<u8>], mut engine: Vec<Vec<u8>>) -> Verdict {
 }
 
 impl Case {
-    /// The bytes of the GSO packet, and the offset of its transport header.
+    /// Returns the bytes of the GSO packet, and the offset of its transport header.
     fn bytes(&self) -> (Vec<u8>, usize) {
         let mut bytes = Vec::with_capacity(usize::from(self.payload_len) + 128);
         let protocol = self.upper.protocol();
@@ -268,5 +272,5 @@ fn draw_upper(rng: &mut Rng) -> TransportFacts {
     }
 }
 
-/// Most datagrams of a GSO packet that the kernel segments.
+/// Largest number of datagrams in a UDP GSO packet that the kernel segments.
 const UDP_SEGMENTS_MAX: usize = 64;

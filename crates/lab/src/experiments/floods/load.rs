@@ -1,4 +1,4 @@
-//! A flood, a version and a seed -> its packets, and good datagrams beside them.
+//! A flood, a version and a seed -> the packets of the flood, and good datagrams beside them.
 //!
 //! The content of a good datagram follows from its number, so every receiver can verify it.
 
@@ -7,13 +7,13 @@ use super::Flood;
 use fastrand::Rng;
 use packet::Version;
 
-/// Generates the packets of a flood, and good datagrams beside it.
+/// Generator of a flood's packets and of good datagrams.
 pub(super) struct Load {
     pub(super) flood: Flood,
     pub(super) version: Version,
     rng: Rng,
     fragment: Vec<u8>,
-    /// Fragments of the flood so far, and good datagrams.
+    /// Number of the flood's fragments so far. `good_count` is that of good datagrams.
     pub(super) count: u64,
     pub(super) good_count: u64,
     whole: Vec<u8>,
@@ -25,7 +25,7 @@ impl Load {
         Load { flood, version, rng, fragment: Vec::new(), count: 0, good_count: 0, whole: Vec::new() }
     }
 
-    /// The next fragment of the flood.
+    /// Returns the next fragment of the flood.
     pub(super) fn next(&mut self) -> &[u8] {
         self.count += 1;
         let source = match self.flood {
@@ -40,7 +40,7 @@ impl Load {
         &self.fragment
     }
 
-    /// The two fragments of the next good datagram.
+    /// Returns the two fragments of the next good datagram.
     pub(super) fn good(&mut self) -> [Vec<u8>; 2] {
         self.good_count += 1;
         let number = self.good_count;
@@ -98,7 +98,7 @@ fn put_fragment(
     }
 }
 
-/// The number of a good datagram, if its content is unchanged.
+/// Returns the number of a good datagram; `None` if its content has changed.
 pub(super) fn is_good(content: &[u8], expected: &mut Vec<u8>) -> Option<u64> {
     let (number, rest) = content.split_first_chunk()?;
     let number = u64::from_be_bytes(*number);
@@ -107,13 +107,12 @@ pub(super) fn is_good(content: &[u8], expected: &mut Vec<u8>) -> Option<u64> {
     (rest == expected).then_some(number)
 }
 
-/// Payload of a flood's fragments, payload of good datagrams without the number, and their fragment boundary; in
-/// bytes.
+/// Payload of a flood's fragment, in bytes.
 const FLOOD_LEN: usize = 1_000;
 const GOOD_LEN: usize = 1_600;
 const CUT: usize = 1_400;
 const GOOD_SOURCES: u64 = 64;
-/// First source numbers: of good datagrams, and of the flood.
+/// Number of the first source of good datagrams.
 const GOOD_SOURCE: u32 = 1 << 16;
 const FLOOD_SOURCE: u32 = 1 << 17;
 pub(super) const PORT: u16 = 9_000;

@@ -1,16 +1,17 @@
 //! Floods of fragments -> the share of good datagrams still reassembled, by the engine and by the live kernel.
 //!
-//! Good datagrams come in two fragments, at most half a millisecond apart, through a flood of first fragments that
-//! never become complete. The kernel's reassembler and the engine's may each hold 4 MiB. Two systems are live,
-//! behind a TUN device. The first two floods are written as fast as the device accepts them, the slow drip at its
-//! own pace. The kernel reassembles for its own socket, or forwards by another device to the engine. The engine
-//! then writes the reassembled datagrams to a host with such a socket. One thread does everything, so no queue
-//! overflows, and only the reassembler loses datagrams. The third system is the engine alone in simulated time. It
-//! gets two million fragments per second, and the drip again at its own pace.
+//! Each good datagram has two fragments, sent at most half a millisecond apart. The flood consists of first
+//! fragments of datagrams that never become complete. The kernel's reassembler and the engine's may each use 4 MiB.
+//! Two systems are live, behind a TUN device. The first two floods are written as fast as the device accepts them,
+//! the slow drip at its own pace. The kernel reassembles for its own socket, or forwards over another device to the
+//! engine. The engine then writes the reassembled datagrams to a host with such a socket. One thread does
+//! everything, so no queue overflows, and only the reassembler drops datagrams. The third system is the engine
+//! alone in simulated time. The simulated floods have two million fragments per second, except the drip, which
+//! keeps its own pace.
 //!
-//! The slow drip takes time. At 150 fragments per second the kernel's table fills in some 12 seconds and then stays
-//! full, because the time-out is 30 seconds. So the fragments of 20 seconds come first, at once. Good datagrams
-//! follow while the drip goes on.
+//! At 150 fragments per second of the drip, the kernel's table fills in some 12 seconds. The table then stays full,
+//! because the time-out is 30 seconds. So the drip starts with the fragments of 20 seconds without pauses. Good
+//! datagrams follow while the drip continues.
 
 mod load;
 mod systems;
@@ -27,16 +28,16 @@ use std::thread;
 use std::time::Duration;
 use systems::{Behind, Kernel, Rejoining, Target};
 
-/// Duration of each flood.
+/// Durations of the floods, and their seed.
 #[derive(Clone, Copy, Debug)]
 pub struct FloodsSettings {
-    /// Of live floods.
+    /// Duration of each live flood.
     pub live: Duration,
-    /// Of simulated ones, in their own time.
+    /// Duration of each simulated flood, in simulated time.
     pub simulated: Duration,
-    /// Of the simulated drip: longer than a datagram's time-out, which the drip tries to exhaust.
+    /// Duration of the simulated drip; longer than a datagram's time-out, which the drip tries to exhaust.
     pub drip: Duration,
-    /// Seed of sources and lengths.
+    /// Seed of the flood's sources and lengths.
     pub seed: u64,
 }
 
@@ -51,7 +52,7 @@ impl Default for FloodsSettings {
     }
 }
 
-/// Results.
+/// Results of all floods.
 #[derive(Clone, Debug, Serialize)]
 pub struct Floods {
     /// Conditions of the measurement.
@@ -60,14 +61,14 @@ pub struct Floods {
     pub rows: Vec<FloodRow>,
 }
 
-/// One flood.
+/// Results of one flood against one reassembler.
 #[derive(Clone, Debug, Serialize)]
 pub struct FloodRow {
-    /// Which flood.
+    /// The kind of flood.
     pub flood: Flood,
     /// IP version, 4 or 6.
     pub version: u8,
-    /// The reassembler.
+    /// The attacked reassembler.
     pub system: Joins,
     /// Fragments of the flood per second.
     pub rate: f64,
@@ -75,27 +76,28 @@ pub struct FloodRow {
     pub sent: u64,
     /// Good datagrams that arrived complete.
     pub whole: u64,
-    /// Good datagrams whose fragments were further apart because the machine was busy; they are not counted.
+    /// Good datagrams left out of the figures, because the machine was busy and their fragments were sent too far
+    /// apart.
     pub set_aside: u64,
-    /// Most bytes that the engine held after a fragment; none: unknown.
+    /// Most bytes that the engine held after any fragment; `None` if unknown.
     pub held_max: Option<usize>,
-    /// Required share of arrivals; none: no requirement, for the kernel.
+    /// Share of good datagrams that must arrive; `None` for the kernel, which has no requirement.
     pub wanted: Option<f64>,
 }
 
-/// Flood beside the good datagrams.
+/// Kind of flood beside the good datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Flood {
-    /// First fragments from all sources.
+    /// First fragments from all sources, as fast as possible.
     FirstPieces,
-    /// First fragments from a thousand sources; good datagrams come from others.
+    /// First fragments from a thousand sources. Good datagrams are from other sources.
     ThousandSources,
     /// First fragments, 150 per second.
     Drip,
 }
 
-/// The reassembler.
+/// The reassembler under attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Joins {
@@ -107,7 +109,7 @@ pub enum Joins {
     Simulated,
 }
 
-/// Runs all floods and reports each before it begins.
+/// Runs all floods, and passes a description of each one to `tell` before it begins.
 ///
 /// # Errors
 /// A missing right or feature of this machine, with advice.
@@ -142,7 +144,7 @@ fn row(settings: &FloodsSettings, flood: Flood, version: Version, system: Joins)
     Ok(row)
 }
 
-/// A row of a live flood. It is repeated while the machine is so busy that all good datagrams are set aside.
+/// Runs a live flood. Repeats it while the machine is so busy that all good datagrams are left out.
 fn seen(mut live: impl FnMut() -> io::Result<FloodRow>) -> io::Result<FloodRow> {
     let mut row = live()?;
     for _ in 1..TRIES {
@@ -154,7 +156,7 @@ fn seen(mut live: impl FnMut() -> io::Result<FloodRow>) -> io::Result<FloodRow> 
     Ok(row)
 }
 
-/// Writes a flood to a TUN device.
+/// Writes a flood to a TUN device, and counts the good datagrams that arrive.
 fn live(load: &mut Load, stretch: Duration, target: &mut impl Target) -> io::Result<FloodRow> {
     wait_until_it_joins(load, target)?;
     let mut ledger = Goods::default();
@@ -207,7 +209,7 @@ fn live(load: &mut Load, stretch: Duration, target: &mut impl Target) -> io::Res
     Ok(ledger.row(load, rate, sent, target.held_max()))
 }
 
-/// Sends good datagrams until some arrive: a new host's addresses and routes take a moment.
+/// Sends good datagrams until some arrive, because a new host's addresses and routes are not ready immediately.
 fn wait_until_it_joins(load: &Load, target: &mut impl Target) -> io::Result<()> {
     let mut probes = Load::new(load.flood, load.version, 0);
     // Numbers that no other good datagram has.
@@ -226,7 +228,7 @@ fn wait_until_it_joins(load: &Load, target: &mut impl Target) -> io::Result<()> 
     Err(io::Error::other("no datagram arrives through the TUN device; check if a firewall drops it"))
 }
 
-/// Arrivals of good datagrams.
+/// Good datagrams sent and arrived so far.
 #[derive(Default)]
 struct Goods {
     arrived: Vec<u64>,
@@ -303,19 +305,19 @@ fn copy(fragment: &[u8], pool: &mut Pool) -> Result<Packet, CopyError> {
 }
 
 impl FloodRow {
-    /// Whether enough good datagrams arrived.
+    /// Whether the required share of good datagrams arrived.
     pub fn is_good(&self) -> bool {
         self.wanted.is_none_or(|wanted| self.sent > 0 && self.share() >= wanted)
     }
 
-    /// Share of the good datagrams that arrived.
+    /// Returns the share of the good datagrams that arrived.
     pub fn share(&self) -> f64 {
         self.whole as f64 / self.sent.max(1) as f64
     }
 }
 
 impl Floods {
-    /// Whether every row of the engine is good.
+    /// Whether every row of the engine has its required share.
     pub fn is_good(&self) -> bool {
         self.rows.iter().all(FloodRow::is_good)
     }
@@ -375,21 +377,21 @@ impl fmt::Display for Floods {
     }
 }
 
-/// Interval between good datagrams, and between their two fragments: minimum, and maximum.
+/// Interval between good datagrams.
 const GOOD_EACH: Duration = Duration::from_micros(500);
 const GAP: Duration = Duration::from_micros(300);
 const GAP_MAX: Duration = Duration::from_micros(500);
-/// Fragments of a flood per write burst.
+/// Fragments of a flood that are written in one burst.
 const BURST: usize = 16;
-/// Fragments per second, of a simulated flood and of a drip.
+/// Fragments per second of a simulated flood.
 const SIMULATED_RATE: u64 = 2_000_000;
 const DRIP_RATE: u64 = 150;
-/// Fragments of a drip that come first: those of 20 seconds.
+/// Number of a drip's fragments that are sent first without pauses: those of 20 seconds.
 const DRIP_BEFORE: u64 = 20 * DRIP_RATE;
-/// Good datagrams that must arrive before a flood begins, and the number of tries.
+/// Number of good datagrams that must arrive before a flood begins.
 const PROBES: usize = 20;
 const PROBES_MAX: usize = 5_000;
-/// Number of tries for a live flood without usable datagrams.
+/// Number of tries for a live flood whose good datagrams are all left out.
 const TRIES: usize = 3;
-/// Milliseconds after which nothing is in flight.
+/// Time after which no packet is in flight, in milliseconds.
 const SETTLE: u32 = 20;

@@ -21,19 +21,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 /// A reassembler behind a TUN device.
 pub(super) trait Target {
     fn write(&mut self, packet: &[u8]) -> io::Result<()>;
-    /// Does the pending work after some packets, and reports the good datagrams that have arrived since.
+    /// Does the pending work after packets were sent, and passes the numbers of newly arrived good datagrams to
+    /// `tell`.
     fn arrived(&mut self, tell: &mut dyn FnMut(u64)) -> io::Result<()>;
     fn held_max(&self) -> Option<usize>;
 }
 
-/// The live kernel.
+/// The live kernel, which reassembles for its own socket.
 pub(super) struct Kernel {
     _host: Host,
     tap: Tap,
     inbox: Inbox,
 }
 
-/// The engine behind the kernel's forwarding.
+/// The engine behind the kernel's IP forwarding.
 pub(super) struct Behind {
     forwarder: Forwarder,
     rejoining: Rejoining,
@@ -42,7 +43,7 @@ pub(super) struct Behind {
     clock: Clock,
 }
 
-/// The engine configured as in a host's wide interface.
+/// The engine with the configuration of a host's wide interface.
 pub(super) struct Rejoining {
     gateway: Gateway,
     batch: Batch,
@@ -154,10 +155,10 @@ impl Rejoining {
         &mut self.gateway.output_mut(0).pool
     }
 
-    /// Pushes fragments, and reports every output packet.
+    /// Pushes fragments into the engine, and passes every output packet on.
     ///
     /// # Panics
-    /// Where the engine then holds more than its limit.
+    /// The engine holds more bytes than its memory limit.
     pub(super) fn push(
         &mut self,
         now: Time,
@@ -194,7 +195,7 @@ impl Rejoining {
 }
 
 impl Inbox {
-    /// Takes the received messages, and reports the numbers of complete and correct ones.
+    /// Reads the received messages, and passes the numbers of complete and correct ones to `tell`.
     fn take(&mut self, tell: &mut dyn FnMut(u64)) -> io::Result<()> {
         loop {
             let len = match self.socket.recv(&mut self.room) {
@@ -213,11 +214,11 @@ fn write(tap: &mut Tap, packet: &[u8]) -> io::Result<()> {
     tap.transmit(&[TxFrame { header: packet, payload: &[], to_do: TxOffload::default() }]).map(drop)
 }
 
-/// Memory limit of each, in bytes: the kernel's default ipfrag_high_thresh.
+/// Memory limit of the kernel's and of the engine's reassembly, in bytes: the kernel's default ipfrag_high_thresh.
 const CAP: usize = 4 << 20;
-/// Buffer size of the longest datagram, in bytes.
+/// Buffer length for the longest datagram, in bytes.
 const DATAGRAM_LEN_MAX: usize = 72 << 10;
-/// Memory for packets in flight, in addition to held ones.
+/// Memory for packets in flight, in bytes, in addition to held ones.
 const POOL_MORE: usize = 64 << 20;
 const DEVICE: &str = "flood0";
 const SETTINGS: [(&str, &str); 7] = [

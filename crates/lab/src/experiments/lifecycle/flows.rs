@@ -1,7 +1,7 @@
 //! Pairs of hosts -> TCP connections between them at a steady pace, and the gaps and errors of each.
 //!
-//! Two threads serve all connections, one for the senders and one for the receivers, so that the load costs a busy
-//! machine little. Every received byte is compared with the byte sent at its position.
+//! One thread serves all senders and one all receivers, so that the load needs little CPU time. Every received byte
+//! is compared with the byte sent at its position.
 
 use crate::net::Host;
 use crate::traffic::{CONGESTION, content};
@@ -18,23 +18,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Connections that send until they are finished.
+/// TCP connections that send until [`finish`](Self::finish).
 pub(super) struct Flows {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Ends of a connection.
+/// Hosts and address of a connection.
 pub(super) struct Route<'a> {
-    /// The host that opens it, and sends.
+    /// The host that opens the connection, and sends.
     pub(super) from: &'a Host,
-    /// The receiving host.
+    /// The host that receives.
     pub(super) to: &'a Host,
     /// The receiver's address.
     pub(super) address: IpAddr,
 }
 
-/// A moment, and the progress of all connections then.
+/// A moment, and the progress of all connections at that moment.
 pub(super) struct Mark {
     /// The moment.
     pub(super) at: Instant,
@@ -56,16 +56,16 @@ pub enum Outcome {
 
 struct Shared {
     flows: Vec<Flow>,
-    /// The senders stop and close.
+    /// Whether the senders stop and close their connections.
     closes: AtomicBool,
-    /// No thread waits any longer.
+    /// Whether both threads end immediately.
     is_over: AtomicBool,
 }
 
 struct Flow {
     sender: TcpStream,
     receiver: TcpStream,
-    /// The repeated content, stored twice so that no part of it wraps.
+    /// The repeated content of the stream, stored twice so that no part of it wraps.
     pattern: Vec<u8>,
     sent: AtomicU64,
     received: AtomicU64,
@@ -76,7 +76,7 @@ struct Flow {
 }
 
 impl Flows {
-    /// Opens all connections, and begins to send.
+    /// Opens all connections and begins to send.
     pub(super) fn start<'a>(routes: impl Iterator<Item = Route<'a>>) -> io::Result<Flows> {
         let flows = routes.zip(0..).map(|(route, seed)| Flow::open(&route, seed)).collect::<io::Result<_>>()?;
         let shared = Arc::new(Shared { flows, closes: AtomicBool::new(false), is_over: AtomicBool::new(false) });
@@ -85,14 +85,14 @@ impl Flows {
         Ok(Flows { shared, threads })
     }
 
-    /// This moment.
+    /// Records the present moment and the progress of all connections.
     pub(super) fn mark(&self) -> io::Result<Mark> {
         let sent = self.flows().iter().map(|flow| flow.sent.load(Ordering::Relaxed)).collect();
         Ok(Mark { at: Instant::now(), sent, retransmitted: self.retransmitted()? })
     }
 
-    /// Waits until all connections have delivered data sent after a mark, but no longer than `patience`. Returns
-    /// the number that have not.
+    /// Waits up to `timeout` until all connections have delivered data sent after a mark. Returns the number of
+    /// connections that have not.
     pub(super) fn wait(&self, mark: &Mark, timeout: Duration) -> usize {
         let until = Instant::now() + timeout;
         loop {
@@ -105,23 +105,23 @@ impl Flows {
         }
     }
 
-    /// The longest time without an arrival within this stretch, for each connection.
+    /// Returns each connection's longest time without an arrival between two moments.
     pub(super) fn gaps(&self, from: Instant, until: Instant) -> Vec<Duration> {
         self.flows().iter().map(|flow| longest_gap(&locked(&flow.arrivals), from, until)).collect()
     }
 
-    /// Segments retransmitted since a mark.
+    /// Returns the number of segments retransmitted since a mark.
     pub(super) fn retransmitted_since(&self, mark: &Mark) -> io::Result<u64> {
         Ok(self.retransmitted()?.saturating_sub(mark.retransmitted))
     }
 
-    /// Bytes that arrived so far.
+    /// Returns the number of bytes that all connections have delivered so far.
     pub(super) fn received(&self) -> u64 {
         self.flows().iter().map(|flow| flow.received.load(Ordering::Relaxed)).sum()
     }
 
-    /// Stops sending and waits until all data has arrived, but no longer than `patience`. Returns the outcome of
-    /// each connection and the number of changed bytes.
+    /// Stops sending and waits up to `timeout` until all data has arrived. Returns the outcome of each connection
+    /// and the number of changed bytes.
     pub(super) fn finish(mut self, timeout: Duration) -> (Vec<Outcome>, u64) {
         self.shared.closes.store(true, Ordering::Relaxed);
         let until = Instant::now() + timeout;
@@ -188,13 +188,13 @@ impl Flow {
         })
     }
 
-    /// Content at this position of the stream.
+    /// Returns the content of `len` bytes at a position of the stream.
     fn at(&self, place: u64, len: usize) -> &[u8] {
         let from = (place % PATTERN_LEN as u64) as usize;
         &self.pattern[from..from + len]
     }
 
-    /// Writes as much as the socket accepts.
+    /// Writes to the socket until it accepts no more.
     fn write(&self) {
         let sent = self.sent.load(Ordering::Relaxed);
         match (&self.sender).write(self.at(sent, WRITE_LEN)) {
@@ -203,7 +203,7 @@ impl Flow {
         }
     }
 
-    /// Reads all that the socket has.
+    /// Reads all bytes that the socket has, and compares them with the sent ones.
     fn read(&self, room: &mut [u8]) {
         loop {
             match (&self.receiver).read(room) {
@@ -241,7 +241,7 @@ impl Flow {
 }
 
 impl Shared {
-    /// Writes to each connection in turn, at even intervals. A connection without room is skipped.
+    /// Writes to each connection in turn, at even intervals. Skips a connection whose socket is full.
     fn send(&self) {
         let gap = PERIOD / self.flows.len().max(1) as u32;
         let began = Instant::now();
@@ -274,8 +274,8 @@ impl Shared {
     }
 }
 
-/// The longest gap that overlaps the stretch: between two arrivals, or between the last one and the end of the
-/// stretch.
+/// Returns the longest gap that overlaps the stretch. A gap is between two arrivals, or between the last arrival
+/// and the end of the stretch.
 fn longest_gap(arrivals: &[Instant], from: Instant, until: Instant) -> Duration {
     let before = arrivals.iter().rev().find(|at| **at <= from).copied().unwrap_or(from);
     let within = arrivals.iter().copied().filter(|at| *at > from && *at < until);
@@ -291,10 +291,10 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bytes of each write, and the period of each connection's turn: 1.8 Mbit/s.
+/// Length of each write, in bytes. One write per connection and period gives 1.8 Mbit/s.
 const WRITE_LEN: usize = 4_500;
 const PERIOD: Duration = Duration::from_millis(20);
-/// Length after which the content repeats: a prime, so that no lost packet's length is a multiple.
+/// Length after which the content repeats, in bytes: a prime, so that no dropped packet's length is a multiple.
 const PATTERN_LEN: usize = 65_521;
 const SEND_BUFFER_LEN: usize = 128 << 10;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);

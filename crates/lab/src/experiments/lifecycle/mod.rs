@@ -1,8 +1,9 @@
 //! A gateway under 50 TCP flows -> effects of its end or change on the flows, and whether its host is restored.
 //!
-//! Each gateway has a network of its own and is run by the command `wideload run`. While flows go both ways it is
-//! stopped, drained, reloaded, restarted or killed. Then the same gateway goes on, or the kernel or another gateway
-//! takes over. All settings of the gateway's host are listed before and after, and must be equal.
+//! Each gateway has a network of its own and is run by the command `wideload run`. While data is sent both ways,
+//! the gateway is stopped, drained, reloaded, restarted or killed. Then the same gateway continues, or the kernel
+//! or another gateway takes over. All settings of the gateway's host are listed before and after, and must be
+//! equal.
 
 mod flows;
 mod network;
@@ -29,18 +30,18 @@ use tempfile::TempDir;
 
 pub use self::flows::Outcome;
 
-/// Event of a gateway.
+/// Event that a gateway is subjected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LifecycleEvent {
-    /// SIGTERM.
+    /// SIGTERM to the supervisor.
     Stop,
-    /// SIGINT to its process group, as a terminal sends it.
+    /// SIGINT to the supervisor's process group, as a terminal sends it.
     Interrupt,
-    /// Stages that hold packets are switched off through the control socket. Then the gateway is stopped through
-    /// it.
+    /// The stages that hold packets are switched off through the control socket. Then the gateway is stopped
+    /// through the control socket.
     Drain,
-    /// SIGHUP, with another configuration.
+    /// SIGHUP, with a changed configuration.
     Reload,
     /// `wideload restart`.
     Restart,
@@ -52,7 +53,7 @@ pub enum LifecycleEvent {
     KillWorker,
     /// SIGKILL to the supervisor.
     KillSupervisor,
-    /// SIGKILL to both at one moment.
+    /// SIGKILL to both processes at one moment.
     KillBoth,
 }
 
@@ -64,41 +65,41 @@ pub enum Remedy {
     Undo,
     /// Another gateway, which is stopped later.
     Successor,
-    /// Nothing, until the connections have gone on by themselves; then `wideload undo`.
+    /// No remedy until the connections continue by themselves; then `wideload undo`.
     Time,
 }
 
 /// Roles, events and load.
 #[derive(Clone, Debug)]
 pub struct LifecycleSettings {
-    /// The command that has `run`.
+    /// Path of the program with the subcommand `run`.
     pub program: PathBuf,
-    /// Roles, one after the other.
+    /// Roles to test, in this order.
     pub roles: Vec<Role>,
-    /// Events, one after the other, each with a gateway of its own.
+    /// Events to test, in this order, each with a gateway of its own.
     pub events: Vec<LifecycleEvent>,
-    /// Connections, half of them in each direction.
+    /// Number of connections, half of them in each direction.
     pub flow_count: usize,
-    /// How long the connections run before an event, and after it.
+    /// Time that the connections run before an event, and again after it.
     pub stretch: Duration,
-    /// A connection without an arrival for longer than this has stalled.
+    /// Longest time without an arrival; a connection with a longer one has stalled.
     pub stall: Duration,
-    /// Rounds that run at the same time, each in its own network.
+    /// Number of rounds that run concurrently, each in its own network.
     pub at_once: usize,
-    /// Whether a killed gateway is followed by `wideload undo` alone, and by no successor.
+    /// Whether `wideload undo` is the only remedy tested after a kill.
     pub is_short: bool,
 }
 
-/// Results.
+/// Results of all rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lifecycle {
     /// Conditions of the measurement.
     pub conditions: Conditions,
-    /// A connection without an arrival for longer than this has stalled, in milliseconds.
+    /// Longest time without an arrival, in milliseconds; a connection with a longer one has stalled.
     pub stall_ms: f64,
     /// One row for each role and event.
     pub rows: Vec<LifecycleRow>,
-    /// Faults, each in a sentence; empty where all is well.
+    /// Faults, one sentence each; empty if there are none.
     pub faults: Vec<String>,
     /// Total duration, in seconds.
     pub seconds: f64,
@@ -111,50 +112,51 @@ pub struct LifecycleRow {
     pub role: Role,
     /// The event.
     pub event: LifecycleEvent,
-    /// How the host was restored.
+    /// Remedy after the supervisor was killed; `None` for other events.
     pub remedy: Option<Remedy>,
-    /// Exit status of the gateway, or of `wideload restart`; none where nothing ended.
+    /// Exit status of the gateway, or of `wideload restart`; `None` if neither ended.
     pub exit: Option<String>,
     /// Duration of the event, in milliseconds.
     pub took_ms: f64,
-    /// Connections.
+    /// Number of connections.
     pub flow_count: usize,
-    /// Stalled connections.
+    /// Number of connections that stalled.
     pub stalled: usize,
-    /// Connections that were reset.
+    /// Number of connections that were reset.
     pub reset: usize,
-    /// Connections that timed out, or whose bytes did not all arrive.
+    /// Number of connections that timed out, or whose bytes did not all arrive.
     pub timed_out: usize,
-    /// Stalled connections that went on once the wide host's route was set by hand.
+    /// Number of stalled connections that continued after the wide host's route was set by hand; `None` if no route
+    /// was set.
     pub mended_by_hand: Option<usize>,
-    /// Longest gap of all connections before the event, in milliseconds.
+    /// Longest gap between arrivals of any connection before the event, in milliseconds.
     pub usual_gap_ms: f64,
-    /// Longest gap of all connections, in milliseconds.
+    /// Longest gap between arrivals of any connection from the event on, in milliseconds.
     pub longest_gap_ms: f64,
     /// Median of the connections' longest gaps, in milliseconds.
     pub median_gap_ms: f64,
-    /// Retransmitted segments.
+    /// Number of retransmitted segments.
     pub retransmitted: u64,
-    /// Bytes that arrived.
+    /// Number of bytes that arrived.
     pub bytes: u64,
-    /// Bytes that arrived changed.
+    /// Number of bytes that arrived changed.
     pub wrong_bytes: u64,
-    /// Items of the host that differed while the gateway ran.
+    /// Number of the host's settings that differed while the gateway ran.
     pub changed_while_running: usize,
-    /// Changes that a killed gateway left, before anything was restored.
+    /// Changes that a killed gateway left, before any remedy.
     pub left_behind: Vec<Change>,
-    /// Remaining differences at the end.
+    /// Differences from the original settings that remained at the end.
     pub differences: Vec<Change>,
 }
 
-/// A changed item of a host's state.
+/// A changed setting of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// The item.
+    /// Name of the setting.
     pub item: String,
-    /// Its old value; none where it did not exist.
+    /// The former value; `None` if the setting did not exist.
     pub before: Option<String>,
-    /// Its new value; none where it does not exist.
+    /// The later value; `None` if the setting does not exist.
     pub after: Option<String>,
 }
 
@@ -174,7 +176,7 @@ impl Default for LifecycleSettings {
 }
 
 impl LifecycleSettings {
-    /// Few connections, and few events, four at a time: a matter of seconds.
+    /// Returns settings with few connections and few events, four at a time, which take a few seconds.
     pub fn short() -> LifecycleSettings {
         LifecycleSettings {
             events: vec![LifecycleEvent::Stop, LifecycleEvent::Restart, LifecycleEvent::KillBoth],
@@ -188,7 +190,7 @@ impl LifecycleSettings {
     }
 }
 
-/// Runs each event on gateways of each role, and reports each step.
+/// Runs each event on gateways of each role, and passes a description of each step to `tell`.
 ///
 /// # Errors
 /// A missing right or feature of this machine; a gateway that does not obey.
@@ -256,11 +258,11 @@ fn rounds(settings: &LifecycleSettings) -> Vec<(Role, LifecycleEvent, Option<Rem
     rounds
 }
 
-/// A gateway for one event.
+/// A gateway and its network for one event.
 struct Round {
     network: Network,
     folder: TempDir,
-    /// None while no gateway runs.
+    /// The running gateway; `None` while no gateway runs.
     gateway: Option<Running>,
     event: LifecycleEvent,
     faults: Vec<String>,
@@ -371,7 +373,7 @@ impl Round {
         Ok(())
     }
 
-    /// Runs the event. Returns the exit status, where a process ended.
+    /// Runs the event. Returns the exit status; `None` if no process ended.
     fn happen(&mut self) -> io::Result<Option<String>> {
         let mut gateway = self.gateway.take().expect("a gateway runs");
         let ended = match self.event {
@@ -398,7 +400,8 @@ impl Round {
         Ok(Some(spelled(ended)))
     }
 
-    /// Events that a gateway survives.
+    /// Runs an event that the gateway survives. Returns the exit status of `wideload restart`; `None` for other
+    /// events.
     fn change(&self, gateway: &mut Running) -> io::Result<Option<String>> {
         match self.event {
             LifecycleEvent::Reload => {
@@ -445,15 +448,14 @@ impl Round {
         client.ask(&Request::Stop {}).map(drop)
     }
 
-    /// Sets the route that the guide advises for stalled connections. Returns how many of the stalled ones then
-    /// went on.
+    /// Sets the route that the guide advises for stalled connections. Returns how many of these then continued.
     fn mend(&mut self, flows: &Flows, missing: usize) -> io::Result<usize> {
         self.network.tell_wide_host()?;
         let told: Mark = flows.mark()?;
         Ok(missing.saturating_sub(flows.wait(&told, LATE_TIMEOUT)))
     }
 
-    /// Lists the differences, then runs `wideload undo`.
+    /// Lists the differences from the state before, then runs `wideload undo`.
     fn undo(&mut self, before: &Inventory) -> io::Result<Vec<Change>> {
         let left = before.differences(&self.network.state()?).into_iter().map(Change::from).collect();
         let undone = self.command(&self.program(), &["undo".as_ref()])?;
@@ -475,7 +477,8 @@ impl Round {
         self.network.take_over()
     }
 
-    /// Differences from the state before. The kernel removes some items a moment after their owner has gone.
+    /// Returns the differences from the state before. The kernel removes some items a moment after their owner has
+    /// ended.
     fn differences(&self, before: &Inventory) -> io::Result<Vec<Change>> {
         let until = Instant::now() + CLEANUP_TIMEOUT;
         loop {
@@ -489,7 +492,7 @@ impl Round {
 }
 
 impl LifecycleRow {
-    /// Faults of the round, each in a sentence.
+    /// Returns the faults of the round, one sentence each.
     fn faults(&self, may_stall: bool) -> Vec<String> {
         let mut faults = Vec::new();
         let (exit, wanted) = (self.exit.as_deref().unwrap_or("none"), self.event.exit().unwrap_or("none"));
@@ -518,7 +521,7 @@ impl LifecycleRow {
 }
 
 impl LifecycleEvent {
-    /// The expected exit status; none where nothing ends.
+    /// Returns the expected exit status; `None` if no process ends.
     fn exit(self) -> Option<&'static str> {
         match self {
             LifecycleEvent::Reload | LifecycleEvent::KillWorker => None,
@@ -558,13 +561,13 @@ const EVENTS: [LifecycleEvent; 10] = [
     LifecycleEvent::KillSupervisor,
     LifecycleEvent::KillBoth,
 ];
-/// Longest time that an event may take; a border with few connections has informed their hosts long before.
+/// Longest allowed duration of an event. A border with few connections informs their hosts in far less.
 const TOOK_MAX: Duration = Duration::from_secs(3);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(8);
-/// Time-out for stalled connections: longer than a sender may wait until its next retransmission.
+/// Longest wait for stalled connections; longer than the pause before a sender's next retransmission.
 const LATE_TIMEOUT: Duration = Duration::from_secs(15);
 const FINISH_TIMEOUT: Duration = Duration::from_secs(15);
-/// Longer than a stage holds a segment.
+/// Time to wait for held segments, longer than any stage holds a segment.
 const DRAIN: Duration = Duration::from_millis(100);
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 const CLEANUP_LOOK: Duration = Duration::from_millis(20);

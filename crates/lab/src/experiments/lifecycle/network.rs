@@ -1,4 +1,6 @@
-//! Role -> a network for such a gateway: hosts, configuration, and the state of the gateway's host.
+//! Role -> a network for a gateway of this role: hosts, configuration, and the state of the gateway's host.
+//!
+//! The lifecycle experiment is the same for all roles. Their differences are in this file.
 
 use super::super::Role;
 use super::flows::{Flows, Route};
@@ -17,20 +19,20 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Two hosts that exchange data, and the gateway's host, which may be one of them.
+/// Two hosts that exchange data, and the gateway's host, which may be one of the two.
 pub(super) struct Network {
     role: Role,
     hosts: Hosts,
-    /// Names of the interfaces, and their names in reports.
+    /// Each interface's name, and the name used for it in reports.
     names: Vec<(String, &'static str)>,
     cookie: u64,
-    /// Name of the configuration file, and so of the control socket.
+    /// Name of the configuration file, from which the control socket's name follows.
     name: String,
 }
 
 enum Hosts {
     Three(ThreeHosts),
-    /// The far host has a wide interface of its own, which stays.
+    /// Two hosts with a wide interface each. The far host's gateway is not subjected to events.
     Pair(TwoHosts, #[expect(dead_code, reason = "it runs until it is dropped")] Box<Service>),
 }
 
@@ -58,7 +60,7 @@ impl Network {
         Ok(network)
     }
 
-    /// The namespace of the gateway.
+    /// Returns the namespace of the gateway's host.
     pub(super) fn space(&self) -> &Namespace {
         match &self.hosts {
             Hosts::Three(three_hosts) => three_hosts.middle.space(),
@@ -66,17 +68,17 @@ impl Network {
         }
     }
 
-    /// Path for the configuration file; the control socket has the same name.
+    /// Returns the path for the configuration file in a folder.
     pub(super) fn config_path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{}.toml", self.name))
     }
 
-    /// The control socket, in its default directory.
+    /// Returns the path of the gateway's control socket in its default directory.
     pub(super) fn control(&self) -> PathBuf {
         PathBuf::from(format!("{DIRECTORY}/{}.sock", self.name))
     }
 
-    /// A configuration; the second of two, if asked, that a reload switches between.
+    /// Returns the gateway's configuration. A reload switches between the first and the second one.
     pub(super) fn config(&self, is_second: bool) -> String {
         let timeout = if is_second { "timeout = \"9ms\"\n" } else { "" };
         let hold = if is_second { "hold = \"burst\"\n" } else { "" };
@@ -101,7 +103,7 @@ impl Network {
         }
     }
 
-    /// The stages of its configuration that hold packets.
+    /// Returns the names of the configured stages that hold packets.
     pub(super) fn holding_stages(&self) -> &'static [&'static str] {
         match self.role {
             Role::Border => &["coalesce"],
@@ -110,7 +112,7 @@ impl Network {
         }
     }
 
-    /// Waits until packets of both versions pass in both directions.
+    /// Waits until packets of both IP versions are forwarded in both directions.
     pub(super) fn settle(&self) -> io::Result<()> {
         let until = Instant::now() + SETTLE_TIMEOUT;
         for route in self.routes(4) {
@@ -128,7 +130,7 @@ impl Network {
         Ok(())
     }
 
-    /// This many connections, half of them in each direction, each half over both versions.
+    /// Opens `count` connections, half of them in each direction, and half of each direction over each IP version.
     pub(super) fn flows(&self, count: usize) -> io::Result<Flows> {
         Flows::start(self.routes(count))
     }
@@ -152,7 +154,8 @@ impl Network {
         }
     }
 
-    /// Puts the kernel's bridge in place of a border that has ended; in other roles the kernel forwards by itself.
+    /// Puts the kernel's bridge in place of a border that has ended. In other roles the kernel forwards without
+    /// help.
     pub(super) fn take_over(&self) -> io::Result<()> {
         match &self.hosts {
             Hosts::Three(three_hosts) if self.role == Role::Border => three_hosts.bridge().map(drop),
@@ -160,7 +163,7 @@ impl Network {
         }
     }
 
-    /// Removes that bridge.
+    /// Removes the bridge that [`take_over`](Self::take_over) created.
     pub(super) fn leave(&self) -> io::Result<()> {
         match &self.hosts {
             Hosts::Three(three_hosts) if self.role == Role::Border => three_hosts.clear(Middle::Bridge),
@@ -168,7 +171,7 @@ impl Network {
         }
     }
 
-    /// Gives the wide host a route to the narrow one with the narrow link's MTU, as the guide says.
+    /// Gives the wide host a route to the narrow one with the narrow link's MTU, as the guide advises.
     pub(super) fn tell_wide_host(&self) -> io::Result<()> {
         let Hosts::Three(three_hosts) = &self.hosts else { return Ok(()) };
         let [name, ..] = three_hosts.names();
@@ -182,7 +185,8 @@ impl Network {
         })
     }
 
-    /// All settings of the gateway's host and all files of gateways; interfaces have their names of reports.
+    /// Lists all settings of the gateway's host and all files of gateways. Interfaces have the names used in
+    /// reports.
     pub(super) fn state(&self) -> io::Result<Inventory> {
         let taken = self.space().enter(Inventory::take)?;
         let mut items = taken.items;
@@ -202,7 +206,7 @@ impl Network {
         Ok(Inventory { items, ..taken })
     }
 
-    /// Waits until the state no longer changes by itself.
+    /// Lists the state, as soon as the kernel no longer changes it by itself.
     pub(super) fn calm_state(&self) -> io::Result<Inventory> {
         let until = Instant::now() + SETTLE_TIMEOUT;
         loop {
@@ -214,7 +218,7 @@ impl Network {
         }
     }
 
-    /// Puts the hosts on networks of their own, with the middle between them.
+    /// Gives both hosts networks of their own, with the router between them.
     fn route(&self) -> io::Result<()> {
         let Hosts::Three(three_hosts) = &self.hosts else { return Ok(()) };
         let [wide, to_wide, to_narrow, narrow] = three_hosts.names();
@@ -237,7 +241,7 @@ impl Network {
     }
 }
 
-/// An address of a host in one of the two networks of a router.
+/// Returns an address of a host in one of the two networks of a router.
 fn routed(network: u8, host: u8, is_v4: bool) -> IpAddr {
     if is_v4 {
         Ipv4Addr::new(10, 78, network, host).into()

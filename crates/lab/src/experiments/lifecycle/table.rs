@@ -1,10 +1,12 @@
 //! Results of gateways' ends -> a table within 80 columns.
+//!
+//! The JSON output has all details; this table has room for one line per event.
 
 use super::{Change, Lifecycle, LifecycleEvent, LifecycleRow, Remedy};
 use crate::experiments::{Conditions, Role};
 use std::fmt;
 
-/// A role in words.
+/// Returns a role in words.
 pub(super) fn name(role: Role) -> &'static str {
     match role {
         Role::Border => "border",
@@ -13,7 +15,7 @@ pub(super) fn name(role: Role) -> &'static str {
     }
 }
 
-/// Event and remedy, as the label of a row.
+/// Returns the event and the remedy as the label of a row.
 pub(super) fn label(event: LifecycleEvent, remedy: Option<Remedy>) -> String {
     let event = match event {
         LifecycleEvent::Stop => "stop (SIGTERM)",
@@ -93,7 +95,7 @@ impl fmt::Display for Lifecycle {
 }
 
 impl Lifecycle {
-    /// Remains of killed gateways: for each role, those of the gateway with the most.
+    /// Writes the changes that killed gateways left: for each role, those of the gateway with the most.
     fn write_left(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for role in super::ROLES {
             let rows = self.rows.iter().filter(|row| row.role == role && !row.left_behind.is_empty());
@@ -145,7 +147,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// Wrapped lines; all but the first are indented.
+/// Writes wrapped lines, all indented except the first.
 fn write_wrapped(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -168,7 +170,7 @@ fn clipped(text: &str, len: usize) -> String {
     text.chars().take(len - 1).chain(['…']).collect()
 }
 
-/// Columns.
+/// Width of the table, in columns.
 const WIDTH: usize = 80;
-/// Longest part of an item or value in a sentence; JSON has all of it.
+/// Longest part of a setting or value in a sentence, in characters. The JSON output has all of it.
 const ITEM_LEN: usize = 120;

@@ -1,7 +1,7 @@
 //! Prometheus text -> counters that do not add up.
 //!
-//! The sums are computed here from the counters alone, by the rules of COUNTERS.md. The program's own verdict on
-//! its counters is compared with them.
+//! The sums are computed here from the counters alone, by the rules of COUNTERS.md. The program's own check of its
+//! counters is compared with them.
 
 use engine::{Event, Reason};
 use gateway::stats::{PortIn, PortOut};
@@ -10,14 +10,14 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The values of one moment, by name and labels.
+/// The values of all counters at one moment, by name and labels.
 #[derive(Debug)]
 pub(super) struct CounterAudit {
     values: HashMap<String, f64>,
 }
 
 impl CounterAudit {
-    /// Fetches the counters.
+    /// Fetches the counters from a gateway.
     pub(super) fn fetch(address: &str) -> io::Result<CounterAudit> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -44,7 +44,7 @@ impl CounterAudit {
         CounterAudit { values: rows.filter_map(value).collect() }
     }
 
-    /// Missing counters of COUNTERS.md.
+    /// Returns the counters of COUNTERS.md that the gateway lacks.
     pub(super) fn missing(&self) -> Vec<String> {
         let of_directions = DIRECTIONS.iter().flat_map(|direction| {
             let reasons = Reason::ALL.iter().flat_map(move |reason| {
@@ -66,7 +66,7 @@ impl CounterAudit {
         missing
     }
 
-    /// Sums that do not match, in words.
+    /// Describes the sums that do not match.
     pub(super) fn broken(&self) -> Vec<String> {
         let mut broken = Vec::new();
         for direction in DIRECTIONS {
@@ -87,7 +87,7 @@ impl CounterAudit {
         broken
     }
 
-    /// Packets of one direction: received, forwarded, held and ended.
+    /// Returns the packets of one direction: received, forwarded, held and retired.
     pub(super) fn fates(&self, direction: &str) -> [u64; 4] {
         let count = |name: &str| self.value(&format!("{name}{{way=\"{direction}\"}}")).unwrap_or(0.0);
         let counts = [
@@ -99,18 +99,18 @@ impl CounterAudit {
         counts.map(|count| count as u64)
     }
 
-    /// The value of a counter, both directions together.
+    /// Returns the value of an event's counter, both directions together.
     pub(super) fn event(&self, event: Event) -> u64 {
         DIRECTIONS.iter().filter_map(|direction| self.value(&event_name(event.name(), "", direction))).sum::<f64>()
             as u64
     }
 
-    /// Passed frames without a packet, both directions together.
+    /// Returns the number of passed frames without an IP packet, both directions together.
     pub(super) fn passed(&self) -> u64 {
         self.sum("wideload_port_in_passed_frames_total{") as u64
     }
 
-    /// Both sides of the law: packets received or made, and packets sent, used or held.
+    /// Returns both sides of the conservation law: packets received or made, and packets sent, used or held.
     fn balance(&self, direction: &str, tail: &str) -> [f64; 2] {
         let count = |name: &str| self.value(&format!("{name}{{way=\"{direction}\"}}")).unwrap_or(f64::NAN);
         let events = |names: &[&str]| {
@@ -148,9 +148,9 @@ fn is_counter(key: &str, begins: &str) -> bool {
     matches!(rest.0, "" | "_packets" | "_frames" | "_bytes" | "_wires")
 }
 
-/// Both directions, as in labels.
+/// Names of both directions, as in labels.
 pub(super) const DIRECTIONS: [&str; 2] = ["to-narrow", "to-wide"];
-/// Events that make packets, and events that use them (COUNTERS.md).
+/// Events that make packets (COUNTERS.md). `USED` has the events that use packets.
 const MADE: [&str; 15] = [
     "reassembled",
     "released_late",

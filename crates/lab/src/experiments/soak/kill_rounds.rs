@@ -1,4 +1,6 @@
 //! Program and configuration -> a border in the middle of three hosts, to reload, restart, kill and end.
+//!
+//! `running.rs` controls the processes. This file adds the network and the check of the counters.
 
 use super::super::running::{Running, spelled};
 use crate::three_hosts::ThreeHosts;
@@ -9,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A gateway in the middle of three hosts, run by the command `wideload run`; ended when this is dropped.
+/// A border in the middle of three hosts, run by the command `wideload run`. Dropping the value ends the border.
 pub(super) struct KillRounds<'a> {
     three_hosts: &'a ThreeHosts,
     folder: TempDir,
@@ -17,7 +19,7 @@ pub(super) struct KillRounds<'a> {
 }
 
 impl<'a> KillRounds<'a> {
-    /// Starts it, with extra lines for its wide side.
+    /// Starts the border, with extra configuration lines for its wide side.
     pub(super) fn start(program: &Path, three_hosts: &'a ThreeHosts, wide: &str) -> io::Result<KillRounds<'a>> {
         let folder = tempfile::tempdir()?;
         write(three_hosts, folder.path(), wide)?;
@@ -26,13 +28,13 @@ impl<'a> KillRounds<'a> {
         Ok(KillRounds { three_hosts, folder, running })
     }
 
-    /// Reloads its configuration, with other lines for its wide side.
+    /// Reloads the border's configuration, with other lines for its wide side.
     pub(super) fn reload(&mut self, wide: &str) -> io::Result<()> {
         write(self.three_hosts, self.folder.path(), wide)?;
         self.running.tell_and_hear(Signal::HUP, ": reloaded")
     }
 
-    /// Restarts it.
+    /// Restarts the border with `wideload restart`.
     pub(super) fn restart(&mut self) -> io::Result<()> {
         let before = self.running.worker()?;
         self.running.tell_and_hear(Signal::USR2, ": restarted")?;
@@ -42,12 +44,12 @@ impl<'a> KillRounds<'a> {
         Ok(())
     }
 
-    /// Kills the worker process, and waits until another works.
+    /// Kills the worker process, and waits until its replacement works.
     pub(super) fn kill_worker(&mut self) -> io::Result<()> {
         self.running.kill_worker()
     }
 
-    /// Faults of its counters.
+    /// Describes the faults of the border's counters.
     pub(super) fn broken(&mut self) -> io::Result<Vec<String>> {
         let all = Client::connect(&control(self.folder.path()))?.status()?.all;
         let mut broken = Vec::new();
@@ -64,7 +66,7 @@ impl<'a> KillRounds<'a> {
         Ok(broken)
     }
 
-    /// Ends it.
+    /// Ends the border.
     pub(super) fn end(self) -> io::Result<()> {
         self.running.tell(Signal::TERM)?;
         let status = self.running.end()?;
@@ -93,5 +95,5 @@ fn control(folder: &Path) -> PathBuf {
     folder.join("border.sock")
 }
 
-/// Address of its counters, inside the middle host.
+/// Address of the border's counters, inside the middle host.
 pub(super) const METRICS: &str = "127.0.0.1:9469";

@@ -1,4 +1,6 @@
 //! Three hosts -> mixed traffic between them, over a wire that loses and reorders.
+//!
+//! The soak test needs traffic of all kinds at the same time, with the disorder of real networks.
 
 use super::super::datagrams::{Inbox, outbox};
 use super::super::link::link;
@@ -14,24 +16,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Traffic of both directions.
+/// Results of the traffic of both directions.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Mixed {
-    /// Completed TCP transfers.
+    /// Number of completed TCP transfers.
     pub transfers: u64,
-    /// TCP transfers whose SHA-256 at the far end matches the sender's.
+    /// TCP transfers whose SHA-256 at the receiver matches the sender's.
     pub intact: u64,
-    /// Bytes that they delivered.
+    /// Bytes that the TCP transfers delivered.
     pub bytes: u64,
     /// UDP messages that were sent, most of them longer than the narrow link's MTU.
     pub messages_sent: u64,
-    /// UDP messages that arrived complete, unchanged and once.
+    /// UDP messages that arrived complete and unchanged, without duplicates.
     pub messages: u64,
-    /// UDP messages that arrived changed, or twice.
+    /// Received UDP messages that were changed or duplicates.
     pub wrong: u64,
 }
 
-/// A fourth host between the gateway and the narrow one, which acts as the wire.
+/// A fourth host between the gateway and the narrow host, which acts as the wire.
 #[derive(Debug)]
 pub(super) struct MixedLink {
     host: Host,
@@ -52,7 +54,7 @@ impl MixedLink {
         Ok(MixedLink { host, shapes: [shape.clone(), other_seed] })
     }
 
-    /// Carries frames until it is stopped.
+    /// Forwards frames across the wire until `stop` is true.
     pub(super) fn carry(&self, stop: &AtomicBool) -> io::Result<Outcome> {
         let shapes = self.shapes.clone();
         self.host.space().enter(|| link([NEAR, FAR], shapes, None, stop, Scheduling::Ordinary))
@@ -75,7 +77,7 @@ pub(super) fn forget_neighbours(three_hosts: &ThreeHosts) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends TCP and long UDP messages in both directions, over both IP versions, until it is stopped.
+/// Sends TCP and long UDP messages in both directions, over both IP versions, until `stop` is true.
 pub(super) fn traffic(three_hosts: &ThreeHosts, stop: &AtomicBool) -> io::Result<Mixed> {
     let counts = Counts::default();
     thread::scope(|scope| {
@@ -108,7 +110,7 @@ struct Counts {
     wrong: AtomicU64,
 }
 
-/// One TCP connection after the other.
+/// Runs TCP transfers one after the other, each over a new connection.
 fn transfers(
     from: &Host,
     to: &Host,
@@ -129,7 +131,7 @@ fn transfers(
     Ok(())
 }
 
-/// Messages of many lengths, a few hundred per second.
+/// Sends messages of many lengths, a few hundred per second, and counts the arrivals.
 fn messages(from: &Host, to: &Host, address: IpAddr, stop: &AtomicBool, counts: &Counts) -> io::Result<()> {
     let mut inbox = Inbox::open(to.space(), address)?;
     let outbox = outbox(from.space(), inbox.address()?)?;
@@ -153,7 +155,8 @@ fn messages(from: &Host, to: &Host, address: IpAddr, stop: &AtomicBool, counts: 
     Ok(())
 }
 
-/// A message may be rejected after a router reported a smaller MTU. Its host fragments it at the next try.
+/// Sends consecutive messages of one length. The kernel rejects a message after a router reported a smaller MTU. At
+/// the next try it fragments the message.
 fn burst(outbox: &UdpSocket, mut message: Vec<u8>, first: u64) -> io::Result<()> {
     for number in first..first + BURST {
         message[..8].copy_from_slice(&number.to_be_bytes());
@@ -172,17 +175,17 @@ fn burst(outbox: &UdpSocket, mut message: Vec<u8>, first: u64) -> io::Result<()>
 const NARROW_MTU: u32 = 1_500;
 const NEAR: &str = "near";
 const FAR: &str = "far";
-/// Bytes of each TCP transfer.
+/// Payload of each TCP transfer, in bytes.
 const TRANSFER_LEN: usize = 2 << 20;
 /// Interval between TCP transfers.
 const REST: Duration = Duration::from_millis(200);
 /// Lengths of messages, in bytes: unfragmented on both links, unfragmented on the wide one, and fragmented on both.
 const LENS: [usize; 5] = [200, 1_473, 4_000, 8_000, 20_000];
-/// Consecutive messages of one length.
+/// Number of consecutive messages of one length.
 const BURST: u64 = 100;
 /// Interval between messages.
 const GAP: Duration = Duration::from_millis(8);
-/// Tries for a message that a host rejects.
+/// Largest number of tries for a message that the sending host rejects.
 const TRIES: u32 = 100;
-/// How long the receiver waits after the last message.
+/// Time that the receiver waits after the last message.
 const QUIET: Duration = Duration::from_millis(500);

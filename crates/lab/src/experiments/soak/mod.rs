@@ -1,10 +1,10 @@
 //! A gateway under load -> its losses during reloads, restarts, kills and observation.
 //!
 //! The gateway is the command `wideload run`, with its supervisor and its worker process, between a wide host and a
-//! narrow one. Reloads and restarts lose nothing, so every datagram must arrive, in order. A killed worker process
-//! loses its held packets; TCP must still deliver everything. Then the gateway carries mixed traffic over a wire
-//! that loses and reorders. Its counters are fetched once per second, and each time they must account for every
-//! packet.
+//! narrow one. Reloads and restarts drop nothing, so every datagram must arrive, in order. A killed worker process
+//! loses its held packets; TCP must still deliver everything. Then the gateway forwards mixed traffic over a wire
+//! that loses and reorders. The gateway's counters are fetched every second, and must account for every packet each
+//! time.
 
 mod counter_audit;
 mod kill_rounds;
@@ -33,50 +33,50 @@ use std::time::{Duration, Instant};
 pub use self::mixed::Mixed;
 pub use self::stream::Arrived;
 
-/// Duration and counts; a part with 0 is left out.
+/// Durations and counts of the parts; a part with 0 is left out.
 #[derive(Clone, Debug)]
 pub struct SoakSettings {
-    /// The command that has `run`.
+    /// Path of the program with the subcommand `run`.
     pub program: PathBuf,
-    /// Reloads in one run.
+    /// Number of reloads in one run.
     pub reloads: usize,
-    /// Restarts in one run, for each of two kinds of traffic.
+    /// Number of restarts in one run, for each of two kinds of traffic.
     pub restarts: usize,
-    /// Runs of streams during which the worker process is killed.
+    /// Number of runs in which the worker process is killed.
     pub kill_rounds: usize,
-    /// TCP connections in each of them.
+    /// TCP connections in each run with kills.
     pub streams: usize,
     /// Duration of the mixed traffic.
     pub stretch: Duration,
-    /// The wire to the narrow host meanwhile, in both directions.
+    /// Shape of the wire to the narrow host during the mixed traffic, in both directions.
     pub wire: LinkShape,
 }
 
-/// Results.
+/// Results of all parts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Soak {
     /// Conditions of the measurement.
     pub conditions: Conditions,
-    /// Reloads and restarts.
+    /// Results of reloads and restarts.
     pub changes: Vec<Changes>,
-    /// Killed worker processes.
+    /// Results of the runs in which the worker process was killed.
     pub kills: Vec<Kills>,
-    /// Mixed traffic.
+    /// Results of the mixed traffic; `None` if it was left out.
     pub watched: Option<Usage>,
-    /// Faults, each in a sentence; empty where all is well.
+    /// Faults, one sentence each; empty if there are none.
     pub faults: Vec<String>,
 }
 
-/// Many changes of a running gateway, in one run.
+/// Repeated changes of a running gateway, in one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Changes {
-    /// The change.
+    /// Kind of change, in words.
     pub what: String,
     /// Number of changes.
     pub count: usize,
     /// Duration of all changes, in seconds.
     pub seconds: f64,
-    /// The traffic meanwhile.
+    /// Datagrams that crossed the gateway during the changes.
     pub stream: Arrived,
 }
 
@@ -85,11 +85,11 @@ pub struct Changes {
 pub struct Kills {
     /// Number of kills.
     pub count: usize,
-    /// TCP connections that were active all the time.
+    /// TCP connections that were active throughout the run.
     pub streams: usize,
-    /// Connections whose SHA-256 at the far end matches the sender's.
+    /// Connections whose SHA-256 at the receiver matches the sender's.
     pub intact: usize,
-    /// The numbered datagrams beside them.
+    /// Numbered datagrams that crossed the gateway during the kills.
     pub beside: Arrived,
 }
 
@@ -98,27 +98,27 @@ pub struct Kills {
 pub struct Usage {
     /// Duration, in seconds.
     pub seconds: f64,
-    /// Number of fetches.
+    /// Number of fetches of the counters.
     pub fetched: u64,
     /// Number of fetches whose counters did not add up, or in which the program itself reported so.
     pub unexplained: u64,
-    /// Missing counters of COUNTERS.md.
+    /// Counters of COUNTERS.md that the gateway lacks.
     pub missing: Vec<String>,
-    /// Results at the hosts.
+    /// Results of the traffic at the hosts.
     pub mixed: Mixed,
-    /// Packets of each direction: received, forwarded, held at the last fetch, and ended.
+    /// For each direction: packets received, forwarded, held at the last fetch, and retired.
     pub fates: Vec<(String, [u64; 4])>,
-    /// Most packets held at any fetch.
+    /// Largest number of packets held at any fetch.
     pub most_held: u64,
-    /// Passed frames without a packet, such as ARP's.
+    /// Number of passed frames without an IP packet, such as ARP's.
     pub passed: u64,
-    /// Fragments that were merged or reassembled.
+    /// Number of fragments that were merged or reassembled.
     pub joined: u64,
-    /// Fragments that were made.
+    /// Number of fragments that the gateway made.
     pub fragments: u64,
-    /// Segments that arrived ahead of order.
+    /// Number of segments that arrived ahead of order.
     pub sorted: u64,
-    /// Frames that entered the wire, and frames that it lost.
+    /// Number of frames that entered the wire, and number that the wire lost.
     pub wire: [u64; 2],
 }
 
@@ -136,7 +136,7 @@ impl Default for SoakSettings {
     }
 }
 
-/// Runs all parts on a gateway, and reports each step.
+/// Runs all parts on a gateway, and passes a description of each step to `tell`.
 ///
 /// # Errors
 /// A missing right or feature of this machine; a gateway that does not obey.
@@ -242,7 +242,7 @@ fn kills(settings: &SoakSettings, round: usize, soak: &mut Soak, tell: &mut impl
     soak.close(kept, "kills")
 }
 
-/// Runs one TCP connection until it may end. Returns whether the SHA-256 of the received bytes matches the
+/// Runs one TCP connection until `may_end` is true. Returns whether the SHA-256 of the received bytes matches the
 /// sender's.
 fn stays_whole(three_hosts: &ThreeHosts, seed: u64, may_end: &AtomicBool) -> io::Result<bool> {
     let (from, to, number) = if seed.is_multiple_of(2) {
@@ -336,7 +336,7 @@ fn watch(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) 
     soak.close(kept, "mixed traffic")
 }
 
-/// Results of all fetches.
+/// Totals of all fetches of the counters.
 #[derive(Debug, Default)]
 struct Looks {
     fetched: u64,
@@ -402,8 +402,8 @@ impl Looks {
 }
 
 impl Usage {
-    /// Whether more messages are missing than the wire's lost frames and the gateway's ended packets explain. A few
-    /// that hosts drop during neighbour discovery are allowed.
+    /// Whether more messages are missing than the wire's lost frames and the gateway's retired packets explain.
+    /// Hosts may also drop a few during neighbour discovery.
     fn lacks_messages(&self) -> bool {
         let Usage { mixed: Mixed { messages_sent, messages, .. }, wire: [_, lost], fates, .. } = self;
         let ended: u64 = fates.iter().map(|(_, [.., ended])| ended).sum();
@@ -420,7 +420,7 @@ impl Soak {
         self.changes.push(Changes { what: what.to_owned(), count, seconds, stream });
     }
 
-    /// Checks a gateway's counters, and ends it.
+    /// Checks a gateway's counters, and ends the gateway.
     fn close(&mut self, mut kept: KillRounds<'_>, after: &str) -> io::Result<()> {
         self.faults.extend(kept.broken()?.into_iter().map(|broken| format!("after {after}: {broken}")));
         kept.end()
@@ -493,26 +493,25 @@ impl fmt::Display for Usage {
 }
 
 const MTUS: [u32; 2] = [9_000, 1_500];
-/// Payload of datagrams that the narrow host sends in fragments, and of datagrams that it sends unfragmented; in
-/// bytes.
+/// Payload of datagrams that the narrow host sends in fragments, in bytes.
 const LONG_LEN: usize = 4_000;
 const SHORT_LEN: usize = 1_000;
-/// Interval between two datagrams.
+/// Interval between two datagrams of steady traffic.
 const STEADY: Duration = Duration::from_micros(500);
-/// The same, for fifty thousand per second where the machine keeps up.
+/// Interval between two datagrams of fast traffic: fifty thousand per second where the machine keeps up.
 const BRISK: Duration = Duration::from_micros(20);
 const BETWEEN: Duration = Duration::from_millis(20);
-/// Kills of a worker process per round. The one after a third crash merges nothing until a reload.
+/// Kills of a worker process per round. After a third crash, the next worker process merges nothing until a reload.
 const KILLS: usize = 3;
 const BETWEEN_KILLS: Duration = Duration::from_millis(700);
-/// Packets that a worker process has taken and not yet sent: a batch.
+/// Largest number of packets that a worker process has received and not yet sent: a batch.
 const HELD_MAX: usize = 64;
 const WRITE_LEN: usize = 20_000;
 const BETWEEN_WRITES: Duration = Duration::from_millis(50);
-/// A host drops at most one message in this many during neighbour discovery.
+/// Inverse of the largest share of messages that hosts drop during neighbour discovery.
 const HOSTS_DROP_ONE_IN: u64 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
-/// Longest stall of a connection.
+/// Longest allowed stall of a connection.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

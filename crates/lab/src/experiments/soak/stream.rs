@@ -1,4 +1,6 @@
 //! Numbered datagrams from the narrow host to the wide one -> counts of lost and reordered ones.
+//!
+//! TCP hides losses by retransmission. Numbered datagrams show each one.
 
 use crate::three_hosts::{NARROW, ThreeHosts, WIDE, v4};
 use rustix::net::sockopt;
@@ -9,31 +11,31 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Results of a stream.
+/// Results of a stream of numbered datagrams.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Arrived {
     /// Payload of each datagram, in bytes.
     pub len: usize,
     /// Datagrams that were sent.
     pub sent: u64,
-    /// Datagrams that arrived complete and unchanged, each counted once.
+    /// Datagrams that arrived complete and unchanged, without duplicates.
     pub came: u64,
     /// Datagrams that arrived after one with a higher number.
     pub overtaken: u64,
-    /// Datagrams that arrived changed, or twice.
+    /// Received datagrams that were changed or duplicates.
     pub wrong: u64,
     /// The longest time between two arrivals, in milliseconds.
     pub longest_gap_ms: f64,
 }
 
 impl Arrived {
-    /// Datagrams that did not arrive.
+    /// Returns the number of datagrams that did not arrive.
     pub fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.came)
     }
 }
 
-/// Sends a datagram of `len` bytes every `step` while `f` runs.
+/// Sends a datagram of `len` bytes every `step` while `f` runs. Returns the results of both.
 pub(super) fn during<T>(
     three_hosts: &ThreeHosts,
     len: usize,
@@ -74,7 +76,8 @@ fn send(outbox: &UdpSocket, target: SocketAddr, len: usize, step: Duration, stop
     Ok(sent)
 }
 
-/// Receives until all have arrived, or until nothing arrived for [`QUIET`] after the last was sent.
+/// Receives until all datagrams have arrived, or until no datagram has arrived for [`QUIET`] after the last was
+/// sent.
 fn receive(inbox: &UdpSocket, len: usize, sent: &AtomicU64) -> io::Result<Arrived> {
     let mut arrived = Arrived { len, ..Arrived::default() };
     let mut seen = Vec::new();
@@ -107,7 +110,7 @@ fn receive(inbox: &UdpSocket, len: usize, sent: &AtomicU64) -> io::Result<Arrive
     }
 }
 
-/// Records a number; false where it is known already.
+/// Records a datagram's number. Returns false if the number was recorded before.
 fn is_first(seen: &mut Vec<bool>, number: u64) -> bool {
     let at = number as usize;
     if seen.len() <= at {
@@ -122,12 +125,12 @@ fn is_first(seen: &mut Vec<bool>, number: u64) -> bool {
 const NUMBER_LEN: usize = 8;
 const FILLING: u8 = 7;
 const NOT_YET: u64 = u64::MAX;
-/// More than is sent in a day.
+/// Limit of numbers; more than are sent in a day.
 const NUMBER_MAX: usize = 1 << 32;
-/// Receive buffer for all arrivals while the receiver is not scheduled, in bytes.
+/// Receive buffer, in bytes, for all arrivals while the receiver is not scheduled.
 const ROOM_LEN: usize = 64 << 20;
 const LOOK: Duration = Duration::from_millis(100);
-/// Longer than any hold time on the path.
+/// Time without an arrival that ends the reception; longer than any hold time on the path.
 const QUIET: Duration = Duration::from_millis(2_500);
 
 #[cfg(test)]

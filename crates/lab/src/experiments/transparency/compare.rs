@@ -1,4 +1,7 @@
 //! Frames that arrived through the kernel and through a gateway -> the first difference, in words.
+//!
+//! Each intended difference of `known.rs` removes itself from the frames first, so only unlisted differences
+//! remain.
 
 use super::PortKind;
 use super::frames::{SentFrame, Side};
@@ -7,7 +10,7 @@ use linux::frames::SeenFrame;
 use packet::Sum;
 use std::collections::BTreeMap;
 
-/// Frames of one kind of traffic in two middles.
+/// Frames of one kind of traffic that arrived through the kernel and through a gateway.
 pub(super) struct Evidence<'a> {
     /// Kind of the gateway's ports.
     pub port: PortKind,
@@ -17,7 +20,7 @@ pub(super) struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    /// The first difference; none where the same frames came in the same order within each flow.
+    /// Returns the first difference; `None` if the same frames arrived in the same order within each flow.
     pub(super) fn difference(&self) -> Option<String> {
         let of = |side: Side| {
             let (kernel, ours) = (&self.kernel[side as usize], &self.ours[side as usize]);
@@ -47,7 +50,7 @@ impl Evidence<'_> {
         (!said.is_empty()).then(|| said.join("; "))
     }
 
-    /// Replaces the gateway's frame by the kernel's wherever only an excused difference is between them.
+    /// Replaces the gateway's frame by the kernel's wherever the two frames have only an excused difference.
     pub(super) fn pair(&mut self, is_excused: impl Fn(&SeenFrame, &SeenFrame) -> bool) {
         for (kernel, ours) in self.kernel.iter().zip(&mut self.ours) {
             let mut open = without(kernel, ours);
@@ -131,7 +134,8 @@ impl Evidence<'_> {
     }
 
     /// Replaces TCP packets by the bytes of their streams. A packet that the kernel dropped as too long for the
-    /// narrow link counts as arrived. A packet that exceeds the link's MTU, or whose checksum is wrong, stays.
+    /// narrow link is treated as arrived. A packet that exceeds the link's MTU, or whose checksum is wrong, is not
+    /// replaced.
     pub(super) fn compare_streams(&mut self) {
         for side in [Side::Wide, Side::Narrow] {
             let mtu = if side == Side::Wide { WIDE_MTU } else { NARROW_MTU } as usize;
@@ -145,7 +149,8 @@ impl Evidence<'_> {
     }
 }
 
-/// The frames of one list that the other lacks, with their multiplicity.
+/// Returns the frames of one list that the other lacks. Each occurrence of a frame is matched by one occurrence in
+/// the other list.
 fn without(frames: &[SeenFrame], others: &[SeenFrame]) -> Vec<SeenFrame> {
     let mut counts = BTreeMap::<&SeenFrame, usize>::new();
     others.iter().for_each(|frame| *counts.entry(frame).or_default() += 1);
@@ -159,7 +164,7 @@ fn without(frames: &[SeenFrame], others: &[SeenFrame]) -> Vec<SeenFrame> {
     frames.iter().filter(is_left).cloned().collect()
 }
 
-/// The first flow whose frames came in another order.
+/// Describes the first flow whose frames arrived in another order; `None` if there is none.
 fn in_other_order(kernel: &[SeenFrame], ours: &[SeenFrame]) -> Option<String> {
     let sorted = |frames: &[SeenFrame]| {
         let mut flows = BTreeMap::<Vec<u8>, Vec<SeenFrame>>::new();
@@ -174,8 +179,8 @@ fn in_other_order(kernel: &[SeenFrame], ours: &[SeenFrame]) -> Option<String> {
     })
 }
 
-/// The flow key of a frame: link addresses and types; for IP also addresses, protocol, and the ports or a
-/// fragment's identification.
+/// Returns the flow key of a frame: link addresses and types. For IP, the key also has the addresses, the protocol,
+/// and the ports or a fragment's identification.
 fn flow(frame: &SeenFrame) -> Vec<u8> {
     if let Some([len, rest @ ..]) = frame.bytes.strip_prefix(STREAM) {
         return rest[..usize::from(*len)].to_vec();
@@ -200,7 +205,7 @@ pub(super) struct Packet<'a> {
     pub ip_at: usize,
     pub transport_at: usize,
     pub protocol: u8,
-    /// End of the packet; the rest is padding.
+    /// Offset of the packet's end in the frame. Padding may follow.
     pub end: usize,
 }
 
@@ -221,7 +226,7 @@ impl Packet<'_> {
         (transport_at <= end && end <= bytes.len()).then_some(Packet { bytes, ip_at, transport_at, protocol, end })
     }
 
-    /// The bytes of the TCP header; none for other protocols and for fragments.
+    /// Returns the bytes of the TCP header; `None` for other protocols and for fragments.
     pub(super) fn tcp(&self) -> Option<&[u8]> {
         let is_fragment = self.bytes[self.ip_at] >> 4 == 4
             && (self.bytes[self.ip_at + 6] & 0x3F != 0 || self.bytes[self.ip_at + 7] != 0);
@@ -230,7 +235,8 @@ impl Packet<'_> {
         (self.protocol == 6 && !is_fragment && len >= 20).then_some(body.get(..len)?)
     }
 
-    /// Offset of the value of a SYN's MSS option in the frame, and the value.
+    /// Returns the offset of the value of a SYN's MSS option in the frame, and the value; `None` without the
+    /// option.
     pub(super) fn mss(&self) -> Option<(usize, u16)> {
         let header = self.tcp()?;
         if header[13] & 2 == 0 {
@@ -255,7 +261,7 @@ impl Packet<'_> {
         (self.pseudo_header() + Sum::of(&self.bytes[self.transport_at..self.end])).is_right()
     }
 
-    /// Sum of the pseudo-header that its checksum covers.
+    /// Returns the sum of the pseudo-header that the packet's checksum covers.
     pub(super) fn pseudo_header(&self) -> Sum {
         let ip = &self.bytes[self.ip_at..];
         let addresses = if ip[0] >> 4 == 4 { &ip[12..20] } else { &ip[8..40] };
@@ -264,7 +270,7 @@ impl Packet<'_> {
     }
 }
 
-/// The same frames, with the bytes of each stream in place of its packets.
+/// Returns the frames with the bytes of each stream in place of its packets.
 fn streams(frames: &[SeenFrame], mtu: usize) -> Vec<SeenFrame> {
     // For each flow: its open run, and the run's index in the list.
     let mut runs = BTreeMap::<Vec<u8>, (u32, usize)>::new();
@@ -305,7 +311,7 @@ fn streams(frames: &[SeenFrame], mtu: usize) -> Vec<SeenFrame> {
     list
 }
 
-/// The same frames, with each run of consecutive fragments in place of the fragments; an unfragmented datagram is
+/// Returns the frames with each run of consecutive fragments in place of the fragments. An unfragmented datagram is
 /// also a run.
 fn fragment_runs(frames: &[SeenFrame]) -> Vec<SeenFrame> {
     let mut list: Vec<SeenFrame> = Vec::new();
@@ -344,7 +350,7 @@ fn fragment_runs(frames: &[SeenFrame]) -> Vec<SeenFrame> {
     list
 }
 
-/// A frame as a line: its length and first bytes.
+/// Describes a frame in one line: its length and first bytes.
 fn told(frame: &SeenFrame) -> String {
     let shown: Vec<String> = frame
         .bytes
@@ -361,8 +367,8 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |front| name.starts_with(front))
 }
 
-/// Length of the shown part of a frame: all headers of a TCP packet.
+/// Number of a frame's bytes that are shown: all headers of a TCP packet.
 const SHOWN_LEN: usize = 78;
 
-/// Marks the bytes of a stream. The length of the flow's key, the key, and the first sequence number follow.
+/// Mark before the bytes of a stream. The length of the flow's key, the key, and the first sequence number follow.
 const STREAM: &[u8] = b"stream";

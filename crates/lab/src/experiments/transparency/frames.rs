@@ -5,7 +5,7 @@
 use packet::Sum;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// One of the two ends between which frames are sent.
+/// One of the two sides between which frames are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Side {
     Wide,
@@ -28,7 +28,7 @@ impl Side {
     }
 }
 
-/// A frame that is sent from an end.
+/// A frame and the side that sends it.
 #[derive(Clone, Debug)]
 pub(super) struct SentFrame {
     pub from: Side,
@@ -39,9 +39,9 @@ pub(super) struct SentFrame {
 /// kinds.
 #[derive(Debug)]
 pub(super) struct Frames {
-    /// Number of this kind, and number of the attempt.
+    /// Number of the kind, and number of the attempt.
     number: [u8; 2],
-    /// Hardware addresses of the router, for frames of the wide and of the narrow end.
+    /// MAC addresses of the router, for frames of the wide and of the narrow side; `None` without a router.
     routers: Option<[[u8; 6]; 2]>,
     pub sent: Vec<SentFrame>,
 }
@@ -51,12 +51,12 @@ impl Frames {
         Frames { number, routers, sent: Vec::new() }
     }
 
-    /// The hardware address of an end.
+    /// Returns the MAC address of a side's host.
     pub(super) fn mac(&self, side: Side) -> [u8; 6] {
         [2, 0x77, side as u8 + 1, self.number[0], self.number[1], 1]
     }
 
-    /// The hardware address to which an end sends.
+    /// Returns the destination MAC address for frames of a side.
     pub(super) fn next_hop(&self, from: Side) -> [u8; 6] {
         self.routers.map_or_else(|| self.mac(from.other()), |routers| routers[from as usize])
     }
@@ -69,23 +69,24 @@ impl Frames {
         Ipv6Addr::new(0xFD00 + side as u16 + 1, 0, 0, 0, 0, 0, self.number[0].into(), self.number[1].into())
     }
 
-    /// Sends a complete frame.
+    /// Adds a complete frame to the frames that a side sends.
     pub(super) fn raw(&mut self, from: Side, bytes: Vec<u8>) {
         self.sent.push(SentFrame { from, bytes });
     }
 
-    /// Sends a payload to the other end under an EtherType.
+    /// Sends a payload with an EtherType to the other side.
     pub(super) fn ether(&mut self, from: Side, ethertype: u16, payload: &[u8]) {
         self.ether_to(from, self.next_hop(from), ethertype, payload);
     }
 
-    /// The same, to a hardware address.
+    /// Sends a payload with an EtherType to a MAC address.
     pub(super) fn ether_to(&mut self, from: Side, to: [u8; 6], ethertype: u16, payload: &[u8]) {
         let bytes = [&to[..], &self.mac(from), &ethertype.to_be_bytes(), payload].concat();
         self.raw(from, bytes);
     }
 
-    /// The same with tags in front: pairs of EtherType and control word, the outermost first.
+    /// Sends a payload with VLAN tags to the other side. Tags are pairs of EtherType and control word, the
+    /// outermost first.
     pub(super) fn tagged(&mut self, from: Side, tags: &[(u16, u16)], ethertype: u16, payload: &[u8]) {
         let mut bytes = [&self.next_hop(from)[..], &self.mac(from)].concat();
         for (kind, control) in tags {
@@ -97,12 +98,12 @@ impl Frames {
         self.raw(from, bytes);
     }
 
-    /// An IPv4 packet to the other end.
+    /// Returns an IPv4 packet to the other side.
     pub(super) fn ip4(&self, from: Side, protocol: u8, payload: &[u8]) -> Ip4 {
         Ip4::new(self.v4(from), self.v4(from.other()), protocol, payload)
     }
 
-    /// An IPv6 packet to the other end.
+    /// Returns an IPv6 packet to the other side.
     pub(super) fn ip6(&self, from: Side, next: u8, payload: &[u8]) -> Ip6 {
         Ip6 {
             source: self.v6(from),
@@ -116,17 +117,18 @@ impl Frames {
         }
     }
 
-    /// Sends an IPv4 packet.
+    /// Sends an IPv4 packet to the other side.
     pub(super) fn send4(&mut self, from: Side, packet: &Ip4) {
         self.ether(from, 0x0800, &packet.bytes());
     }
 
-    /// Sends an IPv6 packet.
+    /// Sends an IPv6 packet to the other side.
     pub(super) fn send6(&mut self, from: Side, packet: &Ip6) {
         self.ether(from, 0x86DD, &packet.bytes());
     }
 
-    /// Sends a transport packet over IPv4 and over IPv6; `make` gets the pseudo-header's sum without the length.
+    /// Sends a transport packet over IPv4 and over IPv6. `make` gets the sum of the pseudo-header without the
+    /// length.
     pub(super) fn both(&mut self, from: Side, protocol: u8, make: impl Fn(Sum) -> Vec<u8>) {
         let sum = self.pseudo4(from, protocol);
         self.send4(from, &self.ip4(from, protocol, &make(sum)));
@@ -134,18 +136,18 @@ impl Frames {
         self.send6(from, &self.ip6(from, protocol, &make(sum)));
     }
 
-    /// The sum of the addresses and the protocol: the caller adds the length.
+    /// Returns the sum of an IPv4 pseudo-header without the length, which the caller adds.
     pub(super) fn pseudo4(&self, from: Side, protocol: u8) -> Sum {
         Sum::of(&self.v4(from).octets()) + Sum::of(&self.v4(from.other()).octets()) + Sum::word(protocol.into())
     }
 
-    /// The same for IPv6.
+    /// Returns the sum of an IPv6 pseudo-header without the length, which the caller adds.
     pub(super) fn pseudo6(&self, from: Side, protocol: u8) -> Sum {
         Sum::of(&self.v6(from).octets()) + Sum::of(&self.v6(from.other()).octets()) + Sum::word(protocol.into())
     }
 }
 
-/// An IPv4 packet; fields that are none have their correct value.
+/// Fields of an IPv4 packet. Fields that are `None` get their correct value.
 #[derive(Clone, Debug)]
 pub(super) struct Ip4 {
     pub source: Ipv4Addr,
@@ -154,7 +156,7 @@ pub(super) struct Ip4 {
     pub version: u8,
     pub tos: u8,
     pub id: u16,
-    /// Flags and offset, as in the header.
+    /// Flags and fragment offset, as in the header.
     pub fragment: u16,
     pub ttl: u8,
     pub options: Vec<u8>,
@@ -198,7 +200,7 @@ impl Ip4 {
         [header, self.payload.clone()].concat()
     }
 
-    /// Its fragments, `len` bytes of payload each.
+    /// Returns the packet's fragments with `len` bytes of payload each.
     pub(super) fn fragments(&self, len: usize) -> Vec<Ip4> {
         let count = self.payload.len().div_ceil(len);
         let of = |(index, part): (usize, &[u8])| {
@@ -209,7 +211,7 @@ impl Ip4 {
     }
 }
 
-/// An IPv6 packet.
+/// Fields of an IPv6 packet.
 #[derive(Clone, Debug)]
 pub(super) struct Ip6 {
     pub source: Ipv6Addr,
@@ -234,7 +236,7 @@ impl Ip6 {
         bytes
     }
 
-    /// Its fragments, `len` bytes of payload each, under an identification.
+    /// Returns the packet's fragments with `len` bytes of payload each, under an identification.
     pub(super) fn fragments(&self, len: usize, id: u32) -> Vec<Ip6> {
         let count = self.payload.len().div_ceil(len);
         let of = |(index, part): (usize, &[u8])| {
@@ -245,7 +247,8 @@ impl Ip6 {
         self.payload.chunks(len).enumerate().map(of).collect()
     }
 
-    /// The same behind an extension header of this kind with this body of 6, 14, ... bytes.
+    /// Returns the packet with an extension header of this kind in front of its payload. The body has 6, 14, ...
+    /// bytes.
     pub(super) fn behind(mut self, kind: u8, body: &[u8]) -> Ip6 {
         assert!(body.len() % 8 == 6, "RFC 8200: extension headers end at a word of eight bytes");
         let header = [&[self.next, (body.len() / 8) as u8], body].concat();
@@ -255,7 +258,7 @@ impl Ip6 {
     }
 }
 
-/// A UDP datagram: `sum` is the pseudo-header's without the length.
+/// Returns a UDP datagram. `sum` is the pseudo-header's without the length.
 pub(super) fn udp(sum: Sum, ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
     let len = payload.len() as u16 + 8;
     let mut bytes = ports.map(u16::to_be_bytes).concat();
@@ -270,24 +273,24 @@ pub(super) fn udp(sum: Sum, ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A TCP segment.
+/// Fields of a TCP segment.
 #[derive(Clone, Debug)]
 pub(super) struct Tcp {
     pub ports: [u16; 2],
     pub seq: u32,
     pub ack: u32,
-    /// The low bits of bytes 12 and 13: AE is 0x100.
+    /// TCP flags: the low bits of bytes 12 and 13. AE is 0x100.
     pub flags: u16,
     pub window: u16,
     pub urgent: u16,
     pub options: Vec<u8>,
     pub payload: Vec<u8>,
-    /// Replaces the correct checksum.
+    /// Value in place of the correct checksum; `None`: the correct one.
     pub checksum: Option<u16>,
 }
 
 impl Tcp {
-    /// A segment with data and ACK.
+    /// Returns a segment with payload and ACK.
     pub(super) fn data(seq: u32, payload: &[u8]) -> Tcp {
         Tcp {
             ports: [40_000, 5_001],
@@ -302,12 +305,12 @@ impl Tcp {
         }
     }
 
-    /// A SYN with options.
+    /// Returns a SYN with options.
     pub(super) fn syn(options: &[u8]) -> Tcp {
         Tcp { flags: SYN, ack: 0, options: options.to_vec(), ..Tcp::data(1_000, &[]) }
     }
 
-    /// Its bytes: `sum` is the pseudo-header's without the length.
+    /// Returns the bytes of the segment. `sum` is the pseudo-header's without the length.
     pub(super) fn bytes(&self, sum: Sum) -> Vec<u8> {
         assert!(self.options.len().is_multiple_of(4), "RFC 9293: options end at a word");
         let mut bytes = self.ports.map(u16::to_be_bytes).concat();
@@ -326,7 +329,7 @@ impl Tcp {
     }
 }
 
-/// An ICMP message with its checksum; for ICMPv6 with the pseudo-header's sum.
+/// Returns an ICMP message with its checksum. For ICMPv6, `pseudo` is the pseudo-header's sum.
 pub(super) fn icmp(kind: u8, code: u8, rest: &[u8], pseudo: Option<Sum>) -> Vec<u8> {
     let mut bytes = [&[kind, code, 0, 0], rest].concat();
     let sum = Sum::of(&bytes) + pseudo.map_or(Sum::ZERO, |sum| sum + Sum::word(bytes.len() as u16));
@@ -334,14 +337,14 @@ pub(super) fn icmp(kind: u8, code: u8, rest: &[u8], pseudo: Option<Sum>) -> Vec<
     bytes
 }
 
-/// Bytes that encode their position.
+/// Returns bytes that encode their position.
 pub(super) fn filled(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
 }
 
-/// Don't fragment.
+/// IPv4 flag "don't fragment".
 pub(super) const DF: u16 = 0x4000;
-/// More fragments.
+/// IPv4 flag "more fragments".
 pub(super) const MORE: u16 = 0x2000;
 pub(super) const FIN: u16 = 0x01;
 pub(super) const SYN: u16 = 0x02;
@@ -351,5 +354,5 @@ pub(super) const ACK: u16 = 0x10;
 pub(super) const URG: u16 = 0x20;
 pub(super) const ECE: u16 = 0x40;
 pub(super) const CWR: u16 = 0x80;
-/// Accurate ECN's third bit.
+/// TCP flag AE, the third bit of Accurate ECN.
 pub(super) const AE: u16 = 0x100;

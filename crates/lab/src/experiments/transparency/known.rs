@@ -1,4 +1,6 @@
 //! The intended differences between a gateway and the kernel, each with a description and a reason.
+//!
+//! A difference that is not listed here is a fault.
 
 use super::compare::{Evidence, Packet, matches};
 use super::frames::Side;
@@ -6,10 +8,10 @@ use super::rig::NARROW_MTU;
 use super::{Middle, PortKind, Role};
 use linux::frames::SeenFrame;
 
-/// An intended difference.
+/// An intended difference between the frames that arrive.
 pub(super) struct Known {
     pub name: &'static str,
-    /// Kinds that may show it; a trailing `*` stands for any letters.
+    /// Names of the kinds that may show the difference; a trailing `*` stands for any letters.
     pub kinds: &'static [&'static str],
     pub roles: &'static [Role],
     pub middles: &'static [Middle],
@@ -26,7 +28,7 @@ impl Known {
     }
 }
 
-/// All of them.
+/// All intended differences between frames.
 pub(super) const KNOWN: &[Known] = &[
     Known {
         name: "answers",
@@ -266,15 +268,15 @@ pub(super) const KNOWN: &[Known] = &[
 /// An intended difference between observations of sockets.
 pub(super) struct KnownOfSockets {
     pub name: &'static str,
-    /// Kinds that may show it; a trailing `*` stands for any letters.
+    /// Names of the kinds that may show the difference; a trailing `*` stands for any letters.
     pub kinds: &'static [&'static str],
     pub roles: &'static [Role],
     pub ports: &'static [PortKind],
     pub middles: &'static [Middle],
     pub what: &'static str,
     pub why: &'static str,
-    /// Whether it is this difference, given the subject, the value with the kernel alone, and the value with the
-    /// gateway.
+    /// Whether an observation has this difference. Arguments: the subject, the value with the kernel alone, and the
+    /// value with the gateway.
     pub excuse: fn(&str, &str, &str) -> bool,
 }
 
@@ -285,7 +287,7 @@ impl KnownOfSockets {
     }
 }
 
-/// All of them.
+/// All intended differences between observations of sockets.
 pub(super) const KNOWN_OF_SOCKETS: &[KnownOfSockets] = &[
     KnownOfSockets {
         name: "socket-mss",
@@ -380,7 +382,7 @@ pub(super) const KNOWN_OF_SOCKETS: &[KnownOfSockets] = &[
     },
 ];
 
-/// Kinds with packets that are too long for the narrow link.
+/// Names of the kinds with packets that are too long for the narrow link.
 const TOO_LONG: &[&str] = &[
     "socket-udp-*",
     "socket-multicast",

@@ -1,7 +1,7 @@
 //! Kinds of traffic -> differences between Wideload in the path and the kernel alone.
 //!
-//! The same frames go through the same cables several times: with the kernel alone in the middle, with a gateway,
-//! and with a gateway whose stages are all off. The same frames must arrive, in the same order within each flow. An
+//! The same frames cross the same cables several times: with the kernel alone in the middle, with a gateway, and
+//! with a gateway whose stages are all off. The same frames must arrive, in the same order within each flow. An
 //! intended difference is listed in `known.rs` with its reason; any other is a fault. A second table has exchanges
 //! between ordinary sockets, whose observations must be the same.
 
@@ -26,15 +26,15 @@ use std::fmt;
 use std::io;
 use std::time::Instant;
 
-/// The gateway's role in these comparisons.
+/// Role of the gateway in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Compared with the kernel's bridge.
+    /// A border, compared with the kernel's bridge.
     Border,
-    /// Compared with the kernel's forwarding.
+    /// A router, compared with the kernel's forwarding.
     Router,
-    /// Compared with a host that has all addresses of the wide end, and answers.
+    /// A wide interface, compared with a host that has all addresses of the wide side and answers.
     WideInterface,
 }
 
@@ -52,9 +52,9 @@ pub enum PortKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Links {
-    /// No offloads: a wire could carry each frame.
+    /// Links without offloads: a wire could carry each frame.
     Plain,
-    /// The kernel's defaults.
+    /// Links with the kernel's default offloads.
     Offloads,
 }
 
@@ -62,7 +62,7 @@ pub enum Links {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Middle {
-    /// The kernel alone.
+    /// The kernel alone, without Wideload.
     Kernel,
     /// A gateway with the default stages of its role.
     Gateway,
@@ -75,15 +75,15 @@ pub enum Middle {
 /// Scope of the comparison.
 #[derive(Clone, Debug)]
 pub struct TransparencySettings {
-    /// Kinds, by name; none: all.
+    /// Names of the kinds; empty: all.
     pub kinds: Vec<String>,
-    /// Roles, one after the other.
+    /// Roles to compare, in this order.
     pub roles: Vec<Role>,
-    /// Ports, one after the other.
+    /// Kinds of ports to compare, in this order.
     pub ports: Vec<PortKind>,
-    /// Links, one after the other.
+    /// Kinds of links to compare, in this order.
     pub links: Vec<Links>,
-    /// Whether only kinds of the short run are compared.
+    /// Whether only the kinds of the short run are compared.
     pub is_short: bool,
 }
 
@@ -100,7 +100,8 @@ impl Default for TransparencySettings {
 }
 
 impl TransparencySettings {
-    /// Few kinds, all roles by packet sockets on links without offloads: a matter of seconds.
+    /// Returns settings for a run of a few seconds: few kinds, all roles, and packet sockets on links without
+    /// offloads.
     pub fn short() -> TransparencySettings {
         TransparencySettings {
             kinds: Vec::new(),
@@ -112,14 +113,14 @@ impl TransparencySettings {
     }
 }
 
-/// Results.
+/// Results of all comparisons.
 #[derive(Clone, Debug, Serialize)]
 pub struct Transparency {
     /// Conditions of the comparison.
     pub conditions: Conditions,
     /// One row for each kind, role, port, links and middle.
     pub rows: Vec<TransparencyRow>,
-    /// Listed differences that occurred, with their descriptions.
+    /// Names and descriptions of the listed differences that occurred.
     pub differences: BTreeMap<&'static str, String>,
     /// Total duration, in seconds.
     pub seconds: f64,
@@ -130,27 +131,27 @@ pub struct Transparency {
 pub struct TransparencyRow {
     /// The kind's name.
     pub kind: &'static str,
-    /// Its family.
+    /// Family of the kind.
     pub family: &'static str,
     /// The gateway's role.
     pub role: Role,
-    /// Its ports.
+    /// Kind of the gateway's ports.
     pub port: PortKind,
-    /// The links.
+    /// Offloads of the links.
     pub links: Links,
     /// The system in the middle.
     pub middle: Middle,
-    /// Frames that were sent; for sockets, observations with the kernel alone.
+    /// Number of frames that were sent; for sockets, number of observations with the kernel alone.
     pub sent: usize,
-    /// Frames that arrived, or observations of sockets: with the kernel alone, and with this middle.
+    /// Number of frames that arrived, or of observations: with the kernel alone, and with this middle.
     pub arrived: [usize; 2],
-    /// Whether anything is different.
+    /// Whether there are differences, and whether all are listed.
     pub verdict: Verdict,
-    /// Names of the differences, in `known.rs`.
+    /// Names of the differences, as in `known.rs`.
     pub names: Vec<&'static str>,
-    /// The first unlisted difference.
+    /// The first unlisted difference; `None` without one.
     pub first: Option<String>,
-    /// The command that repeats an unlisted difference.
+    /// Command that repeats an unlisted difference; `None` without one.
     pub repeat: Option<String>,
 }
 
@@ -166,7 +167,7 @@ pub enum Verdict {
     Different,
 }
 
-/// The name of a kind, spelled as in the table.
+/// Returns the name of a kind, spelled as in the table.
 ///
 /// # Errors
 /// No kind has this name.
@@ -180,7 +181,7 @@ fn names() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|kind| kind.name).chain(SOCKET_KINDS.iter().map(|kind| kind.name))
 }
 
-/// All kinds, one per line: family, name, and whether the short run has it.
+/// Returns a list of all kinds, one per line: family, name, and whether the short run has the kind.
 pub fn transparency_list() -> String {
     let line = |(family, name, is_short): (&str, &str, bool)| {
         let note = if is_short { "  short" } else { "" };
@@ -190,7 +191,7 @@ pub fn transparency_list() -> String {
     raw.chain(SOCKET_KINDS.iter().map(|kind| (kind.family, kind.name, kind.is_short))).map(line).collect()
 }
 
-/// Sends each kind through each middle, and compares.
+/// Sends each kind through each middle, and compares the arrivals.
 ///
 /// # Errors
 /// No right to create networks, or a middle that does not start.
@@ -247,13 +248,13 @@ fn sentence(name: &str) -> String {
     known.map(|known| format!("{}: {}", known.what, known.why)).unwrap_or_default()
 }
 
-/// Kinds, by index in the tables.
+/// Indices of the wanted kinds in the tables.
 struct Wanted {
     frames: Vec<usize>,
     sockets: Vec<usize>,
 }
 
-/// Conditions under which kinds are compared.
+/// Role, ports and links under which kinds are compared.
 #[derive(Clone, Copy)]
 struct Scene {
     role: Role,
@@ -344,7 +345,7 @@ impl Scene {
         TransparencyRow { kind, family, role, port, links, middle, sent, arrived, verdict, names, first, repeat }
     }
 
-    /// The command that compares a kind under these conditions.
+    /// Returns the command that compares a kind under these conditions.
     fn repeat(self, kind: &str) -> String {
         let Scene { role, links, port } = self;
         let (role, port, links) = (role.config(), port.name(), links.name());
@@ -450,7 +451,7 @@ impl Scene {
     }
 }
 
-/// Gives a router its neighbour entries.
+/// Gives a router the neighbour entries of the frames' hosts.
 fn introduce(rig: &Rig, frames: &Frames, role: Role) -> io::Result<()> {
     if role == Role::Border {
         return Ok(());
@@ -462,7 +463,7 @@ fn introduce(rig: &Rig, frames: &Frames, role: Role) -> io::Result<()> {
     Ok(())
 }
 
-/// A small datagram from each end.
+/// Returns a small datagram from each side, which shows that the middle forwards.
 fn settling(probes: &Frames) -> Vec<SentFrame> {
     let mut frames = Frames::new([0xEE, 0], None);
     for from in [Side::Wide, Side::Narrow] {
@@ -473,7 +474,7 @@ fn settling(probes: &Frames) -> Vec<SentFrame> {
 }
 
 impl Role {
-    /// Its name in a configuration.
+    /// Returns the role's name in a configuration.
     pub fn config(self) -> &'static str {
         match self {
             Role::Border => "border",
@@ -484,7 +485,7 @@ impl Role {
 }
 
 impl PortKind {
-    /// Its name at the start of an address.
+    /// Returns the port kind's name at the start of an address.
     pub fn name(self) -> &'static str {
         match self {
             PortKind::Packet => "packet",
@@ -494,7 +495,7 @@ impl PortKind {
 }
 
 impl Links {
-    /// Its name on the command line.
+    /// Returns the name of the links on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Links::Plain => "plain",
@@ -520,7 +521,7 @@ impl Transparency {
         self.count(Verdict::Different) == 0
     }
 
-    /// Rows with this verdict.
+    /// Returns the number of rows with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.rows.iter().filter(|row| row.verdict == verdict).count()
     }

@@ -1,5 +1,6 @@
-//! A role and kinds of frames -> the frames that arrived at both ends. The ends have no addresses; the middle is
-//! between.
+//! A role and kinds of frames -> the frames that arrived on both sides.
+//!
+//! The hosts of both sides have no addresses, so their kernels answer nothing. The middle is between them.
 
 use super::frames::{SentFrame, Side, icmp};
 use super::{Links, Middle, PortKind, Role};
@@ -15,10 +16,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// Frames that arrived at the wide and at the narrow end, in order.
+/// Frames that arrived on the wide and on the narrow side, in order.
 pub(super) type Arrived = [Vec<SeenFrame>; 2];
 
-/// Two ends whose kernels are silent, and a host between them.
+/// Two hosts whose kernels answer nothing, and a host between them.
 pub(super) struct Rig {
     role: Role,
     middle: Host,
@@ -27,7 +28,7 @@ pub(super) struct Rig {
     _ends: [Host; 2],
 }
 
-/// The system between the ends, until it is cleared.
+/// The forwarding system in the middle, until it is cleared.
 pub(super) enum Standing {
     Kernel,
     Gateway(Box<Service>),
@@ -102,7 +103,7 @@ impl Rig {
         Ok(Rig { role, middle, sockets, names, _ends: [wide, narrow] })
     }
 
-    /// The hardware addresses of the host in the middle, toward the wide and the narrow end, where it is a router.
+    /// Returns the MAC addresses of the middle toward the wide and the narrow side; `None` unless it is a router.
     pub(super) fn routers(&self) -> io::Result<Option<[[u8; 6]; 2]>> {
         if self.role == Role::Border {
             return Ok(None);
@@ -154,7 +155,7 @@ impl Rig {
         }
     }
 
-    /// Waits until frames pass in both directions.
+    /// Waits until frames are forwarded in both directions.
     pub(super) fn settle(&mut self, probes: &[SentFrame]) -> io::Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < SETTLE_MAX {
@@ -169,7 +170,8 @@ impl Rig {
         Err(io::Error::new(io::ErrorKind::TimedOut, "no frame passes the middle host"))
     }
 
-    /// Sends frames. Receives until the wanted number has arrived, and then nothing for a moment.
+    /// Sends frames. Receives until the wanted number has arrived on each side, and then until none arrives for
+    /// [`QUIET`].
     pub(super) fn play(&mut self, sent: &[SentFrame], wanted: [usize; 2]) -> io::Result<Arrived> {
         for SentFrame { from, bytes } in sent {
             // A link rejects frames that are too long for it, in each middle alike.
@@ -212,7 +214,7 @@ impl Rig {
     }
 }
 
-/// Configuration text for a gateway between two interfaces; a wide interface has only the second.
+/// Returns configuration text for a gateway between two interfaces. A wide interface uses only the second.
 pub(super) fn gateway_config(
     role: Role,
     middle: Middle,
@@ -243,7 +245,7 @@ pub(super) fn gateway_config(
     )
 }
 
-/// An end's answer to a router's neighbour request: the end's addresses determine its hardware address.
+/// Returns a host's answer to a router's neighbour request. The host's MAC address follows from its IP addresses.
 fn answer(question: &[u8]) -> Option<Vec<u8>> {
     let router: [u8; 6] = question.get(6..12)?.try_into().ok()?;
     let side = ROUTER_MACS.iter().position(|mac| *mac == router)? as u8 + 1;
@@ -269,7 +271,7 @@ fn answer(question: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether the frame is the middle kernel's own: from a bridge's own address, or a router's neighbour request.
+/// Whether a frame is of the middle's own kernel: from a bridge's own address, or a router's neighbour request.
 fn is_of_middle(frame: &SeenFrame) -> bool {
     let bytes = &frame.bytes[..];
     // Neighbour discovery, and multicast listener reports behind a hop-by-hop header.
@@ -284,7 +286,7 @@ fn is_of_middle(frame: &SeenFrame) -> bool {
     }
 }
 
-/// The prefix with its host bits cleared.
+/// Returns the prefix with its host bits cleared.
 fn masked(prefix: Prefix) -> Prefix {
     match prefix.address {
         IpAddr::V4(v4) => {
@@ -296,7 +298,7 @@ fn masked(prefix: Prefix) -> Prefix {
     }
 }
 
-/// RT_TABLE_LOCAL.
+/// Number of the kernel's local routing table (RT_TABLE_LOCAL).
 const LOCAL: u32 = 255;
 pub(super) const WIDE_MTU: u32 = 9_000;
 pub(super) const NARROW_MTU: u32 = 1_500;
@@ -315,9 +317,9 @@ pub(super) const ROUTER_SETTINGS: [(&str, &str); 9] = [
     ("ipv6/conf/default/accept_dad", "0"),
     ("ipv6/conf/default/router_solicitations", "0"),
 ];
-/// Quiet time that ends reception when all wanted frames have arrived.
+/// Time without a frame that ends reception when all wanted frames have arrived.
 const QUIET: Duration = Duration::from_millis(40);
-/// Quiet time that ends reception while wanted frames are missing.
+/// Time without a frame that ends reception while wanted frames are missing.
 const TIMEOUT: Duration = Duration::from_millis(250);
 const KIND_MAX: Duration = Duration::from_secs(5);
 const SETTLE_MAX: Duration = Duration::from_secs(8);

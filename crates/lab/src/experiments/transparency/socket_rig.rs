@@ -1,4 +1,6 @@
 //! A role and a middle -> two hosts with ordinary sockets and the middle between them.
+//!
+//! Raw frames do not show how a host's kernel reacts. Sockets of real hosts do.
 
 use super::rig::{BRIDGE, BRIDGE_FILTERS, NARROW_MTU, ROUTER_SETTINGS, WIDE_MTU, gateway_config};
 use super::sockets::{Notes, SocketKind, Talk};
@@ -12,7 +14,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Two hosts and the middle; a wide interface is on the wide host itself.
+/// Two hosts and the middle. A wide interface is on the wide host itself.
 pub(super) struct SocketRig {
     role: Role,
     hosts: [Host; 2],
@@ -21,7 +23,7 @@ pub(super) struct SocketRig {
     service: Option<Service>,
 }
 
-/// Indices of the wide host and of the narrow one.
+/// Index of the wide host.
 const WIDE: usize = 0;
 const NARROW: usize = 1;
 
@@ -94,8 +96,8 @@ impl SocketRig {
         Ok(rig)
     }
 
-    /// Notes of a kind, for both versions in both directions. Each kind has addresses of its own, so that hosts'
-    /// path state is not shared.
+    /// Runs the exchange of a kind, for both IP versions in both directions, and returns its notes. Each kind has
+    /// addresses of its own, so that no path state is shared.
     pub(super) fn play(&self, kind: &SocketKind, number: u8) -> io::Result<Notes> {
         let mut notes = Notes::default();
         for (direction, [from, to]) in [[NARROW, WIDE], [WIDE, NARROW]].into_iter().enumerate() {
@@ -155,7 +157,7 @@ impl SocketRig {
     }
 }
 
-/// The address of a side for a kind. Only a router's sides are in two networks.
+/// Returns the IPv4 address of a host for a kind. Only a router's sides are in two networks.
 fn v4(role: Role, side: usize, kind: u8, host: u8) -> IpAddr {
     Ipv4Addr::new(10, network(role, side), kind, host).into()
 }

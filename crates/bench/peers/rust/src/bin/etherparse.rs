@@ -1,4 +1,6 @@
-//! Packets in, datagrams out by etherparse: `IpDefragPool`, and `SlicedPacket` before it.
+//! Packets -> datagrams or parsed headers, by etherparse: `IpDefragPool`, and `SlicedPacket` before it.
+//!
+//! This harness measures an established Rust library beside Wideload. The protocol is in `lib.rs`.
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice, defrag::IpDefragPool};
 use peers::{Args, Packet, Sink, System, serve, unknown};

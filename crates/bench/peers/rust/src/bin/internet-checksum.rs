@@ -1,4 +1,6 @@
-//! Bytes in, checksums out by the `internet-checksum` crate.
+//! Bytes -> checksums, by the `internet-checksum` crate.
+//!
+//! This harness measures an established Rust library beside Wideload. The protocol is in `lib.rs`.
 
 use peers::{Args, Packet, Sink, System, serve, unknown};
 

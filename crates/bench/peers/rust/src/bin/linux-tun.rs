@@ -1,7 +1,7 @@
-//! Fragments in, datagrams out by the kernel: written to a TUN port, received from UDP sockets.
+//! Fragments -> datagrams, by the kernel: written to a TUN port, received from UDP sockets.
 //!
-//! The port lies in a network namespace that the process makes for itself and that goes away with it. Every packet in and
-//! every datagram out is a system call, and their cost is in the figures.
+//! The port is in a network namespace that the process creates for itself. The namespace is removed with the
+//! process. Every packet written and every datagram received is a system call. The figures include their cost.
 
 use peers::{Args, Packet, Sink, System, serve, unknown};
 use std::collections::BTreeSet;
@@ -83,7 +83,7 @@ impl System for LinuxTun {
     }
 }
 
-/// A raw socket that hears datagrams with their UDP header.
+/// A raw socket that receives datagrams with their UDP headers.
 struct Ear {
     socket: File,
     family: libc::c_int,
@@ -106,7 +106,7 @@ impl Ear {
     }
 }
 
-/// The destination, offset and payload of a UDP fragment.
+/// Returns the destination address, offset and payload of a UDP fragment.
 fn take_apart(packet: &[u8]) -> Option<(IpAddr, u16, &[u8])> {
     let half = |at: usize| Some(u16::from_be_bytes(packet.get(at..at + 2)?.try_into().ok()?));
     if packet.first()? >> 4 == 4 && packet.get(9) == Some(&UDP) {
@@ -134,7 +134,7 @@ fn open_tun() -> Result<File, Error> {
     Ok(port)
 }
 
-/// Makes the addresses local, and raises limits below the number of packets in flight.
+/// Makes the addresses local, and raises the limits that are below the number of packets in flight.
 fn configure(addresses: &BTreeSet<IpAddr>) -> Result<(), Error> {
     for (place, value) in [
         ("ipv4/conf/all/rp_filter", "0"),
@@ -163,7 +163,7 @@ fn configure(addresses: &BTreeSet<IpAddr>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Gives a socket a queue for a whole burst.
+/// Gives a socket a receive queue for a complete burst.
 fn lengthen(socket: &impl AsRawFd) -> Result<(), Error> {
     let (len, size) = (QUEUE_LEN, size_of::<libc::c_int>() as libc::socklen_t);
     let value = (&raw const len).cast();
@@ -173,19 +173,19 @@ fn lengthen(socket: &impl AsRawFd) -> Result<(), Error> {
     }
 }
 
-/// The port's name, in its own namespace.
+/// Name of the TUN port in the process's namespace.
 const NAME: &str = "bench";
-/// Packets written before sockets are read.
+/// Packets written between two reads of the sockets.
 const BURST_LEN: usize = 64;
-/// Most sockets that are read in turn.
+/// Largest number of sockets that are read in turn.
 const SOCKET_COUNT_MAX: usize = 16;
-/// Capacity of a socket's queue, in bytes.
+/// Capacity of a socket's receive queue, in bytes.
 const QUEUE_LEN: libc::c_int = 256 << 20;
 /// The kernel's memory limit for fragments, in bytes.
 const FRAGMENT_MEMORY: &str = "4000000000";
-/// UDP's number among protocols.
+/// Protocol number of UDP.
 const UDP: u8 = 17;
-/// The fragment header's number among protocols.
+/// Protocol number of the IPv6 Fragment header.
 const FRAGMENT: u8 = 44;
 
 fn main() {

@@ -1,8 +1,8 @@
-//! Fragments in, datagrams out by smoltcp's interface.
+//! Fragments -> datagrams, by smoltcp's interface.
 //!
-//! It reassembles into buffers of its own, so many as it was built with, and hands what is whole to sockets. A socket
-//! would copy it once more, so in the timed part there is none, or one without room. How many datagrams come out is
-//! counted at the beginning, in a section with room.
+//! The interface reassembles into a fixed number of its own buffers, and delivers complete datagrams to sockets. A
+//! socket would copy each datagram once more. So in the timed part there is no socket, or a socket without room.
+//! The number of completed datagrams is counted at the start, in a section whose socket has room.
 
 use peers::{Args, Packet, Sink, System, serve, unknown};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
@@ -86,7 +86,7 @@ impl Smoltcp {
     }
 }
 
-/// A port that hands over packets and takes none.
+/// A port that delivers packets and transmits none.
 struct Port<I> {
     packets: I,
     checksummed: bool,

@@ -1,4 +1,6 @@
-//! Packets in, wider or narrower packets out by tun-rs: what it does beside the kernel's own offloads.
+//! Packets -> coalesced or segmented packets, by tun-rs.
+//!
+//! This harness measures the part of tun-rs that does not use the kernel's own offloads.
 
 use peers::{Args, Packet, Sink, System, UNTOUCHED, serve, unknown};
 use tun_rs::{
@@ -43,7 +45,7 @@ impl System for TunRs {
         .into()
     }
 
-    /// A buffer joins what fits, less a second headroom.
+    /// Returns the room of a buffer for coalescing, in bytes: the longest packet, less a second headroom.
     fn capacity(args: &Args, len_max: usize) -> usize {
         match args.text("function") {
             "coalesce" => VIRTIO_NET_HDR_LEN + args.number("len_max").unwrap_or(65_535),
@@ -81,7 +83,7 @@ impl System for TunRs {
     }
 }
 
-/// The virtio header that the kernel would write for a long TCP packet.
+/// Returns whether a long TCP packet is IPv6, and the virtio header that the kernel would write for it.
 fn header_for(packet: &[u8], segment_len: usize) -> (bool, VirtioNetHdr) {
     let is_v6 = packet[0] >> 4 == 6;
     let (csum_start, gso_type) = if is_v6 {
@@ -100,7 +102,7 @@ fn header_for(packet: &[u8], segment_len: usize) -> (bool, VirtioNetHdr) {
     (is_v6, header)
 }
 
-/// A packet's buffer, which grows where it lies.
+/// A packet's buffer, which can grow in place.
 #[repr(transparent)]
 struct Buffer(Packet);
 
@@ -145,9 +147,9 @@ impl ExpandBuffer for Buffer {
     }
 }
 
-/// Room for the longest headers of a segment, in bytes: IPv6's 40 or IPv4's 60, and TCP's 60.
+/// Room for the longest headers of a segment, in bytes: 40 of IPv6 or 60 of IPv4, and 60 of TCP.
 const HEADERS_LEN_MAX: usize = 120;
-/// The checksum is to be finished (linux/virtio_net.h).
+/// Virtio flag: the checksum must be completed (linux/virtio_net.h).
 const VIRTIO_NET_HDR_F_NEEDS_CSUM: u8 = 1;
 
 fn main() {

@@ -1,9 +1,11 @@
 //! A kind of ICMP message -> its packets: echo, errors, traceroute.
+//!
+//! Path MTU discovery depends on ICMP errors, so they must cross a gateway unchanged.
 
 use super::super::frames::{Frames, Ip4, Ip6, filled, icmp, udp};
 use super::{BOTH, Kind, N, W, kind, short};
 
-/// ICMP of both versions.
+/// Kinds of ICMP messages, for both IP versions.
 pub(super) const MESSAGES: &[Kind] = &[
     short("icmp", "icmp-echo", |f| {
         for from in BOTH {
@@ -52,7 +54,7 @@ pub(super) const MESSAGES: &[Kind] = &[
     }),
 ];
 
-/// Errors about a packet of the other end, for both versions.
+/// Sends ICMP errors about a packet of the other side, for both IP versions.
 fn icmp_error(f: &mut Frames, [v4, v6]: [u8; 2], code: u8, field: [u8; 4]) {
     complaint4(f, v4, code, field);
     complaint6(f, v6, code, field);

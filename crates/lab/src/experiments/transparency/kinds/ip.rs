@@ -1,9 +1,11 @@
 //! A kind of IP header or fragment -> its packets.
+//!
+//! A gateway must forward headers that it does not know, and treat faulty ones as the kernel does.
 
 use super::super::frames::{DF, Frames, Ip4, Ip6, MORE, Tcp, filled, udp};
 use super::{ALERT, ALL_NODES, BOTH, Kind, N, W, kind, short};
 
-/// IPv4 headers.
+/// Kinds of IPv4 headers.
 pub(super) const HEADERS_V4: &[Kind] = &[
     kind("ipv4", "ipv4-zero-length", |f| each(f, |p| Ip4 { total_len: Some(0), checksum: Some(0), ..p })),
     kind("ipv4", "ipv4-length-short", |f| each(f, |p| Ip4 { total_len: Some(19), ..p })),
@@ -77,7 +79,7 @@ pub(super) const HEADERS_V4: &[Kind] = &[
     kind("ipv4", "ipv4-land", |f| f.send4(N, &Ip4 { source: f.v4(W), ..f.ip4(N, 253, &filled(60)) })),
 ];
 
-/// IPv6 headers.
+/// Kinds of IPv6 headers.
 pub(super) const HEADERS_V6: &[Kind] = &[
     kind("ipv6", "ipv6-hop-by-hop", |f| each6(f, |p| p.behind(0, &[5, 2, 0, 0, 1, 0]))),
     kind("ipv6", "ipv6-hop-by-hop-jumbo", |f| {
@@ -122,7 +124,7 @@ pub(super) const HEADERS_V6: &[Kind] = &[
     }),
 ];
 
-/// Fragments of both versions.
+/// Kinds of fragments, for both IP versions.
 pub(super) const FRAGMENTS: &[Kind] = &[
     short("fragments", "fragments-in-order", |f| fragments(f, |p| p)),
     short("fragments", "fragments-reversed", |f| {
@@ -202,7 +204,7 @@ pub(super) const FRAGMENTS: &[Kind] = &[
     }),
 ];
 
-/// Packets too long for the narrow link.
+/// Kinds of packets that are too long for the narrow link.
 pub(super) const TOO_LONG: &[Kind] = &[
     short("too-long", "long-df", |f| {
         f.send4(W, &f.ip4(W, 17, &udp(f.pseudo4(W, 17), [1, 2], &filled(8_000))));
@@ -234,7 +236,7 @@ pub(super) const TOO_LONG: &[Kind] = &[
     }),
 ];
 
-/// A UDP datagram with another header, from both ends.
+/// Sends a UDP datagram with a changed header from both sides.
 fn each(f: &mut Frames, change: impl Fn(Ip4) -> Ip4) {
     for from in BOTH {
         let packet = f.ip4(from, 17, &udp(f.pseudo4(from, 17), [1_000, 2_000], &filled(120)));
@@ -249,7 +251,7 @@ fn each6(f: &mut Frames, change: impl Fn(Ip6) -> Ip6) {
     }
 }
 
-/// The fragments of datagrams of both versions, from both ends, ordered by `order`.
+/// Sends the fragments of datagrams of both IP versions from both sides, in the order that `order` returns.
 fn fragments(f: &mut Frames, order: impl Fn(Vec<Vec<u8>>) -> Vec<Vec<u8>>) {
     for from in BOTH {
         let body = udp(f.pseudo4(from, 17), [1_000, 2_000], &filled(4_000));

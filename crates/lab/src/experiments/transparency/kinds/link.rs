@@ -1,10 +1,12 @@
 //! A kind of frame below IP, or of multicast -> its frames: neighbours, link protocols, tags, multicast.
+//!
+//! These frames are not for the engine, so a gateway must forward them as a bridge does.
 
 use super::super::frames::{Frames, Ip4, Ip6, Side, Tcp, filled, icmp, udp};
 use super::{ALERT, ALL_NODES, BOTH, Kind, N, W, kind, short};
 use packet::Sum;
 
-/// Neighbours and configuration, link protocols, tags, multicast and broadcast.
+/// Kinds of neighbour discovery and configuration, link protocols, tags, multicast and broadcast.
 pub(super) const NEIGHBOURS_LINKS_GROUPS: &[Kind] = &[
     // Neighbours and configuration
     short("arp", "arp-request", |f| BOTH.iter().for_each(|&from| arp(f, from, 1, BROADCAST))),
@@ -164,7 +166,7 @@ fn gratuitous(f: &mut Frames) {
     }
 }
 
-/// A neighbour discovery message to an IPv6 address.
+/// Sends a neighbour discovery message to an IPv6 address.
 fn nd(f: &mut Frames, from: Side, target: [u8; 16], kind: u8, rest: &[u8]) {
     let sum = Sum::of(&f.v6(from).octets()) + Sum::of(&target) + Sum::word(58);
     let packet = Ip6 { target: target.into(), hops: 255, ..f.ip6(from, 58, &icmp(kind, 0, rest, Some(sum))) };
@@ -184,7 +186,7 @@ fn dhcp(f: &mut Frames, from: Side, operation: u8) {
     f.ether_to(from, BROADCAST, 0x0800, &packet.bytes());
 }
 
-/// A short, a long and a full-size packet, and a SYN, behind tags, from both ends.
+/// Sends a short, a long and a full-size packet, and a SYN, behind tags, from both sides.
 fn tags(f: &mut Frames, tags: &[(u16, u16)]) {
     for from in BOTH {
         for len in [18, 700, 1_472] {

@@ -11,12 +11,12 @@ mod transports;
 use super::frames::{Frames, Side};
 use std::sync::LazyLock;
 
-/// One kind of traffic.
+/// A kind of traffic, with its name and a function that creates its frames.
 #[derive(Clone)]
 pub(super) struct Kind {
     pub name: &'static str,
     pub family: &'static str,
-    /// Whether it is part of the short run.
+    /// Whether the kind is in the short run.
     pub is_short: bool,
     pub make: fn(&mut Frames),
 }
@@ -49,6 +49,6 @@ pub(super) static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     .concat()
 });
 
-/// Router alert (RFC 2113).
+/// IPv4 router alert option (RFC 2113).
 const ALERT: [u8; 4] = [148, 4, 0, 0];
 const ALL_NODES: [u8; 16] = [0xFF, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];

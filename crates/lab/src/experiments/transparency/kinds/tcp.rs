@@ -1,10 +1,12 @@
 //! A kind of TCP traffic -> its segments: options, flags, checksums, order, bulk.
+//!
+//! Coalescing changes TCP segments most, so this layer has the most kinds.
 
 use super::super::frames::{ACK, AE, CWR, ECE, FIN, Frames, Ip4, Ip6, PSH, RST, SYN, Side, Tcp, URG, filled};
 use super::{BOTH, Kind, N, W, kind, short};
 use packet::Sum;
 
-/// TCP segments.
+/// Kinds of TCP segments.
 pub(super) const SEGMENTS: &[Kind] = &[
     short("tcp", "tcp-syn-mss", |f| {
         for from in BOTH {
@@ -199,7 +201,7 @@ pub(super) const SEGMENTS: &[Kind] = &[
     }),
 ];
 
-/// Segments of a stream, 1,400 bytes each, over IPv4 and over IPv6.
+/// Sends segments of a stream, 1,400 bytes each, over IPv4 and over IPv6.
 fn stream(f: &mut Frames, from: Side, count: u32, options: &[u8], flags: u16) {
     for index in 0..count {
         let segment = Tcp { flags, options: options.to_vec(), ..Tcp::data(1_001 + index * 1_400, &filled(1_400)) };
@@ -207,7 +209,7 @@ fn stream(f: &mut Frames, from: Side, count: u32, options: &[u8], flags: u16) {
     }
 }
 
-/// A handshake, and then data from both ends.
+/// Sends a handshake, and then data from both sides.
 fn connection(f: &mut Frames, options: &[u8]) {
     let ports = |from| if from == N { [40_000, 5_001] } else { [5_001, 40_000] };
     for (from, flags, mss) in [(N, SYN, [5, 0xB4]), (W, SYN | ACK, [0x23, 0])] {

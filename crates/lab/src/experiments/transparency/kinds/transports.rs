@@ -1,10 +1,12 @@
 //! A kind of transport or tunnel other than TCP -> its packets.
+//!
+//! A gateway does not resize packets inside tunnels, and must not mistake them for TCP.
 
 use super::super::frames::{Frames, Tcp, filled, udp};
 use super::{BOTH, Kind, N, W, kind, short};
 use packet::Sum;
 
-/// Transports but TCP and UDP, and tunnels.
+/// Kinds of tunnels, and of transports other than TCP and UDP.
 pub(super) const TRANSPORTS_AND_TUNNELS: &[Kind] = &[
     short("transport", "sctp", |f| raw_transport(f, 132, 400)),
     kind("transport", "dccp", |f| raw_transport(f, 33, 400)),
@@ -59,7 +61,7 @@ pub(super) const TRANSPORTS_AND_TUNNELS: &[Kind] = &[
     kind("tunnel", "l2tp", |f| raw_transport(f, 115, 900)),
 ];
 
-/// UDP messages.
+/// Kinds of UDP messages.
 pub(super) const DATAGRAMS: &[Kind] = &[
     short("udp", "udp-no-checksum", |f| {
         for from in BOTH {
@@ -103,7 +105,7 @@ fn message(f: &mut Frames, ports: [u16; 2], len: usize) {
     }
 }
 
-/// IPv4 packets with TCP, behind a tunnel header.
+/// Sends IPv4 packets with TCP, behind a tunnel header.
 fn tunnelled(f: &mut Frames, protocol: u8, header: &[u8]) {
     for from in BOTH {
         for index in 0..4 {
@@ -114,7 +116,7 @@ fn tunnelled(f: &mut Frames, protocol: u8, header: &[u8]) {
     }
 }
 
-/// Frames with TCP, behind UDP and a tunnel header.
+/// Sends frames with TCP, behind UDP and a tunnel header.
 fn over_udp(f: &mut Frames, port: u16, header: &[u8], is_without_checksum: bool) {
     for from in BOTH {
         for index in 0..4 {

@@ -1,4 +1,6 @@
 //! A UDP exchange -> arrived messages, and errors at the sender: lengths, GSO, path MTU, groups.
+//!
+//! UDP keeps message boundaries, so a gateway must not change them.
 
 use super::seen::{arrived, errors_of, is_same, told};
 use super::{Notes, QUIET, Talk, number, set_number};

@@ -1,4 +1,6 @@
 //! A UDP or ICMP echo exchange -> ancillary data that the receiver gets about the headers.
+//!
+//! Ancillary data show header fields that a gateway could change without changing the payload.
 
 use super::seen::{is_same, told};
 use super::talk::opened;
@@ -102,7 +104,7 @@ pub(super) fn ping(talk: &Talk<'_>, notes: &mut Notes) -> io::Result<()> {
     Ok(())
 }
 
-/// Ancillary data of a message of this length.
+/// Returns the ancillary data of a message of this length, in words.
 fn beside(sender: &UdpSocket, receiver: &UdpSocket, len: usize, level: i32, kind: i32) -> String {
     let bytes = content(14, len);
     // The first try may report a pending error of the previous message.
@@ -121,7 +123,7 @@ fn beside(sender: &UdpSocket, receiver: &UdpSocket, len: usize, level: i32, kind
     }
 }
 
-/// linux/in6.h.
+/// Socket option of linux/in6.h: receive the IPv6 flow label.
 const IPV6_FLOWINFO: i32 = 11;
 const IPV6_FLOWLABEL_MGR: i32 = 32;
 const IPV6_FLOWINFO_SEND: i32 = 33;

@@ -1,7 +1,7 @@
 //! The name of a kind -> observations of two hosts' sockets: payload, errors, and ancillary data.
 //!
-//! Each kind is an exchange between two hosts, once for each version and direction. It records only repeatable
-//! observations. Port numbers, times and segment boundaries are left out.
+//! Each kind is an exchange between two hosts, repeated for each version and direction. Only repeatable
+//! observations are recorded. Port numbers, times and segment boundaries are left out.
 
 mod datagrams;
 mod headers;
@@ -23,13 +23,13 @@ use streams::{
     abort, both_directions, half_close, keep_alive, many_short, md5, refused, small_mss, urgent, zero_window,
 };
 
-/// One kind of exchange.
+/// A kind of exchange, with its name and a function that runs it.
 pub(super) struct SocketKind {
     pub name: &'static str,
     pub family: &'static str,
-    /// Whether it is part of the short run.
+    /// Whether the kind is in the short run.
     pub is_short: bool,
-    /// The only version that it supports, if any.
+    /// The only IP version that the kind supports; `None`: both.
     only: Option<Only>,
     pub run: fn(&Talk<'_>, &mut Notes) -> io::Result<()>,
 }
@@ -46,7 +46,7 @@ impl SocketKind {
     }
 }
 
-/// Observations: a subject and a value each.
+/// Observations: pairs of a subject and a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Notes {
     place: String,
@@ -54,7 +54,7 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Starts the notes of this version and direction.
+    /// Starts the notes of an IP version and a direction.
     pub(super) fn begin(&mut self, place: &str) {
         place.clone_into(&mut self.place);
     }
@@ -119,6 +119,6 @@ fn number(socket: impl AsFd, level: i32, name: i32) -> io::Result<i32> {
 }
 
 const TIMEOUT: Duration = Duration::from_secs(4);
-/// How long a receiver waits.
+/// Time that a receiver waits for a message.
 const QUIET: Duration = Duration::from_millis(150);
 const PAUSE: Duration = Duration::from_millis(60);

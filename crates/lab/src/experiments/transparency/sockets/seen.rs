@@ -1,4 +1,6 @@
 //! A socket's data and errors -> words that are the same in every run.
+//!
+//! Comparisons need text without times, port numbers or addresses of memory.
 
 use super::PAUSE;
 use linux::sockets::{Message, receive};
@@ -20,7 +22,7 @@ pub(super) fn read_exactly(stream: &mut impl Read, len: usize) -> io::Result<Vec
     Ok(bytes)
 }
 
-/// Whether the next message has these bytes.
+/// Receives the next message, and says whether it has these bytes.
 pub(super) fn arrived(receiver: &UdpSocket, bytes: &[u8]) -> String {
     let mut room = vec![0; bytes.len() + 1];
     match receiver.recv(&mut room) {
@@ -38,7 +40,7 @@ pub(super) fn is_same(received: &[u8], sent: &[u8]) -> String {
     format!("{} bytes of {}, the first {same} as they were sent", received.len(), sent.len())
 }
 
-/// The socket's error queue after a quiet moment, in words.
+/// Returns the errors in a socket's error queue after a quiet moment, in words.
 pub(super) fn errors_of(socket: &UdpSocket) -> Vec<String> {
     let mut told = Vec::new();
     let until = Instant::now() + PAUSE;
@@ -51,7 +53,8 @@ pub(super) fn errors_of(socket: &UdpSocket) -> Vec<String> {
     told
 }
 
-/// `struct sock_extended_err` of linux/errqueue.h: an error, its origin, type, code, and a number.
+/// Describes an error in the form of `struct sock_extended_err` (linux/errqueue.h): error, origin, type, code and a
+/// number. Returns `None` for other messages.
 fn error_in(message: &Message) -> Option<String> {
     let value = &message.controls.iter().find(|control| {
         [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)]
@@ -76,7 +79,7 @@ pub(super) fn told<T: Display>(outcome: io::Result<T>) -> String {
     }
 }
 
-/// linux/errqueue.h.
+/// Origin of an error of the own host (linux/errqueue.h).
 const SO_EE_ORIGIN_LOCAL: u8 = 1;
 const SO_EE_ORIGIN_ICMP: u8 = 2;
 const SO_EE_ORIGIN_ICMP6: u8 = 3;

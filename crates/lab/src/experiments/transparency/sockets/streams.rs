@@ -1,4 +1,6 @@
-//! A TCP exchange -> observations at both ends of the connection.
+//! A TCP exchange -> observations at both hosts of the connection.
+//!
+//! TCP shows options, states and resets through its sockets; segment boundaries are not observed.
 
 use super::seen::{is_same, read_all, read_exactly, told};
 use super::{Notes, PAUSE, TIMEOUT, Talk, number};
@@ -197,5 +199,5 @@ pub(super) fn refused(talk: &Talk<'_>, notes: &mut Notes) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes in each direction.
+/// Payload of the stream in each direction, in bytes.
 const STREAM_LEN: usize = 4 << 20;

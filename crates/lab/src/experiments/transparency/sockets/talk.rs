@@ -1,4 +1,6 @@
 //! Two hosts -> sockets of both: connections, and pairs for messages.
+//!
+//! Exchanges of all kinds open their sockets here, with one time-out.
 
 use super::{QUIET, TIMEOUT};
 use crate::net::Host;
@@ -15,14 +17,15 @@ pub(in super::super) struct Talk<'a> {
     pub to: &'a Host,
     pub source: IpAddr,
     pub target: IpAddr,
-    /// Interface indices of both hosts.
+    /// Indices of both hosts' interfaces.
     pub indices: [u32; 2],
-    /// Number of the kind.
+    /// Number of the kind of exchange.
     pub number: u8,
 }
 
 impl Talk<'_> {
-    /// Whether a connection to a closed port is refused. Both hosts then have neighbour entries of each other.
+    /// Whether a connection to a closed port is refused. Afterwards both hosts have neighbour entries of each
+    /// other.
     pub(in super::super) fn is_refused(&self) -> bool {
         let target = SocketAddr::new(self.target, 9);
         matches!(self.connect(target, |_| Ok(())), Err(why) if why.kind() == io::ErrorKind::ConnectionRefused)
@@ -32,7 +35,7 @@ impl Talk<'_> {
         self.connected_with(|_| Ok(()), |_| Ok(()))
     }
 
-    /// A connection; both sockets are configured before it is opened.
+    /// Opens a connection whose sockets are both configured beforehand.
     pub(super) fn connected_with(
         &self,
         server: impl FnOnce(&OwnedFd) -> io::Result<()> + Send,
@@ -83,7 +86,7 @@ impl Talk<'_> {
         Ok(sender)
     }
 
-    /// A connected sender, and its receiver.
+    /// Opens a connected sending socket and its receiving socket.
     pub(super) fn datagrams(&self) -> io::Result<(UdpSocket, UdpSocket)> {
         let receiver = self.to.space().enter(|| UdpSocket::bind(SocketAddr::new(self.target, 0)))?;
         receiver.set_read_timeout(Some(QUIET))?;
