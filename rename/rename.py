@@ -21,7 +21,7 @@ import urllib.parse
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLES = [ROOT / "rename" / name for name in ("names.tsv", "names_2.tsv", "names_3.tsv")]
+TABLES = [ROOT / "rename" / name for name in ("names.tsv", "names_2.tsv", "names_3.tsv", "names_4.tsv")]
 VISIBLE = r"(?:pub(?:\([a-z:]+\))? )?"
 # Where a name of each kind is defined.
 DEFINED = {

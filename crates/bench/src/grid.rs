@@ -1,6 +1,6 @@
 //! Extent -> the workloads.
 
-use crate::recipe::{Attack, Fragments, Hold, Order, Recipe};
+use crate::recipe::{ArrivalOrder, Attack, Fragments, Hold, Recipe};
 use crate::workload::{Function, Warmth, Work, Workload, flows, fragments};
 
 /// Extent of the measurement.
@@ -32,7 +32,7 @@ pub fn has(name: &str, words: &[String]) -> bool {
 }
 
 fn quick() -> Vec<Workload> {
-    let forward = |count, datagrams| fragments(count, datagrams, Order::Forward);
+    let forward = |count, datagrams| fragments(count, datagrams, ArrivalOrder::Forward);
     vec![
         reassemble(Work::Header, forward(6, 64)),
         reassemble(Work::Contiguous, forward(44, 1)),
@@ -47,13 +47,13 @@ fn quick() -> Vec<Workload> {
 }
 
 fn usual() -> Vec<Workload> {
-    let forward = |count, datagrams| fragments(count, datagrams, Order::Forward);
-    let random = fragments(44, 64, Order::Random);
+    let forward = |count, datagrams| fragments(count, datagrams, ArrivalOrder::Forward);
+    let random = fragments(44, 64, ArrivalOrder::Random);
     let mut all = Vec::new();
     for (fragments, datagrams) in [(2, 1), (6, 1), (44, 1), (6, 64), (44, 64), (6, 1_024)] {
         all.push(reassemble(Work::Header, forward(fragments, datagrams)));
     }
-    all.push(reassemble(Work::Header, fragments(44, 64, Order::Reverse)));
+    all.push(reassemble(Work::Header, fragments(44, 64, ArrivalOrder::Reverse)));
     all.push(reassemble(Work::Header, random));
     for (fragments, datagrams) in [(2, 1), (6, 1), (44, 1), (6, 64), (44, 64), (6, 1_024), (44, 1_024), (6, 16_384)]
     {
@@ -63,7 +63,7 @@ fn usual() -> Vec<Workload> {
     all.push(reassemble(Work::Contiguous, forward(6, 64).ipv6()));
     all.push(reassemble(Work::Contiguous, forward(6, 64)).cold());
     all.push(reassemble(Work::Checksummed, forward(6, 64)));
-    all.extend([land(6), land(44)]);
+    all.extend([place(6), place(44)]);
     all.push(join(forward(6, 64)));
     all.extend([fragment(9_000), fragment(65_000)]);
     all.push(coalesce(Work::Header, 1, Hold::Section));
@@ -87,9 +87,11 @@ fn full() -> Vec<Workload> {
     for work in Work::ALL {
         for count in [2, 6, 44] {
             for datagrams in [1, 64, 1_024, 16_384] {
-                for order in [Order::Forward, Order::Reverse, Order::Random, Order::Repeats] {
+                for order in
+                    [ArrivalOrder::Forward, ArrivalOrder::Reverse, ArrivalOrder::Random, ArrivalOrder::Repeats]
+                {
                     // A duplicate is recognised by its bytes, which header work does not copy.
-                    if (work, order) == (Work::Header, Order::Repeats) {
+                    if (work, order) == (Work::Header, ArrivalOrder::Repeats) {
                         continue;
                     }
                     for warmth in [Warmth::Hot, Warmth::Cold] {
@@ -103,14 +105,15 @@ fn full() -> Vec<Workload> {
     }
     for count in [2, 6, 44] {
         for datagrams in [1, 64, 1_024, 16_384] {
-            for order in [Order::Forward, Order::Reverse, Order::Random, Order::Repeats] {
+            for order in [ArrivalOrder::Forward, ArrivalOrder::Reverse, ArrivalOrder::Random, ArrivalOrder::Repeats]
+            {
                 let recipe = fragments(count, datagrams, order);
                 all.extend([join(recipe), join(recipe).cold()]);
             }
         }
     }
     for count in [2, 6, 44] {
-        all.extend([land(count), land(count).cold()]);
+        all.extend([place(count), place(count).cold()]);
     }
     for len in [9_000, 65_000] {
         for work in [Work::Header, Work::Contiguous] {
@@ -143,8 +146,8 @@ fn reassemble(work: Work, fragments: Fragments) -> Workload {
 }
 
 /// In bursts, as placement requires.
-fn land(count: usize) -> Workload {
-    let recipe = Recipe::Fragments(fragments(count, 1, Order::Forward));
+fn place(count: usize) -> Workload {
+    let recipe = Recipe::Fragments(fragments(count, 1, ArrivalOrder::Forward));
     Workload::new(Function::Land, Work::Contiguous, recipe)
 }
 
@@ -162,12 +165,12 @@ fn coalesce(work: Work, count: usize, hold: Hold) -> Workload {
 
 fn swapped(work: Work, count: usize) -> Workload {
     let mut flows = flows(count, Hold::Section);
-    flows.order = Order::Random;
+    flows.order = ArrivalOrder::Random;
     Workload::new(Function::Coalesce, work, Recipe::Flows(flows))
 }
 
 fn segment(len: usize) -> Workload {
-    Workload::new(Function::Segment, Work::Checksummed, Recipe::Trains { segment: len })
+    Workload::new(Function::Segment, Work::Checksummed, Recipe::GsoPackets { segment: len })
 }
 
 fn checksum(len: usize) -> Workload {

@@ -6,7 +6,7 @@ use crate::instructions;
 use crate::machine::{free_memory, gibibytes};
 use crate::metrics::Figures;
 use crate::peers::Peers;
-use crate::recipe::{Order, Recipe};
+use crate::recipe::{ArrivalOrder, Recipe};
 use crate::reference::{Reference, Verdict};
 use crate::rows::{BEST_CASE, COPY_AND_SUM, PLAIN_COPY, Row, WIDELOAD};
 use crate::section::Section;
@@ -333,7 +333,7 @@ impl Contender {
         let spread = self.figures.spread();
         let bits = self.input.bytes as f64 * 8.0 / self.input.units(workload.function) as f64;
         let verdict = match &self.verdict {
-            Some(Verdict::Left(what)) => Some(format!("{what} left to a later stage")),
+            Some(Verdict::ChecksumsLeft(what)) => Some(format!("{what} left to a later stage")),
             _ => None,
         };
         Row {
@@ -411,7 +411,7 @@ fn own_words(recipe: &Recipe) -> Vec<String> {
 /// The plain loops that show the memory limit of a workload.
 pub fn references(workload: &Workload) -> Vec<&'static str> {
     let in_order = match &workload.recipe {
-        Recipe::Joinable(fragments, _) => fragments.order == Order::Forward,
+        Recipe::Joinable(fragments, _) => fragments.order == ArrivalOrder::Forward,
         Recipe::Attack(_) => false,
         _ => true,
     };

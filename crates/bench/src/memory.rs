@@ -5,7 +5,7 @@
 //! disorder.
 
 use crate::grid::has;
-use crate::recipe::{Flows, Hold, Order, Recipe};
+use crate::recipe::{ArrivalOrder, Flows, Hold, Recipe};
 use crate::rows::{Row, WIDELOAD};
 use crate::wire::{IPV4_LEN, Pair, Place, UDP, noise, put, seal_ipv4};
 use crate::workload::{Function, flows};
@@ -80,7 +80,7 @@ impl Stream {
             ..SideSettings::new(u16::MAX, Position::Transit)
         };
         let secrets = Secrets::both(Secret::new(7));
-        let flows = Flows { order: Order::Random, per_flow: 90, ..flows(16, Hold::Section) };
+        let flows = Flows { order: ArrivalOrder::Random, per_flow: 90, ..flows(16, Hold::Section) };
         let (section, _) = Recipe::Flows(flows).build();
         Stream {
             gateway: Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(POOL_LEN)),
@@ -116,7 +116,7 @@ impl Stream {
             gateway.push(now, 0, batch);
             while let Some(way) = gateway.next(0) {
                 let Egress::Forward(packet) = way else { panic!("all frames are packets, and nobody is answered") };
-                gateway.done(0, packet);
+                gateway.recycle(0, packet);
             }
             self.held_max = self.held_max.max(self.gateway.side(0).aggregation.charged());
         }

@@ -52,7 +52,7 @@ pub enum Verdict {
     /// Completely.
     Exact,
     /// All but these checksum fields, which are left to a later stage.
-    Left(&'static str),
+    ChecksumsLeft(&'static str),
 }
 
 impl Reference {
@@ -151,7 +151,7 @@ fn in_this_order(packets: &[Vec<u8>], output: &Section, delivers: &str) -> Resul
         [false, true] => "TCP checksums",
         [true, true] => "IP and TCP checksums",
     };
-    if leaves_checksums(delivers) { Ok(Verdict::Left(which)) } else { Err(format!("{which} are wrong")) }
+    if leaves_checksums(delivers) { Ok(Verdict::ChecksumsLeft(which)) } else { Err(format!("{which} are wrong")) }
 }
 
 /// Whether a system says that it leaves checksums to a later stage.
@@ -223,7 +223,7 @@ const LEAVING: [&str; 7] = ["left", "leaves", "zero", "without", "not ", "no ", 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::{Hold, Order, Recipe};
+    use crate::recipe::{ArrivalOrder, Hold, Recipe};
     use crate::workload::{flows, fragments};
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn checksums_are_deferred_only_where_declared() {
-        let (_, reference) = Recipe::Trains { segment: 1_448 }.build();
+        let (_, reference) = Recipe::GsoPackets { segment: 1_448 }.build();
         let Reference::Packets(packets) = &reference else { panic!() };
         let zeroed = |places: &[usize]| -> Section {
             let mut packets = packets.clone();
@@ -270,14 +270,14 @@ mod tests {
         };
         assert!(reference.check(&zeroed(&[10]), "chains of two buffers").is_err());
         let says = "chains of two buffers, IP checksum left";
-        assert_eq!(reference.check(&zeroed(&[10]), says), Ok(Verdict::Left("IP checksums")));
-        assert_eq!(reference.check(&zeroed(&[10, 36]), says), Ok(Verdict::Left("IP and TCP checksums")));
+        assert_eq!(reference.check(&zeroed(&[10]), says), Ok(Verdict::ChecksumsLeft("IP checksums")));
+        assert_eq!(reference.check(&zeroed(&[10, 36]), says), Ok(Verdict::ChecksumsLeft("IP and TCP checksums")));
         assert!(reference.check(&zeroed(&[4]), says).is_err(), "an identification is no checksum");
     }
 
     #[test]
     fn runs_may_be_of_any_length_and_order() {
-        let recipe = Recipe::Joinable(fragments(6, 2, Order::Forward), 9_000);
+        let recipe = Recipe::Joinable(fragments(6, 2, ArrivalOrder::Forward), 9_000);
         let (_, reference) = recipe.build();
         let Reference::Runs { datagrams, .. } = &reference else { panic!() };
         let cut =
@@ -290,10 +290,10 @@ mod tests {
 
     fn recipes() -> Vec<Recipe> {
         vec![
-            Recipe::Fragments(fragments(6, 8, Order::Random)),
-            Recipe::Joinable(fragments(6, 8, Order::Forward), 9_000),
+            Recipe::Fragments(fragments(6, 8, ArrivalOrder::Random)),
+            Recipe::Joinable(fragments(6, 8, ArrivalOrder::Forward), 9_000),
             Recipe::Wide { len: 9_000, mtu: 1_500 },
-            Recipe::Trains { segment: 8_948 },
+            Recipe::GsoPackets { segment: 8_948 },
             Recipe::Flows(flows(8, Hold::Burst)),
             Recipe::Bytes { len: 1_460 },
         ]

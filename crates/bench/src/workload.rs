@@ -1,6 +1,6 @@
 //! Function, work and recipe -> a name for people, and arguments for harnesses.
 
-use crate::recipe::{Flows, Fragments, Hold, Order, Recipe};
+use crate::recipe::{ArrivalOrder, Flows, Fragments, Hold, Recipe};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -166,7 +166,7 @@ impl fmt::Display for Work {
 }
 
 /// Fragments with 1,480 bytes of payload (IPv6: 1,448).
-pub fn fragments(fragments: usize, datagrams: usize, order: Order) -> Fragments {
+pub fn fragments(fragments: usize, datagrams: usize, order: ArrivalOrder) -> Fragments {
     Fragments { version: 4, fragments, datagrams, order, fragment_len: 1_480 }
 }
 
@@ -179,7 +179,7 @@ pub fn flows(flows: usize, hold: Hold) -> Flows {
         // A run of 45 segments makes the longest packet.
         Hold::Section => 45 * 12usize.div_ceil(flows),
     };
-    Flows { flows, per_flow, burst: 64, hold, order: Order::Forward, len_max, payload_len: 1_448 }
+    Flows { flows, per_flow, burst: 64, hold, order: ArrivalOrder::Forward, len_max, payload_len: 1_448 }
 }
 
 #[cfg(test)]
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_workload_has_a_text_and_keys() {
-        let recipe = Recipe::Fragments(fragments(6, 64, Order::Random));
+        let recipe = Recipe::Fragments(fragments(6, 64, ArrivalOrder::Random));
         let workload = Workload::new(Function::Reassemble, Work::Contiguous, recipe).cold();
         assert_eq!(workload.to_string(), "6 fragments x 64 datagrams, random, IPv4, cold: contiguous");
         let keys = workload.keys();

@@ -31,7 +31,7 @@ struct Finding {
 /// `wideload doctor`: to be called while the process has one thread.
 pub fn doctor(args: &Doctor) -> Status {
     let interfaces = Netlink::open().and_then(|mut netlink| netlink.interfaces()).unwrap_or_default();
-    let findings = look();
+    let findings = examine();
     let text = if args.json {
         let interfaces: Vec<_> = interfaces
             .iter()
@@ -69,7 +69,7 @@ fn describe(interface: &Interface) -> String {
     format!("{:<16} MTU {:>6}  {state}", interface.name, interface.mtu)
 }
 
-fn look() -> Vec<Finding> {
+fn examine() -> Vec<Finding> {
     let rights = become_own_root().and_then(|()| Namespace::new());
     let mut findings =
         vec![finding("rights", true, rights.as_ref().map(|_| "can create and configure namespaces".to_owned()))];

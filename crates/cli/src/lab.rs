@@ -124,11 +124,11 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
 /// A scene of the border experiment, from its argument.
 fn played(scene: args::Scene) -> Scene {
     match scene {
-        args::Scene::Apart => Scene::Wires(Receiving::ThreadWithoutCopy),
-        args::Scene::Joined => Scene::Wires(Receiving::ThreadWithGro),
+        args::Scene::NoGro => Scene::Wires(Receiving::ThreadWithoutCopy),
+        args::Scene::Gro => Scene::Wires(Receiving::ThreadWithGro),
         args::Scene::Plain => Scene::Wires(Receiving::Plain),
-        args::Scene::Between => Scene::GroBetween,
-        args::Scene::Trains => Scene::Trains,
+        args::Scene::MiddleGro => Scene::GroBetween,
+        args::Scene::Tso => Scene::Tso,
     }
 }
 

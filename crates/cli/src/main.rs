@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         Job::Top(args) => top::top(&args),
         Job::Run(args) => run::run(&args),
         Job::Restart(args) => run::restart(&args),
-        Job::Work => run::work(),
+        Job::Work => run::worker_process(),
     };
     ExitCode::from(status as u8)
 }

@@ -300,7 +300,7 @@ impl Rewriter {
         match Frame::copy(record.data, medium, ingress, &mut self.gateway.output_mut(ONLY).pool) {
             // A missing length field cannot be distinguished from a truncated frame.
             Ok(packet) if packet.ip().length_missing && is_cut => {
-                self.gateway.done(ONLY, packet);
+                self.gateway.recycle(ONLY, packet);
                 Err(Reason::SnapCut)
             }
             Ok(packet) => Ok(packet),
@@ -354,7 +354,7 @@ impl Rewriter {
                     }
                 }
             }
-            self.gateway.done(ONLY, packet);
+            self.gateway.recycle(ONLY, packet);
         }
         Ok(())
     }

@@ -62,8 +62,8 @@ pub fn restart(args: &Restart) -> Status {
 }
 
 /// `wideload work`: the worker process of `wideload run`; its supervisor is at the other end of standard input.
-pub fn work() -> Status {
-    match io::stdin().as_fd().try_clone_to_owned().and_then(worker_process::work) {
+pub fn worker_process() -> Status {
+    match io::stdin().as_fd().try_clone_to_owned().and_then(worker_process::run) {
         Ok(()) => Status::Done,
         Err(error) => failed(&error),
     }

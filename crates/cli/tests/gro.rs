@@ -4,7 +4,7 @@
 
 use lab::net::Offloading;
 use lab::three_hosts::ThreeHosts;
-use linux::features::{Features, Switch, set};
+use linux::features::{Features, Toggle, set};
 use linux::namespace::Namespace;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -40,7 +40,7 @@ fn gro_is_on_while_a_border_runs_and_restored_after_a_final_stop() {
 fn gro_that_was_on_stays_on() {
     let net = Net::new();
     let [wide, narrow] = net.interfaces();
-    net.enter(|| drop(set(&wide, &[("rx-gro", Switch::On)]).expect("a veth can do it")));
+    net.enter(|| drop(set(&wide, &[("rx-gro", Toggle::On)]).expect("a veth can do it")));
     let before = net.features();
     let gateway = net.run();
     assert_eq!((net.gro(), net.records()), ([true, true], 1), "{narrow} alone was changed");

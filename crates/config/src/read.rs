@@ -324,7 +324,7 @@ impl<'a> SideSaid<'a> {
 
     fn usual(&self, role: Role) -> Usual {
         let toward = if self.which == Which::Wide { Toward::Wide } else { Toward::Narrow };
-        let usual = SideSettings::usual(role.stand(), toward, u16::MAX);
+        let usual = SideSettings::usual(role.gateway_role(), toward, u16::MAX);
         let is_guest =
             role == Role::WideInterface && self.port.here().is_some_and(|port| port.value.kind == value::Kind::Tap);
         Usual {

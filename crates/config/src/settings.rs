@@ -242,7 +242,7 @@ impl Role {
     }
 
     /// The engine's name for it.
-    pub fn stand(self) -> GatewayRole {
+    pub fn gateway_role(self) -> GatewayRole {
         match self {
             Role::WideInterface => GatewayRole::WideInterface,
             Role::Router => GatewayRole::Router,

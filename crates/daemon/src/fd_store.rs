@@ -16,7 +16,7 @@ use linux::netlink::Netlink;
 use offload::flow_offload;
 use offload::heartbeat::{FailOpen, Heartbeat};
 use offload::redirect::RedirectLinks;
-use port::{Address, Offloads};
+use port::{Offloads, PortAddress};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
@@ -136,7 +136,7 @@ impl StoredPort {
     /// # Errors
     /// The interface is missing, or the kernel refuses an operation.
     pub fn open_again(&self, config: &Config, end: usize) -> io::Result<Option<Vec<StoredPort>>> {
-        let is_ours_to_make = self.told.address.parse::<Address>().is_ok_and(|address| address.makes_device());
+        let is_ours_to_make = self.told.address.parse::<PortAddress>().is_ok_and(|address| address.makes_device());
         match Netlink::open()?.interface(&self.name()) {
             Ok(interface) if self.told.index == Some(interface.index) || !interface.is_up => return Ok(None),
             Err(error) if !is_ours_to_make => return Err(error),
@@ -154,7 +154,7 @@ impl StoredPort {
 }
 
 fn device_of(address: &str) -> String {
-    address.parse().map_or_else(|_| String::new(), |address: Address| address.device())
+    address.parse().map_or_else(|_| String::new(), |address: PortAddress| address.device())
 }
 
 /// Index of the device at this address, if it is present.
@@ -218,7 +218,7 @@ impl ListeningSockets {
     /// # Errors
     /// Another process listens there, or the kernel refuses the operation.
     pub fn suit(&mut self, config: &Config) -> io::Result<()> {
-        let Fresh { control, metrics } = self.fresh(config)?;
+        let Fresh { control, metrics } = self.missing(config)?;
         if let Some(control) = control {
             self.control = control;
         }
@@ -233,11 +233,11 @@ impl ListeningSockets {
     /// # Errors
     /// Another process listens there, or the kernel refuses the operation.
     pub fn could_suit(&self, config: &Config) -> io::Result<()> {
-        self.fresh(config).map(drop)
+        self.missing(config).map(drop)
     }
 
     /// The configured sockets that are not open yet.
-    fn fresh(&self, config: &Config) -> io::Result<Fresh> {
+    fn missing(&self, config: &Config) -> io::Result<Fresh> {
         let is_open = |address| self.metrics.as_ref().is_some_and(|(open, _)| *open == address);
         let metrics = config.metrics.filter(|address| !is_open(*address));
         let metrics = metrics.map(|address| Ok::<_, io::Error>((address, listen_tcp(address)?))).transpose()?;

@@ -14,7 +14,7 @@ use engine::Toggle;
 use linux::features::{self, Features, Previous};
 use linux::namespace::Namespace;
 use linux::netlink::Netlink;
-use port::Address;
+use port::PortAddress;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, mkdir, open, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -117,8 +117,8 @@ impl Gro {
             let records = Records::open(Missing::Made)?;
             if records.holds(cookie, index)? {
                 // GRO was off before an earlier process, which was killed or left the interface to this one.
-                drop(features::set(name, &[(GRO, features::Switch::On)])?);
-                let previous = Previous::known(name, &[(GRO, features::Switch::Off)])?;
+                drop(features::set(name, &[(GRO, features::Toggle::On)])?);
+                let previous = Previous::known(name, &[(GRO, features::Toggle::Off)])?;
                 self.changed.push(Changed { index, previous });
                 return Ok(());
             }
@@ -127,7 +127,7 @@ impl Gro {
             }
             records.write(cookie, index, name)?;
         }
-        match features::set(name, &[(GRO, features::Switch::On)]) {
+        match features::set(name, &[(GRO, features::Toggle::On)]) {
             Ok(previous) if previous.is_same() => Ok(()),
             Ok(previous) => {
                 self.changed.push(Changed { index, previous });
@@ -168,7 +168,7 @@ fn put_back_recorded(netlink: &mut Netlink, cookie: u64, index: u32) -> io::Resu
         return Ok(false);
     };
     if let Ok(interface) = netlink.interface_at(index) {
-        Previous::known(&interface.name, &[(GRO, features::Switch::Off)])?.restore()?;
+        Previous::known(&interface.name, &[(GRO, features::Toggle::Off)])?.restore()?;
     }
     records.remove(cookie, index)?;
     Ok(true)
@@ -224,7 +224,7 @@ pub fn preview(config: &Config) -> Vec<String> {
 
 fn packet_interface(side: &SideConfig) -> Option<String> {
     match side.port.parse() {
-        Ok(Address::Packet(name)) => Some(name),
+        Ok(PortAddress::Packet(name)) => Some(name),
         _ => None,
     }
 }

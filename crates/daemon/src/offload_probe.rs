@@ -10,7 +10,7 @@ use engine::Toggle;
 use linux::namespace::Namespace;
 use linux::netlink::Netlink;
 use packet::Pool;
-use port::{Address, Kind, Offloads, Options, PacketSocket, Port, Proof, Tap, self_test};
+use port::{Kind, Offloads, Options, PacketSocket, Port, PortAddress, Proof, Tap, self_test};
 use std::io;
 
 /// Tests the offloads of a configuration's endpoints. Takes at most 200 ms for each kind of port.
@@ -46,7 +46,7 @@ fn try_side(side: &SideConfig, address: &str) -> io::Result<Proof> {
     let (Some(kind), Toggle::On) = (kind(address), side.offloads) else {
         return Ok(Proof { offloads: Offloads::default(), doubts: Vec::new() });
     };
-    let is_ours = address.parse::<Address>().is_ok_and(|address| address.makes_device());
+    let is_ours = address.parse::<PortAddress>().is_ok_and(|address| address.makes_device());
     // Between a socket and a device without TSO, the kernel segments GSO packets. A TUN or TAP device hands GSO
     // packets to its host.
     let mut device = Tap::open(NAME, kind, if is_ours { &all } else { &none })?;
@@ -64,9 +64,11 @@ fn try_side(side: &SideConfig, address: &str) -> io::Result<Proof> {
 /// The kind of device that stands for an address; `None` if nothing is left to the kernel.
 fn kind(address: &str) -> Option<Kind> {
     match address.parse() {
-        Ok(Address::Tun(_)) => Some(Kind::Tun),
-        Ok(Address::Tap(_) | Address::Packet(_) | Address::Ingress(_) | Address::Egress(_)) => Some(Kind::Tap),
-        Ok(Address::Xdp(_)) | Err(_) => None,
+        Ok(PortAddress::Tun(_)) => Some(Kind::Tun),
+        Ok(PortAddress::Tap(_) | PortAddress::Packet(_) | PortAddress::Ingress(_) | PortAddress::Egress(_)) => {
+            Some(Kind::Tap)
+        }
+        Ok(PortAddress::Xdp(_)) | Err(_) => None,
     }
 }
 

@@ -6,7 +6,7 @@
 use config::{Config, NOBODYS, OwnAddresses, Role, SideConfig};
 use linux::addresses::AddressState;
 use linux::netlink::Netlink;
-use port::Address;
+use port::PortAddress;
 use std::net::IpAddr;
 
 /// Finds the addresses of the configured interfaces in the namespace of the calling thread.
@@ -44,7 +44,7 @@ pub fn doubts(config: &Config) -> Vec<String> {
 
 /// The addresses of a side's interface.
 fn of(side: &SideConfig, netlink: &mut Netlink) -> Option<[Option<IpAddr>; 2]> {
-    let name = side.port.parse::<Address>().ok()?.device();
+    let name = side.port.parse::<PortAddress>().ok()?.device();
     let index = netlink.interface(&name).ok()?.index;
     let addresses = netlink.addresses().ok()?;
     let ours = addresses.iter().filter(|it| it.index == index && it.state == AddressState::Usable);

@@ -1,7 +1,7 @@
 //! Configuration -> the addresses of its ports, and their interfaces.
 
 use config::{Config, Role, SideConfig};
-use port::Address;
+use port::PortAddress;
 use std::io;
 
 /// Address of the port of the wide endpoint (0) or the narrow one (1).
@@ -11,13 +11,13 @@ pub fn address(config: &Config, end: usize) -> String {
     match config.role {
         Role::Border => side.port.clone(),
         Role::WideInterface if !config.is_beside_kernel() || end == 0 => side.port.clone(),
-        Role::WideInterface | Role::Router => Address::Ingress(name.to_owned()).to_string(),
+        Role::WideInterface | Role::Router => PortAddress::Ingress(name.to_owned()).to_string(),
     }
 }
 
 /// Name of a side's interface.
 pub(crate) fn interface_of(side: &SideConfig) -> io::Result<String> {
-    let address: Address =
+    let address: PortAddress =
         side.port.parse().map_err(|error: String| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     Ok(address.interface().map_or_else(|| address.device(), str::to_owned))
 }
@@ -25,8 +25,9 @@ pub(crate) fn interface_of(side: &SideConfig) -> io::Result<String> {
 /// Name of the host's own interface of a side; `None` for a TUN or TAP device, which gets its MTU from the gateway.
 pub(crate) fn existing(side: &SideConfig) -> Option<String> {
     match side.port.parse() {
-        Ok(Address::Packet(name) | Address::Xdp(name)) => Some(name),
+        Ok(PortAddress::Packet(name) | PortAddress::Xdp(name)) => Some(name),
         // The interface of a helper is that of the other side.
-        Ok(Address::Tun(_) | Address::Tap(_) | Address::Ingress(_) | Address::Egress(_)) | Err(_) => None,
+        Ok(PortAddress::Tun(_) | PortAddress::Tap(_) | PortAddress::Ingress(_) | PortAddress::Egress(_))
+        | Err(_) => None,
     }
 }

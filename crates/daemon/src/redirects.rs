@@ -17,7 +17,7 @@ use linux::netlink::Netlink;
 use offload::heartbeat::Heartbeat;
 use offload::redirect::{Pair, Redirect, RedirectLinks, Taking, Target};
 use packet::LinkType;
-use port::Address;
+use port::PortAddress;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -406,7 +406,7 @@ impl Found {
 /// may come back.
 fn found(address: &str, netlink: &mut Netlink) -> io::Result<Option<Found>> {
     let invalid = |error: String| io::Error::new(io::ErrorKind::InvalidInput, error);
-    let address: Address = address.parse().map_err(invalid)?;
+    let address: PortAddress = address.parse().map_err(invalid)?;
     let (Some(name), device) = (address.interface(), address.device()) else { return Ok(None) };
     let (Ok(interface), Ok(helper)) = (netlink.interface(name), netlink.interface(&device)) else {
         return Ok(None);

@@ -12,7 +12,7 @@ use engine::Toggle;
 use gateway::build;
 use linux::netlink::Netlink;
 use offload::steer;
-use port::{Address, Fanout, FanoutMode, Offloads, Options, Port};
+use port::{Fanout, FanoutMode, Offloads, Options, Port, PortAddress};
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -210,7 +210,7 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Name of the endpoint's device, if others created it; `None` for a device that opening creates.
 fn foreign(config: &Config, end: usize) -> io::Result<Option<String>> {
-    let address: Address = ports::address(config, end)
+    let address: PortAddress = ports::address(config, end)
         .parse()
         .map_err(|error: String| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     Ok((!address.makes_device()).then(|| address.device()))

@@ -8,7 +8,7 @@ use linux::netlink::Netlink;
 use offload::heartbeat::Heartbeat;
 use offload::intercept::Intercept;
 use offload::redirect::RedirectLinks;
-use port::Address;
+use port::PortAddress;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
@@ -104,7 +104,7 @@ impl HostChanges {
 /// Index of the interface of a side's packet socket. The kernel never sees packets of other ports.
 fn packet_socket_on(side: &SideConfig, netlink: &mut Netlink) -> io::Result<Option<u32>> {
     match side.port.parse() {
-        Ok(Address::Packet(name)) => Ok(Some(netlink.interface(&name)?.index)),
+        Ok(PortAddress::Packet(name)) => Ok(Some(netlink.interface(&name)?.index)),
         _ => Ok(None),
     }
 }
@@ -121,7 +121,7 @@ fn allowed(
         Ok(intercept) => Ok(Some(intercept)),
         Err(error) => {
             let index = netlink.interface(&name)?.index;
-            let usable = |address: &addresses::Address| {
+            let usable = |address: &addresses::InterfaceAddress| {
                 let ours = address.prefix.address;
                 let is_link_local = matches!(ours, IpAddr::V6(v6) if v6.is_unicast_link_local());
                 address.index == index && !is_link_local

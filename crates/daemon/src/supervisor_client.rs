@@ -19,11 +19,11 @@ pub struct SupervisorClient {
 #[derive(Debug, Default)]
 struct Waiting {
     last_number: u64,
-    answers: HashMap<u64, Answer>,
+    answers: HashMap<u64, Reply>,
 }
 
 /// Receives the outcome of a wish.
-type Answer = Sender<Result<Done, String>>;
+type Reply = Sender<Result<Done, String>>;
 
 impl SupervisorClient {
     /// A client of the supervisor at the other end of this socket.

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// It cannot begin.
-pub fn work(socket: OwnedFd) -> io::Result<()> {
+pub fn run(socket: OwnedFd) -> io::Result<()> {
     let socket = Arc::new(socket);
     let Some((begin, descriptors)) = told(&socket)? else { return Ok(()) };
     let mut handed = Handed(descriptors.into());

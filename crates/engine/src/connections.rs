@@ -165,7 +165,7 @@ impl Connections {
         let Some((frame, medium)) = frame else { return false };
         let Ok(about) = Frame::copy(&frame, medium, ingress, &mut out.pool) else { return false };
         let is_told = out.tell(IcmpError::TooBig { mtu: mss.border.narrow_mtu }, &about);
-        out.done(about);
+        out.recycle(about);
         is_told
     }
 

@@ -228,8 +228,8 @@ impl Gateway {
 
     /// Takes back a packet that the port has transmitted.
     #[inline]
-    pub fn done(&mut self, direction: usize, packet: Packet) {
-        self.of_mut(direction).out.done(packet);
+    pub fn recycle(&mut self, direction: usize, packet: Packet) {
+        self.of_mut(direction).out.recycle(packet);
     }
 
     /// The output queue of a direction, with its pool and its ledger.

@@ -211,16 +211,16 @@ impl Ledger {
 
     /// Counts a frame that passes unchanged. The conservation law leaves it out, as it covers only parsed packets.
     pub fn pass(&mut self, reason: Reason, frame_len: usize) {
-        *at_mut(&mut self.passed, reason as usize) += Tally::new(1, frame_len);
+        *counters_mut(&mut self.passed, reason as usize) += Tally::new(1, frame_len);
     }
 
     pub(crate) fn retire(&mut self, reason: Reason, ended: Tally) {
-        *at_mut(&mut self.retired, reason as usize) += ended;
+        *counters_mut(&mut self.retired, reason as usize) += ended;
     }
 
     /// Counts an event. A port's sender counts its own work too, such as completed checksums.
     pub fn note(&mut self, event: Event, tally: Tally) {
-        *at_mut(&mut self.events, event as usize) += tally;
+        *counters_mut(&mut self.events, event as usize) += tally;
     }
 
     /// Both sides of the conservation law: received and made packets, and those forwarded, retired, held or used.
@@ -352,7 +352,7 @@ fn at(tallies: &[Tally], index: usize) -> Tally {
     tallies.get(index).copied().unwrap_or_default()
 }
 
-fn at_mut(tallies: &mut [Tally], index: usize) -> &mut Tally {
+fn counters_mut(tallies: &mut [Tally], index: usize) -> &mut Tally {
     match tallies.get_mut(index) {
         Some(tally) => tally,
         None => panic!("every counter has its place"),

@@ -45,7 +45,7 @@ pub trait Next {
     /// Takes back the buffer of a packet whose content has been moved elsewhere.
     #[inline(always)]
     fn recycle(&mut self, packet: Packet) {
-        self.output().done(packet);
+        self.output().recycle(packet);
     }
 }
 
@@ -149,7 +149,7 @@ impl Output {
 
     /// Takes back a packet that the port has transmitted.
     #[inline(always)]
-    pub fn done(&mut self, packet: Packet) {
+    pub fn recycle(&mut self, packet: Packet) {
         self.pool.give(packet.into_buffer());
     }
 
@@ -166,7 +166,7 @@ impl Output {
     /// Ends a packet, or a run of packets that share a buffer.
     pub(crate) fn retire(&mut self, packet: Packet, ended: Tally, reason: Reason) {
         self.ledger.retire(reason, ended);
-        self.done(packet);
+        self.recycle(packet);
     }
 
     /// Reports an error to a packet's sender, within the limits of the standards and the rate limit.

@@ -79,9 +79,9 @@ pub enum Checksums {
 
 /// Whether the sender of a dropped packet gets an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sender {
-    Told,
-    Untold,
+enum IcmpReplies {
+    Send,
+    Suppress,
 }
 
 /// The role of a side toward its packets.
@@ -118,7 +118,7 @@ impl Sizing {
     /// dropped.
     pub(crate) fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
         if let Err((packet, reason)) = self.size(now, packet, out) {
-            self.too_big(now, packet, reason, Sender::Told, out);
+            self.too_big(now, packet, reason, IcmpReplies::Send, out);
         }
     }
 
@@ -257,11 +257,11 @@ impl Sizing {
         if self.checksums == Checksums::Defer {
             note_finished(&packet, out);
         }
-        let mut sender = Sender::Told;
+        let mut sender = IcmpReplies::Send;
         take_singles(packet, out, |single, out| {
             if let Err((single, reason)) = self.size(now, single, out) {
                 self.too_big(now, single, reason, sender, out);
-                sender = Sender::Untold;
+                sender = IcmpReplies::Suppress;
             }
         });
     }
@@ -273,10 +273,10 @@ impl Sizing {
         }
     }
 
-    fn too_big(&self, now: Time, packet: Packet, reason: Reason, sender: Sender, out: &mut Output) {
+    fn too_big(&self, now: Time, packet: Packet, reason: Reason, sender: IcmpReplies, out: &mut Output) {
         match (&self.role, reason, sender) {
             (Role::Source(_) | Role::Helper, Reason::TooBig, _) => return self.leave_alone(packet, out),
-            (_, Reason::TooBig, Sender::Told) => out.answer(now, IcmpError::TooBig { mtu: self.mtu }, &packet),
+            (_, Reason::TooBig, IcmpReplies::Send) => out.answer(now, IcmpError::TooBig { mtu: self.mtu }, &packet),
             _ => {}
         }
         let ended = Tally::of(&packet);
@@ -296,7 +296,8 @@ impl Sizing {
     /// Packets that must not be fragmented in transit are dropped. Their sender is told the link's MTU (RFC 1191
     /// section 4, RFC 8200 section 4.5; R011, R086, R111).
     fn cut(&mut self, now: Time, packet: &Packet) -> Result<Fragmentation, Reason> {
-        let cut = Fragmentation { mtu: self.mtu, id: packet.ip().id, split: self.split, content: Content::Whole };
+        let cut =
+            Fragmentation { mtu: self.mtu, id: packet.ip().id, split: self.split, content: Content::Complete };
         if matches!(self.role, Role::Helper) {
             let mtu = packet.max_fragment_len().ok_or(Reason::TooBig)?;
             return Ok(Fragmentation { mtu: mtu.min(u16::MAX.into()) as u16, ..cut });
@@ -353,7 +354,7 @@ pub(crate) fn take_singles(packet: Packet, out: &mut Output, mut take: impl FnMu
             None => out.ledger.retire(Reason::NoBuffer, lost(&wire_packet, &packet)),
         }
     }
-    out.done(packet);
+    out.recycle(packet);
 }
 
 /// The tally of a packet that got no buffer.

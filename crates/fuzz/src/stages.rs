@@ -249,7 +249,7 @@ impl Scene {
             match direction {
                 Egress::Forward(packet) | Egress::IcmpReply(packet) => {
                     self.look(&packet);
-                    self.gateway.done(ONLY, packet);
+                    self.gateway.recycle(ONLY, packet);
                 }
                 Egress::PassThrough(raw, _) => self.gateway.output_mut(ONLY).pool.give(raw.into_buffer()),
             }

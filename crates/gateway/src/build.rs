@@ -60,7 +60,7 @@ pub fn settings(config: &Config, [wide, narrow]: [Offloads; 2]) -> GatewaySettin
 /// The configured processing of packets that leave by this side.
 fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
     let side = of(config, toward);
-    let stand = config.role.stand();
+    let stand = config.role.gateway_role();
     let usual = SideSettings::usual(stand, toward, side.mtu);
     let position = match usual.position {
         // A machine behind a TAP is the host itself. No kernel processes its packets further.

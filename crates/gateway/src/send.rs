@@ -136,7 +136,7 @@ impl Sender {
                 }
             }
         }
-        self.batch.drain(..).for_each(|leaving| out.done(leaving.packet));
+        self.batch.drain(..).for_each(|leaving| out.recycle(leaving.packet));
     }
 
     /// Takes the packets out of the batch, after a panic. An unknown part of them was already sent.
@@ -265,7 +265,7 @@ fn give(wires: &[TxFrame<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut
                     sent.link_down += count(&owners[done..]);
                     break;
                 }
-                Some(SendError::ToDo) if wires[done].to_do != TxOffload::default() => {
+                Some(SendError::UnsupportedOffload) if wires[done].to_do != TxOffload::default() => {
                     return Stop::Unable(owners[done].place);
                 }
                 Some(_) | None => {

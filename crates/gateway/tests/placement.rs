@@ -147,7 +147,7 @@ impl Arm {
                         let is_ours = packet.was_fragmented();
                         let is_right = |expected| packet.payload().get(8..) == Some(expected);
                         assert!(expected.is_none_or(|expected| !is_ours || is_right(expected)));
-                        self.gateway.done(0, packet);
+                        self.gateway.recycle(0, packet);
                     }
                     Egress::PassThrough(raw, _) => self.gateway.output_mut(0).pool.give(raw.into_buffer()),
                 }

@@ -8,7 +8,7 @@ use crate::experiments::{Account, Conditions, Receiving, Spread, median_of};
 use crate::net::{Host, Offloading};
 use crate::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4};
 use crate::traffic::{self, Pace, Transfer, WriteEnd};
-use linux::features::{self, Switch};
+use linux::features::{self, Toggle};
 use linux::interfaces::Counters;
 use serde::Serialize;
 use std::io;
@@ -290,7 +290,7 @@ impl Place {
                     three_hosts
                         .middle
                         .space()
-                        .enter(|| features::set(interface, &[("tx-scatter-gather", Switch::Off)]))?,
+                        .enter(|| features::set(interface, &[("tx-scatter-gather", Toggle::Off)]))?,
                 );
             }
         }

@@ -276,7 +276,7 @@ const UNIX_SOCKETS: &str = "/proc/thread-self/net/unix";
 mod tests {
     use super::*;
     use linux::addresses::Prefix;
-    use linux::features::{self, Switch};
+    use linux::features::{self, Toggle};
     use linux::namespace::Namespace;
     use linux::routes::Route;
     use offload::intercept::Intercept;
@@ -302,7 +302,7 @@ mod tests {
             differs(&[]);
 
             let other =
-                if Features::of("a0").expect("it is there").is_on("rx-gro") { Switch::Off } else { Switch::On };
+                if Features::of("a0").expect("it is there").is_on("rx-gro") { Toggle::Off } else { Toggle::On };
             let previous = features::set("a0", &[("rx-gro", other)]).expect("a veth can do it");
             differs(&["interface a0 feature rx-gro"]);
             previous.restore().expect("it is there");
@@ -332,9 +332,9 @@ mod tests {
             differs(&["setting ipv4/conf/a0/forwarding"]);
             here.set_sysctl(setting, &usual).expect("the test runs as root");
 
-            netlink.set_promiscuous("a0", Switch::On).expect("the test runs as root");
+            netlink.set_promiscuous("a0", Toggle::On).expect("the test runs as root");
             differs(&["interface a0 Promiscuity", "interface a0 flags"]);
-            netlink.set_promiscuous("a0", Switch::Off).expect("the test runs as root");
+            netlink.set_promiscuous("a0", Toggle::Off).expect("the test runs as root");
 
             let socket = linux::device::socket(libc::AF_PACKET, libc::SOCK_RAW).expect("the test runs as root");
             differs(&["packet socket"]);

@@ -4,7 +4,7 @@
 //! ends.
 
 use linux::addresses::Prefix;
-use linux::features::{self, Features, Previous, Switch};
+use linux::features::{self, Features, Previous, Toggle};
 use linux::namespace::Namespace;
 use linux::netlink::Netlink;
 use std::io;
@@ -98,5 +98,5 @@ fn without_segmentation(name: &str) -> io::Result<Previous> {
     let features = Features::of(name)?;
     let segments = |feature: &&str| feature.ends_with("-segmentation") || feature.starts_with("tx-gso-");
     let on = features.on().filter(segments).filter(|feature| features.can_change(feature));
-    features::set(name, &on.map(|feature| (feature, Switch::Off)).collect::<Vec<_>>())
+    features::set(name, &on.map(|feature| (feature, Toggle::Off)).collect::<Vec<_>>())
 }

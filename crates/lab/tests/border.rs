@@ -1,6 +1,6 @@
 //! A border gateway between two real hosts: delivered data, packet sizes and counters.
 
-use linux::features::{self, Switch};
+use linux::features::{self, Toggle};
 use linux::namespace::Namespace;
 use offload::flow_offload::{self, OffloadStats};
 use std::fs;
@@ -174,7 +174,7 @@ fn checksums_of_kernel_segments_are_valid() {
     // The kernel completes checksums there, and hosts verify them.
     three_hosts.middle.space().enter(|| {
         for name in [to_wide, to_narrow] {
-            drop(features::set(name, &[("tx-checksum-ip-generic", Switch::Off)]).unwrap());
+            drop(features::set(name, &[("tx-checksum-ip-generic", Toggle::Off)]).unwrap());
         }
     });
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();

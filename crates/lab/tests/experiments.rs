@@ -127,7 +127,7 @@ fn a_border_is_wide_where_the_kernel_is_not_and_everything_arrives() {
             Scene::Wires(Receiving::ThreadWithoutCopy),
             Scene::Wires(Receiving::ThreadWithGro),
             Scene::GroBetween,
-            Scene::Trains,
+            Scene::Tso,
         ],
         ..BorderSettings::default()
     };

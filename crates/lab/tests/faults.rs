@@ -555,7 +555,7 @@ fn collect(gateway: &mut Gateway, came: &mut [u32; 8]) {
         assert_eq!(u32::from_be_bytes(tcp[4..8].try_into().expect("four bytes")), *expected, "in order, once");
         assert!(tcp[20..].iter().enumerate().all(|(at, byte)| *byte == (*expected + at as u32) as u8));
         *expected += tcp.len() as u32 - 20;
-        gateway.done(0, packet);
+        gateway.recycle(0, packet);
     }
 }
 

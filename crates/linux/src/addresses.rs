@@ -19,7 +19,7 @@ pub struct Prefix {
 
 /// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct InterfaceAddress {
     /// Index of the interface.
     pub index: u32,
     /// The address, and the prefix of its link.
@@ -68,11 +68,11 @@ impl Netlink {
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn addresses(&mut self) -> io::Result<Vec<Address>> {
+    pub fn addresses(&mut self) -> io::Result<Vec<InterfaceAddress>> {
         let answers =
             self.list(RouteNetlinkMessage::GetAddress(AddressMessage::default()), "cannot list addresses")?;
         let read = |answer| match answer {
-            RouteNetlinkMessage::NewAddress(message) => Address::read(&message),
+            RouteNetlinkMessage::NewAddress(message) => InterfaceAddress::read(&message),
             _ => None,
         };
         Ok(answers.into_iter().filter_map(read).collect())
@@ -118,9 +118,9 @@ impl Netlink {
     }
 }
 
-impl Address {
+impl InterfaceAddress {
     /// `None` for a family other than IP.
-    pub(crate) fn read(message: &AddressMessage) -> Option<Address> {
+    pub(crate) fn read(message: &AddressMessage) -> Option<InterfaceAddress> {
         let header = &message.header;
         let mut state = u32::from(header.flags.bits());
         let mut local = None;
@@ -134,7 +134,7 @@ impl Address {
             }
         }
         let state = AddressFlags::from_bits_retain(state);
-        Some(Address {
+        Some(InterfaceAddress {
             index: header.index,
             prefix: Prefix { address: local.or(shared)?, bit_count: header.prefix_len },
             state: match () {

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switch {
+pub enum Toggle {
     /// On.
     On,
     /// Off.
@@ -76,20 +76,20 @@ impl Features {
 /// - `InvalidInput` for a feature that the kernel does not know.
 /// - `Unsupported` for a feature that this interface cannot switch or did not switch.
 /// - Missing privileges.
-pub fn set(name: &str, switches: &[(&str, Switch)]) -> io::Result<Previous> {
+pub fn set(name: &str, switches: &[(&str, Toggle)]) -> io::Result<Previous> {
     let card = Card::open(name)?;
     let features = card.features()?;
     let mut wishes = vec![Wish::default(); features.blocks.len()];
     for (feature, switch) in switches {
         let (block, bit) = features.place(feature).ok_or_else(|| no_feature(name, feature))?;
-        if features.is_on(feature) == (*switch == Switch::On) {
+        if features.is_on(feature) == (*switch == Toggle::On) {
             continue;
         }
         if !features.can_change(feature) {
             return Err(unsupported(format!("{name}: cannot set {feature} {switch}: the driver fixes it")));
         }
         wishes[block].valid |= bit;
-        wishes[block].requested |= if *switch == Switch::On { bit } else { 0 };
+        wishes[block].requested |= if *switch == Toggle::On { bit } else { 0 };
     }
     let previous = features.blocks.iter().zip(&wishes);
     let previous =
@@ -97,7 +97,7 @@ pub fn set(name: &str, switches: &[(&str, Switch)]) -> io::Result<Previous> {
     let previous = Previous { wishes: previous.collect(), card };
     previous.card.wish(&wishes)?;
     let after = previous.card.features()?;
-    match switches.iter().find(|(feature, switch)| after.is_on(feature) != (*switch == Switch::On)) {
+    match switches.iter().find(|(feature, switch)| after.is_on(feature) != (*switch == Toggle::On)) {
         None => Ok(previous),
         Some((feature, switch)) => {
             previous.restore()?;
@@ -114,7 +114,7 @@ pub fn set(name: &str, switches: &[(&str, Switch)]) -> io::Result<Previous> {
 pub fn as_a_wire(name: &str) -> io::Result<Previous> {
     let features = Features::of(name)?;
     let is_off_a_wire = |feature: &&str| alters_packets(feature) && features.can_change(feature);
-    let switches: Vec<_> = features.on().filter(is_off_a_wire).map(|feature| (feature, Switch::Off)).collect();
+    let switches: Vec<_> = features.on().filter(is_off_a_wire).map(|feature| (feature, Toggle::Off)).collect();
     set(name, &switches)
 }
 
@@ -123,14 +123,14 @@ impl Previous {
     ///
     /// # Errors
     /// `NotFound` for the interface, `InvalidInput` for a feature that the kernel does not know.
-    pub fn known(name: &str, switches: &[(&str, Switch)]) -> io::Result<Previous> {
+    pub fn known(name: &str, switches: &[(&str, Toggle)]) -> io::Result<Previous> {
         let card = Card::open(name)?;
         let features = card.features()?;
         let mut wishes = vec![Wish::default(); features.blocks.len()];
         for (feature, switch) in switches {
             let (block, bit) = features.place(feature).ok_or_else(|| no_feature(name, feature))?;
             wishes[block].valid |= bit;
-            wishes[block].requested |= if *switch == Switch::On { bit } else { 0 };
+            wishes[block].requested |= if *switch == Toggle::On { bit } else { 0 };
         }
         Ok(Previous { card, wishes })
     }
@@ -155,9 +155,9 @@ impl Previous {
     }
 }
 
-impl fmt::Display for Switch {
+impl fmt::Display for Toggle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Switch::On { "on" } else { "off" })
+        f.write_str(if *self == Toggle::On { "on" } else { "off" })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Interface name -> state and counters of the interface; and changes to it.
 
-use crate::features::Switch;
+use crate::features::Toggle;
 use crate::namespace::Namespace;
 use crate::netlink::{Netlink, malformed};
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
@@ -121,7 +121,7 @@ impl Netlink {
     /// # Errors
     /// `NotFound`, or missing privileges.
     pub fn set_up(&mut self, name: &str) -> io::Result<()> {
-        self.set_flag(name, LinkFlags::Up, Switch::On, "cannot set the interface up")
+        self.set_flag(name, LinkFlags::Up, Toggle::On, "cannot set the interface up")
     }
 
     /// Sets an interface down, which removes its IPv6 addresses and its routes.
@@ -129,14 +129,14 @@ impl Netlink {
     /// # Errors
     /// As [`Netlink::set_up`].
     pub fn set_down(&mut self, name: &str) -> io::Result<()> {
-        self.set_flag(name, LinkFlags::Up, Switch::Off, "cannot set the interface down")
+        self.set_flag(name, LinkFlags::Up, Toggle::Off, "cannot set the interface down")
     }
 
     /// Makes an interface promiscuous, or ends that.
     ///
     /// # Errors
     /// As [`Netlink::set_up`].
-    pub fn set_promiscuous(&mut self, name: &str, switch: Switch) -> io::Result<()> {
+    pub fn set_promiscuous(&mut self, name: &str, switch: Toggle) -> io::Result<()> {
         self.set_flag(name, LinkFlags::Promisc, switch, &format!("cannot set promiscuous mode {switch}"))
     }
 
@@ -144,10 +144,10 @@ impl Netlink {
     ///
     /// # Errors
     /// As [`Netlink::set_up`].
-    pub fn set_address_resolution(&mut self, name: &str, switch: Switch) -> io::Result<()> {
+    pub fn set_address_resolution(&mut self, name: &str, switch: Toggle) -> io::Result<()> {
         let no_arp = match switch {
-            Switch::On => Switch::Off,
-            Switch::Off => Switch::On,
+            Toggle::On => Toggle::Off,
+            Toggle::Off => Toggle::On,
         };
         self.set_flag(name, LinkFlags::Noarp, no_arp, &format!("cannot set address resolution {switch}"))
     }
@@ -218,10 +218,10 @@ impl Netlink {
         self.order(RouteNetlinkMessage::SetLink(message), 0, what)
     }
 
-    fn set_flag(&mut self, name: &str, flag: LinkFlags, switch: Switch, what: &str) -> io::Result<()> {
+    fn set_flag(&mut self, name: &str, flag: LinkFlags, switch: Toggle, what: &str) -> io::Result<()> {
         let mut message = named(name);
         message.header.change_mask = flag;
-        message.header.flags = if switch == Switch::On { flag } else { LinkFlags::empty() };
+        message.header.flags = if switch == Toggle::On { flag } else { LinkFlags::empty() };
         self.order(RouteNetlinkMessage::SetLink(message), 0, format!("{name}: {what}"))
     }
 }

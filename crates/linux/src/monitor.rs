@@ -1,6 +1,6 @@
 //! Changes in a network namespace, as they happen.
 
-use crate::addresses::Address;
+use crate::addresses::InterfaceAddress;
 use crate::failure::failed;
 use crate::interfaces::Interface;
 use crate::netlink::{messages, until_done};
@@ -27,7 +27,7 @@ pub enum Change {
     /// An interface.
     Link(Presence, Interface),
     /// An address.
-    Address(Presence, Address),
+    Address(Presence, InterfaceAddress),
     /// A route, in any table.
     Route(Presence, Route),
     /// A routing rule.
@@ -94,12 +94,14 @@ fn changes(message: RouteNetlinkMessage) -> Vec<Change> {
     match message {
         RouteNetlinkMessage::NewLink(link) => interface(&link, Presence::Set).into_iter().collect(),
         RouteNetlinkMessage::DelLink(link) => interface(&link, Presence::Gone).into_iter().collect(),
-        RouteNetlinkMessage::NewAddress(address) => {
-            Address::read(&address).map(|address| Change::Address(Presence::Set, address)).into_iter().collect()
-        }
-        RouteNetlinkMessage::DelAddress(address) => {
-            Address::read(&address).map(|address| Change::Address(Presence::Gone, address)).into_iter().collect()
-        }
+        RouteNetlinkMessage::NewAddress(address) => InterfaceAddress::read(&address)
+            .map(|address| Change::Address(Presence::Set, address))
+            .into_iter()
+            .collect(),
+        RouteNetlinkMessage::DelAddress(address) => InterfaceAddress::read(&address)
+            .map(|address| Change::Address(Presence::Gone, address))
+            .into_iter()
+            .collect(),
         RouteNetlinkMessage::NewRule(_) => vec![Change::Rule(Presence::Set)],
         RouteNetlinkMessage::DelRule(_) => vec![Change::Rule(Presence::Gone)],
         RouteNetlinkMessage::NewRoute(_) => of_routes(message, Presence::Set),

@@ -2,7 +2,7 @@
 
 mod system_pair;
 
-use linux::features::{self, Features, Switch};
+use linux::features::{self, Features, Toggle};
 use linux::frames::{FrameSocket, SeenFrame};
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -36,13 +36,13 @@ fn a_feature_goes_off_and_comes_back() {
     near.namespace.enter(|| {
         let is_on = |feature| Features::of("wire").expect("it is there").is_on(feature);
         assert!(is_on("tx-tcp-segmentation") && !is_on("rx-gro"));
-        let switches = [("tx-tcp-segmentation", Switch::Off), ("rx-gro", Switch::On)];
+        let switches = [("tx-tcp-segmentation", Toggle::Off), ("rx-gro", Toggle::On)];
         let previous = features::set("wire", &switches).expect("veth takes it");
         assert!(!is_on("tx-tcp-segmentation") && is_on("rx-gro") && is_on("tx-tcp6-segmentation"));
         assert!(!previous.is_same());
         previous.restore().expect("it is there");
         assert!(is_on("tx-tcp-segmentation") && !is_on("rx-gro"));
-        assert!(features::set("wire", &[("rx-gro", Switch::Off)]).expect("it is off").is_same());
+        assert!(features::set("wire", &[("rx-gro", Toggle::Off)]).expect("it is off").is_same());
     });
 }
 
@@ -51,7 +51,7 @@ fn wanted_features_are_restored_not_only_active_ones() {
     let [near, _far] = pair();
     near.namespace.enter(|| {
         // Without scatter-gather there is no segmentation, although it is still requested.
-        let gather = features::set("wire", &[("tx-scatter-gather", Switch::Off)]).expect("veth takes it");
+        let gather = features::set("wire", &[("tx-scatter-gather", Toggle::Off)]).expect("veth takes it");
         assert!(!Features::of("wire").expect("it is there").is_on("tx-tcp-segmentation"));
         let wire = features::as_a_wire("wire").expect("veth takes it");
         wire.restore().expect("it is there");
@@ -67,7 +67,7 @@ fn a_feature_that_depends_on_another_is_refused_and_nothing_changes() {
     near.namespace.enter(|| {
         let before: Vec<String> = on();
         let switches =
-            [("tx-scatter-gather", Switch::Off), ("tx-tcp-segmentation", Switch::On), ("rx-gro", Switch::On)];
+            [("tx-scatter-gather", Toggle::Off), ("tx-tcp-segmentation", Toggle::On), ("rx-gro", Toggle::On)];
         let why = features::set("wire", &switches).expect_err("the one needs the other");
         assert_eq!(why.kind(), ErrorKind::Unsupported);
         assert_eq!(why.to_string(), "wire: cannot set tx-tcp-segmentation on: it depends on another feature");
@@ -79,10 +79,10 @@ fn a_feature_that_depends_on_another_is_refused_and_nothing_changes() {
 fn unknown_and_fixed_features_and_interfaces_are_refused() {
     let [near, _far] = pair();
     near.namespace.enter(|| {
-        let why = features::set("wire", &[("tx-nonsense", Switch::On)]).expect_err("there is none");
+        let why = features::set("wire", &[("tx-nonsense", Toggle::On)]).expect_err("there is none");
         assert_eq!(why.kind(), ErrorKind::InvalidInput);
         assert_eq!(why.to_string(), "wire: no feature tx-nonsense; `ethtool -k wire` lists the features");
-        let why = features::set("wire", &[("rx-lro", Switch::On)]).expect_err("veth has none");
+        let why = features::set("wire", &[("rx-lro", Toggle::On)]).expect_err("veth has none");
         assert_eq!(why.to_string(), "wire: cannot set rx-lro on: the driver fixes it");
         assert_eq!(Features::of("none").expect_err("there is none").kind(), ErrorKind::NotFound);
         assert_eq!(Features::of("a name that is too long").expect_err("none").kind(), ErrorKind::NotFound);
@@ -101,7 +101,7 @@ fn features_are_restored_where_they_were_changed() {
 fn an_interface_as_a_plain_wire_changes_no_packets() {
     let [near, _far] = pair();
     near.namespace.enter(|| {
-        features::set("wire", &[("rx-gro", Switch::On)]).map(drop).expect("veth takes it");
+        features::set("wire", &[("rx-gro", Toggle::On)]).map(drop).expect("veth takes it");
         let _previous = features::as_a_wire("wire").expect("veth takes it");
         let features = Features::of("wire").expect("it is there");
         let left: Vec<_> = features.on().filter(|feature| features.can_change(feature)).collect();

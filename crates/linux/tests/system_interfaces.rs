@@ -2,8 +2,8 @@
 
 mod system_pair;
 
-use linux::addresses::{Address, AddressState, Prefix};
-use linux::features::Switch;
+use linux::addresses::{AddressState, InterfaceAddress, Prefix};
+use linux::features::Toggle;
 use linux::netlink::Netlink;
 use packet::LinkType;
 use std::io::ErrorKind;
@@ -52,8 +52,8 @@ fn promiscuous_mode_goes_on_and_off() {
         let said = near.namespace.enter(read).expect("ip is there").stdout;
         String::from_utf8_lossy(&said).contains("PROMISC")
     };
-    assert!(is_promiscuous(Switch::On));
-    assert!(!is_promiscuous(Switch::Off));
+    assert!(is_promiscuous(Toggle::On));
+    assert!(!is_promiscuous(Toggle::Off));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn addresses_come_and_go_and_may_be_used_at_once() {
     for prefix in [Prefix::new(NEAR, 24), Prefix::new(NEAR6, 64), Prefix::host(ip("198.51.100.7"))] {
         netlink.add_address("one", prefix).expect("it has none");
         let index = netlink.interface("one").expect("it is there").index;
-        let held = Address { index, prefix, state: AddressState::Usable };
+        let held = InterfaceAddress { index, prefix, state: AddressState::Usable };
         assert!(netlink.addresses().expect("they can be listed").contains(&held), "{prefix}");
         assert_eq!(netlink.add_address("one", prefix).expect_err("twice").kind(), ErrorKind::AlreadyExists);
         netlink.remove_address("one", prefix).expect("it has it");
@@ -162,7 +162,7 @@ fn a_duplicate_address_is_reported() {
     assert!(far.namespace.enter(add).expect("ip is there").success());
     let mut state = |wanted| {
         let all = far.netlink.addresses().expect("they can be listed");
-        let of = |it: &&Address| it.prefix.address == NEAR6;
+        let of = |it: &&InterfaceAddress| it.prefix.address == NEAR6;
         let found = all.iter().find(of).map(|it| it.state);
         (found == Some(wanted)).then_some(())
     };

@@ -26,7 +26,7 @@ impl From<&aya_obj::generated::bpf_insn> for Instruction {
 
 /// A step of a program.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Step {
+pub(crate) enum Insn {
     /// An instruction.
     Do(Instruction),
     /// A conditional jump to a named place.
@@ -79,25 +79,25 @@ impl LoadError {
 ///
 /// # Panics
 /// A jump goes to a place that does not exist.
-pub(crate) fn assemble(steps: &[Step]) -> Vec<Instruction> {
+pub(crate) fn assemble(steps: &[Insn]) -> Vec<Instruction> {
     let mut places = Vec::new();
     let mut count = 0;
     for step in steps {
         match step {
-            Step::Place(name) => places.push((*name, count)),
-            Step::Do(_) | Step::Jump(..) => count += 1,
+            Insn::Place(name) => places.push((*name, count)),
+            Insn::Do(_) | Insn::Jump(..) => count += 1,
         }
     }
     let mut program = Vec::with_capacity(count);
     for step in steps {
         match step {
-            Step::Do(instruction) => program.push(*instruction),
-            Step::Jump(instruction, to) => {
+            Insn::Do(instruction) => program.push(*instruction),
+            Insn::Jump(instruction, to) => {
                 let (_, at) = places.iter().find(|(name, _)| name == to).expect("a jump stays in its program");
                 let offset = *at as i16 - (program.len() as i16 + 1);
                 program.push(Instruction { offset, ..*instruction });
             }
-            Step::Place(_) => {}
+            Insn::Place(_) => {}
         }
     }
     program
@@ -407,148 +407,148 @@ impl Attributes {
 }
 
 /// Loads a word from an address in a register.
-pub(crate) const fn load_word(to: u8, from: u8, offset: i16) -> Step {
-    Step::Do(instruction(0x61, to, from, offset, 0))
+pub(crate) const fn load_word(to: u8, from: u8, offset: i16) -> Insn {
+    Insn::Do(instruction(0x61, to, from, offset, 0))
 }
 
 /// Loads two bytes.
-pub(crate) const fn load_half(to: u8, from: u8, offset: i16) -> Step {
-    Step::Do(instruction(0x69, to, from, offset, 0))
+pub(crate) const fn load_half(to: u8, from: u8, offset: i16) -> Insn {
+    Insn::Do(instruction(0x69, to, from, offset, 0))
 }
 
 /// Loads one byte.
-pub(crate) const fn load_byte(to: u8, from: u8, offset: i16) -> Step {
-    Step::Do(instruction(0x71, to, from, offset, 0))
+pub(crate) const fn load_byte(to: u8, from: u8, offset: i16) -> Insn {
+    Insn::Do(instruction(0x71, to, from, offset, 0))
 }
 
 /// Stores a register's word at an address.
-pub(crate) const fn store_word(to: u8, offset: i16, from: u8) -> Step {
-    Step::Do(instruction(0x63, to, from, offset, 0))
+pub(crate) const fn store_word(to: u8, offset: i16, from: u8) -> Insn {
+    Insn::Do(instruction(0x63, to, from, offset, 0))
 }
 
 /// Stores a register's lowest byte.
-pub(crate) const fn store_byte(to: u8, offset: i16, from: u8) -> Step {
-    Step::Do(instruction(0x73, to, from, offset, 0))
+pub(crate) const fn store_byte(to: u8, offset: i16, from: u8) -> Insn {
+    Insn::Do(instruction(0x73, to, from, offset, 0))
 }
 
 /// Stores a constant of one byte.
-pub(crate) const fn put_byte(to: u8, offset: i16, value: i32) -> Step {
-    Step::Do(instruction(0x72, to, 0, offset, value))
+pub(crate) const fn put_byte(to: u8, offset: i16, value: i32) -> Insn {
+    Insn::Do(instruction(0x72, to, 0, offset, value))
 }
 
 /// Stores a constant of one word.
-pub(crate) const fn put_word(to: u8, offset: i16, value: i32) -> Step {
-    Step::Do(instruction(0x62, to, 0, offset, value))
+pub(crate) const fn put_word(to: u8, offset: i16, value: i32) -> Insn {
+    Insn::Do(instruction(0x62, to, 0, offset, value))
 }
 
 /// Sets a register to a value.
-pub(crate) const fn set(to: u8, value: i32) -> Step {
-    Step::Do(instruction(0xb7, to, 0, 0, value))
+pub(crate) const fn set(to: u8, value: i32) -> Insn {
+    Insn::Do(instruction(0xb7, to, 0, 0, value))
 }
 
 /// Copies one register to another.
-pub(crate) const fn copy(to: u8, from: u8) -> Step {
-    Step::Do(instruction(0xbf, to, from, 0, 0))
+pub(crate) const fn copy(to: u8, from: u8) -> Insn {
+    Insn::Do(instruction(0xbf, to, from, 0, 0))
 }
 
 /// Adds a value to a register.
-pub(crate) const fn add(to: u8, value: i32) -> Step {
-    Step::Do(instruction(0x07, to, 0, 0, value))
+pub(crate) const fn add(to: u8, value: i32) -> Insn {
+    Insn::Do(instruction(0x07, to, 0, 0, value))
 }
 
 /// Adds another register.
-pub(crate) const fn add_register(to: u8, other: u8) -> Step {
-    Step::Do(instruction(0x0f, to, other, 0, 0))
+pub(crate) const fn add_register(to: u8, other: u8) -> Insn {
+    Insn::Do(instruction(0x0f, to, other, 0, 0))
 }
 
 /// Multiplies a register by another.
-pub(crate) const fn multiply(to: u8, other: u8) -> Step {
-    Step::Do(instruction(0x2f, to, other, 0, 0))
+pub(crate) const fn multiply(to: u8, other: u8) -> Insn {
+    Insn::Do(instruction(0x2f, to, other, 0, 0))
 }
 
 /// Multiplies a register by a value.
-pub(crate) const fn multiply_by(to: u8, value: i32) -> Step {
-    Step::Do(instruction(0x27, to, 0, 0, value))
+pub(crate) const fn multiply_by(to: u8, value: i32) -> Insn {
+    Insn::Do(instruction(0x27, to, 0, 0, value))
 }
 
 /// Divides a register by another; division by 0 gives 0.
-pub(crate) const fn divide(to: u8, other: u8) -> Step {
-    Step::Do(instruction(0x3f, to, other, 0, 0))
+pub(crate) const fn divide(to: u8, other: u8) -> Insn {
+    Insn::Do(instruction(0x3f, to, other, 0, 0))
 }
 
 /// XORs a register with another.
-pub(crate) const fn exclusive_or(to: u8, other: u8) -> Step {
-    Step::Do(instruction(0xaf, to, other, 0, 0))
+pub(crate) const fn exclusive_or(to: u8, other: u8) -> Insn {
+    Insn::Do(instruction(0xaf, to, other, 0, 0))
 }
 
 /// Shifts a register left.
-pub(crate) const fn shift_left(to: u8, by: i32) -> Step {
-    Step::Do(instruction(0x67, to, 0, 0, by))
+pub(crate) const fn shift_left(to: u8, by: i32) -> Insn {
+    Insn::Do(instruction(0x67, to, 0, 0, by))
 }
 
 /// Shifts a register right.
-pub(crate) const fn shift_right(to: u8, by: i32) -> Step {
-    Step::Do(instruction(0x77, to, 0, 0, by))
+pub(crate) const fn shift_right(to: u8, by: i32) -> Insn {
+    Insn::Do(instruction(0x77, to, 0, 0, by))
 }
 
 /// Masks a register with these bits.
-pub(crate) const fn mask(to: u8, bits: i32) -> Step {
-    Step::Do(instruction(0x57, to, 0, 0, bits))
+pub(crate) const fn mask(to: u8, bits: i32) -> Insn {
+    Insn::Do(instruction(0x57, to, 0, 0, bits))
 }
 
 /// Jumps to `place` if the comparison with a value holds.
-pub(crate) const fn jump(comparison: u8, register: u8, value: i32, place: &'static str) -> Step {
-    Step::Jump(instruction(comparison, register, 0, 0, value), place)
+pub(crate) const fn jump(comparison: u8, register: u8, value: i32, place: &'static str) -> Insn {
+    Insn::Jump(instruction(comparison, register, 0, 0, value), place)
 }
 
 /// Jumps to `place`.
-pub(crate) const fn go(place: &'static str) -> Step {
-    Step::Jump(instruction(0x05, 0, 0, 0, 0), place)
+pub(crate) const fn go(place: &'static str) -> Insn {
+    Insn::Jump(instruction(0x05, 0, 0, 0, 0), place)
 }
 
 /// Calls a function of the kernel.
-pub(crate) const fn call(function: i32) -> Step {
-    Step::Do(instruction(0x85, 0, 0, 0, function))
+pub(crate) const fn call(function: i32) -> Insn {
+    Insn::Do(instruction(0x85, 0, 0, 0, function))
 }
 
 /// Sets a register to a value of 64 bits.
-pub(crate) const fn set_wide(to: u8, value: u64) -> [Step; 2] {
-    let high = Step::Do(instruction(0, 0, 0, 0, (value >> 32) as u32 as i32));
-    [Step::Do(instruction(0x18, to, 0, 0, value as u32 as i32)), high]
+pub(crate) const fn set_wide(to: u8, value: u64) -> [Insn; 2] {
+    let high = Insn::Do(instruction(0, 0, 0, 0, (value >> 32) as u32 as i32));
+    [Insn::Do(instruction(0x18, to, 0, 0, value as u32 as i32)), high]
 }
 
 /// Loads a map into a register.
-pub(crate) fn load_map(to: u8, map: BorrowedFd<'_>) -> [Step; 2] {
-    [Step::Do(instruction(0x18, to, PSEUDO_MAP, 0, map.as_raw_fd())), Step::Do(instruction(0, 0, 0, 0, 0))]
+pub(crate) fn load_map(to: u8, map: BorrowedFd<'_>) -> [Insn; 2] {
+    [Insn::Do(instruction(0x18, to, PSEUDO_MAP, 0, map.as_raw_fd())), Insn::Do(instruction(0, 0, 0, 0, 0))]
 }
 
 /// Loads the address `at` bytes behind the first value of an array map.
-pub(crate) fn load_map_value(to: u8, map: BorrowedFd<'_>, at: i32) -> [Step; 2] {
-    [Step::Do(instruction(0x18, to, PSEUDO_MAP_VALUE, 0, map.as_raw_fd())), Step::Do(instruction(0, 0, 0, 0, at))]
+pub(crate) fn load_map_value(to: u8, map: BorrowedFd<'_>, at: i32) -> [Insn; 2] {
+    [Insn::Do(instruction(0x18, to, PSEUDO_MAP_VALUE, 0, map.as_raw_fd())), Insn::Do(instruction(0, 0, 0, 0, at))]
 }
 
 /// Loads eight bytes from an address in a register.
-pub(crate) const fn load_long(to: u8, from: u8, offset: i16) -> Step {
-    Step::Do(instruction(0x79, to, from, offset, 0))
+pub(crate) const fn load_long(to: u8, from: u8, offset: i16) -> Insn {
+    Insn::Do(instruction(0x79, to, from, offset, 0))
 }
 
 /// Subtracts the lower half of a register from that of another.
-pub(crate) const fn subtract_word(from: u8, what: u8) -> Step {
-    Step::Do(instruction(0x1c, from, what, 0, 0))
+pub(crate) const fn subtract_word(from: u8, what: u8) -> Insn {
+    Insn::Do(instruction(0x1c, from, what, 0, 0))
 }
 
 /// Subtracts one register from another.
-pub(crate) const fn subtract(from: u8, what: u8) -> Step {
-    Step::Do(instruction(0x1f, from, what, 0, 0))
+pub(crate) const fn subtract(from: u8, what: u8) -> Insn {
+    Insn::Do(instruction(0x1f, from, what, 0, 0))
 }
 
 /// Jumps to `place` if a signed register is above a value.
-pub(crate) const fn jump_if_later(register: u8, value: i32, place: &'static str) -> Step {
-    Step::Jump(instruction(0x65, register, 0, 0, value), place)
+pub(crate) const fn jump_if_later(register: u8, value: i32, place: &'static str) -> Insn {
+    Insn::Jump(instruction(0x65, register, 0, 0, value), place)
 }
 
 /// Ends the program with register 0 as its result.
-pub(crate) const EXIT: Step = Step::Do(instruction(0x95, 0, 0, 0, 0));
+pub(crate) const EXIT: Insn = Insn::Do(instruction(0x95, 0, 0, 0, 0));
 
 const fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> Instruction {
     let registers = if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
@@ -642,11 +642,11 @@ mod tests {
     #[test]
     fn a_jump_skips_to_its_label() {
         let program = assemble(&[
-            Step::Place("start"),
+            Insn::Place("start"),
             jump(IF_EQUAL, R0, 7, "end"),
             set(R0, 1),
             go("start"),
-            Step::Place("end"),
+            Insn::Place("end"),
             EXIT,
         ]);
         assert_eq!(program.iter().map(|step| step.offset).collect::<Vec<_>>(), [2, 0, -3, 0]);

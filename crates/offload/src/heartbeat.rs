@@ -7,7 +7,7 @@
 //! At the very moment a beat becomes stale, a packet may pass twice or not at all: at most one for each CPU.
 
 use crate::bpf::{
-    self, EXIT, FIRST, Hook, Kind, NANOSECONDS, NEXT, R0, R1, R2, R3, R7, REDIRECT, RIGHTS, Step, assemble, call,
+    self, EXIT, FIRST, Hook, Insn, Kind, NANOSECONDS, NEXT, R0, R1, R2, R3, R7, REDIRECT, RIGHTS, assemble, call,
     copy, jump_if_later, load_long, load_map_value, set, subtract,
 };
 use crate::flow_offload::{self, Beats};
@@ -89,7 +89,7 @@ impl Heartbeat {
         // Offloaded packets keep their own egress interface.
         let mut steps = flow_offload::unless_noted().to_vec();
         steps.extend(self.silent("silent"));
-        steps.extend([Step::Place("noted"), set(R0, NEXT), EXIT, Step::Place("silent")]);
+        steps.extend([Insn::Place("noted"), set(R0, NEXT), EXIT, Insn::Place("silent")]);
         steps.extend([set(R1, to.cast_signed()), set(R2, 0), call(REDIRECT), EXIT]);
         let program = bpf::load(names::FAIL_OPEN, Kind::Classifier, 0, &assemble(&steps))
             .map_err(|refusal| refusal.about(&what))?;
@@ -119,7 +119,7 @@ impl Heartbeat {
             return flow_offload::filter(map, to, Some(self.beats()));
         }
         let mut steps = self.silent("refuse");
-        steps.extend([set(R0, ALL), EXIT, Step::Place("refuse"), set(R0, NOTHING), EXIT]);
+        steps.extend([set(R0, ALL), EXIT, Insn::Place("refuse"), set(R0, NOTHING), EXIT]);
         let program = bpf::load(names::FAIL_SOCKET, Kind::Filter, 0, &assemble(&steps));
         program.map_err(|refusal| refusal.about(flow_offload::AT_A_SOCKET))
     }
@@ -130,7 +130,7 @@ impl Heartbeat {
     }
 
     /// Jumps to this place if a beat is older than its time-out.
-    pub(crate) fn silent(&self, place: &'static str) -> Vec<Step> {
+    pub(crate) fn silent(&self, place: &'static str) -> Vec<Insn> {
         let mut steps = vec![call(NANOSECONDS), copy(R7, R0)];
         for number in 0..self.count {
             steps.extend(load_map_value(R1, self.map.as_fd(), (number * WORD_LEN) as i32));

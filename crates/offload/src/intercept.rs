@@ -4,7 +4,7 @@
 //! interface's ingress drops it. Packet sockets see frames before that program. The program ends with its guard, or
 //! with the process, however it ends.
 
-use crate::bpf::{self, DROP, EXIT, FIRST, Hook, Kind, NEXT, R0, RIGHTS, Step, assemble, set};
+use crate::bpf::{self, DROP, EXIT, FIRST, Hook, Insn, Kind, NEXT, R0, RIGHTS, assemble, set};
 use crate::flow_offload::unless_noted;
 use crate::names;
 use linux::failure::{advised, failed};
@@ -27,12 +27,12 @@ impl Intercept {
     /// `NotFound`, privileges are missing, or the kernel is too old.
     pub fn all(index: u32) -> io::Result<Intercept> {
         let mut steps = unless_noted().to_vec();
-        steps.extend([set(R0, DROP), EXIT, Step::Place("noted"), set(R0, NEXT), EXIT]);
+        steps.extend([set(R0, DROP), EXIT, Insn::Place("noted"), set(R0, NEXT), EXIT]);
         attach(index, &steps)
     }
 }
 
-fn attach(index: u32, steps: &[Step]) -> io::Result<Intercept> {
+fn attach(index: u32, steps: &[Insn]) -> io::Result<Intercept> {
     let what = format!("interface {index}: cannot attach the program that keeps packets from the kernel");
     let program = bpf::load(names::INTERCEPT, Kind::Classifier, 0, &assemble(steps))
         .map_err(|refusal| refusal.about(&what))?;

@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn steering_programs_have_our_names() {
-        let program: OwnedFd = steer::program(Start::Told, 2).expect("the test runs as root");
+        let program: OwnedFd = steer::program(Start::Steered, 2).expect("the test runs as root");
         assert_eq!(names_of(program.as_fd()).expect("the kernel tells"), ["wl_steer"]);
     }
 

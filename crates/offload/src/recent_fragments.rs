@@ -5,7 +5,7 @@
 //! addresses. So are later packets, until none has come for a moment.
 
 use crate::bpf::{
-    self, ARRAY, IF_EQUAL, IF_MORE, LOOK_UP, NANOSECONDS, R0, R1, R2, R7, R8, R9, R10, Step, add, call, copy,
+    self, ARRAY, IF_EQUAL, IF_MORE, Insn, LOOK_UP, NANOSECONDS, R0, R1, R2, R7, R8, R9, R10, add, call, copy,
     exclusive_or, go, jump, load_map, load_word, multiply_by, shift_left, shift_right, store_word, subtract_word,
 };
 use crate::names;
@@ -32,7 +32,7 @@ impl RecentFragments {
     }
 
     /// Computes a hash of `count` words in register 7. The steps of `load` read each word to register 5.
-    pub fn number(&self, count: i16, load: impl Fn(i16) -> Step) -> Vec<Step> {
+    pub fn number(&self, count: i16, load: impl Fn(i16) -> Insn) -> Vec<Insn> {
         // Addresses of both versions may have equal words.
         let mut steps = vec![bpf::set(R7, count.into())];
         let mix = |word| [load(word), exclusive_or(R7, bpf::R5), multiply_by(R7, self.factor), copy(R0, R7)];
@@ -47,12 +47,12 @@ impl RecentFragments {
     /// Jumps to "take" for a fragment, for which register 8 is 1, and for packets that follow one; to "pass" for
     /// all others. Register 7 holds the hash of the addresses. Registers 1 to 9 and the last word of the stack are
     /// overwritten.
-    pub fn steps(&self) -> Vec<Step> {
+    pub fn steps(&self) -> Vec<Insn> {
         steps(self.map.as_fd())
     }
 }
 
-fn steps(map: BorrowedFd<'_>) -> Vec<Step> {
+fn steps(map: BorrowedFd<'_>) -> Vec<Insn> {
     let mut steps = vec![
         multiply_by(R7, SPREAD),
         shift_left(R7, 32),
@@ -73,7 +73,7 @@ fn steps(map: BorrowedFd<'_>) -> Vec<Step> {
         copy(R2, R9),
         subtract_word(R2, R1),
         jump(IF_MORE, R2, MOMENTS_MAX, "pass"),
-        Step::Place("note"),
+        Insn::Place("note"),
         store_word(R0, 0, R9),
         go("take"),
     ]);

@@ -9,8 +9,8 @@
 //! note is cleared where it is recognised.
 
 use crate::bpf::{
-    self, DROP, EXIT, FIRST, Hook, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, LOAD_BYTES, NEXT, R0, R1, R2, R3,
-    R4, R5, R6, R8, R10, REDIRECT, RIGHTS, Step, add, add_register, assemble, call, copy, divide, go, jump,
+    self, DROP, EXIT, FIRST, Hook, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Insn, Kind, LOAD_BYTES, NEXT, R0, R1, R2,
+    R3, R4, R5, R6, R8, R10, REDIRECT, RIGHTS, add, add_register, assemble, call, copy, divide, go, jump,
     load_byte, load_half, load_word, mask, put_byte, put_word, set, store_byte, store_word, subtract,
 };
 use crate::heartbeat::Heartbeat;
@@ -128,12 +128,12 @@ impl Redirect {
         (name, hook): (Name, Hook),
         direction: i32,
         before: Option<RedirectLinks>,
-        take: impl FnOnce(&RecentFragments) -> Vec<Step>,
+        take: impl FnOnce(&RecentFragments) -> Vec<Insn>,
     ) -> io::Result<Redirect> {
         let Pair { interface, helper, .. } = pair;
         let what = format!("interface {interface}: cannot attach the redirect of packets to the gateway");
         let lately = RecentFragments::new().map_err(|why| advised(&what, &why, RIGHTS))?;
-        let stand = |name, steps: &[Step], (index, hook): (u32, Hook), before: Option<OwnedFd>| {
+        let stand = |name, steps: &[Insn], (index, hook): (u32, Hook), before: Option<OwnedFd>| {
             let program = bpf::load(name, Kind::Classifier, 0, &assemble(steps)).map_err(|why| why.about(&what))?;
             if let Some(link) = before {
                 return bpf::replace(link.as_fd(), program.as_fd())
@@ -157,7 +157,7 @@ impl Redirect {
 }
 
 /// At the helper's ingress: sends all packets written to it to the interface.
-fn put_back(interface: u32, direction: i32) -> Vec<Step> {
+fn put_back(interface: u32, direction: i32) -> Vec<Insn> {
     vec![
         set(R2, NOTE),
         store_word(R1, NOTE_AT, R2),
@@ -169,37 +169,37 @@ fn put_back(interface: u32, direction: i32) -> Vec<Step> {
 }
 
 /// At the helper's egress: drops packets that were not redirected, such as those the host itself sends there.
-fn shield() -> Vec<Step> {
+fn shield() -> Vec<Insn> {
     vec![
         load_word(R0, R1, NOTE_AT),
         jump(IF_EQUAL, R0, NOTE, "taken"),
         set(R0, DROP),
         EXIT,
-        Step::Place("taken"),
+        Insn::Place("taken"),
         set(R0, NEXT),
         EXIT,
     ]
 }
 
 /// Passes packets from the helper and clears their note. Register 6 holds the packet afterwards.
-fn unless_back() -> Vec<Step> {
+fn unless_back() -> Vec<Insn> {
     vec![
         copy(R6, R1),
         load_word(R0, R6, NOTE_AT),
         jump(IF_OTHER, R0, NOTE, "is new"),
         set(R0, 0),
         store_word(R6, NOTE_AT, R0),
-        Step::Place("pass"),
+        Insn::Place("pass"),
         set(R0, NEXT),
         EXIT,
-        Step::Place("is new"),
+        Insn::Place("is new"),
     ]
 }
 
 /// Sends the packet to the helper.
-fn take(helper: u32) -> [Step; 7] {
+fn take(helper: u32) -> [Insn; 7] {
     [
-        Step::Place("take"),
+        Insn::Place("take"),
         set(R0, NOTE),
         store_word(R6, NOTE_AT, R0),
         set(R1, helper.cast_signed()),
@@ -210,7 +210,7 @@ fn take(helper: u32) -> [Step; 7] {
 }
 
 /// Computes the hash of the addresses in register 7. Register 8 becomes 1 for a packet to redirect.
-fn ingress(pair: Pair, taking: Taking, heartbeat: Option<&Heartbeat>, lately: &RecentFragments) -> Vec<Step> {
+fn ingress(pair: Pair, taking: Taking, heartbeat: Option<&Heartbeat>, lately: &RecentFragments) -> Vec<Insn> {
     let mut steps = unless_back();
     let base = if pair.medium == LinkType::Ethernet {
         steps.extend([load_word(R0, R6, STATION_AT), jump(IF_OTHER, R0, THIS_STATION, "pass")]);
@@ -235,17 +235,17 @@ fn ingress(pair: Pair, taking: Taking, heartbeat: Option<&Heartbeat>, lately: &R
         jump(IF_OTHER, R0, network_order(ETHERTYPE_IPV6), "pass"),
     ]);
     steps.extend(ingress_v6(base, taking, lately));
-    steps.push(Step::Place("version 4"));
+    steps.push(Insn::Place("version 4"));
     steps.extend(ingress_v4(base, taking, lately));
     steps.push(jump(IF_EQUAL, R8, 0, "follows"));
     steps.extend(is_for(taking.target));
-    steps.push(Step::Place("follows"));
+    steps.push(Insn::Place("follows"));
     steps.extend(lately.steps());
     steps.extend(take(pair.helper));
     steps
 }
 
-fn ingress_v6(base: Base, taking: Taking, lately: &RecentFragments) -> Vec<Step> {
+fn ingress_v6(base: Base, taking: Taking, lately: &RecentFragments) -> Vec<Insn> {
     let mut steps = header_v6(base, lately);
     steps.extend([
         put_byte(R10, QUESTION, libc::AF_INET6),
@@ -261,7 +261,7 @@ fn ingress_v6(base: Base, taking: Taking, lately: &RecentFragments) -> Vec<Step>
     if taking.tcp {
         steps.extend([jump(IF_OTHER, R0, TCP, "known"), set(R8, 1)]);
     }
-    steps.extend([go("known"), Step::Place("fragment")]);
+    steps.extend([go("known"), Insn::Place("fragment")]);
     steps.extend(read(base, IPV6_LEN, FRAGMENT, FRAGMENT_LEN));
     steps.extend([
         set(R8, 1),
@@ -284,7 +284,7 @@ fn ingress_v6(base: Base, taking: Taking, lately: &RecentFragments) -> Vec<Step>
     steps
 }
 
-fn ingress_v4(base: Base, taking: Taking, lately: &RecentFragments) -> Vec<Step> {
+fn ingress_v4(base: Base, taking: Taking, lately: &RecentFragments) -> Vec<Insn> {
     let mut steps = header_v4(base, lately);
     steps.push(put_byte(R10, QUESTION, libc::AF_INET));
     for (from, to) in [(1, SERVICE_AT), (9, UPPER_AT)] {
@@ -300,12 +300,12 @@ fn ingress_v4(base: Base, taking: Taking, lately: &RecentFragments) -> Vec<Step>
     if taking.tcp {
         steps.push(jump(IF_EQUAL, R0, TCP, "known"));
     }
-    steps.extend([set(R8, 0), Step::Place("known")]);
+    steps.extend([set(R8, 0), Insn::Place("known")]);
     steps
 }
 
 /// Looks up the kernel's route, with the request on the stack. Packets for other destinations pass.
-fn is_for(target: Target) -> Vec<Step> {
+fn is_for(target: Target) -> Vec<Insn> {
     let mut steps = vec![
         copy(R1, R6),
         copy(R2, R10),
@@ -318,12 +318,12 @@ fn is_for(target: Target) -> Vec<Step> {
         Target::Host => steps.extend([
             jump(IF_EQUAL, R0, NOT_FORWARDED, "is ours"),
             jump(IF_OTHER, R0, FORWARDS_NOTHING, "pass"),
-            Step::Place("is ours"),
+            Insn::Place("is ours"),
         ]),
         Target::Forwarded { by, .. } => steps.extend([
             jump(IF_EQUAL, R0, FORWARDED, "is forwarded"),
             jump(IF_OTHER, R0, KNOWS_NO_NEIGHBOUR, "pass"),
-            Step::Place("is forwarded"),
+            Insn::Place("is forwarded"),
             load_word(R0, R10, QUESTION + INDEX_AT),
             jump(IF_OTHER, R0, by.cast_signed(), "pass"),
         ]),
@@ -332,7 +332,7 @@ fn is_for(target: Target) -> Vec<Step> {
 }
 
 /// Computes the hash of the addresses in register 7. Register 8 becomes 1 for a packet that is too long.
-fn egress(pair: Pair, mtu: u16, lately: &RecentFragments) -> Vec<Step> {
+fn egress(pair: Pair, mtu: u16, lately: &RecentFragments) -> Vec<Insn> {
     let ip_at = ip_at(pair.medium);
     let mut steps = unless_back();
     steps.extend([
@@ -344,10 +344,10 @@ fn egress(pair: Pair, mtu: u16, lately: &RecentFragments) -> Vec<Step> {
         jump(IF_OTHER, R0, network_order(ETHERTYPE_IPV6), "pass"),
     ]);
     steps.extend(header_v6(Base::Frame(ip_at), lately));
-    steps.extend([go("known"), Step::Place("version 4")]);
+    steps.extend([go("known"), Insn::Place("version 4")]);
     steps.extend(header_v4(Base::Frame(ip_at), lately));
     steps.extend([
-        Step::Place("known"),
+        Insn::Place("known"),
         load_word(R0, R6, LEN_AT),
         load_word(R1, R6, SEGMENT_LEN_AT),
         jump(IF_EQUAL, R1, 0, "measured"),
@@ -358,7 +358,7 @@ fn egress(pair: Pair, mtu: u16, lately: &RecentFragments) -> Vec<Step> {
         copy(R2, R0),
         divide(R2, R1),
         add(R2, 1),
-        Step::Place("counted"),
+        Insn::Place("counted"),
         add(R2, -1),
         jump(IF_EQUAL, R2, 0, "measured"),
         // A GSO packet fits if each of its segments does. `wire_len` (qdisc_pkt_len_init) counts the headers once a
@@ -369,11 +369,11 @@ fn egress(pair: Pair, mtu: u16, lately: &RecentFragments) -> Vec<Step> {
         divide(R3, R2),
         copy(R0, R1),
         add_register(R0, R3),
-        Step::Place("measured"),
+        Insn::Place("measured"),
         set(R8, 1),
         jump(IF_MORE, R0, i32::from(mtu) + ip_at, "compare"),
         set(R8, 0),
-        Step::Place("compare"),
+        Insn::Place("compare"),
     ]);
     steps.extend(lately.steps());
     steps.extend(take(pair.helper));
@@ -381,14 +381,14 @@ fn egress(pair: Pair, mtu: u16, lately: &RecentFragments) -> Vec<Step> {
 }
 
 /// Reads an IPv6 header and computes the hash of its addresses in register 7.
-fn header_v6(base: Base, lately: &RecentFragments) -> Vec<Step> {
+fn header_v6(base: Base, lately: &RecentFragments) -> Vec<Insn> {
     let mut steps = read(base, 0, HEADER, IPV6_LEN);
     steps.extend(lately.number(8, |word| load_word(R5, R10, HEADER + 8 + 4 * word)));
     steps
 }
 
 /// The same for IPv4.
-fn header_v4(base: Base, lately: &RecentFragments) -> Vec<Step> {
+fn header_v4(base: Base, lately: &RecentFragments) -> Vec<Insn> {
     let mut steps = read(base, 0, HEADER, IPV4_LEN);
     steps.extend(lately.number(2, |word| load_word(R5, R10, HEADER + 12 + 4 * word)));
     steps
@@ -405,12 +405,12 @@ enum Base {
 
 /// Makes the headers contiguous. A GRE tunnel leaves the outer headers of received packets in front, and their
 /// length varies.
-fn unfragmented() -> [Step; 6] {
+fn unfragmented() -> [Insn; 6] {
     [
         load_word(R2, R6, LEN_AT),
         jump(IF_LESS, R2, HEADERS_LEN_MAX, "is short"),
         set(R2, HEADERS_LEN_MAX),
-        Step::Place("is short"),
+        Insn::Place("is short"),
         copy(R1, R6),
         // A packet that stays scattered cannot be read, and passes.
         call(PULL_DATA),
@@ -418,12 +418,12 @@ fn unfragmented() -> [Step; 6] {
 }
 
 /// Copies `len` bytes of the packet to the stack; a shorter packet passes.
-fn read(base: Base, at: i32, to: i16, len: i32) -> Vec<Step> {
+fn read(base: Base, at: i32, to: i16, len: i32) -> Vec<Insn> {
     read_or(base, at, to, len, "pass")
 }
 
 /// The same; a shorter packet goes to `otherwise`.
-fn read_or(base: Base, at: i32, to: i16, len: i32, otherwise: &'static str) -> Vec<Step> {
+fn read_or(base: Base, at: i32, to: i16, len: i32, otherwise: &'static str) -> Vec<Insn> {
     let mut steps = vec![copy(R1, R6), copy(R3, R10), add(R3, to.into()), set(R4, len)];
     match base {
         Base::Frame(start) => steps.extend([set(R2, start + at), call(LOAD_BYTES)]),
@@ -434,7 +434,7 @@ fn read_or(base: Base, at: i32, to: i16, len: i32, otherwise: &'static str) -> V
 }
 
 /// Copies a word of the header into the request.
-fn copy_word(from: i16, to: i16) -> [Step; 2] {
+fn copy_word(from: i16, to: i16) -> [Insn; 2] {
     [load_word(R1, R10, HEADER + from), store_word(R10, QUESTION + to, R1)]
 }
 

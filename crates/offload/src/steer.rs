@@ -9,7 +9,7 @@
 //! number depends only on the packet: a sender that can choose its addresses can choose a worker.
 
 use crate::bpf::{
-    self, EXIT, IF_EQUAL, IF_LESS, IF_OTHER, Kind, LOAD_BYTES, R0, R1, R2, R3, R4, R6, R7, R8, R10, Step, add,
+    self, EXIT, IF_EQUAL, IF_LESS, IF_OTHER, Insn, Kind, LOAD_BYTES, R0, R1, R2, R3, R4, R6, R7, R8, R10, add,
     add_register, assemble, call, copy, exclusive_or, go, jump, load_byte, load_half, load_word, mask, multiply,
     multiply_by, put_word, set, set_wide, shift_left, shift_right,
 };
@@ -131,7 +131,7 @@ pub enum Start {
     /// An IP packet: on a TUN device, and on an interface without link headers.
     Packet,
     /// The bytes behind the Ethernet header, at a packet socket. The metadata hold the ethertype and a first tag.
-    Told,
+    Steered,
     /// An Ethernet frame: on a TAP device.
     Frame,
 }
@@ -146,19 +146,19 @@ pub fn program(start: Start, count: u16) -> io::Result<OwnedFd> {
 }
 
 /// The whole program: find the packet, build its key, hash the key.
-fn steps(start: Start, count: u16) -> Vec<Step> {
+fn steps(start: Start, count: u16) -> Vec<Insn> {
     let mut steps = vec![copy(CONTEXT, R1)];
     steps.extend(find_packet(start));
     steps.extend(key_v4_steps());
     steps.extend(draw(1, V4_SOURCE_AT as i16, count));
     steps.extend(key_v6_steps());
     steps.extend(draw(ADDRESS_WORDS as i16, V6_SOURCE_AT as i16, count));
-    steps.extend([Step::Place("none"), set(R0, 0), EXIT]);
+    steps.extend([Insn::Place("none"), set(R0, 0), EXIT]);
     steps
 }
 
 /// Puts the packet's offset into [`AT`] and jumps to `v4` or `v6`.
-fn find_packet(start: Start) -> Vec<Step> {
+fn find_packet(start: Start) -> Vec<Insn> {
     let mut steps = Vec::new();
     match start {
         Start::Packet => {
@@ -174,7 +174,7 @@ fn find_packet(start: Start) -> Vec<Step> {
             ]);
             return steps;
         }
-        Start::Told => {
+        Start::Steered => {
             // A stripped tag in the metadata is one of the three.
             steps.extend([set(AT, 0), load_word(R1, CONTEXT, PROTOCOL_AT), load_word(R2, CONTEXT, TAG_IS_TOLD_AT)]);
             steps.extend(tell_type("tag"));
@@ -188,7 +188,7 @@ fn find_packet(start: Start) -> Vec<Step> {
         }
     }
     for [place, next] in [["first", "to second"], ["second", "to third"], ["third", "too many"]] {
-        steps.push(Step::Place(place));
+        steps.push(Insn::Place(place));
         // A tag and the ethertype behind it.
         steps.extend(read(0, ROOM, TAG_LEN as i32));
         steps.extend([jump(IF_OTHER, R0, 0, "none"), add(AT, TAG_LEN as i32), load_half(R1, R10, ROOM + 2)]);
@@ -199,17 +199,17 @@ fn find_packet(start: Start) -> Vec<Step> {
 }
 
 /// Jumps by ethertype; continues at `tag`, which is next, for a tag.
-fn tell_type(tag: &'static str) -> Vec<Step> {
+fn tell_type(tag: &'static str) -> Vec<Insn> {
     let mut steps =
         vec![jump(IF_EQUAL, R1, network_order(IPV4), "v4"), jump(IF_EQUAL, R1, network_order(IPV6), "v6")];
     steps.extend(TAGS.map(|ether_type| jump(IF_EQUAL, R1, network_order(ether_type), tag)));
-    steps.extend([go("none"), Step::Place(tag)]);
+    steps.extend([go("none"), Insn::Place(tag)]);
     steps
 }
 
 /// Header, ports and protocol of an IPv4 packet.
-fn key_v4_steps() -> Vec<Step> {
-    let mut steps = vec![Step::Place("v4")];
+fn key_v4_steps() -> Vec<Insn> {
+    let mut steps = vec![Insn::Place("v4")];
     steps.extend(read(0, HEADER, V4_LEN as i32));
     steps.extend([
         jump(IF_OTHER, R0, 0, "none"),
@@ -230,13 +230,13 @@ fn key_v4_steps() -> Vec<Step> {
     ]);
     // Where there are no ports, it writes zeros.
     steps.extend(read(0, ROOM, 4));
-    steps.push(Step::Place("hash v4"));
+    steps.push(Insn::Place("hash v4"));
     steps
 }
 
 /// Header, ports and protocol of an IPv6 packet.
-fn key_v6_steps() -> Vec<Step> {
-    let mut steps = vec![Step::Place("v6")];
+fn key_v6_steps() -> Vec<Insn> {
+    let mut steps = vec![Insn::Place("v6")];
     steps.extend(read(0, HEADER, V6_LEN as i32));
     steps.extend([
         jump(IF_OTHER, R0, 0, "none"),
@@ -249,14 +249,14 @@ fn key_v6_steps() -> Vec<Step> {
         jump(IF_OTHER, UPPER, i32::from(TCP), "hash v6"),
     ]);
     steps.extend(read(V6_LEN as i32, ROOM, 4));
-    steps.extend([go("hash v6"), Step::Place("fragment")]);
+    steps.extend([go("hash v6"), Insn::Place("fragment")]);
     steps.extend(read(V6_LEN as i32, ROOM, 1));
-    steps.extend([load_byte(UPPER, R10, ROOM), put_word(R10, ROOM, 0), Step::Place("hash v6")]);
+    steps.extend([load_byte(UPPER, R10, ROOM), put_word(R10, ROOM, 0), Insn::Place("hash v6")]);
     steps
 }
 
 /// The computation of [`Key::worker`], and the end.
-fn draw(word_count: i16, source_at: i16, count: u16) -> Vec<Step> {
+fn draw(word_count: i16, source_at: i16, count: u16) -> Vec<Insn> {
     let mut steps = set_wide(R4, FACTOR).to_vec();
     for (sum, port_at, from) in [(R1, 0, source_at), (R2, 2, source_at + 4 * word_count)] {
         steps.extend([load_half(sum, R10, ROOM + port_at), multiply(sum, R4)]);
@@ -279,12 +279,12 @@ fn draw(word_count: i16, source_at: i16, count: u16) -> Vec<Step> {
 }
 
 /// The computation of [`stirred`].
-fn stir(sum: u8) -> [Step; 4] {
+fn stir(sum: u8) -> [Insn; 4] {
     [multiply(sum, R4), copy(R3, sum), shift_right(R3, 32), exclusive_or(sum, R3)]
 }
 
 /// Copies bytes from `beyond` behind [`AT`] to the stack; register 0 is 0 if all of them exist.
-fn read(beyond: i32, room: i16, len: i32) -> [Step; 7] {
+fn read(beyond: i32, room: i16, len: i32) -> [Insn; 7] {
     [
         copy(R1, CONTEXT),
         copy(R2, AT),
@@ -344,7 +344,7 @@ mod tests {
     fn program_and_function_choose_the_same_worker() {
         let mut draw = Draw(1);
         for count in [1, 2, 3, 7, 64] {
-            let told = program(Start::Told, count).expect("the test runs as root");
+            let told = program(Start::Steered, count).expect("the test runs as root");
             let packet = program(Start::Packet, count).expect("the test runs as root");
             let frame = program(Start::Frame, count).expect("the test runs as root");
             let mut seen = vec![0_u32; count.into()];

@@ -1,6 +1,6 @@
 //! Frames of a driver -> an AF_XDP socket: the program in front of that socket.
 
-use crate::bpf::{self, EXIT, Hook, Kind, R0, R1, R2, R3, Step, assemble, call, load_map, load_word, set};
+use crate::bpf::{self, EXIT, Hook, Insn, Kind, R0, R1, R2, R3, assemble, call, load_map, load_word, set};
 use crate::names::{self, Name};
 use linux::failure::advised;
 use std::io;
@@ -51,11 +51,11 @@ impl Passing {
     }
 }
 
-fn load(name: Name, steps: &[Step], what: &str) -> io::Result<OwnedFd> {
+fn load(name: Name, steps: &[Insn], what: &str) -> io::Result<OwnedFd> {
     bpf::load(name, Kind::Xdp, HAS_FRAGMENTS, &assemble(steps)).map_err(|refusal| refusal.about(what))
 }
 
-fn taking(map: BorrowedFd<'_>) -> Vec<Step> {
+fn taking(map: BorrowedFd<'_>) -> Vec<Insn> {
     let mut steps = vec![load_word(R2, R1, QUEUE_AT)];
     steps.extend(load_map(R1, map));
     // The third argument is the verdict where no socket has the queue.

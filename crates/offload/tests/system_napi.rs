@@ -4,7 +4,7 @@
 mod system_pair;
 
 use linux::addresses::Prefix;
-use linux::features::{self, Switch};
+use linux::features::{self, Toggle};
 use linux::namespace::Namespace;
 use linux::napi::{INTERFACE_LEN_MAX, ReceiveThread};
 use std::net::UdpSocket;
@@ -17,7 +17,7 @@ use wideload_offload::xdp::Passing;
 #[test]
 fn with_gro_thread_time_grows_with_traffic() {
     let pair = Pair::new();
-    drop(pair.far.enter(|| features::set(&pair.name, &[("rx-gro", Switch::On)])).expect("a veth can"));
+    drop(pair.far.enter(|| features::set(&pair.name, &[("rx-gro", Toggle::On)])).expect("a veth can"));
     drop(pair.near.enter(|| features::as_a_wire("wire")).expect("a veth can"));
     pair.time_grows();
 }
@@ -61,7 +61,7 @@ fn threads_of_one_name_are_told_apart_by_number() {
     let pair = Pair::new();
     let twin = Pair::named(&pair.name);
     for pair in [&pair, &twin] {
-        drop(pair.far.enter(|| features::set(&pair.name, &[("rx-gro", Switch::On)])).expect("a veth can"));
+        drop(pair.far.enter(|| features::set(&pair.name, &[("rx-gro", Toggle::On)])).expect("a veth can"));
     }
     pair.far.enter(|| ReceiveThread::of(&pair.name)).expect("it is the only one");
     let error = twin.far.enter(|| ReceiveThread::of(&twin.name)).expect_err("there are two").to_string();

@@ -33,7 +33,7 @@ pub enum Split {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Every byte.
-    Whole,
+    Complete,
     /// The fragments of a datagram that never completed: the buffer's bitmap marks the bytes that are present.
     Sparse,
 }
@@ -145,7 +145,7 @@ mod tests {
             for (mtu, headers) in
                 [(68, [20, 20]), (68, [60, 20]), (69, [60, 60]), (576, [24, 20]), (1_280, [48, 48])]
             {
-                let cut = Fragmentation { mtu, id: 0, split, content: Content::Whole };
+                let cut = Fragmentation { mtu, id: 0, split, content: Content::Complete };
                 for payload_len in (1..2_000).chain(60_000..60_100) {
                     let fragment_ranges: Vec<_> = FragmentRanges::new(&cut, payload_len, headers, None).collect();
                     check(&fragment_ranges, payload_len, usize::from(mtu), headers);
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn even_shares_differ_by_less_than_two_units() {
-        let cut = Fragmentation { mtu: 1_500, id: 0, split: Split::Balanced, content: Content::Whole };
+        let cut = Fragmentation { mtu: 1_500, id: 0, split: Split::Balanced, content: Content::Complete };
         for payload_len in 1_481..65_000 {
             let lens = FragmentRanges::new(&cut, payload_len, [20, 20], None).map(|share| share.len());
             let (min, max) = lens.fold((usize::MAX, 0), |(min, max), len| (min.min(len), max.max(len)));

@@ -83,7 +83,7 @@ struct FrameSpan {
 }
 
 impl<'a> PayloadSlots<'a> {
-    /// Slots in `rest`, the missing end of a started datagram, and then in the content of `fresh` buffers. The
+    /// Slots in `rest`, the missing end of a started datagram, and then in the content of `missing` buffers. The
     /// number of slots taken is written to `taken_count`.
     pub fn new(
         grid: SlotLayout,

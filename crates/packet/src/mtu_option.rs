@@ -99,7 +99,7 @@ impl Said {
                 kind => {
                     let (len, rest) = rest.split_first()?;
                     let (content, rest) = rest.split_at_checked(usize::from(*len))?;
-                    self.hear(kind, content);
+                    self.read_option(kind, content);
                     rest
                 }
             };
@@ -107,7 +107,7 @@ impl Said {
         Some(())
     }
 
-    fn hear(&mut self, kind: u8, content: &[u8]) {
+    fn read_option(&mut self, kind: u8, content: &[u8]) {
         match (kind, content) {
             (MESSAGE_TYPE, &[kind]) => self.kind = Some(kind),
             (OVERLOAD, &[which]) => self.overload = which,

@@ -7,7 +7,7 @@ use crate::options::Options;
 use crate::port::Offloads;
 use crate::tap::{Kind, Tap, TapDescriptors};
 use linux::device::Device;
-use linux::features::Switch;
+use linux::features::Toggle;
 use linux::namespace::Namespace;
 use linux::netlink::Netlink;
 use packet::LinkType;
@@ -94,7 +94,7 @@ fn set_up(name: &str) -> io::Result<()> {
     // allows switching it off.
     let setting = format!("ipv6/conf/{name}/disable_ipv6");
     let _ = Namespace::here().and_then(|here| here.set_sysctl(&setting, "1"));
-    netlink.set_address_resolution(name, Switch::Off)?;
+    netlink.set_address_resolution(name, Toggle::Off)?;
     netlink.set_up(name)
 }
 

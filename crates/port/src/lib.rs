@@ -18,7 +18,7 @@ mod vnet;
 mod xdp;
 
 pub use af_packet::PacketSocket;
-pub use open::{Address, adopt, open};
+pub use open::{PortAddress, adopt, open};
 pub use options::{Fanout, FanoutMode, Options};
 pub use port::{GsoKind, GsoRequest, Offloads, Port, Received, TxFrame, TxOffload};
 pub use self_test::{Proof, self_test};

@@ -14,7 +14,7 @@ use std::str::FromStr;
 
 /// Address of a port: its kind and the name of its interface.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Address {
+pub enum PortAddress {
     /// `tun:wide0`: the other end of a TUN device. The name may be empty or hold `%d`.
     Tun(String),
     /// `tap:wide0`: the other end of a TAP device. The name may be empty or hold `%d`.
@@ -34,14 +34,15 @@ pub enum Address {
 /// # Errors
 /// The address is invalid, or the kernel refused. The error says why, and how to fix it.
 pub fn open(address: &str, options: &Options) -> io::Result<Box<dyn Port>> {
-    let address: Address = address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let address: PortAddress =
+        address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     Ok(match &address {
-        Address::Tun(name) => Box::new(Tap::open(name, Kind::Tun, options)?),
-        Address::Tap(name) => Box::new(Tap::open(name, Kind::Tap, options)?),
-        Address::Packet(name) => Box::new(PacketSocket::open(name, options)?),
-        Address::Xdp(name) => Box::new(XdpSocket::open(name, options)?),
-        Address::Ingress(name) => Box::new(helper::open(Direction::Ingress, name, options)?),
-        Address::Egress(name) => Box::new(helper::open(Direction::Egress, name, options)?),
+        PortAddress::Tun(name) => Box::new(Tap::open(name, Kind::Tun, options)?),
+        PortAddress::Tap(name) => Box::new(Tap::open(name, Kind::Tap, options)?),
+        PortAddress::Packet(name) => Box::new(PacketSocket::open(name, options)?),
+        PortAddress::Xdp(name) => Box::new(XdpSocket::open(name, options)?),
+        PortAddress::Ingress(name) => Box::new(helper::open(Direction::Ingress, name, options)?),
+        PortAddress::Egress(name) => Box::new(helper::open(Direction::Egress, name, options)?),
     })
 }
 
@@ -53,67 +54,76 @@ pub fn open(address: &str, options: &Options) -> io::Result<Box<dyn Port>> {
 /// # Errors
 /// The interface is gone, or the port is of a kind that cannot be taken over.
 pub fn adopt(address: &str, descriptors: Vec<OwnedFd>, offloads: Offloads) -> io::Result<Box<dyn Port>> {
-    let address: Address = address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let address: PortAddress =
+        address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     let mut descriptors = descriptors.into_iter();
     let none = || io::Error::new(io::ErrorKind::InvalidInput, format!("{address}: its descriptor is missing"));
     let descriptor = descriptors.next().ok_or_else(none)?;
     let mut of_tap = |descriptor| TapDescriptors { queue: descriptor, counters: descriptors.next() };
     Ok(match &address {
-        Address::Tun(name) => Box::new(Tap::adopt(of_tap(descriptor), name, Kind::Tun, offloads)?),
-        Address::Tap(name) => Box::new(Tap::adopt(of_tap(descriptor), name, Kind::Tap, offloads)?),
-        Address::Packet(name) => {
+        PortAddress::Tun(name) => Box::new(Tap::adopt(of_tap(descriptor), name, Kind::Tun, offloads)?),
+        PortAddress::Tap(name) => Box::new(Tap::adopt(of_tap(descriptor), name, Kind::Tap, offloads)?),
+        PortAddress::Packet(name) => {
             let flow_offload = descriptors.collect::<Vec<_>>().try_into().ok();
             Box::new(PacketSocket::adopt(descriptor, flow_offload, name, offloads)?)
         }
-        Address::Ingress(name) => Box::new(helper::adopt(of_tap(descriptor), Direction::Ingress, name, offloads)?),
-        Address::Egress(name) => Box::new(helper::adopt(of_tap(descriptor), Direction::Egress, name, offloads)?),
-        Address::Xdp(_) => {
+        PortAddress::Ingress(name) => {
+            Box::new(helper::adopt(of_tap(descriptor), Direction::Ingress, name, offloads)?)
+        }
+        PortAddress::Egress(name) => {
+            Box::new(helper::adopt(of_tap(descriptor), Direction::Egress, name, offloads)?)
+        }
+        PortAddress::Xdp(_) => {
             let sentence = format!("{address}: an AF_XDP port cannot be handed over; open it again");
             return Err(io::Error::new(io::ErrorKind::Unsupported, sentence));
         }
     })
 }
 
-impl Address {
+impl PortAddress {
     /// The existing interface the port uses; `None` for TUN and TAP devices.
     pub fn interface(&self) -> Option<&str> {
         match self {
-            Address::Packet(name) | Address::Xdp(name) | Address::Ingress(name) | Address::Egress(name) => {
-                Some(name)
-            }
-            Address::Tun(_) | Address::Tap(_) => None,
+            PortAddress::Packet(name)
+            | PortAddress::Xdp(name)
+            | PortAddress::Ingress(name)
+            | PortAddress::Egress(name) => Some(name),
+            PortAddress::Tun(_) | PortAddress::Tap(_) => None,
         }
     }
 
     /// Name of the device that the port reads.
     pub fn device(&self) -> String {
         match self {
-            Address::Tun(name) | Address::Tap(name) | Address::Packet(name) | Address::Xdp(name) => name.clone(),
-            Address::Ingress(name) => Direction::Ingress.device(name),
-            Address::Egress(name) => Direction::Egress.device(name),
+            PortAddress::Tun(name)
+            | PortAddress::Tap(name)
+            | PortAddress::Packet(name)
+            | PortAddress::Xdp(name) => name.clone(),
+            PortAddress::Ingress(name) => Direction::Ingress.device(name),
+            PortAddress::Egress(name) => Direction::Egress.device(name),
         }
     }
 
     /// Whether opening the port creates the device and closing the port removes it.
     pub fn makes_device(&self) -> bool {
-        !matches!(self, Address::Packet(_) | Address::Xdp(_))
+        !matches!(self, PortAddress::Packet(_) | PortAddress::Xdp(_))
     }
 }
 
-impl FromStr for Address {
+impl FromStr for PortAddress {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Address, String> {
+    fn from_str(text: &str) -> Result<PortAddress, String> {
         let Some((scheme, name)) = text.split_once(':') else {
             return Err(format!("{text:?} has no port type; write {KNOWN}"));
         };
         let address = match scheme {
-            "tun" => Address::Tun,
-            "tap" => Address::Tap,
-            "packet" => Address::Packet,
-            "xdp" => Address::Xdp,
-            "ingress" => Address::Ingress,
-            "egress" => Address::Egress,
+            "tun" => PortAddress::Tun,
+            "tap" => PortAddress::Tap,
+            "packet" => PortAddress::Packet,
+            "xdp" => PortAddress::Xdp,
+            "ingress" => PortAddress::Ingress,
+            "egress" => PortAddress::Egress,
             _ => return Err(format!("{text:?}: unknown port type {scheme:?}; write {KNOWN}")),
         };
         let may_be_open = matches!(scheme, "tun" | "tap");
@@ -135,15 +145,15 @@ impl FromStr for Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for PortAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Tun(name) => write!(formatter, "tun:{name}"),
-            Address::Tap(name) => write!(formatter, "tap:{name}"),
-            Address::Packet(name) => write!(formatter, "packet:{name}"),
-            Address::Xdp(name) => write!(formatter, "xdp:{name}"),
-            Address::Ingress(name) => write!(formatter, "ingress:{name}"),
-            Address::Egress(name) => write!(formatter, "egress:{name}"),
+            PortAddress::Tun(name) => write!(formatter, "tun:{name}"),
+            PortAddress::Tap(name) => write!(formatter, "tap:{name}"),
+            PortAddress::Packet(name) => write!(formatter, "packet:{name}"),
+            PortAddress::Xdp(name) => write!(formatter, "xdp:{name}"),
+            PortAddress::Ingress(name) => write!(formatter, "ingress:{name}"),
+            PortAddress::Egress(name) => write!(formatter, "egress:{name}"),
         }
     }
 }
@@ -158,10 +168,10 @@ mod tests {
     #[test]
     fn an_address_reads_back() {
         for text in ["tun:wide0", "tap:wide%d", "tun:", "packet:eth0", "xdp:eth0.7"] {
-            let address: Address = text.parse().expect("it is an address");
+            let address: PortAddress = text.parse().expect("it is an address");
             assert_eq!(address.to_string(), text);
         }
-        assert_eq!("packet:eth0".parse(), Ok(Address::Packet("eth0".to_owned())));
+        assert_eq!("packet:eth0".parse(), Ok(PortAddress::Packet("eth0".to_owned())));
     }
 
     #[test]
@@ -178,7 +188,7 @@ mod tests {
             ("packet:../eth0", "without spaces"),
         ];
         for (text, advice) in cases {
-            let error = text.parse::<Address>().expect_err("it is no address");
+            let error = text.parse::<PortAddress>().expect_err("it is no address");
             assert!(error.contains(text) && error.contains(advice), "{error}");
         }
     }

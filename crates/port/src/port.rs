@@ -81,7 +81,7 @@ pub trait Port: Send {
 
     /// Tells the port that the worker holds none of the frames received so far. Offloaded flows can then continue
     /// in the kernel.
-    fn settle(&mut self) {}
+    fn commit(&mut self) {}
 
     /// All descriptors that another process needs to take the port over, [`fd`](Port::fd) first: see
     /// [`adopt`](crate::adopt).

@@ -37,7 +37,7 @@ pub(crate) enum RxOutcome {
     /// Possibly the expected fragment, with its payload in place.
     Split(SplitFrame),
     /// Any other frame, contiguous.
-    Whole(Buffer),
+    Single(Buffer),
 }
 
 impl Layout {
@@ -171,16 +171,16 @@ impl RxBuffer {
             spill.put(at, small.bytes(at..place_at));
             spill.put(place_at, place);
             self.small = Some(small);
-            return Some(RxOutcome::Whole(spill));
+            return Some(RxOutcome::Single(spill));
         }
         let header = VnetHeader::read(&self.vnet);
         if !may_stay || !header.leaves_nothing() {
             small.put(place_at, &place[..len.saturating_sub(front.len())]);
-            return Some(RxOutcome::Whole(small));
+            return Some(RxOutcome::Single(small));
         }
         Some(match SplitFrame::of(small, at, len, front, place, medium, ingress) {
             Ok(split_frame) => RxOutcome::Split(split_frame.with_checksum(header.checksum())),
-            Err(buffer) => RxOutcome::Whole(buffer),
+            Err(buffer) => RxOutcome::Single(buffer),
         })
     }
 
@@ -306,7 +306,7 @@ mod tests {
                 scatter_apart(&mut landing, layout, front, &mut place, &frame);
                 let laid = Split { at: layout.at, len, medium: LinkType::Ethernet, ingress: Ingress(0) };
                 let came = landing.split_frame(vnet::LEN, laid, (front, &place), true);
-                let Some(RxOutcome::Whole(buffer)) = came else { panic!("{len} bytes are no fragment") };
+                let Some(RxOutcome::Single(buffer)) = came else { panic!("{len} bytes are no fragment") };
                 assert_eq!(buffer.bytes(layout.at..layout.at + len), frame, "{len} behind {place_len}");
                 pool.give(buffer);
                 landing.give_back(&mut pool);

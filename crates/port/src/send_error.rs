@@ -10,7 +10,7 @@ pub enum SendError {
     /// The frame exceeds the interface's MTU. The sender can only drop and count it.
     TooLong,
     /// The port does not support the offload request. Segment the packet or complete its checksum before sending.
-    ToDo,
+    UnsupportedOffload,
     /// The interface is down or gone.
     Down,
 }
@@ -35,7 +35,7 @@ impl SendError {
             SendError::TooLong => {
                 "the frame is longer than the interface's MTU; send shorter frames or raise the MTU"
             }
-            SendError::ToDo => {
+            SendError::UnsupportedOffload => {
                 "the kernel does not segment this GSO packet or complete its checksum; do so before sending it"
             }
             SendError::Down => "the interface is down or gone; set it up with `ip link set NAME up`",
@@ -68,7 +68,7 @@ pub(crate) fn refused(address: &str, error: io::Error, has_to_do: bool) -> io::E
     let refusal = match error.raw_os_error() {
         Some(libc::EMSGSIZE) => SendError::TooLong,
         _ if is_down(&error) => SendError::Down,
-        Some(libc::EINVAL) if has_to_do => SendError::ToDo,
+        Some(libc::EINVAL) if has_to_do => SendError::UnsupportedOffload,
         _ => return io::Error::new(error.kind(), format!("{address}: cannot send: {error}")),
     };
     refusal.error(address, &error)
@@ -82,7 +82,7 @@ mod tests {
     fn a_send_error_gives_a_remedy() {
         let cases = [
             (libc::EMSGSIZE, false, Some(SendError::TooLong)),
-            (libc::EINVAL, true, Some(SendError::ToDo)),
+            (libc::EINVAL, true, Some(SendError::UnsupportedOffload)),
             (libc::EINVAL, false, None),
             (libc::EIO, false, Some(SendError::Down)),
             (libc::EPERM, true, None),

@@ -210,14 +210,14 @@ impl Tap {
             };
             let came = match place {
                 Some((front, place)) => self.landing.split_frame(vnet::LEN, laid, (front, place), true),
-                None => self.landing.take(self.layout, len).map(RxOutcome::Whole),
+                None => self.landing.take(self.layout, len).map(RxOutcome::Single),
             };
             match came {
                 Some(RxOutcome::Split(it)) => {
                     split_frame.push(it);
                     continue;
                 }
-                Some(RxOutcome::Whole(buffer)) => {
+                Some(RxOutcome::Single(buffer)) => {
                     let header = VnetHeader::read(&self.landing.vnet);
                     received.lost_count += header.read_into(buffer, laid, pool, frames);
                 }

@@ -102,7 +102,7 @@ fn an_unknown_gso_kind_is_refused_by_name() {
         // The checksum field would be past the packet's end.
         let to_do = TxOffload { checksum: Some((500, 516)), gso: None };
         let error = tap.transmit(&[TxFrame { header: &packet, payload: &[], to_do }]).expect_err("it is nonsense");
-        assert_eq!(SendError::of(&error), Some(SendError::ToDo), "{error}");
+        assert_eq!(SendError::of(&error), Some(SendError::UnsupportedOffload), "{error}");
     });
 }
 

@@ -185,7 +185,7 @@ fn offload_requests_are_refused_by_name() {
         let wire =
             TxFrame { header: &frame, payload: &[], to_do: TxOffload { checksum: Some((34, 50)), gso: None } };
         let error = xdp.transmit(&[wire]).expect_err("it finishes none");
-        assert_eq!(SendError::of(&error), Some(SendError::ToDo), "{error}");
+        assert_eq!(SendError::of(&error), Some(SendError::UnsupportedOffload), "{error}");
         let error = xdp.transmit(&[plain(&frame[..13])]).expect_err("it is no frame");
         assert_eq!(SendError::of(&error), None, "{error}");
         assert_eq!(drain(packet), 0);

@@ -307,7 +307,7 @@ impl Direction {
                         Some(wire) if packet.len() <= net.wires[wire].mtu => send(net, wire, &packet),
                         _ => net.ended += 1,
                     }
-                    engine.done(self.at, packet);
+                    engine.recycle(self.at, packet);
                 }
                 Leaving::PassThrough(raw, unfit) => {
                     let frame = raw.frame();
@@ -335,7 +335,7 @@ impl Direction {
     fn emit_kept(&mut self, engine: &mut Engine, net: &mut Net) {
         if let Some(kept) = self.kept.take() {
             self.emit(engine, net, &kept, None);
-            engine.done(self.at, kept);
+            engine.recycle(self.at, kept);
         }
     }
 
@@ -343,10 +343,10 @@ impl Direction {
         self.leaving_count += 1;
         let is_bent = self.leaving_count.is_multiple_of(InjectedBug::EVERY);
         match self.bend.filter(|_| is_bent) {
-            Some(InjectedBug::DropsSilently) => return engine.done(self.at, packet),
+            Some(InjectedBug::DropsSilently) => return engine.recycle(self.at, packet),
             Some(InjectedBug::LosesUnseen) => {
                 self.watch.put_count += packet.wire_count() as u64;
-                return engine.done(self.at, packet);
+                return engine.recycle(self.at, packet);
             }
             Some(InjectedBug::ForgetsBuffer) => {
                 self.emit(engine, net, &packet, None);
@@ -364,7 +364,7 @@ impl Direction {
             ) => self.emit(engine, net, &packet, Some(bend)),
             _ => self.emit(engine, net, &packet, None),
         }
-        engine.done(self.at, packet);
+        engine.recycle(self.at, packet);
         self.emit_kept(engine, net);
     }
 

@@ -19,7 +19,7 @@ pub struct Net {
     /// The number of the current event, from 1.
     pub event: u64,
     /// One direction of each link.
-    pub wires: Vec<Wire>,
+    pub wires: Vec<Attachment>,
     /// Future events.
     pub events: Events<What>,
     /// The trace so far.
@@ -60,7 +60,7 @@ pub struct HostRules {
 
 /// One direction of a link.
 #[derive(Debug)]
-pub struct Wire {
+pub struct Attachment {
     /// The model of its delay, rate and losses.
     pub link: Link,
     /// The node at its far end, by number.
@@ -83,10 +83,10 @@ pub struct Wire {
     planned: Time,
 }
 
-impl Wire {
+impl Attachment {
     /// An idle wire.
-    pub fn new(link: Link, to: usize, port: usize, mtu: usize) -> Wire {
-        Wire {
+    pub fn new(link: Link, to: usize, port: usize, mtu: usize) -> Attachment {
+        Attachment {
             link,
             to,
             port,
@@ -126,7 +126,7 @@ impl Net {
                 *marked_count += 1;
             }
             trace.note_frame(number, room);
-            fragment = Piece::seen(room);
+            fragment = FragmentRecord::seen(room);
         });
         self.plan_arrival(number);
         if let Some(fragment) = fragment {
@@ -182,7 +182,7 @@ impl Net {
     }
 
     /// Law 4: a packet that must not be fragmented is not fragmented.
-    fn check_fragment(&mut self, number: usize, fragment: Piece) {
+    fn check_fragment(&mut self, number: usize, fragment: FragmentRecord) {
         self.looked(Law::Refusal);
         let Some(rules) = fragment.from.and_then(|host| self.hosts.get(usize::from(host))) else { return };
         // No checksum covers an IPv6 header. Damage can therefore turn an atomic fragment into a real one. A
@@ -200,17 +200,17 @@ impl Net {
 
 /// Header fields of a fragment that the checks need.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct FragmentRecord {
     from: Option<u16>,
     is_v6: bool,
     is_tcp: bool,
     dont_fragment: bool,
 }
 
-impl Piece {
+impl FragmentRecord {
     /// The fragment in this frame, if it is one.
     #[inline]
-    fn seen(frame: &[u8]) -> Option<Piece> {
+    fn seen(frame: &[u8]) -> Option<FragmentRecord> {
         let is_fragment = match frame.first()? >> 4 {
             4 => wire::word(frame, 6) & 0x3FFF > 0,
             _ => *frame.get(6)? == FRAGMENT,
@@ -221,6 +221,6 @@ impl Piece {
         let seen = wire::read(frame)?;
         let dont_fragment = seen.dont_fragment && !seen.is_v6;
         let is_tcp = seen.protocol == TCP;
-        seen.fragment.map(|_| Piece { from: seen.from, is_v6: seen.is_v6, is_tcp, dont_fragment })
+        seen.fragment.map(|_| FragmentRecord { from: seen.from, is_v6: seen.is_v6, is_tcp, dont_fragment })
     }
 }

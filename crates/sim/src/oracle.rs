@@ -43,7 +43,7 @@ impl Datagrams {
     pub fn push(&mut self, now: Time, seen: &WireFacts, payload: &[u8], whole: impl FnOnce(&[u8])) {
         let Some((offset, more)) = seen.fragment else { return };
         while self.open.front().is_some_and(|datagram| now.since(datagram.since) > TIMEOUT) {
-            self.give_up(0);
+            self.on_evicted(0);
         }
         let key = Key { is_v6: seen.is_v6, from: seen.from, protocol: seen.protocol, id: seen.id };
         let at = match self.open.iter().rposition(|datagram| datagram.key == key) {
@@ -53,7 +53,7 @@ impl Datagrams {
         let Some(datagram) = self.open.get_mut(at) else { return };
         datagram.fragments += 1;
         if !datagram.take(offset, more, payload) {
-            self.give_up(at);
+            self.on_evicted(at);
         } else if datagram.is_whole() {
             whole(&datagram.octets[..datagram.came_count]);
             let datagram = self.open.remove(at);
@@ -68,7 +68,7 @@ impl Datagrams {
 
     fn begin(&mut self, now: Time, key: Key) -> usize {
         if self.open.len() == OPEN_MAX {
-            self.give_up(0);
+            self.on_evicted(0);
         }
         let mut datagram = self.spare.pop().unwrap_or_else(|| Datagram {
             key,
@@ -85,7 +85,7 @@ impl Datagrams {
         self.open.len() - 1
     }
 
-    fn give_up(&mut self, at: usize) {
+    fn on_evicted(&mut self, at: usize) {
         if let Some(datagram) = self.open.remove(at) {
             self.given_up += datagram.fragments;
             self.spare.push(datagram);

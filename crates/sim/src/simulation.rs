@@ -11,7 +11,7 @@ use crate::gateway::Gateway;
 use crate::host::Host;
 use crate::laws::{Broken, Law};
 use crate::link::{Departure, Link, LinkShape, Tally};
-use crate::net::{HostRules, Net, Wire};
+use crate::net::{Attachment, HostRules, Net};
 use crate::router::Router;
 use crate::scene::Scene;
 use crate::tcp::End;
@@ -134,7 +134,8 @@ impl Simulation {
             for (direction, to) in [link.ends[1], link.ends[0]].into_iter().enumerate() {
                 let port =
                     ports[to].iter().position(|port| *port / 2 == number).expect("a link's end has a port for it");
-                let mut wire = Wire::new(Link::new(link.shapes[direction].clone()), to, port, link.mtu.into());
+                let mut wire =
+                    Attachment::new(Link::new(link.shapes[direction].clone()), to, port, link.mtu.into());
                 wire.marks_above = link.marks_above;
                 wires.push(wire);
             }
@@ -380,7 +381,7 @@ fn add_losses(add: &mut impl FnMut(Fault, u64), shape: &LinkShape, lost: u64) {
     }
 }
 
-fn crossed(wire: &Wire) -> Crossed {
+fn crossed(wire: &Attachment) -> Crossed {
     let counters = wire.link.counters();
     let Tally { frames, bytes } = counters.delivered;
     Crossed {

@@ -41,10 +41,10 @@ pub struct Waiting {
     octets: Vec<Option<u8>>,
     end: Option<usize>,
     poisoned: bool,
-    fragments: Vec<Piece>,
+    fragments: Vec<HeldFragment>,
 }
 
-struct Piece {
+struct HeldFragment {
     header: Spec,
     offset: usize,
     ip_len: usize,
@@ -54,9 +54,9 @@ struct Piece {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is held until the rest arrives.
-    Held,
+    Incomplete,
     /// It completes this datagram: header of the fragment at offset 0, DF and ECN of the whole, and payload.
-    Whole(Box<Spec>),
+    Complete(Box<Spec>),
     /// Some fragments are ECN-capable and some are not: all are dropped.
     MixedMarks,
     /// It is a repeat.
@@ -114,7 +114,7 @@ impl Model {
         let key = Key::of(header);
         let waiting = self.waiting.entry(key.clone()).or_insert_with(|| Waiting::from(now + timeout));
         let verdict = waiting.take(header, place, payload);
-        if matches!(verdict, Verdict::Whole(_) | Verdict::MixedMarks) {
+        if matches!(verdict, Verdict::Complete(_) | Verdict::MixedMarks) {
             self.waiting.remove(&key);
         }
         verdict
@@ -164,7 +164,7 @@ impl Waiting {
             return Verdict::Kills(ended);
         }
         let ip_len = header.fragment_len(range.start) + payload.len();
-        self.fragments.push(Piece { header: header.clone(), offset: range.start, ip_len });
+        self.fragments.push(HeldFragment { header: header.clone(), offset: range.start, ip_len });
         self.whole()
     }
 
@@ -181,17 +181,20 @@ impl Waiting {
 
     fn whole(&self) -> Verdict {
         let octets: Option<Vec<u8>> = self.octets.iter().copied().collect();
-        let (Some(payload), true) = (octets, self.end.is_some()) else { return Verdict::Held };
+        let (Some(payload), true) = (octets, self.end.is_some()) else { return Verdict::Incomplete };
         let Some(ecn) = joined_mark(self.fragments.iter().map(|fragment| fragment.header.tos & 3)) else {
             return Verdict::MixedMarks;
         };
-        let Some(first) = self.fragments.iter().find(|fragment| fragment.offset == 0) else { return Verdict::Held };
+        let Some(first) = self.fragments.iter().find(|fragment| fragment.offset == 0) else {
+            return Verdict::Incomplete;
+        };
         let longest = self.fragments.iter().map(|fragment| fragment.ip_len).max();
-        let has_df = |fragment: &Piece| fragment.header.ip_flags & DF != 0 && Some(fragment.ip_len) == longest;
+        let has_df =
+            |fragment: &HeldFragment| fragment.header.ip_flags & DF != 0 && Some(fragment.ip_len) == longest;
         let df = if self.fragments.iter().any(has_df) { DF } else { 0 };
         let header = first.header.clone();
         let (ip_flags, tos) = (header.ip_flags & !DF | df, header.tos & !3 | ecn.unwrap_or(header.tos & 3));
-        Verdict::Whole(Box::new(Spec { ip_flags, tos, fragment: None, payload, ..header }))
+        Verdict::Complete(Box::new(Spec { ip_flags, tos, fragment: None, payload, ..header }))
     }
 
     /// The held octets, one by one.

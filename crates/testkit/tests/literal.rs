@@ -256,8 +256,8 @@ fn the_model_reassembles_every_order_and_no_overlaps() {
                 let (place, now) = (&places[*index], core::time::Duration::ZERO);
                 let verdict = model.push(now, &datagram, place, &datagram.payload[place.range.clone()]);
                 match nth {
-                    2 => assert!(matches!(verdict, Verdict::Whole(whole) if whole.payload == datagram.payload)),
-                    _ => assert_eq!(verdict, Verdict::Held),
+                    2 => assert!(matches!(verdict, Verdict::Complete(whole) if whole.payload == datagram.payload)),
+                    _ => assert_eq!(verdict, Verdict::Incomplete),
                 }
             }
         }
@@ -266,7 +266,7 @@ fn the_model_reassembles_every_order_and_no_overlaps() {
             let payload = vec![byte; range.len()];
             model.push(core::time::Duration::ZERO, &datagram, &Place { range, more: true }, &payload)
         };
-        assert_eq!(push(0..16, 1), Verdict::Held);
+        assert_eq!(push(0..16, 1), Verdict::Incomplete);
         assert_eq!(push(8..16, 1), Verdict::Repeat);
         assert_eq!(push(8..24, 1), Verdict::Kills(2));
         assert_eq!(push(24..32, 1), Verdict::Poisoned);

@@ -94,7 +94,7 @@ impl Station for Cutting {
         let Cutting { ring, out, how, packets, work, .. } = self;
         let mut give = |packet: Packet| {
             each(&packet, |fragment| tell(&[fragment.header, fragment.payload].concat()));
-            out.done(packet);
+            out.recycle(packet);
         };
         match work {
             Work::Header => packets.drain(..).for_each(|packet| give(prepared(packet, *how))),
@@ -152,7 +152,7 @@ fn timed_section_copied(
             black_box(len);
             out.pool.give(buffer);
         }
-        out.done(packet);
+        out.recycle(packet);
     }
     count
 }
@@ -163,7 +163,7 @@ fn prepared(mut packet: Packet, how: How) -> Packet {
     match how {
         How::Fragments { mtu } => {
             packet.fragmentation =
-                Some(Fragmentation { mtu, id: packet.ip().id, split: Split::Max, content: Content::Whole });
+                Some(Fragmentation { mtu, id: packet.ip().id, split: Split::Max, content: Content::Complete });
         }
         How::Segments { len } => {
             packet.checksum = Checksum::Partial;
@@ -183,7 +183,7 @@ fn by_reference(packet: Packet, gather: &mut Gather, out: &mut Output) -> usize 
     }
     assert!(cuts.next(&mut []).is_none(), "a packet has no more pieces");
     let count = black_box(&gather.list).len();
-    out.done(packet);
+    out.recycle(packet);
     count
 }
 

@@ -71,7 +71,7 @@ pub fn drain(out: &mut Output, deliver: &mut impl FnMut(&Packet)) -> usize {
     let mut count = 0;
     while let Some(packet) = out.next() {
         deliver(&packet);
-        out.done(packet);
+        out.recycle(packet);
         count += 1;
     }
     count

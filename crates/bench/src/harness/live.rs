@@ -117,7 +117,7 @@ impl Live {
         batch.frames.push(frame((buffer, bytes.len())));
         gateway.push(now, direction, batch);
         while let Some(way) = gateway.next(direction) {
-            gateway.done(direction, packet_of(way));
+            gateway.recycle(direction, packet_of(way));
         }
     }
 
@@ -127,7 +127,7 @@ impl Live {
         while let Some(way) = self.gateway.next(TO_WIDE) {
             let packet = packet_of(way);
             deliver(&packet);
-            self.gateway.done(TO_WIDE, packet);
+            self.gateway.recycle(TO_WIDE, packet);
             count += 1;
         }
         count

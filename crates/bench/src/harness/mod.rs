@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::grid::{Extent, workloads};
     use crate::measure::references;
-    use crate::recipe::{Order, Recipe};
+    use crate::recipe::{ArrivalOrder, Recipe};
     use crate::rows::WIDELOAD;
     use crate::workload::fragments;
 
@@ -146,7 +146,7 @@ mod tests {
     fn said(arguments: &str, commands: &str) -> io::Result<String> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("in");
-        Recipe::Fragments(fragments(6, 64, Order::Forward)).build().0.write(&file).unwrap();
+        Recipe::Fragments(fragments(6, 64, ArrivalOrder::Forward)).build().0.write(&file).unwrap();
         let places = format!("file={} out={}", file.display(), folder.path().join("out").display());
         let arguments: Vec<String> = format!("{arguments} {places}").split_whitespace().map(String::from).collect();
         let mut output = Vec::new();

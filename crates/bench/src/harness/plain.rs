@@ -15,7 +15,7 @@ use pulp::Arch;
 use std::collections::HashMap;
 use std::hint::black_box;
 
-struct Copying {
+struct CopyWork {
     section: Section,
     /// Distance between two packets in memory, in bytes.
     stride: usize,
@@ -74,7 +74,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     let stride = stride(CLASS_LENS[class(section.longest())]);
     let (moves, ends, destination_len) = plan(&parts, has_header, stride);
     let copy_len = section.len() * stride;
-    Ok(Box::new(Copying {
+    Ok(Box::new(CopyWork {
         stride,
         source: memory(ask.ring * copy_len, ask.pages),
         destination: memory(destination_len, ask.pages),
@@ -89,7 +89,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     }))
 }
 
-impl Station for Copying {
+impl Station for CopyWork {
     fn fill(&mut self) {
         self.next = self.next.saturating_add(1);
         if self.next < self.ring {

@@ -164,7 +164,7 @@ fn push_all(it: &mut HeaderWork, sink: &mut impl PayloadSink, mut take: impl FnM
         }
         while let Some(datagram) = out.next() {
             take(&datagram);
-            out.done(datagram);
+            out.recycle(datagram);
             completed += 1;
         }
     }

@@ -89,7 +89,7 @@ impl Receiver {
         while let Some(way) = self.gateway.next(ONLY) {
             let Egress::Forward(packet) = way else { panic!("all frames are packets, and nobody is answered") };
             take(&packet);
-            self.gateway.done(ONLY, packet);
+            self.gateway.recycle(ONLY, packet);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Attack -> its packets, beside the cheapest traffic.
 
-use super::{Flows, Fragments, Hold, Order, PACKETS_MIN, Recipe};
+use super::{ArrivalOrder, Flows, Fragments, Hold, PACKETS_MIN, Recipe};
 use crate::reference::Reference;
 use crate::section::Section;
 use crate::wire::{Pair, Place, UDP, noise};
@@ -43,14 +43,14 @@ impl Attack {
 
     /// The cheapest traffic with as much payload per packet.
     pub fn best_case(self) -> Recipe {
-        let in_order = |fragment_len| Fragments { fragment_len, ..fragments(44, 1, Order::Forward) };
+        let in_order = |fragment_len| Fragments { fragment_len, ..fragments(44, 1, ArrivalOrder::Forward) };
         match self {
             Attack::RandomOffsets | Attack::EveryOther | Attack::FarEnds => Recipe::Fragments(in_order(8)),
             Attack::SameEnd => Recipe::Fragments(in_order(24)),
             Attack::FirstFragments | Attack::Overlaps => Recipe::Fragments(in_order(1_000)),
-            Attack::Collisions => Recipe::Fragments(fragments(44, 1, Order::Forward)),
+            Attack::Collisions => Recipe::Fragments(fragments(44, 1, ArrivalOrder::Forward)),
             Attack::TinySegments => {
-                Recipe::Flows(Flows { order: Order::Forward, flows: 1, per_flow: 512, ..tiny_segments() })
+                Recipe::Flows(Flows { order: ArrivalOrder::Forward, flows: 1, per_flow: 512, ..tiny_segments() })
             }
         }
     }
@@ -78,7 +78,7 @@ impl Attack {
 
     pub(super) fn build(self) -> (Section, Reference) {
         match self {
-            Attack::RandomOffsets => tiny_fragments(Order::Random),
+            Attack::RandomOffsets => tiny_fragments(ArrivalOrder::Random),
             Attack::EveryOther => every_other(),
             Attack::FirstFragments => {
                 let payload = noise(1, 1_000);
@@ -101,7 +101,7 @@ impl Attack {
                 }))
             }
             Attack::Collisions => {
-                let (section, datagrams) = fragments(6, 1_024, Order::Forward).draw(|version, index| {
+                let (section, datagrams) = fragments(6, 1_024, ArrivalOrder::Forward).draw(|version, index| {
                     let source = (index as u32 / 64) << 16;
                     (Pair { version, source, destination: 1_000 }, (index as u32 % 64) << 10)
                 });
@@ -127,12 +127,12 @@ impl fmt::Display for Attack {
     }
 }
 
-fn tiny_fragments(order: Order) -> (Section, Reference) {
+fn tiny_fragments(order: ArrivalOrder) -> (Section, Reference) {
     Fragments { fragment_len: 8, ..fragments(8_188, 1, order) }.build()
 }
 
 fn every_other() -> (Section, Reference) {
-    let (section, reference) = tiny_fragments(Order::Forward);
+    let (section, reference) = tiny_fragments(ArrivalOrder::Forward);
     let packets: Vec<&[u8]> = section.packets().collect();
     let (even, odd) = (packets.iter().step_by(2), packets.iter().skip(1).step_by(2));
     (even.chain(odd).collect(), reference)
@@ -154,5 +154,5 @@ fn place(name: u32, offset: usize, more: bool) -> Place {
 }
 
 fn tiny_segments() -> Flows {
-    Flows { order: Order::Reverse, per_flow: 128, payload_len: 64, ..flows(8, Hold::Section) }
+    Flows { order: ArrivalOrder::Reverse, per_flow: 128, payload_len: 64, ..flows(8, Hold::Section) }
 }

@@ -1,6 +1,6 @@
 //! TCP flows -> their segments in order of arrival.
 
-use super::Order;
+use super::ArrivalOrder;
 use crate::reference::{FlowName, Reference, Stream};
 use crate::section::Section;
 use crate::wire::{ACK, Pair, TCP, Tcp, noise};
@@ -20,7 +20,7 @@ pub struct Flows {
     /// How long runs are held.
     pub hold: Hold,
     /// Order of arrival.
-    pub order: Order,
+    pub order: ArrivalOrder,
     /// Longest output packet, in bytes.
     pub len_max: usize,
     /// Payload of a segment, in bytes.
@@ -77,9 +77,9 @@ impl Flows {
         let mut index = 1;
         while index + 1 < order.len() {
             let swapped = match self.order {
-                Order::Random => random.u8(..100) == 0,
-                Order::Reverse => true,
-                Order::Forward | Order::Repeats => false,
+                ArrivalOrder::Random => random.u8(..100) == 0,
+                ArrivalOrder::Reverse => true,
+                ArrivalOrder::Forward | ArrivalOrder::Repeats => false,
             };
             if swapped {
                 order.swap(index, index + 1);
@@ -95,9 +95,9 @@ impl fmt::Display for Flows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flows = if self.flows == 1 { "flow" } else { "flows" };
         let order = match self.order {
-            Order::Random => "1 in 100 swapped",
-            Order::Reverse => "each pair swapped",
-            Order::Forward | Order::Repeats => "in order",
+            ArrivalOrder::Random => "1 in 100 swapped",
+            ArrivalOrder::Reverse => "each pair swapped",
+            ArrivalOrder::Forward | ArrivalOrder::Repeats => "in order",
         };
         let hold = match self.hold {
             Hold::Burst => "released after each burst of 64".to_string(),
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn etherparse_reads_the_segments_and_checksums() {
-        for order in [Order::Forward, Order::Random, Order::Reverse] {
+        for order in [ArrivalOrder::Forward, ArrivalOrder::Random, ArrivalOrder::Reverse] {
             let recipe = Flows { order, ..flows(8, Hold::Section) };
             let (section, Reference::Streams(streams)) = recipe.build() else { panic!() };
             assert_eq!(section.len(), 8 * recipe.per_flow);

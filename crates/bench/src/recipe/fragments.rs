@@ -1,6 +1,6 @@
 //! Datagrams -> their fragments in order of arrival.
 
-use super::{Order, PACKETS_MIN};
+use super::{ArrivalOrder, PACKETS_MIN};
 use crate::reference::Reference;
 use crate::section::Section;
 use crate::wire::{Pair, Place, UDP, noise};
@@ -17,7 +17,7 @@ pub struct Fragments {
     /// Concurrent datagrams.
     pub datagrams: usize,
     /// Order of arrival.
-    pub order: Order,
+    pub order: ArrivalOrder,
     /// Payload of each fragment, in bytes.
     pub fragment_len: usize,
 }
@@ -72,16 +72,16 @@ impl Fragments {
     fn turns(&self, random: &mut Rng) -> Vec<FlowAndSeries> {
         let of_each = |fragment: usize| (0..self.datagrams).map(move |datagram| (datagram, fragment));
         let mut turns: Vec<FlowAndSeries> = match self.order {
-            Order::Reverse => (0..self.fragments).rev().flat_map(of_each).collect(),
+            ArrivalOrder::Reverse => (0..self.fragments).rev().flat_map(of_each).collect(),
             _ => (0..self.fragments).flat_map(of_each).collect(),
         };
         match self.order {
-            Order::Forward | Order::Reverse => turns,
-            Order::Random => {
+            ArrivalOrder::Forward | ArrivalOrder::Reverse => turns,
+            ArrivalOrder::Random => {
                 random.shuffle(&mut turns);
                 turns
             }
-            Order::Repeats => {
+            ArrivalOrder::Repeats => {
                 let again = |(datagram, fragment): FlowAndSeries| {
                     let repeated = fragment > 0 && random.u8(..100) == 0;
                     repeated.then(|| (datagram, fragment - 1)).into_iter().chain([(datagram, fragment)])
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn an_independent_reassembler_gives_the_reference() {
-        for order in [Order::Forward, Order::Reverse, Order::Random, Order::Repeats] {
+        for order in [ArrivalOrder::Forward, ArrivalOrder::Reverse, ArrivalOrder::Random, ArrivalOrder::Repeats] {
             for (count, datagrams) in [(2, 1), (6, 64), (44, 3)] {
                 for recipe in [fragments(count, datagrams, order), fragments(count, datagrams, order).ipv6()] {
                     let (section, Reference::Payloads(expected)) = recipe.build() else { panic!() };
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn one_fragment_in_a_hundred_is_repeated() {
-        let (section, _) = fragments(44, 64, Order::Repeats).build();
+        let (section, _) = fragments(44, 64, ArrivalOrder::Repeats).build();
         let repeats = section.len() - 44 * 64;
         assert!((14..=42).contains(&repeats), "{repeats} of {}", 44 * 64);
     }

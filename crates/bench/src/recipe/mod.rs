@@ -30,7 +30,7 @@ pub enum Recipe {
     /// Segments of TCP flows, to be coalesced.
     Flows(Flows),
     /// TCP packets of the largest whole number of segments, to be segmented.
-    Trains {
+    GsoPackets {
         /// Payload of a segment, in bytes.
         segment: usize,
     },
@@ -47,7 +47,7 @@ pub enum Recipe {
 
 /// Order in which the fragments or segments arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum ArrivalOrder {
     /// In the order of sending.
     Forward,
     /// The last fragment first.
@@ -66,7 +66,7 @@ impl Recipe {
             Recipe::Joinable(fragments, _) => fragments.build_joinable(),
             Recipe::Wide { len, mtu } => plain::wide(*len, *mtu),
             Recipe::Flows(flows) => flows.build(),
-            Recipe::Trains { segment } => plain::gso_packets(*segment),
+            Recipe::GsoPackets { segment } => plain::gso_packets(*segment),
             Recipe::Bytes { len } => plain::bytes(*len),
             Recipe::Mixed => plain::mixed(),
             Recipe::Attack(attack) => attack.build(),
@@ -84,7 +84,7 @@ impl Recipe {
             }
             Recipe::Wide { mtu, .. } => vec![("mtu", mtu.to_string())],
             Recipe::Flows(flows) => flows.keys(),
-            Recipe::Trains { segment } => vec![("segment", segment.to_string())],
+            Recipe::GsoPackets { segment } => vec![("segment", segment.to_string())],
             Recipe::Bytes { .. } | Recipe::Mixed => Vec::new(),
             Recipe::Attack(attack) => attack.keys(),
         }
@@ -122,7 +122,7 @@ impl fmt::Display for Recipe {
             Recipe::Joinable(fragments, mtu) => write!(f, "{fragments}, up to {mtu} B"),
             Recipe::Wide { len, mtu } => write!(f, "{len} B to {mtu} B"),
             Recipe::Flows(flows) => write!(f, "{flows}"),
-            Recipe::Trains { segment } => write!(f, "64 KiB to {segment} B of payload"),
+            Recipe::GsoPackets { segment } => write!(f, "64 KiB to {segment} B of payload"),
             Recipe::Bytes { len } => write!(f, "{len} B"),
             Recipe::Mixed => write!(f, "IPv4 and IPv6, TCP and UDP"),
             Recipe::Attack(attack) => write!(f, "{attack}"),
@@ -130,13 +130,13 @@ impl fmt::Display for Recipe {
     }
 }
 
-impl fmt::Display for Order {
+impl fmt::Display for ArrivalOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Order::Forward => "in order",
-            Order::Reverse => "reverse",
-            Order::Random => "random",
-            Order::Repeats => "1 % repeats",
+            ArrivalOrder::Forward => "in order",
+            ArrivalOrder::Reverse => "reverse",
+            ArrivalOrder::Random => "random",
+            ArrivalOrder::Repeats => "1 % repeats",
         })
     }
 }

@@ -370,13 +370,13 @@ pub struct LinkArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scene {
     /// Links without offloads, hosts without GRO
-    Apart,
+    NoGro,
     /// Links without offloads, hosts with GRO
-    Joined,
+    Gro,
     /// Links without offloads, hosts with the kernel's defaults
     Plain,
     /// Links with checksum offload, hosts without GRO; GRO on the interfaces between them
-    Between,
+    MiddleGro,
     /// Links with TSO
-    Trains,
+    Tso,
 }

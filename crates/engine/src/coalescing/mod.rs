@@ -820,7 +820,7 @@ mod tests {
             frame[10..12].copy_from_slice(&checksum.to_be_bytes());
             let packet = Frame::copy(&frame, LinkType::Ip, Ingress(0), &mut out.pool).unwrap();
             let counter = pair_of(Secret::new(5), &packet);
-            out.done(packet);
+            out.recycle(packet);
             usize::from(counter)
         };
         let (mut counts, mut alike_count) = ([0; PAIR_COUNT], 0);
@@ -874,7 +874,7 @@ mod tests {
                     }
                 }
                 while let Some(packet) = out.next() {
-                    out.done(packet);
+                    out.recycle(packet);
                 }
                 let (count, free) = (coalescer.places.count(), coalescer.places.free_count());
                 assert_eq!(count - free, coalescer.early_count(), "seed {seed}");
@@ -948,7 +948,7 @@ mod tests {
                 let ports = packet.bytes().get(20..24).unwrap_or_default().to_vec();
                 let more = (packet.gso, packet.checksum, packet.is_as_received(), packet.max_fragment_len());
                 gone.push((ports, format!("{:02x?} {more:?}", packet.frame())));
-                self.out.done(packet);
+                self.out.recycle(packet);
             }
             gone
         }

@@ -20,12 +20,12 @@ pub(crate) struct ReorderSlab {
 #[derive(Debug)]
 struct ReorderSlot {
     segment: Option<(Packet, SegmentFacts)>,
-    links: Links,
+    links: SlotLinks,
 }
 
 /// The slots on both sides of a slot in a queue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Links {
+pub(crate) struct SlotLinks {
     pub(crate) before: u32,
     pub(crate) after: u32,
 }
@@ -66,16 +66,22 @@ impl ReorderQueue {
     }
 
     /// The slots between which a segment belongs: behind the last one whose facts are `is_before` it.
-    pub(crate) fn position(&self, places: &ReorderSlab, is_before: impl Fn(&SegmentFacts) -> bool) -> Links {
-        let mut links = Links { before: self.last, after: NONE };
+    pub(crate) fn position(&self, places: &ReorderSlab, is_before: impl Fn(&SegmentFacts) -> bool) -> SlotLinks {
+        let mut links = SlotLinks { before: self.last, after: NONE };
         while places.part(links.before).is_some_and(|part| !is_before(part)) {
-            links = Links { before: places.at(links.before).links.before, after: links.before };
+            links = SlotLinks { before: places.at(links.before).links.before, after: links.before };
         }
         links
     }
 
     /// Inserts a segment between two adjacent slots.
-    pub(crate) fn insert(&mut self, places: &mut ReorderSlab, links: Links, packet: Packet, part: SegmentFacts) {
+    pub(crate) fn insert(
+        &mut self,
+        places: &mut ReorderSlab,
+        links: SlotLinks,
+        packet: Packet,
+        part: SegmentFacts,
+    ) {
         self.count += 1;
         self.payload_len += u32::from(part.payload_len);
         let at = places.take(ReorderSlot { segment: Some((packet, part)), links });

@@ -70,7 +70,7 @@ impl Datagrams {
         loop {
             match run.take_readily(key, fragment, sink) {
                 Outcome::Not => break,
-                Outcome::Piece => taken += 1,
+                Outcome::Fragment => taken += 1,
                 Outcome::Last => {
                     self.close(at, out);
                     return taken + 1;
@@ -393,7 +393,7 @@ impl Datagrams {
             return Outcome::Not;
         }
         let taken = run.take_readily(key, fragment, &mut LeavePayload);
-        if taken == Outcome::Piece {
+        if taken == Outcome::Fragment {
             self.touched = at;
         }
         taken

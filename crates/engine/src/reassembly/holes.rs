@@ -27,7 +27,7 @@ pub(super) enum Fit {
     /// It fills a hole.
     Fills,
     /// All of its bytes are held; the caller compares them.
-    Held,
+    Repeat,
     /// Some of its bytes are held and some are not.
     Overlaps,
     /// It disagrees with the end given by the last fragment, or claims an end below held bytes.
@@ -39,11 +39,11 @@ impl Holes {
     pub(super) const ALL: Holes = Holes { next: 0, held: 0, end: UNKNOWN, scattered_top: 0 };
 
     /// The relation of the fragment at `range` to the held bytes. `more` is its MF flag.
-    pub(super) fn fit(&self, bitmap: &[u8], range: &Range<usize>, more: bool) -> Fit {
+    pub(super) fn classify(&self, bitmap: &[u8], range: &Range<usize>, more: bool) -> Fit {
         match if self.is_vacant(bitmap, range) { 0 } else { self.held_of(bitmap, range) } {
             0 if self.contradicts(range, more) => Fit::Contradicts,
             0 => Fit::Fills,
-            held if held == range.len() => Fit::Held,
+            held if held == range.len() => Fit::Repeat,
             _ => Fit::Overlaps,
         }
     }
@@ -275,7 +275,7 @@ mod tests {
             let past_the_end = self.end.is_some_and(|end| range.end > end || !more && range.end != end);
             let before_the_top = !more && self.here.iter().skip(range.end).any(|here| *here);
             match held {
-                held if held == range.len() => Fit::Held,
+                held if held == range.len() => Fit::Repeat,
                 0 if past_the_end || before_the_top => Fit::Contradicts,
                 0 => Fit::Fills,
                 _ => Fit::Overlaps,
@@ -284,7 +284,7 @@ mod tests {
 
         /// Compares the two on one fragment. Returns whether it fills a hole.
         fn try_fragment(&mut self, holes: &mut Holes, bitmap: &mut [u8], range: Range<usize>, more: bool) -> bool {
-            let fit = holes.fit(bitmap, &range, more);
+            let fit = holes.classify(bitmap, &range, more);
             assert_eq!(fit, self.fit(&range, more), "{range:?}, more {more}, {holes:?}");
             let (mut claimed, mut other_bitmap) = (*holes, bitmap.to_vec());
             let is_claimed = claimed.claim(|| &mut other_bitmap, &range, more);

@@ -93,8 +93,8 @@ pub(crate) fn len_fault(ip: &Ip, frag: Fragment) -> Option<Reason> {
 pub(super) fn conflict(fit: Fit, has_same_bytes: impl FnOnce() -> bool) -> Option<Reason> {
     match fit {
         Fit::Fills => None,
-        Fit::Held if has_same_bytes() => Some(Reason::FragRepeat),
-        Fit::Held | Fit::Overlaps => Some(Reason::FragOverlap),
+        Fit::Repeat if has_same_bytes() => Some(Reason::FragRepeat),
+        Fit::Repeat | Fit::Overlaps => Some(Reason::FragOverlap),
         Fit::Contradicts => Some(Reason::FragConflict),
     }
 }

@@ -63,11 +63,11 @@ pub enum Late {
 
 /// The receiver that datagrams are reassembled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Toward {
+enum Receiver {
     /// The destination host, or its own NIC.
     Host,
     /// The next hop: only fragments from the same previous hop are reassembled together (C15).
-    Hop,
+    PreviousHop,
 }
 
 impl Reassembler {
@@ -116,20 +116,20 @@ impl Reassembler {
 
     /// Takes a packet that does not continue the hinted datagram.
     pub fn push_unlike(&mut self, now: Time, packet: Packet, out: &mut impl Next, sink: &mut impl PayloadSink) {
-        self.push_toward(Toward::Host, now, packet, out, sink);
+        self.push_toward(Receiver::Host, now, packet, out, sink);
     }
 
     /// The same on the path, hop by hop (C15). Fragments of two stations are not reassembled together. Complete
     /// datagrams that are too long are fragmented again. IPv6 datagrams keep their Fragment header, and leave in
     /// fragments no longer than the longest received one (R087).
     pub fn push_hop_by_hop(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
-        self.push_toward(Toward::Hop, now, packet, out, &mut CopyPayload);
+        self.push_toward(Receiver::PreviousHop, now, packet, out, &mut CopyPayload);
     }
 
     #[inline(always)]
     fn push_toward(
         &mut self,
-        toward: Toward,
+        toward: Receiver,
         now: Time,
         packet: Packet,
         out: &mut impl Next,
@@ -138,11 +138,11 @@ impl Reassembler {
         let Some(frag) = packet.ip().fragment else { return out.forward(packet) };
         if frag.offset == 0 && !frag.more {
             return match toward {
-                Toward::Host => make_whole(packet, out),
-                Toward::Hop => out.forward(packet),
+                Receiver::Host => make_whole(packet, out),
+                Receiver::PreviousHop => out.forward(packet),
             };
         }
-        let hop = (toward == Toward::Hop).then(|| packet.previous_hop());
+        let hop = (toward == Receiver::PreviousHop).then(|| packet.previous_hop());
         match self.datagrams.take(hop, now, &packet, frag, out, sink) {
             Ok(()) => out.recycle(packet),
             Err(reason) => {
@@ -452,7 +452,7 @@ mod tests {
             while let Some(packet) = self.out.next() {
                 let more = (packet.fragmentation, packet.max_fragment_len());
                 self.gone.push(format!("{:02x?} {more:?}", packet.frame()));
-                self.out.done(packet);
+                self.out.recycle(packet);
             }
         }
     }

@@ -227,7 +227,7 @@ impl<'a> Placer<'a> {
         match self.datagrams.open_placed(now, fragment, buffer) {
             Ok(at) => {
                 self.placement.current = Some((SlotOwner::Fresh(number), at));
-                Outcome::Piece
+                Outcome::Fragment
             }
             Err(buffer) => {
                 *slot = Some(buffer);

@@ -49,7 +49,7 @@ pub(crate) enum Outcome {
     /// The fragment needs the slow path.
     Not,
     /// The fragment was taken.
-    Piece,
+    Fragment,
     /// The fragment was taken, and the datagram is complete.
     Last,
 }
@@ -123,7 +123,7 @@ impl Run {
         if !is_like_the_last {
             self.seen = self.seen.and(fragment, frag, &self.packet);
         }
-        if self.holes.is_whole() { Outcome::Last } else { Outcome::Piece }
+        if self.holes.is_whole() { Outcome::Last } else { Outcome::Fragment }
     }
 
     /// Takes fragments of payload length `len` that are like the last one, come in order, and lie in their slots.
@@ -140,7 +140,7 @@ impl Run {
     /// The conflict between a fragment and this datagram; none where it fills a hole.
     pub(super) fn conflict_with(&self, fragment: &Packet, frag: Fragment) -> Option<Reason> {
         let range = range_of(fragment, frag);
-        let fit = self.holes.fit(self.packet.map(), &range, frag.more);
+        let fit = self.holes.classify(self.packet.bitmap(), &range, frag.more);
         conflict(fit, || self.packet.laid(range.start, range.len()) == fragment.payload())
     }
 
@@ -257,7 +257,7 @@ impl Run {
         let dont_fragment = self.has_dont_fragment();
         self.packet.close(len, ecn, dont_fragment, self.seen.longest);
         if self.stays_fragmented() {
-            self.packet.fragmentation = Some(self.fragmentation(self.seen.longest as u16, Content::Whole));
+            self.packet.fragmentation = Some(self.fragmentation(self.seen.longest as u16, Content::Complete));
         }
         if self.packet.is_neighbour_discovery() {
             return Err(Reason::FragNeighbour);
@@ -268,7 +268,7 @@ impl Run {
 
     /// Turns it into a packet that leaves in fragments with the received bytes.
     pub(super) fn release(&mut self, mtu: u16) {
-        let content = if self.holes.in_order() { Content::Whole } else { Content::Sparse };
+        let content = if self.holes.in_order() { Content::Complete } else { Content::Sparse };
         let cut = self.fragmentation(mtu, content);
         let ecn = self.seen.ecn.released(self.packet.ip().ecn);
         self.packet.release(self.holes.top(), !self.holes.has_end(), ecn, cut);

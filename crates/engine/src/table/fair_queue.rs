@@ -20,7 +20,7 @@
 //! (C31).
 
 use super::index::Index;
-use super::slab::{Links, List, NONE, Slab};
+use super::slab::{List, ListLinks, NONE, Slab};
 use crate::keyed_hash::{Secret, TableKey};
 use core::time::Duration;
 use packet::{Address, Time};
@@ -82,8 +82,8 @@ struct Slot<T> {
     charge: usize,
     rank: Queue,
     timeout: u8,
-    by_timeout: Links,
-    by_rank: Links,
+    by_timeout: ListLinks,
+    by_rank: ListLinks,
 }
 
 /// The eviction list that an entry is in.
@@ -108,7 +108,7 @@ struct Source {
     hash: u64,
     charged: usize,
     things: List,
-    links: Links,
+    links: ListLinks,
 }
 
 /// Sources with about the same usage.
@@ -468,7 +468,7 @@ impl<T: HasSource> FairQueue<T> {
     }
 
     fn add_source(&mut self, address: Address, hash: u64) -> u32 {
-        let nobody = Source { address, hash, charged: 0, things: List::default(), links: Links::NONE };
+        let nobody = Source { address, hash, charged: 0, things: List::default(), links: ListLinks::NONE };
         let at = self.sources.place(nobody);
         let source = self.sources.slot_mut(at);
         (source.address, source.hash, source.charged, source.things) = (address, hash, 0, List::default());
@@ -586,8 +586,8 @@ impl<T> Slot<T> {
             charge: 0,
             rank: Queue::Nowhere,
             timeout: 0,
-            by_timeout: Links::NONE,
-            by_rank: Links::NONE,
+            by_timeout: ListLinks::NONE,
+            by_rank: ListLinks::NONE,
         }
     }
 }

@@ -15,13 +15,13 @@ impl Default for List {
 
 /// A slot's neighbours in a list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Links {
+pub(super) struct ListLinks {
     pub(super) before: u32,
     pub(super) after: u32,
 }
 
-impl Links {
-    pub(super) const NONE: Links = Links { before: NONE, after: NONE };
+impl ListLinks {
+    pub(super) const NONE: ListLinks = ListLinks { before: NONE, after: NONE };
 }
 
 impl List {
@@ -29,8 +29,8 @@ impl List {
         (self.first != NONE).then_some(self.first)
     }
 
-    pub(super) fn push_back<T>(&mut self, slab: &mut Slab<T>, at: u32, links: impl Fn(&mut T) -> &mut Links) {
-        *links(slab.slot_mut(at)) = Links { before: self.last, after: NONE };
+    pub(super) fn push_back<T>(&mut self, slab: &mut Slab<T>, at: u32, links: impl Fn(&mut T) -> &mut ListLinks) {
+        *links(slab.slot_mut(at)) = ListLinks { before: self.last, after: NONE };
         match self.last {
             NONE => self.first = at,
             last => links(slab.slot_mut(last)).after = at,
@@ -38,8 +38,8 @@ impl List {
         self.last = at;
     }
 
-    pub(super) fn unlink<T>(&mut self, slab: &mut Slab<T>, at: u32, links: impl Fn(&mut T) -> &mut Links) {
-        let Links { before, after } = *links(slab.slot_mut(at));
+    pub(super) fn unlink<T>(&mut self, slab: &mut Slab<T>, at: u32, links: impl Fn(&mut T) -> &mut ListLinks) {
+        let ListLinks { before, after } = *links(slab.slot_mut(at));
         match before {
             NONE => self.first = after,
             before => links(slab.slot_mut(before)).after = after,

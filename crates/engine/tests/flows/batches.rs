@@ -118,7 +118,7 @@ impl Half {
                     while let Some(fragment) = fragments.next() {
                         gone.push((format!("{is:?}"), [fragment.header, fragment.payload].concat()));
                     }
-                    self.gateway.done(direction, packet);
+                    self.gateway.recycle(direction, packet);
                 }
                 Egress::PassThrough(raw, unfit) => {
                     gone.push((format!("{unfit:?}"), raw.frame().to_vec()));

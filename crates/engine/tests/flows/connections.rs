@@ -236,7 +236,7 @@ impl Crossing {
                         self.came_by.get(&(direction, port)).map_or(&[][..], |all| &all[start..stream.len()]);
                     assert!(came_by.iter().all(|by| Ingress(*by) == packet.ingress()), "ports are never mixed");
                 }
-                self.gateway.done(direction, packet);
+                self.gateway.recycle(direction, packet);
             }
             self.gateway.check(direction).expect("the laws hold");
             assert_eq!(self.gateway.is_idle(direction), self.gateway.held(direction).1 == 0);

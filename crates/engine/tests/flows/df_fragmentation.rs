@@ -56,7 +56,7 @@ fn push(side: &mut Side, out: &mut Output, spec: &Spec) -> Option<[u8; 2]> {
                 content.extend_from_slice(&frame[20..]);
             }
         }
-        out.done(packet);
+        out.recycle(packet);
     }
     assert!(id.is_none() || content == bytes[20..]);
     id

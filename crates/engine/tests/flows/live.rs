@@ -31,7 +31,7 @@ fn a_border_changes_a_field_and_keeps_the_gso_packet() {
                 assert!(packet.frame() == spec.bytes(), "not a byte changes");
                 assert_eq!(packet.checksum, Checksum::Partial, "and nothing is summed");
                 check_stream(&packet, &spec, usize::from(mtu));
-                out.done(packet);
+                out.recycle(packet);
                 side.check(&out).unwrap();
                 assert!(out.next().is_none());
             }
@@ -59,7 +59,7 @@ fn a_gso_packet_without_segment_length_passes_where_segmentation_is_off() {
         assert_eq!(packet.gso, Some(came), "IPv{version}");
         assert_eq!(out.ledger.event(Event::LengthCompleted).packets, 20);
         check_stream(&packet, &Spec { sum: Summed::Right, ..spec }, 9_000);
-        out.done(packet);
+        out.recycle(packet);
         side.check(&out).unwrap();
     }
 }
@@ -78,7 +78,7 @@ fn a_long_segment_becomes_a_gso_packet_with_any_checksum_setting() {
                 assert_eq!(packet.gso.map(|gso| usize::from(gso.segment_len)), Some(segment_len));
                 assert!(packet.frame() == spec.bytes());
                 check_stream(&packet, &spec, 1_500);
-                out.done(packet);
+                out.recycle(packet);
                 let finished = u64::from(checksums == Checksums::Complete);
                 assert_eq!(out.ledger.event(Event::ChecksumCompleted).packets, finished);
                 side.check(&out).unwrap();
@@ -107,7 +107,7 @@ fn a_partial_checksum_is_kept_or_completed_and_counted() {
                         assert_eq!(packet.checksum == Checksum::Partial, is_left);
                         assert_eq!(packet.is_as_received(), is_left);
                         assert_eq!(out.ledger.event(Event::ChecksumCompleted).packets, u64::from(!is_left));
-                        out.done(packet);
+                        out.recycle(packet);
                     }
                 }
             }
@@ -132,7 +132,7 @@ fn checksums_are_completed_before_ip_fragmentation() {
                 // The datagram's own checksum, as its receiver verifies it.
                 let whole = Spec { sum: Summed::Right, payload: seen, ..spec.clone() }.bytes();
                 assert!(packet.upper_bytes(upper) == &whole[usize::from(upper.at)..]);
-                out.done(packet);
+                out.recycle(packet);
             }
             assert!(payload == spec.payload);
             let finished = if segment_len.is_some() { 2 } else { 1 };
@@ -150,12 +150,12 @@ fn checksums_of_received_fragmentation_requests_are_completed() {
         let mut out = output();
         let mut packet = gso(&spec, None, &mut out);
         packet.fragmentation =
-            Some(Fragmentation { mtu: 1_000, id: 7, split: Split::Max, content: Content::Whole });
+            Some(Fragmentation { mtu: 1_000, id: 7, split: Split::Max, content: Content::Complete });
         side.push(Time::ZERO, packet, &mut none(), &mut out);
         let packet = out.next().expect("it goes on");
         assert!(packet.fragmentation.is_some_and(|cut| cut.mtu == 1_000), "it fits already");
         assert!(packet.bytes() == spec.finished().bytes());
-        out.done(packet);
+        out.recycle(packet);
         assert!(out.ledger.event(Event::ChecksumCompleted).packets > 0);
     }
 }
@@ -177,7 +177,7 @@ fn a_restored_length_is_in_the_port_checksum() {
         side.push(Time::ZERO, packet, &mut none(), &mut out);
         let packet = out.next().expect("it goes on");
         assert!(packet.frame() == spec.bytes());
-        out.done(packet);
+        out.recycle(packet);
         assert_eq!(out.ledger.event(Event::ChecksumCompleted).packets, 1);
     }
 }
@@ -202,8 +202,8 @@ fn ports_see_icmp_errors_and_both_outputs_count_alike() {
         directions.push(if matches!(direction, Egress::IcmpReply(_)) { 'a' } else { 'f' });
         assert_eq!(packet.ip().protocol == 1, matches!(direction, Egress::IcmpReply(_)), "an answer is ICMP");
         let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = direction else { panic!("only packets came") };
-        by_direction.done(packet);
-        plain.done(same);
+        by_direction.recycle(packet);
+        plain.recycle(same);
     }
     assert_eq!(directions, "faf");
     assert!(plain.next().is_none());
@@ -231,7 +231,7 @@ fn a_refused_gso_packet_gives_one_icmp_error() {
             let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = direction else {
                 panic!("only packets came")
             };
-            out.done(packet);
+            out.recycle(packet);
         }
         // Ten of 1,900 bytes, and one of 1,000, which fits.
         assert_eq!((answered, forwarded), (answers, 1), "IPv{version}");
@@ -271,7 +271,7 @@ fn a_gso_packet_passes_behind_its_flow_without_a_copy() {
                 Some(Gso { segment_len: 1_400, ids: Identifications::Rise, maker: Maker::Sender })
             );
             assert!(long.checksum == Checksum::Partial && long.bytes() == one(0, 60_000).bytes());
-            out.done(long);
+            out.recycle(long);
             // Two segments wait. A GSO packet of their flow flushes them first, and then follows them.
             side.push(Time::ZERO, gso(&one(60_000, 1_000), None, &mut out), &mut connections, &mut out);
             side.push(Time::ZERO, gso(&one(61_000, 1_000).id(0x1235), None, &mut out), &mut connections, &mut out);
@@ -286,7 +286,7 @@ fn a_gso_packet_passes_behind_its_flow_without_a_copy() {
                 assert_eq!(seen.seq, 100 + next);
                 next += seen.payload().len() as u32;
                 lens.push(seen.payload().len());
-                out.done(packet);
+                out.recycle(packet);
             }
             assert_eq!(lens, [2_000, 20_000, 1_000]);
             side.check(&out).unwrap();
@@ -326,7 +326,7 @@ fn fragments_and_segments_have_the_packets_link_header() {
                     count += 1;
                 }
                 assert_eq!((count, packet.wire_count()), (5, 5));
-                out.done(packet);
+                out.recycle(packet);
             }
         }
     }

@@ -795,7 +795,7 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
             let side = pick(toward, &gateway.wide, &gateway.narrow);
             let resized = seen.segment_limit.and_then(|limit| side.resizes_to(limit));
             assert_eq!(resized.map(|limit| usize::from(limit.len_max)), Some(*expected), "{toward:?}, {mss:?}");
-            [seen, back].into_iter().for_each(|packet| gateway.out.done(packet));
+            [seen, back].into_iter().for_each(|packet| gateway.out.recycle(packet));
         }
         let mut stranger = Gateway::new(Raise::BothWays);
         let left = stranger.pass(&data(4, 1, toward, 40_000), toward, Some(1_460));
@@ -964,7 +964,7 @@ impl Gateway {
     fn see(&mut self, spec: &Spec, toward: Toward, checksum: Checksum) -> (Vec<u8>, (Checksum, bool)) {
         let packet = self.seen(spec, toward, checksum, None);
         let left = (packet.frame().to_vec(), (packet.checksum, packet.is_as_received()));
-        self.out.done(packet);
+        self.out.recycle(packet);
         left
     }
 
@@ -983,7 +983,7 @@ impl Gateway {
         let packet = Frame::copy(&spec.bytes(), self.medium, Ingress(0), &mut self.out.pool).unwrap();
         let (source, destination) = packet.addresses();
         let [from, to] = spec.ports;
-        self.out.done(packet);
+        self.out.recycle(packet);
         self.mss.on_offloaded(self.now, [(source, from), (destination, to)], toward)
     }
 
@@ -991,7 +991,7 @@ impl Gateway {
     fn len_max(&mut self, spec: &Spec, toward: Toward) -> u16 {
         let packet = self.seen(spec, toward, Checksum::Unverified, None);
         let len_max = packet.segment_limit.map_or(0, |limit| limit.len_max);
-        self.out.done(packet);
+        self.out.recycle(packet);
         len_max
     }
 
@@ -1026,7 +1026,7 @@ impl Gateway {
             while let Some(fragment) = fragments.next() {
                 left.push([fragment.header, fragment.payload].concat());
             }
-            self.out.done(packet);
+            self.out.recycle(packet);
         }
         assert_eq!(self.out.pool.in_use_count(), 0);
         left

@@ -73,7 +73,7 @@ fn offloaded_acks_update_the_connection() {
         let frame = stand.of_narrow(version, 1).bytes();
         let packet = Frame::copy(&frame, LinkType::Ip, Ingress(1), &mut stand.out.pool).expect("it is one");
         let (narrow, wide) = packet.addresses();
-        stand.out.done(packet);
+        stand.out.recycle(packet);
         stand.mss.on_offloaded_ack([(narrow, 10_001), (wide, 443)], 70_000);
         stand.mss.on_offloaded_ack([(narrow, 10_001), (wide, 443)], 60_000);
         // A packet of another connection.
@@ -200,7 +200,7 @@ impl Stand {
         let mut packet =
             Frame::copy(&spec.bytes(), self.medium, ingress, &mut self.out.pool).expect("it is a packet");
         self.mss.on_packet(self.now, &mut packet, toward, &mut self.ledger);
-        self.out.done(packet);
+        self.out.recycle(packet);
     }
 
     /// The ICMP error for each raised connection; `None` where none is possible.
@@ -212,7 +212,7 @@ impl Stand {
             assert_eq!(answer.is_some(), is_told);
             answer.map(|answer| {
                 let frame = answer.frame().to_vec();
-                self.out.done(answer);
+                self.out.recycle(answer);
                 frame
             })
         });

@@ -133,7 +133,7 @@ impl Rig {
             assert_eq!(wire.len(), packet.wire_count(), "a packet stands for as many as it says");
             let (gso, as_received) = (packet.gso, packet.is_as_received());
             left.push(Left { frame: packet.frame().to_vec(), wire, gso, as_received });
-            self.out.done(packet);
+            self.out.recycle(packet);
         }
         self.check();
         left

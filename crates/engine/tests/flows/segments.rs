@@ -103,7 +103,7 @@ fn a_gso_packet_is_resegmented_for_a_narrower_link() {
         assert!(segments.iter().all(|segment| segment.len() <= 1_280) && segments[0].len() > 1_200);
         let joined: Vec<u8> = segments.iter().flat_map(|segment| read_tcp(segment, "shorter").1.to_vec()).collect();
         assert!(joined == payload);
-        out.done(packet);
+        out.recycle(packet);
         side.check(&out).unwrap();
     }
 }
@@ -122,7 +122,7 @@ fn a_udp_gso_packet_keeps_its_datagrams_and_fragments_long_ones() {
             seen += usize::from(packet.gso.is_some());
             wire += packet.wire_count();
             assert!(packet.wire_len() <= usize::from(mtu));
-            out.done(packet);
+            out.recycle(packet);
         }
         side.check(&out).unwrap();
         assert_eq!((seen, out.ledger.event(Event::Fragments).packets), (gso_packets, fragments), "at {mtu}");

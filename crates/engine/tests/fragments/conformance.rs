@@ -967,7 +967,8 @@ fn options_are_fragmented_as_by_click() {
         let bytes = Spec { ip_options: options, ip_flags: DF, ..ip(4).payload(pattern(20)) }.bytes();
         let mut pool = Pool::new(1 << 20);
         let mut packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut pool).unwrap();
-        packet.fragmentation = Some(Fragmentation { mtu: 40, id: 9, split: Split::Max, content: Content::Whole });
+        packet.fragmentation =
+            Some(Fragmentation { mtu: 40, id: 9, split: Split::Max, content: Content::Complete });
         let mut fragments = WirePackets::of(&packet);
         let mut lens = Vec::new();
         while let Some(fragment) = fragments.next() {

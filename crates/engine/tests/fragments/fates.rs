@@ -226,7 +226,7 @@ fn crossing(packets: &[(Toward, Vec<u8>)]) -> Rig {
     for (toward, bytes) in packets {
         let mut packet = Frame::copy(bytes, LinkType::Ip, Ingress(0), &mut rig.out.pool).unwrap();
         mss.on_packet(rig.now, &mut packet, *toward, &mut rig.out.ledger);
-        rig.out.done(packet);
+        rig.out.recycle(packet);
     }
     rig
 }
@@ -347,7 +347,7 @@ fn half_filled() -> Rig {
     rig.side.push(rig.now, packet, &mut rig.connections, &mut rig.out);
     let packet = rig.out.next().unwrap();
     assert_eq!(packet.bytes(), bytes);
-    rig.out.done(packet);
+    rig.out.recycle(packet);
     rig
 }
 

@@ -113,7 +113,7 @@ impl Rig {
             while let Some(fragment) = fragments.next() {
                 wire.push([fragment.header, fragment.payload].concat());
             }
-            self.out.done(packet);
+            self.out.recycle(packet);
         }
         self.side.check(&self.out).unwrap();
         wire

@@ -177,7 +177,7 @@ fn first_ids(gateway: &mut Gateway) -> Vec<u32> {
                 ids.push(seen.id);
             }
         }
-        gateway.done(0, packet);
+        gateway.recycle(0, packet);
     }
     ids
 }
@@ -239,7 +239,7 @@ impl Stand {
             }
             self.came.extend(frames.iter().map(|frame| ReadPacket::of(frame)).filter(|wire| !wire.is_fragment()));
             self.left.extend(frames);
-            self.out.done(packet);
+            self.out.recycle(packet);
         }
         self.side.check(&self.out).expect("the laws hold");
     }

@@ -122,7 +122,7 @@ fn drain(gateway: &mut Gateway) -> Vec<Vec<u8>> {
                 while let Some(fragment) = fragments.next() {
                     left.push([fragment.header, fragment.payload].concat());
                 }
-                gateway.done(0, packet);
+                gateway.recycle(0, packet);
             }
             Egress::PassThrough(raw, _) => {
                 left.push(raw.frame().to_vec());

@@ -201,12 +201,12 @@ fn cut_and_join(version: u8, mtu: u16, split: Split, lens: impl Iterator<Item = 
                 assert_eq!(joining.out.queued_count(), 0, "nothing leaves before all is here");
                 joining.side.push(now, fragment, &mut joining.connections, &mut joining.out);
             }
-            cutting.out.done(packet);
+            cutting.out.recycle(packet);
         }
         assert_eq!(joining.out.queued_count(), 1, "{len} bytes at {mtu}");
         let joined = joining.out.next().expect("one is queued");
         assert_same(&joined, &header, payload, count > 1, id);
-        joining.out.done(joined);
+        joining.out.recycle(joined);
         check(&cutting.side, &cutting);
         check(&joining.side, &joining);
     }

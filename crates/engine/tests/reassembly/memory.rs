@@ -342,7 +342,7 @@ impl Scene {
                 }
             }
             while let Some(packet) = station.out.next() {
-                station.out.done(packet);
+                station.out.recycle(packet);
             }
             assert!(charged(&station) <= USUAL.bytes);
         }
@@ -396,7 +396,7 @@ impl Warm {
             while let Some(packet) = self.station.out.next() {
                 let mut fragments = wideload_engine::WirePackets::of(&packet);
                 while fragments.next().is_some() {}
-                self.station.out.done(packet);
+                self.station.out.recycle(packet);
             }
         }
         self.station.side.flush(
@@ -405,7 +405,7 @@ impl Warm {
             &mut self.station.out,
         );
         while let Some(packet) = self.station.out.next() {
-            self.station.out.done(packet);
+            self.station.out.recycle(packet);
         }
         assert_eq!(self.station.out.pool.in_use_count(), 0);
     }

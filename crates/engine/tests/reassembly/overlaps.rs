@@ -121,7 +121,7 @@ impl Bench {
                 Some(Spec { payload: fragment.payload, ..self.header.clone() })
             } else {
                 match self.model.push(self.now, &self.header, &fragment.place, &fragment.payload) {
-                    Verdict::Whole(whole) => Some(*whole),
+                    Verdict::Complete(whole) => Some(*whole),
                     _ => None,
                 }
             };

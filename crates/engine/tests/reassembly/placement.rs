@@ -239,7 +239,7 @@ impl Station {
                 receive(frames, call, places, pool, split, whole);
             }
         }
-        next.into_iter().for_each(|next| self.gateway.done(0, next));
+        next.into_iter().for_each(|next| self.gateway.recycle(0, next));
         self.gateway.push(now, 0, &mut batch);
         assert!(batch.split.is_empty() && batch.frames.is_empty());
     }
@@ -252,7 +252,7 @@ impl Station {
                     while let Some(fragment) = fragments.next() {
                         self.gone.push([fragment.header, fragment.payload].concat());
                     }
-                    self.gateway.done(0, packet);
+                    self.gateway.recycle(0, packet);
                 }
                 Egress::PassThrough(raw, unfit) => {
                     self.gone.push([format!("{unfit:?}").as_bytes(), raw.frame()].concat());

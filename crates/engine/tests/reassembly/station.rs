@@ -146,7 +146,7 @@ impl Station {
             assert_eq!(left.len() - before, wire_count, "a packet stands for as many as it says");
             let sparse = packet.fragmentation.is_some_and(|cut| cut.content == Content::Sparse);
             assert!(sparse || wire_count > 0, "a packet stands for one at least");
-            self.out.done(packet);
+            self.out.recycle(packet);
         }
         left
     }

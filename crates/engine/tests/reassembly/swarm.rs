@@ -28,7 +28,7 @@ fn with_enough_memory_every_scene_ends_as_the_model() {
             let verdict = model.push(sent.at, &sent.header, &sent.place, &sent.payload);
             fates.note(&verdict);
             match verdict {
-                Verdict::Whole(expected) => {
+                Verdict::Complete(expected) => {
                     assert_eq!(frames(&left), [expected.bytes()]);
                     assert_eq!(left[0].ingress, expected.ingress);
                 }
@@ -232,12 +232,12 @@ struct Fates {
 impl Fates {
     fn note(&mut self, verdict: &Verdict) {
         match verdict {
-            Verdict::Whole(..) => self.whole += 1,
+            Verdict::Complete(..) => self.whole += 1,
             Verdict::Repeat => self.repeats += 1,
             Verdict::Kills(ended) => self.killed += *ended as u64,
             Verdict::Poisoned => self.poisoned += 1,
             Verdict::MixedMarks => self.mixed += 1,
-            Verdict::Held => {}
+            Verdict::Incomplete => {}
         }
     }
 

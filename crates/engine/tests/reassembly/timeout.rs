@@ -183,7 +183,7 @@ impl Fast {
                 let (first, last) = packet.payload().split_at(16);
                 assert_eq!(first, last, "pieces of two datagrams were mixed at {:?}", self.now);
                 self.whole += 1;
-                self.station.out.done(packet);
+                self.station.out.recycle(packet);
             }
         }
     }

@@ -123,9 +123,9 @@ impl Worker {
     }
 
     /// Lets offloaded flows of this direction pass, once no earlier packet of it is left here.
-    pub(super) fn settle(&mut self, direction: usize) {
+    pub(super) fn commit(&mut self, direction: usize) {
         if self.redirects && self.gateway.is_idle(direction) {
-            self.ends[direction].port.settle();
+            self.ends[direction].port.commit();
         }
     }
 }

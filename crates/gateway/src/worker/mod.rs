@@ -133,7 +133,7 @@ impl Worker {
                     ready[direction] || turns[direction] == PollState::Busy || self.ends[direction].wants_a_look();
                 turns[direction] = if looks { self.receive(direction, now) } else { PollState::Idle };
                 if turns[direction] == PollState::Idle {
-                    self.settle(direction);
+                    self.commit(direction);
                 }
                 if !self.ends[direction].is_up
                     && self.ends[direction].try_reopen(now, self.gateway.output_mut(direction)) == Reopened::Anew
@@ -276,7 +276,7 @@ impl Worker {
             match leaving {
                 Egress::Forward(packet) => {
                     if self.peers.as_mut().is_some_and(|peers| peers.give(direction, &packet)) {
-                        self.gateway.done(direction, packet);
+                        self.gateway.recycle(direction, packet);
                     } else {
                         self.send(direction, packet, self.path.exit(direction));
                     }

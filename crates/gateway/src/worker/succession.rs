@@ -68,7 +68,7 @@ impl Worker {
             for packet in end.sender.abandon() {
                 // Each direction has its own pool.
                 match packet.ingress().0 as usize {
-                    direction @ (TO_NARROW | TO_WIDE) => self.gateway.done(direction, packet),
+                    direction @ (TO_NARROW | TO_WIDE) => self.gateway.recycle(direction, packet),
                     _ => drop(packet),
                 }
             }
@@ -164,7 +164,7 @@ impl Worker {
         if will.write(direction, &mut packet).is_err() {
             self.losses.not_received += count;
         }
-        self.gateway.done(direction, packet);
+        self.gateway.recycle(direction, packet);
     }
 
     /// Takes the packets that peer workers reassembled for flows of this worker.

@@ -20,7 +20,8 @@ fn a_port_without_gso_gets_complete_segments() {
     let (plain, _) = sent_to(Fake::new(NOTHING, |_| None), packets());
     assert_eq!(plain.len(), 1 + 4 + 1 + 7);
     assert!(plain.iter().all(|frame| is_finished(frame)), "the reference is right");
-    let refuses_gso_packets = |wire: &TxFrame<'_>| wire.to_do.gso.is_some().then_some(SendError::ToDo);
+    let refuses_gso_packets =
+        |wire: &TxFrame<'_>| wire.to_do.gso.is_some().then_some(SendError::UnsupportedOffload);
     let (frames, sent) = sent_to(Fake::new(ALL, refuses_gso_packets), packets());
     // Single packets are still left to the port: it completes their checksums as a network card does.
     assert_eq!(frames, plain);
@@ -35,7 +36,7 @@ fn a_port_that_refuses_checksum_offload_gets_complete_packets() {
     let mut timeout = 70;
     let refuses = move |wire: &TxFrame<'_>| {
         timeout -= i32::from(wire.to_do.checksum.is_some());
-        (wire.to_do != TxOffload::default() && timeout < 0).then_some(SendError::ToDo)
+        (wire.to_do != TxOffload::default() && timeout < 0).then_some(SendError::UnsupportedOffload)
     };
     let (frames, sent) = sent_to(Fake::new(ALL, refuses), packets());
     assert_eq!(frames, plain);
@@ -44,7 +45,8 @@ fn a_port_that_refuses_checksum_offload_gets_complete_packets() {
 
 #[test]
 fn refused_checksum_offloads_are_counted_as_completed_here() {
-    let refuses = |wire: &TxFrame<'_>| (wire.to_do != TxOffload::default()).then_some(SendError::ToDo);
+    let refuses =
+        |wire: &TxFrame<'_>| (wire.to_do != TxOffload::default()).then_some(SendError::UnsupportedOffload);
     for (packets, finished) in [
         ((0..10).map(|number| tcp(number, 100, None)).collect::<Vec<_>>(), 10),
         (vec![tcp(1, 3_000, Some(1_000)), udp(2, 2_000, Some(1_000)), tcp(3, 100, None)], 3 + 2 + 1),
@@ -59,7 +61,7 @@ fn refused_checksum_offloads_are_counted_as_completed_here() {
 fn a_port_that_refuses_udp_gso_still_gets_tcp_gso() {
     let packets = vec![udp(1, 3_000, Some(1_000)), tcp(2, 3_000, Some(1_000)), udp(3, 2_000, Some(1_000))];
     let is_udp = |wire: &TxFrame<'_>| wire.to_do.gso.is_some_and(|gso| gso.kind == GsoKind::Udp);
-    let mut fake = Fake::new(ALL, move |wire| is_udp(wire).then_some(SendError::ToDo));
+    let mut fake = Fake::new(ALL, move |wire| is_udp(wire).then_some(SendError::UnsupportedOffload));
     let mut sender = Sender::new(ALL);
     send(&mut sender, &mut fake, packets);
     assert_eq!(sender.offloads(), Offloads { udp: false, ..ALL });
@@ -112,7 +114,8 @@ fn the_rest_of_a_partly_sent_datagram_is_dropped_and_counted() {
     let cut = |out: &mut Output| {
         let mut packet = udp(7, 60_000, None).packet(&mut out.pool);
         packet.complete_checksum();
-        packet.fragmentation = Some(Fragmentation { mtu: 404, id: 7, split: Split::Max, content: Content::Whole });
+        packet.fragmentation =
+            Some(Fragmentation { mtu: 404, id: 7, split: Split::Max, content: Content::Complete });
         packet
     };
     let packet = cut(&mut out);
@@ -170,8 +173,10 @@ fn a_port_that_takes_one_frame_at_a_time_gets_all_in_order() {
 
 #[test]
 fn a_port_that_refuses_complete_packets_is_not_retried_forever() {
-    let (frames, sent) =
-        sent_to(Fake::new(ALL, |_| Some(SendError::ToDo)), vec![tcp(1, 3_000, Some(1_000)), tcp(2, 9, None)]);
+    let (frames, sent) = sent_to(
+        Fake::new(ALL, |_| Some(SendError::UnsupportedOffload)),
+        vec![tcp(1, 3_000, Some(1_000)), tcp(2, 9, None)],
+    );
     assert_eq!((frames.len(), sent.packets, sent.rejected), (0, 0, 4));
 }
 

@@ -143,7 +143,7 @@ impl CalibrationRun {
 }
 
 /// Observations of one trial.
-struct Seen {
+struct Measured {
     arrivals: Vec<Arrival>,
     outcome: Outcome,
 }
@@ -161,7 +161,7 @@ fn attempt(
     trial: &CalibrationRun,
     mut probes: Probes,
     scheduling: Scheduling,
-) -> io::Result<Seen> {
+) -> io::Result<Measured> {
     let clock = monotonic();
     let [a, b] = inner;
     let [sender, receiver] = outer;
@@ -182,7 +182,7 @@ fn attempt(
         let outcome = emulator.join().expect("the emulator asserts what holds");
         let arrivals = arrivals.join().expect("receiving does not panic");
         sent?;
-        Ok(Seen { outcome: outcome?, arrivals: arrivals? })
+        Ok(Measured { outcome: outcome?, arrivals: arrivals? })
     })
 }
 
@@ -264,7 +264,7 @@ fn look(port: &dyn Port, flags: PollFlags) -> io::Result<()> {
     }
 }
 
-impl Seen {
+impl Measured {
     fn rows(&self, trial: &CalibrationRun) -> Vec<Row> {
         let row = |figure: &str, unit: &str, asked: f64, measured: f64| Row {
             shape: trial.shape.clone(),

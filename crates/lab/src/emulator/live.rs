@@ -112,7 +112,7 @@ pub fn run(
     let mut lanes = [Lane::new(there, course), Lane::new(back, course)];
     let mut inlet = Inlet { pool, frames: Vec::with_capacity(INLET_BATCH) };
     // Memory is locked as it is, so a run's memory is allocated first.
-    foresee(inlet.pool);
+    preallocate(inlet.pool);
     let realtime = (course.scheduling == Scheduling::Realtime).then(Realtime::ask);
     let mut rest = Rest::new();
     let start = (course.clock)();
@@ -139,7 +139,7 @@ pub fn run(
 
 /// Allocates the buffers that both ports may hold at once, and touches their memory. During a run, that would take
 /// long enough to delay frames.
-fn foresee(pool: &mut Pool) {
+fn preallocate(pool: &mut Pool) {
     let lens = CLASS_LENS.iter().flat_map(|len| std::iter::repeat_n(*len, FORESEEN_BUFFER_COUNT));
     let buffers: Vec<_> = lens.map_while(|len| Some((len, pool.share(len)?))).collect();
     for (len, mut buffer) in buffers {
@@ -177,7 +177,7 @@ struct Lane {
 impl Lane {
     fn new(shape: LinkShape, course: &Course<'_>) -> Lane {
         let mut link = Link::new(shape);
-        link.foresee(FORESEEN_COUNT, FORESEEN_LEN);
+        link.preallocate(FORESEEN_COUNT, FORESEEN_LEN);
         Lane {
             link,
             late: course.late,

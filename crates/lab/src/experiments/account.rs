@@ -1,7 +1,7 @@
 //! Interface -> the processor time of receiving by it.
 
 use crate::net::Host;
-use linux::features::{self, Switch};
+use linux::features::{self, Toggle};
 use linux::napi::ReceiveThread;
 use linux::netlink::Netlink;
 use offload::xdp::Passing;
@@ -45,7 +45,7 @@ impl Account {
                 Receiving::Thread => Some(Passing::attach(index)?),
                 Receiving::ThreadWithoutCopy | Receiving::ThreadWithGro => {
                     // The interface is private and ends with its host.
-                    drop(features::set(interface, &[("rx-gro", Switch::On)])?);
+                    drop(features::set(interface, &[("rx-gro", Toggle::On)])?);
                     if receiving == Receiving::ThreadWithoutCopy {
                         Netlink::open()?.set_joined_len_max(interface, 1)?;
                     }

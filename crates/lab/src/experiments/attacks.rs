@@ -103,7 +103,7 @@ impl AttackRow {
     fn new(report: &Report, seconds: f64) -> AttackRow {
         let Report { id, words, seed, packets, end } = report;
         let (verdict, what) = match end {
-            End::Held => ("held", String::new()),
+            End::Withstood => ("held", String::new()),
             End::Broken(what) => ("broken", what.clone()),
             End::Waiting(component) => ("waiting", format!("for {component}")),
             End::Live(tests) => {

@@ -46,7 +46,7 @@ pub enum Scene {
     GroBetween,
     /// Links that carry GSO packets unsegmented. A veth hands a GSO packet past its receive thread, so the kernel's
     /// work is in the account of an arbitrary running thread.
-    Trains,
+    Tso,
 }
 
 /// Results.
@@ -165,7 +165,7 @@ impl Default for BorderSettings {
                 Scene::Wires(Receiving::ThreadWithGro),
                 Scene::Wires(Receiving::Plain),
                 Scene::GroBetween,
-                Scene::Trains,
+                Scene::Tso,
             ],
         }
     }
@@ -232,7 +232,7 @@ fn play(
 
 fn row(scene: Scene, load: Load, kind: Kind, samples: &[Sample], observed: Observed) -> Option<BorderRow> {
     Some(BorderRow {
-        has_offloads: scene == Scene::Trains,
+        has_offloads: scene == Scene::Tso,
         has_gro_between: scene == Scene::GroBetween,
         receiving: scene.receiving(),
         version: if load.is_v4 { "IPv4" } else { "IPv6" },
@@ -265,7 +265,7 @@ impl Scene {
         match self {
             Scene::Wires(_) => Offloading::Off,
             Scene::GroBetween => Offloading::Checksums,
-            Scene::Trains => Offloading::On,
+            Scene::Tso => Offloading::On,
         }
     }
 
@@ -274,7 +274,7 @@ impl Scene {
         match self {
             Scene::Wires(receiving) => receiving,
             Scene::GroBetween => Receiving::ThreadWithoutCopy,
-            Scene::Trains => Receiving::Plain,
+            Scene::Tso => Receiving::Plain,
         }
     }
 }
@@ -306,7 +306,7 @@ impl Place {
         // Except in `GroBetween`, the kernel's own middles have no GRO.
         let between = match scene {
             Scene::GroBetween => Receiving::ThreadWithGro,
-            Scene::Wires(Receiving::Plain) | Scene::Trains => Receiving::Plain,
+            Scene::Wires(Receiving::Plain) | Scene::Tso => Receiving::Plain,
             Scene::Wires(_) => Receiving::Thread,
         };
         let [wide, to_wide, to_narrow, narrow] = three_hosts.names();

@@ -23,7 +23,7 @@ pub struct Load {
 
 /// Received messages of a load.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Taken {
+pub struct Received {
     /// Messages that arrived complete and unchanged, each counted once.
     pub arrived: u64,
     /// Messages that were never sent, or arrived twice.
@@ -88,10 +88,10 @@ impl Inbox {
     ///
     /// # Errors
     /// A socket error.
-    pub fn take(&mut self, first: u64, count: u64, len: usize, quiet: Duration) -> io::Result<Taken> {
+    pub fn take(&mut self, first: u64, count: u64, len: usize, quiet: Duration) -> io::Result<Received> {
         self.socket.set_read_timeout(Some(quiet))?;
         let mut seen = vec![false; count as usize];
-        let mut taken = Taken { arrived: 0, wrong: 0, seconds: 0.0, wakes: 0, ended: None };
+        let mut taken = Received { arrived: 0, wrong: 0, seconds: 0.0, wakes: 0, ended: None };
         let before = (thread_time(), thread_wakes());
         while taken.arrived + taken.wrong < count {
             let came = match self.socket.recv(&mut self.room) {

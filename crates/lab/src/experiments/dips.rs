@@ -11,8 +11,8 @@
 //! Bursts are separated by a rest. A source has identifiers for 61,000 fragmented messages in two seconds and never
 //! uses one twice. It would lose messages that are sent faster, at any length.
 
-use super::datagrams::{self, Inbox, Load, MESSAGE_LEN_MAX, Taken};
-use super::wide_interface::{Stack, broken, settle, start_on};
+use super::datagrams::{self, Inbox, Load, MESSAGE_LEN_MAX, Received};
+use super::wide_interface::{Stack, broken, start_on, wait_until_idle};
 use super::{Conditions, Spread};
 use crate::net::Offloading;
 use crate::three_hosts::v4;
@@ -88,7 +88,7 @@ pub struct Dip {
 struct DipEdges {
     outbox: UdpSocket,
     jobs: mpsc::Sender<(u64, Load)>,
-    done: mpsc::Receiver<io::Result<Taken>>,
+    done: mpsc::Receiver<io::Result<Received>>,
     pattern: Vec<u8>,
     next: u64,
 }
@@ -152,7 +152,7 @@ pub fn dips(settings: &DipsSettings, mut tell: impl FnMut(&str)) -> io::Result<D
                 goodput.push(outcome.sweep(&pair, settings, number, &around)?);
             }
             outcome.systems[number].dips =
-                windows.into_iter().flat_map(|window| again(window, &around, &goodput)).collect();
+                windows.into_iter().flat_map(|window| repeat(window, &around, &goodput)).collect();
         }
     }
     Ok(outcome)
@@ -165,7 +165,7 @@ fn window(lens: &[usize], len: usize) -> &[usize] {
 }
 
 /// The dip in the middle of a window, if goodput at these lengths shows one.
-fn again(window: &[usize], lens: &[usize], goodput: &[Vec<f64>]) -> Vec<Dip> {
+fn repeat(window: &[usize], lens: &[usize], goodput: &[Vec<f64>]) -> Vec<Dip> {
     let at = |len: &usize| lens.partition_point(|other| other < len);
     let of_window = |sweep: &Vec<f64>| window.iter().map(|len| sweep[at(len)]).collect();
     find(window, &goodput.iter().map(of_window).collect::<Vec<_>>())
@@ -198,7 +198,7 @@ impl Dips {
     ) -> io::Result<Vec<f64>> {
         let system = &mut self.systems[number];
         let services = [start_on(pair, 0, system.stack)?, start_on(pair, 1, system.stack)?];
-        settle(pair)?;
+        wait_until_idle(pair)?;
         let swept = sweep(pair, settings, lens)?;
         system.lost += swept.lost;
         self.intact &= swept.intact;
@@ -249,7 +249,7 @@ fn sweep(pair: &TwoHosts, settings: &DipsSettings, lens: &[usize]) -> io::Result
 
 impl DipEdges {
     /// One burst: seconds from the first message sent to the last one received, and the received messages.
-    fn burst(&mut self, load: Load) -> io::Result<(f64, Taken)> {
+    fn burst(&mut self, load: Load) -> io::Result<(f64, Received)> {
         let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the receiver has ended");
         self.jobs.send((self.next, load)).map_err(|_| gone(()))?;
         let began = datagrams::send(&self.outbox, &mut self.pattern[..load.len], self.next, load)?;
@@ -378,8 +378,8 @@ mod tests {
         let mut goodput = vec![vec![100.0; 22]; 3];
         (goodput[0][5], goodput[1][5]) = (60.0, 70.0);
         (goodput[0][16], goodput[1][3]) = (60.0, 60.0);
-        assert_eq!(again(window(&lens, 110), &around, &goodput), [Dip { len: 110, share: 0.7 }]);
-        assert_eq!(again(window(&lens, 130), &around, &goodput), []);
+        assert_eq!(repeat(window(&lens, 110), &around, &goodput), [Dip { len: 110, share: 0.7 }]);
+        assert_eq!(repeat(window(&lens, 130), &around, &goodput), []);
     }
 
     #[test]

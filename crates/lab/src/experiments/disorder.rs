@@ -1,6 +1,6 @@
 //! Datagram -> its fragments, in an order that no host would send.
 
-use super::datagrams::{Inbox, Taken};
+use super::datagrams::{Inbox, Received};
 use crate::three_hosts::{v4, v6};
 use crate::two_hosts::TwoHosts;
 use packet::Sum;
@@ -110,7 +110,7 @@ pub fn deliver(
     order: Order,
     len: usize,
     count: u64,
-) -> io::Result<Taken> {
+) -> io::Result<Received> {
     let number = if is_v4 { v4 } else { v6 };
     let mut inbox = Inbox::open(pair.hosts[0].space(), number(1))?;
     let mac = |host: usize| {

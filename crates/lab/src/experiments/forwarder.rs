@@ -3,7 +3,7 @@
 use super::wire::{v4_destination, v6_destination};
 use crate::net::Host;
 use linux::addresses::Prefix;
-use linux::features::{self, Switch};
+use linux::features::{self, Toggle};
 use linux::napi;
 use linux::routes::Route;
 use packet::{Frame, Ingress, Packet, Pool};
@@ -58,7 +58,7 @@ impl Forwarder {
         if policies {
             host.space().enter(|| -> io::Result<()> {
                 napi::hold_joined(FROM, HOLD)?;
-                drop(features::set(FROM, &[("rx-udp-gro-forwarding", Switch::On)])?);
+                drop(features::set(FROM, &[("rx-udp-gro-forwarding", Toggle::On)])?);
                 Ok(())
             })?;
         }

@@ -110,7 +110,7 @@ pub fn hold(settings: &HoldSettings, mut tell: impl FnMut(&str)) -> io::Result<H
     for round in 0..settings.rounds {
         for (number, (name, setting)) in MIDDLES.into_iter().enumerate() {
             let three_hosts = ThreeHosts::new(MTUS, Offloading::Checksums)?;
-            let middle = stand(&three_hosts, setting)?;
+            let middle = set_up(&three_hosts, setting)?;
             for (rate, lens) in RATES.into_iter().zip(&mut lens) {
                 tell(&format!("round {} of {}: {name}, {:.0} Mbit/s", round + 1, settings.rounds, rate / 1e6));
                 let (mean_len, is_intact) = stream(&three_hosts, rate, settings)?;
@@ -150,7 +150,7 @@ fn loads() -> Vec<HoldLoad> {
     [HoldLoad::PingPong].into_iter().chain(last).collect()
 }
 
-fn stand(three_hosts: &ThreeHosts, setting: Option<&str>) -> io::Result<Middle> {
+fn set_up(three_hosts: &ThreeHosts, setting: Option<&str>) -> io::Result<Middle> {
     let middle = match setting {
         None => three_hosts.bridge()?,
         Some(setting) => three_hosts.gateway(&three_hosts.border("", setting, ""))?,

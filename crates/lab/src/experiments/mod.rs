@@ -31,7 +31,7 @@ pub use account::{Account, Receiving};
 pub use attacks::{AttackRow, Attacks, AttacksSettings, attack_named, attacks};
 pub use border::{Border, BorderRow, BorderSettings, Scene, Versus, border};
 pub use calibration::{Calibrated, calibration};
-pub use datagrams::{Inbox, Load, Pings, Taken, pings, send};
+pub use datagrams::{Inbox, Load, Pings, Received, pings, send};
 pub use differential::{Cases, Differential, DifferentialSettings, differential, repeat};
 pub use dips::{Dip, Dips, DipsSettings, Sweeps, dips, find};
 pub use disorder::{Fragments, Order, deliver};

@@ -50,7 +50,7 @@ pub struct FlowRow {
     pub seconds: f64,
     /// Payload that arrived, in megabits a second.
     pub megabits_per_second: f64,
-    /// `done` where all arrived; else `lost some`, `gave up`, `was reset` or `did not end`.
+    /// `recycle` where all arrived; else `lost some`, `gave up`, `was reset` or `did not end`.
     pub end: &'static str,
 }
 

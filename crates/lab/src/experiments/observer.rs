@@ -41,7 +41,7 @@ pub fn observe<T>(host: &Host, interface: &str, work: impl FnOnce() -> io::Resul
     let mut port = host.space().enter(|| port::open(&format!("packet:{interface}"), &options))?;
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let looking = scope.spawn(|| look(port.as_mut(), &is_over));
+        let looking = scope.spawn(|| collect(port.as_mut(), &is_over));
         let done = work();
         is_over.store(true, Ordering::Relaxed);
         let observed = looking.join().expect("looking does not panic");
@@ -49,7 +49,7 @@ pub fn observe<T>(host: &Host, interface: &str, work: impl FnOnce() -> io::Resul
     })
 }
 
-fn look(port: &mut dyn Port, is_over: &AtomicBool) -> io::Result<Observed> {
+fn collect(port: &mut dyn Port, is_over: &AtomicBool) -> io::Result<Observed> {
     let mut pool = Pool::new(POOL_LIMIT);
     let (mut observed, mut frames) = (Observed::default(), Vec::new());
     loop {

@@ -52,7 +52,7 @@ impl Running {
     /// Sends a signal, and waits for a log line that contains `answer`.
     pub(super) fn tell_and_hear(&mut self, signal: Signal, answer: &str) -> io::Result<()> {
         let count = |words: &[String]| words.iter().filter(|word| word.contains(answer)).count();
-        self.hear(Duration::ZERO);
+        self.receive(Duration::ZERO);
         let before = count(&self.words);
         self.tell(signal)?;
         self.wait_for(answer, |words| count(words) > before)
@@ -117,7 +117,7 @@ impl Running {
         let until = Instant::now() + TIMEOUT;
         while !is_so(&self.words) {
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || !self.hear(left) {
+            if left.is_zero() || !self.receive(left) {
                 return Err(self.failed(&format!("timed out waiting for: {what}")));
             }
         }
@@ -125,7 +125,7 @@ impl Running {
     }
 
     /// Reads its log; false where no more can come.
-    fn hear(&mut self, timeout: Duration) -> bool {
+    fn receive(&mut self, timeout: Duration) -> bool {
         match self.heard.recv_timeout(timeout) {
             Ok(word) => self.words.push(word),
             Err(RecvTimeoutError::Timeout) => return true,

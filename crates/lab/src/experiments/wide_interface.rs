@@ -8,7 +8,7 @@
 //! kernel's thread that receives for the link's interface.
 
 use super::account::{Account, Receiving};
-use super::datagrams::{self, Inbox, Load, MESSAGE_LEN_MAX, Pings, Taken};
+use super::datagrams::{self, Inbox, Load, MESSAGE_LEN_MAX, Pings, Received};
 use super::disorder::{Order, deliver};
 use super::{Conditions, Spread, cell, median_of};
 use crate::net::Offloading;
@@ -133,7 +133,7 @@ pub struct Delivery {
     /// Number of messages sent.
     pub sent: u64,
     /// The received messages.
-    pub taken: Taken,
+    pub taken: Received,
 }
 
 /// Round trips of small messages.
@@ -291,16 +291,16 @@ impl<'a> Standing<'a> {
         let (host, interface) = (&pair.hosts[0], pair.names()[0]);
         let account = Account::open(host, interface, Receiving::Thread)?;
         let standing = Standing { pair, account, services };
-        standing.settle()?;
+        standing.wait_until_idle()?;
         Ok(standing)
     }
 
-    fn settle(&self) -> io::Result<()> {
-        settle(self.pair)
+    fn wait_until_idle(&self) -> io::Result<()> {
+        wait_until_idle(self.pair)
     }
 
     /// Sends a load from the far end, and measures the receiver.
-    fn time(&self, load: Load) -> io::Result<(Sample, Taken)> {
+    fn time(&self, load: Load) -> io::Result<(Sample, Received)> {
         let before = (self.worker()?, self.account.seconds());
         let (seconds, taken) = carry(self.pair, load, QUIET)?;
         let after = (self.worker()?, self.account.seconds());
@@ -363,7 +363,7 @@ pub(super) fn start_on(pair: &TwoHosts, host: usize, stack: Stack) -> io::Result
 }
 
 /// Waits until messages from host 2 reach host 1.
-pub(super) fn settle(pair: &TwoHosts) -> io::Result<()> {
+pub(super) fn wait_until_idle(pair: &TwoHosts) -> io::Result<()> {
     let load = Load { len: 64, count: 4, gap: Duration::from_millis(1) };
     for _ in 0..SETTLE_TRIES {
         if carry(pair, load, SETTLE_WAIT)?.1.arrived == load.count {
@@ -384,7 +384,7 @@ pub(super) fn broken<'a>(services: impl Iterator<Item = &'a Service>) -> io::Res
 }
 
 /// Sends a load from host 2 to host 1. Returns seconds from the first message sent to the last one received.
-fn carry(pair: &TwoHosts, load: Load, quiet: Duration) -> io::Result<(f64, Taken)> {
+fn carry(pair: &TwoHosts, load: Load, quiet: Duration) -> io::Result<(f64, Received)> {
     let [receiver, far] = &pair.hosts;
     let mut inbox = Inbox::open(receiver.space(), v4(1))?;
     let outbox = datagrams::outbox(far.space(), inbox.address()?)?;

@@ -8,7 +8,7 @@ use crate::net::{
     CABLES, Datagrams, Delivered, Links, Middle, Net, PORT, ROUTERS, TIMEOUT, WIDE_INTERFACES, alike_by, bound, ip,
     lay_with, payload, run, v4, v6,
 };
-use linux::features::{self, Switch};
+use linux::features::{self, Toggle};
 use linux::sockets;
 use packet::Version;
 use std::net::{IpAddr, SocketAddr};
@@ -143,7 +143,7 @@ fn inner(device: &Device, number: u8) -> impl Iterator<Item = IpAddr> {
 
 /// Switches GRO on for an interface, also for packets that arrive one by one.
 fn join_received(host: &Host, name: &str) {
-    let features = [("rx-gro", Switch::On), ("rx-udp-gro-forwarding", Switch::On)];
+    let features = [("rx-gro", Toggle::On), ("rx-udp-gro-forwarding", Toggle::On)];
     host.space().enter(|| drop(features::set(name, &features).unwrap()));
     let settings = [("gro_flush_timeout", "200000"), ("napi_defer_hard_irqs", "10"), ("threaded", "1")];
     let writes =

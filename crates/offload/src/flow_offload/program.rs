@@ -4,7 +4,7 @@
 //! compiler. `aya_obj` reads the object and links it with its maps. The loader of `aya` itself would create every
 //! map anew or take it from a bpf file system. Here the table of flows is a descriptor.
 
-use crate::bpf::{self, IF_EQUAL, Instruction, Kind, R0, R1, RIGHTS, Step, jump, load_word};
+use crate::bpf::{self, IF_EQUAL, Insn, Instruction, Kind, R0, R1, RIGHTS, jump, load_word};
 use crate::names::{self, Name};
 use aya_obj::Object;
 use aya_obj::generated::bpf_insn;
@@ -135,7 +135,7 @@ pub fn attach(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()>
 }
 
 /// Jumps to "noted" if a packet at an interface's ingress carries a note. Register 1 then holds the packet.
-pub(crate) fn unless_noted() -> [Step; 2] {
+pub(crate) fn unless_noted() -> [Insn; 2] {
     [load_word(R0, R1, NOTE_AT), jump(IF_EQUAL, R0, NOTED, "noted")]
 }
 

@@ -74,8 +74,8 @@ impl Buffer {
     }
 
     /// The bitmap of the content: one bit per eight bytes. It is not cleared between holders.
-    pub fn map(&self) -> &[u8] {
-        self.0.memory().map()
+    pub fn bitmap(&self) -> &[u8] {
+        self.0.memory().bitmap()
     }
 
     /// Mutable access to the bitmap.
@@ -219,7 +219,7 @@ mod tests {
         for (len, capacity) in [(0, 2_048), (2_048, 2_048), (2_049, 4_096), (16_384, 16_384), (65_535, 65_536)] {
             let buffer = pool.share(len).unwrap();
             assert_eq!(buffer.capacity(), capacity, "for {len}");
-            assert_eq!(buffer.map().len() * 64, capacity);
+            assert_eq!(buffer.bitmap().len() * 64, capacity);
             assert_eq!(buffer.pinned_len(), Buffer::pinned_len_for(len));
             pool.give(buffer);
         }

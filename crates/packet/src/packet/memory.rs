@@ -44,7 +44,7 @@ impl Memory {
         self.bytes_mut(start..start + bytes.len()).copy_from_slice(bytes);
     }
 
-    pub(crate) fn map(&self) -> &[u8] {
+    pub(crate) fn bitmap(&self) -> &[u8] {
         self.bytes(HEADROOM + self.capacity()..self.pinned_len())
     }
 

@@ -138,8 +138,8 @@ impl Body {
     }
 
     /// The bitmap of the buffer: the 8-byte units that a sparse packet holds.
-    pub fn map(&self) -> &[u8] {
-        self.memory.map()
+    pub fn bitmap(&self) -> &[u8] {
+        self.memory.bitmap()
     }
 
     /// Bytes of memory that this packet occupies.

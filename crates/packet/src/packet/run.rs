@@ -60,8 +60,8 @@ impl Body {
         let start = self.ip_at() - self.link_len();
         larger.put(start, self.memory.bytes(start..HEADROOM + laid_len));
         larger.map_mut().fill(0);
-        if let Some((front, _)) = larger.map_mut().split_at_mut_checked(self.memory.map().len()) {
-            front.copy_from_slice(self.memory.map());
+        if let Some((front, _)) = larger.map_mut().split_at_mut_checked(self.memory.bitmap().len()) {
+            front.copy_from_slice(self.memory.bitmap());
         }
         core::mem::swap(&mut self.memory, &mut larger.0.memory);
         larger

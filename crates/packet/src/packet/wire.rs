@@ -12,7 +12,7 @@ impl Body {
     #[inline]
     pub fn fragment_ranges(&self) -> Option<FragmentRanges<'_>> {
         let cut = self.fragmentation.as_ref()?;
-        let map = (cut.content == Content::Sparse).then(|| self.map());
+        let map = (cut.content == Content::Sparse).then(|| self.bitmap());
         Some(FragmentRanges::new(cut, self.ip.payload_len(), self.fragment_header_lens(), map))
     }
 

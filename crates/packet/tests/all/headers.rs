@@ -332,7 +332,7 @@ fn survive_on(frame: &[u8], medium: LinkType, pool: &mut Pool) {
     packet.complete_checksum();
     let [first, later] = packet.fragment_header_lens();
     let mtu = (first.max(later) + 8) as u16;
-    packet.fragmentation = Some(Fragmentation { mtu, id: 1, split: Split::Balanced, content: Content::Whole });
+    packet.fragmentation = Some(Fragmentation { mtu, id: 1, split: Split::Balanced, content: Content::Complete });
     let covered: usize = packet.fragment_ranges().unwrap().map(|share| share.len()).sum();
     assert_eq!(covered, packet.payload().len());
     for starts in [ip.starts(), false] {

@@ -15,7 +15,7 @@ use crate::vnet::Split;
 use linux::device::{self, Device, sentence};
 use offload::flow_offload::FlowOffload;
 use packet::{Frame, Ingress, LinkType, PayloadSlots, Pool, SplitFrame};
-use receive::{Receiving, SplitWriter, Taken};
+use receive::{ReceivedFrame, Receiving, SplitWriter};
 use socket_options::{bound_index, drops, join, set, size_buffers, speak_vnet, spoken_vnet};
 use std::io;
 use std::mem;
@@ -201,8 +201,8 @@ impl PacketSocket {
             let may_stay = split_frame.len() == before_count + index;
             let laid = Split { at: layout.at, len: 0, medium: self.medium, ingress };
             match self.receiving.take(index, layout, self.vnet_len, laid, place, may_stay) {
-                Some(Taken::Split(it)) => split_frame.push(it),
-                Some(Taken::Single(buffer, laid, header)) => {
+                Some(ReceivedFrame::Split(it)) => split_frame.push(it),
+                Some(ReceivedFrame::Single(buffer, laid, header)) => {
                     lost_count += header.read_into(buffer, laid, pool, frames)
                 }
                 None => lost_count += 1,
@@ -310,7 +310,7 @@ impl Port for PacketSocket {
         self.why_no_offload.as_deref()
     }
 
-    fn settle(&mut self) {
+    fn commit(&mut self) {
         if self.flow_offload.as_ref().is_some_and(FlowOffload::lags) {
             self.kernel_drops();
         }

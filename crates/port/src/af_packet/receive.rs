@@ -41,7 +41,7 @@ pub(super) struct SplitWriter<'a> {
 }
 
 /// A frame of a batch.
-pub(super) enum Taken {
+pub(super) enum ReceivedFrame {
     /// A frame whose payload is in its place.
     Split(SplitFrame),
     /// A contiguous frame: its buffer, its position, and the header with the offload work left.
@@ -146,7 +146,7 @@ impl Receiving {
         laid: Split,
         place: Option<(HeaderLayout, &[u8])>,
         may_stay: bool,
-    ) -> Option<Taken> {
+    ) -> Option<ReceivedFrame> {
         let message = &self.messages[index];
         let landing = &mut self.landings[index];
         if message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
@@ -159,20 +159,20 @@ impl Receiving {
         let tag = tag(&self.controls[index].0[..control_len]);
         let came = match place {
             Some(place) => landing.split_frame(vnet_len, laid, place, may_stay && tag.is_none())?,
-            None => RxOutcome::Whole(landing.take(layout, len)?),
+            None => RxOutcome::Single(landing.take(layout, len)?),
         };
         let mut buffer = match came {
-            RxOutcome::Split(it) => return Some(Taken::Split(it)),
-            RxOutcome::Whole(buffer) => buffer,
+            RxOutcome::Split(it) => return Some(ReceivedFrame::Split(it)),
+            RxOutcome::Single(buffer) => buffer,
         };
         let header = VnetHeader::read(&landing.vnet);
         Some(match tag {
             Some(tag) if laid.medium == LinkType::Ethernet && len >= ADDRESSES_LEN => {
                 insert_tag(&mut buffer, laid.at, tag);
                 let laid = Split { at: laid.at - TAG_LEN, len: len + TAG_LEN, ..laid };
-                Taken::Single(buffer, laid, header.moved_by(TAG_LEN as u16))
+                ReceivedFrame::Single(buffer, laid, header.moved_by(TAG_LEN as u16))
             }
-            _ => Taken::Single(buffer, laid, header),
+            _ => ReceivedFrame::Single(buffer, laid, header),
         })
     }
 

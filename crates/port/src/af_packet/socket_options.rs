@@ -63,7 +63,7 @@ pub(super) fn join(
         let number = i32::from(group) | (spread_number(spread) | IGNORES_OUTGOING) << 16;
         set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, number)?;
         if let FanoutMode::Steered(count) = spread {
-            let start = if medium(hardware) == Some(LinkType::Ip) { Start::Packet } else { Start::Told };
+            let start = if medium(hardware) == Some(LinkType::Ip) { Start::Packet } else { Start::Steered };
             let program = steer::program(start, count)?;
             // The group keeps it.
             set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program.as_raw_fd())?;

@@ -217,7 +217,7 @@ impl XdpSocket {
         // Unsent frames wait for the next call; the state of the interface is checked below.
         let _ = self.is_through();
         if received.count == 0 {
-            socket::look(&self.socket).map_err(|error| {
+            socket::peek_rings(&self.socket).map_err(|error| {
                 let what = format!("{}: cannot receive", self.address);
                 sentence(&what, &error, "the interface is down or gone; set it up")
             })?;

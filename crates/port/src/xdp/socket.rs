@@ -93,7 +93,7 @@ pub(super) fn send(socket: &OwnedFd) -> io::Result<()> {
 }
 
 /// Checks that the socket's interface exists and is up.
-pub(super) fn look(socket: &OwnedFd) -> io::Result<()> {
+pub(super) fn peek_rings(socket: &OwnedFd) -> io::Result<()> {
     let nothing = std::ptr::null_mut();
     // SAFETY: nothing is written: frames come by the rings.
     let came = unsafe { libc::recv(socket.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT) };

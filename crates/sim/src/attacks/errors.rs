@@ -83,7 +83,7 @@ pub fn foreseen_ids(field: &mut Field) -> Verdict {
 pub fn least_mss(field: &mut Field) -> Verdict {
     for mtus in [[9_000, 1_500], [1_500, 576], [9_000, 68], [65_535, 1_280], [100, 68], [68, 68]] {
         let gateway = Gateway::new(GatewayRole::Border, 0);
-        let mut stand = field.stand(&gateway, mtus);
+        let mut stand = field.rig(&gateway, mtus);
         let mut now = Clock::default();
         for announced in (0..=100u16).chain([536, 1_460, 8_960, 65_495, 65_535]) {
             for toward in [Toward::Wide, Toward::Narrow] {

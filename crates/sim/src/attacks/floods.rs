@@ -18,7 +18,7 @@ pub fn collisions(field: &mut Field) -> Verdict {
     for row in 0..4 {
         let count = count / if row == 0 { 1 } else { 4 };
         let limit = 640 * count as usize;
-        let mut stand = field.stand(&Gateway { limit, ..host() }, [65_535, 1_500]);
+        let mut stand = field.rig(&Gateway { limit, ..host() }, [65_535, 1_500]);
         for number in 0..count {
             let (id, source) = match row {
                 0 => (number as u32 & 0xFFFF, 0x0B00_0000 | (number >> 16) as u32),
@@ -88,7 +88,7 @@ pub fn first_fragments(field: &mut Field) -> Verdict {
 /// datagram that began before the flood leaves whole.
 fn joiner_full(field: &mut Field) -> Verdict {
     let gateway = Gateway { join: true, reassemble: false, limit: 200_000, ..Gateway::new(GatewayRole::Border, 0) };
-    let mut stand = field.stand(&gateway, [9_000, 1_500]);
+    let mut stand = field.rig(&gateway, [9_000, 1_500]);
     for round in 0..field.times(500, 20) {
         let start = Duration::from_millis(20 * round);
         let good = head(false, 1, 2, UDP, round as u32 + 1);
@@ -122,7 +122,7 @@ pub fn error_paths(field: &mut Field) -> Verdict {
         let (pool, limit) = (field.dice.from(3_000, 300_000) as usize, field.dice.from(2_000, 100_000) as usize);
         let reassemble = field.dice.one_in(2);
         let gateway = Gateway { pool, limit, late, reassemble, join: !reassemble, ..Gateway::new(role, 0) };
-        let mut stand = field.stand(&gateway, [9_000, 1_500]);
+        let mut stand = field.rig(&gateway, [9_000, 1_500]);
         stand.has_right_sums = false;
         let mut now = Clock::default();
         for _ in 0..600 {
@@ -145,7 +145,7 @@ pub fn error_paths(field: &mut Field) -> Verdict {
 pub fn holes(field: &mut Field) -> Verdict {
     let hold = Some(Hold::Fixed(Duration::from_millis(5)));
     let gateway = Gateway { coalesce: Some(Mode::Resize), hold, ..Gateway::new(GatewayRole::Border, 0) };
-    let mut stand = field.stand(&gateway, [9_000, 1_500]).among_bystanders(64);
+    let mut stand = field.rig(&gateway, [9_000, 1_500]).among_bystanders(64);
     let (mut came, mut went) = (0, 0);
     for number in 0..field.times(1_000_000, 8_000) {
         let head = head(false, (number >> 16) as u16, 2, TCP, number as u32 & 0xFFFF);
@@ -176,7 +176,7 @@ fn paces(field: &mut Field) -> Verdict {
     let hold = Some(Hold::Adaptive);
     let gateway = Gateway { coalesce: Some(Mode::Resize), hold, ..Gateway::new(GatewayRole::Border, 0) };
     for number in 0..field.times(3_000, 60) {
-        let mut stand = field.stand(&gateway, [9_000, 1_500]);
+        let mut stand = field.rig(&gateway, [9_000, 1_500]);
         let pace = Duration::from_nanos(field.dice.one_of(&[2_000, 5_000, 11_000, 40_000]));
         let silence = Duration::from_micros(field.dice.one_of(&[0, 1_100, 30_000, 990_000]));
         let timeout = (10 * pace).clamp(Duration::from_micros(50), Duration::from_millis(1));

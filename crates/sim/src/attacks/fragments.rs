@@ -481,7 +481,7 @@ pub fn wrapped_ids(field: &mut Field) -> Verdict {
     holds(whole_count > count * 97 / 100, || format!("{whole_count} of {count} datagrams leave"))?;
     holds(stand.event(Event::Reassembled) == whole_count, || "the ledger has another count".to_owned())?;
     field.end(&mut stand)?;
-    let mut stand = field.stand(&Gateway { pool: POOL_OF_FEW, ..host() }, [65_535, 1_500]);
+    let mut stand = field.rig(&Gateway { pool: POOL_OF_FEW, ..host() }, [65_535, 1_500]);
     come_round(field, &mut stand, field.times(4_000_000, 400_000), Duration::ZERO, 2)?;
     let unheld = stand.retired(Reason::NoBuffer);
     holds(unheld > 0, || "no fragment was refused for lack of memory".to_owned())?;

@@ -136,8 +136,8 @@ pub fn endless_chain(field: &mut Field) -> Verdict {
 pub fn jumbo(field: &mut Field) -> Verdict {
     let mut number = 0;
     for mtu in [1_280, 4_615, 4_616, 9_000, 16_384, 65_535] {
-        let mut near = field.stand(&Gateway::new(GatewayRole::WideInterface, 0), [65_535, mtu]);
-        let mut far = field.stand(&host(), [65_535, mtu]);
+        let mut near = field.rig(&Gateway::new(GatewayRole::WideInterface, 0), [65_535, mtu]);
+        let mut far = field.rig(&host(), [65_535, mtu]);
         let mut now = Clock::default();
         let step = field.times(97, 1_999) as usize;
         for len in (0..65_480).step_by(step).chain([65_479, 65_480, 65_487]) {
@@ -159,7 +159,7 @@ pub fn jumbo(field: &mut Field) -> Verdict {
 /// rel:A26: fragments inside IP in IP, GRE and VXLAN, some with false lengths. The inner packet is not parsed, and
 /// arrives whole.
 pub fn tunnelled(field: &mut Field) -> Verdict {
-    let mut near = field.stand(&Gateway::new(GatewayRole::WideInterface, 0), [65_535, 1_500]);
+    let mut near = field.rig(&Gateway::new(GatewayRole::WideInterface, 0), [65_535, 1_500]);
     let mut far = field.host();
     let (mut now, mut number) = (Clock::default(), 0);
     for _ in 0..field.times(20_000, 300) {
@@ -199,8 +199,8 @@ pub fn every_cut(field: &mut Field) -> Verdict {
         &[68, 76, 1_280, 1_500]
     };
     for mtu in mtus {
-        let mut near = field.stand(&Gateway::new(GatewayRole::WideInterface, 0), [65_535, *mtu]);
-        let mut far = field.stand(&host(), [65_535, *mtu]);
+        let mut near = field.rig(&Gateway::new(GatewayRole::WideInterface, 0), [65_535, *mtu]);
+        let mut far = field.rig(&host(), [65_535, *mtu]);
         let mut now = Clock::default();
         for option_len in [0, 4, 20, 40] {
             for len in 0..=field.times(3 * u64::from(*mtu), 200) as usize {
@@ -225,7 +225,7 @@ pub fn every_cut(field: &mut Field) -> Verdict {
 /// rel:A47: IP in IP, one to forty levels deep. Nothing is unwrapped, so nothing recurs, and every packet arrives
 /// whole.
 pub fn recursion(field: &mut Field) -> Verdict {
-    let mut near = field.stand(&Gateway::new(GatewayRole::WideInterface, 0), [65_535, 1_500]);
+    let mut near = field.rig(&Gateway::new(GatewayRole::WideInterface, 0), [65_535, 1_500]);
     let mut far = field.host();
     let (mut now, mut number) = (Clock::default(), 0);
     for _ in 0..field.times(500, 8) {

@@ -75,7 +75,7 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// All laws and bounds held.
-    Held,
+    Withstood,
     /// A law or a bound was broken.
     Broken(String),
     /// This component does not exist.
@@ -102,7 +102,7 @@ impl Attack {
             State::Waiting(what) => End::Waiting(what),
             State::Live(tests) => End::Live(tests),
             State::Judged(judge) => match catch_unwind(AssertUnwindSafe(|| judge(&mut field))) {
-                Ok(Ok(())) => End::Held,
+                Ok(Ok(())) => End::Withstood,
                 Ok(Err(what)) => End::Broken(what),
                 Err(cause) => End::Broken(crate::said(cause)),
             },
@@ -128,15 +128,15 @@ impl Field {
     /// The network card of a host behind a link of 1,500 bytes. It reassembles datagrams, and drops incomplete
     /// ones.
     fn host(&self) -> Rig {
-        self.stand(&host(), [65_535, 1_500])
+        self.rig(&host(), [65_535, 1_500])
     }
 
     /// A border between links of 9,000 and of 1,500 bytes.
     fn border(&self) -> Rig {
-        self.stand(&Gateway::new(GatewayRole::Border, 0), [9_000, 1_500])
+        self.rig(&Gateway::new(GatewayRole::Border, 0), [9_000, 1_500])
     }
 
-    fn stand(&self, gateway: &Gateway, mtus: [u16; 2]) -> Rig {
+    fn rig(&self, gateway: &Gateway, mtus: [u16; 2]) -> Rig {
         Rig::new(gateway, mtus, self.seed)
     }
 

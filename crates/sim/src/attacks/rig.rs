@@ -24,7 +24,7 @@ pub struct Rig {
     engine: Engine,
     batch: Batch,
     /// Toward the narrow end, toward the wide end.
-    directions: [Way; 2],
+    directions: [RigDirection; 2],
     now: Time,
     /// The link type of the attack's frames.
     pub medium: LinkType,
@@ -37,12 +37,12 @@ pub struct Rig {
     bystanders: Option<BackgroundTraffic>,
     /// Random burst sizes.
     dice: Rng,
-    left: Vec<Left>,
+    left: Vec<SentFrame>,
     bytes: Vec<u8>,
 }
 
 /// One direction, whose packets leave by one end.
-struct Way {
+struct RigDirection {
     mtu: usize,
     timeout: Duration,
     limit: usize,
@@ -54,7 +54,7 @@ struct Way {
 
 /// A packet that left since the last push.
 #[derive(Clone, Debug)]
-struct Left {
+struct SentFrame {
     is_answer: bool,
     at: Range<usize>,
 }
@@ -75,7 +75,7 @@ impl Rig {
     /// A gateway between a wide link and a narrow link of these MTUs.
     pub fn new(config: &Gateway, mtus: [u16; 2], seed: u64) -> Rig {
         let secret = Secret::new(u128::from(seed) << 64 | 0x5EED);
-        let directions = [Toward::Narrow, Toward::Wide].map(|toward| Way {
+        let directions = [Toward::Narrow, Toward::Wide].map(|toward| RigDirection {
             mtu: usize::from(if toward == Toward::Wide { mtus[0] } else { mtus[1] }),
             timeout: timeout(config, toward),
             limit: config.limit,
@@ -313,7 +313,7 @@ impl Rig {
                 }
             };
             let seen = self.emit(toward, &packet, is_answer);
-            self.engine.done(direction, packet);
+            self.engine.recycle(direction, packet);
             seen?;
         }
         self.directions[direction].check(&self.engine, direction)
@@ -352,7 +352,7 @@ impl Rig {
             if seen.end != frame.len() && !packet.is_as_received() {
                 return Err(format!("a header has length {} in a packet of {} bytes", seen.end, frame.len()));
             }
-            left.push(Left { is_answer, at: start..bytes.len() });
+            left.push(SentFrame { is_answer, at: start..bytes.len() });
         }
         Ok(())
     }
@@ -381,7 +381,7 @@ impl Rig {
     }
 }
 
-impl Way {
+impl RigDirection {
     /// Checks laws 2 and 6: every received packet has left, has ended or is held, and no stage exceeds its limit.
     fn check(&mut self, engine: &Engine, direction: usize) -> Verdict {
         let ledger = engine.ledger(direction);

@@ -53,7 +53,7 @@ pub fn segment_smack(field: &mut Field) -> Verdict {
 pub fn many_segments(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-        let mut stand = field.stand(&gateway, [65_535, 1_500]);
+        let mut stand = field.rig(&gateway, [65_535, 1_500]);
         let mut stream = Stream::new(field.seed, false);
         let mut now = Clock::default();
         for len in 1..=100 {
@@ -84,7 +84,7 @@ pub fn many_segments(field: &mut Field) -> Verdict {
 pub fn strange_acks(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-        let mut stand = field.stand(&gateway, [9_000, 1_500]);
+        let mut stand = field.rig(&gateway, [9_000, 1_500]);
         let (mut now, mut ack) = (Clock::default(), 0u32);
         let (mut came, mut went) = (Vec::new(), Vec::new());
         for turn in 0..field.times(500_000, 8_000) {
@@ -116,7 +116,7 @@ pub fn oversize_runs(field: &mut Field) -> Verdict {
         let (role, mode) = BOTH_MODES[round as usize % 2];
         let wide_mtu = field.dice.one_of(&[1_500, 1_501, 2_000, 4_000, 9_000, 65_535]);
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-        let mut stand = field.stand(&gateway, [wide_mtu, 1_500]);
+        let mut stand = field.rig(&gateway, [wide_mtu, 1_500]);
         run_stream(field, &mut stand, mode, round % 3 == 0)?;
         field.end(&mut stand)?;
     }
@@ -129,7 +129,7 @@ pub fn flags(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         for round in 0..field.times(60, 1) {
             let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-            let mut stand = field.stand(&gateway, [9_000, 1_500]);
+            let mut stand = field.rig(&gateway, [9_000, 1_500]);
             for flags in 0..=255u8 {
                 let ports = [flags.into(), 80 + round as u16];
                 let head = |id: &mut u32| {
@@ -163,7 +163,7 @@ pub fn flags(field: &mut Field) -> Verdict {
 pub fn payloads(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-        let mut stand = field.stand(&gateway, [9_000, 1_500]);
+        let mut stand = field.rig(&gateway, [9_000, 1_500]);
         stand.medium = LinkType::Ethernet;
         let mut now = Clock::default();
         for round in 0..field.times(60_000, 800) {
@@ -193,7 +193,7 @@ pub fn payloads(field: &mut Field) -> Verdict {
 pub fn padded(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-        let mut stand = field.stand(&gateway, [9_000, 1_500]);
+        let mut stand = field.rig(&gateway, [9_000, 1_500]);
         stand.medium = LinkType::Ethernet;
         let mut now = Clock::default();
         let mut stream = Stream::new(field.seed, false);
@@ -220,7 +220,7 @@ pub fn padded(field: &mut Field) -> Verdict {
 /// Reversible mode restores both, byte for byte.
 pub fn metadata(field: &mut Field) -> Verdict {
     let gateway = Gateway::new(GatewayRole::ReceiveOffload, 0);
-    let mut stand = field.stand(&gateway, [9_000, 1_500]);
+    let mut stand = field.rig(&gateway, [9_000, 1_500]);
     stand.has_right_sums = false;
     let mut now = Clock::default();
     let options = [1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 3];
@@ -270,7 +270,7 @@ pub fn metadata(field: &mut Field) -> Verdict {
 fn moving_on(field: &mut Field) -> Verdict {
     for is_v6 in [false, true] {
         let gateway = Gateway { coalesce: Some(Mode::Resize), ..Gateway::new(GatewayRole::Border, 0) };
-        let mut stand = field.stand(&gateway, [9_000, 1_500]);
+        let mut stand = field.rig(&gateway, [9_000, 1_500]);
         let mut now = Clock::default();
         // Value, echo and acknowledgement of each segment.
         let mut said = vec![[u32::MAX - 50; 3]];
@@ -377,7 +377,7 @@ fn owed(stand: &Rig) -> u64 {
 pub fn longest_runs(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-        let mut stand = field.stand(&gateway, [65_535, 65_535]);
+        let mut stand = field.rig(&gateway, [65_535, 65_535]);
         let mut now = Clock::default();
         for round in 0..field.times(8_000, 150) {
             let mut stream = Stream::new(round, round % 2 == 1);
@@ -407,7 +407,7 @@ pub fn odd_sums(field: &mut Field) -> Verdict {
     for round in 0..field.times(3_000, 40) {
         let (role, mode) = BOTH_MODES[round as usize % 2];
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-        let mut stand = field.stand(&gateway, [9_000, 1_500]);
+        let mut stand = field.rig(&gateway, [9_000, 1_500]);
         let is_v6 = round % 3 == 0;
         run_stream(field, &mut stand, mode, is_v6)?;
         // Toward the narrow end: long segments of odd lengths. Two bytes of payload bring their checksum to zero.
@@ -442,7 +442,7 @@ pub fn laundering(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         for toward in [Toward::Wide, Toward::Narrow] {
             let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-            let mut stand = field.stand(&gateway, [9_000, 1_500]);
+            let mut stand = field.rig(&gateway, [9_000, 1_500]);
             stand.has_right_sums = false;
             let mut now = Clock::default();
             let mut stream = Stream::new(field.seed, false);
@@ -611,7 +611,7 @@ fn run_stream(field: &mut Field, stand: &mut Rig, mode: Mode, is_v6: bool) -> Ve
 /// A gateway with a hold time for segments.
 fn waiting(field: &Field, mode: Mode) -> Rig {
     let hold = Some(Hold::Fixed(Duration::from_millis(5)));
-    field.stand(&Gateway { coalesce: Some(mode), hold, ..Gateway::new(GatewayRole::Border, 0) }, [9_000, 1_500])
+    field.rig(&Gateway { coalesce: Some(mode), hold, ..Gateway::new(GatewayRole::Border, 0) }, [9_000, 1_500])
 }
 
 /// Ends an attack on a coalescing gateway. More segments went into runs than there were runs.

@@ -153,7 +153,7 @@ impl Link {
     }
 
     /// Allocates memory for `count` frames of up to `len` bytes, so that the first frames need not wait for it.
-    pub fn foresee(&mut self, count: usize, len: usize) {
+    pub fn preallocate(&mut self, count: usize, len: usize) {
         let lent: Vec<Buffer> = (0..count).map_while(|_| self.pool.share(len)).collect();
         for mut buffer in lent {
             buffer.bytes_mut(0..HEADROOM + len).fill(1);

@@ -143,7 +143,7 @@ impl Offload {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum MachineStep {
     /// The next packet of a connection is put on the link.
     Send(u32),
     /// A packet of a connection has arrived.
@@ -162,7 +162,7 @@ enum Step {
 struct Run<'a> {
     card: &'a Offload,
     load: &'a Load,
-    steps: Events<Step>,
+    steps: Events<MachineStep>,
     dma: Dma,
     threads: Vec<Thread>,
     held: Vec<Gathered>,
@@ -196,10 +196,10 @@ impl<'a> Run<'a> {
         };
         let mut steps = Events::default();
         for _ in 0..load.window {
-            (0..load.connections).for_each(|connection| steps.plan(Time::ZERO, Step::Send(connection)));
+            (0..load.connections).for_each(|connection| steps.plan(Time::ZERO, MachineStep::Send(connection)));
         }
         for (number, at) in (0..).zip(&load.syns) {
-            steps.plan(Time::ZERO + *at, Step::Syn(number));
+            steps.plan(Time::ZERO + *at, MachineStep::Syn(number));
         }
         Run {
             card,
@@ -221,20 +221,22 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn step(&mut self, now: Time, step: Step) {
+    fn step(&mut self, now: Time, step: MachineStep) {
         match step {
-            Step::Send(connection) => {
+            MachineStep::Send(connection) => {
                 let bits = u64::from(self.load.header_len + self.load.segment_len + FRAMING_LEN) * 8;
                 let crossing = Duration::from_nanos(bits * 1_000_000_000 / self.load.bits_per_second.max(1));
                 self.link_free = self.link_free.max(now) + crossing;
-                self.steps.plan(self.link_free, Step::Arrive(connection));
+                self.steps.plan(self.link_free, MachineStep::Arrive(connection));
             }
-            Step::Arrive(connection) if self.card.delivery_len.is_some() => self.arrive(now, connection),
-            Step::Arrive(connection) => self.ask(now, connection, connection, 1),
-            Step::Syn(number) => self.ask(now, self.load.connections + number, self.load.connections + number, 0),
-            Step::Served(thread) => self.served(now, thread),
-            Step::Late(connection) => self.look(now, connection),
-            Step::Engine => self.engine(now),
+            MachineStep::Arrive(connection) if self.card.delivery_len.is_some() => self.arrive(now, connection),
+            MachineStep::Arrive(connection) => self.ask(now, connection, connection, 1),
+            MachineStep::Syn(number) => {
+                self.ask(now, self.load.connections + number, self.load.connections + number, 0)
+            }
+            MachineStep::Served(thread) => self.served(now, thread),
+            MachineStep::Late(connection) => self.lookup(now, connection),
+            MachineStep::Engine => self.engine(now),
         }
     }
 
@@ -244,32 +246,32 @@ impl<'a> Run<'a> {
         thread.packets.push_back(connection);
         thread.was_used = true;
         if thread.packets.len() == 1 {
-            self.steps.plan(now + self.card.per_packet, Step::Served(number));
+            self.steps.plan(now + self.card.per_packet, MachineStep::Served(number));
         }
     }
 
     fn served(&mut self, now: Time, number: usize) {
         let Some(connection) = self.threads[number].packets.pop_front() else { return };
         if !self.threads[number].packets.is_empty() {
-            self.steps.plan(now + self.card.per_packet, Step::Served(number));
+            self.steps.plan(now + self.card.per_packet, MachineStep::Served(number));
         }
-        self.steps.plan(now + self.load.trip, Step::Send(connection));
+        self.steps.plan(now + self.load.trip, MachineStep::Send(connection));
         let held = &mut self.held[connection as usize];
         (held.count, held.last) = (held.count + 1, now);
         let next_len = (held.count + 1) * self.load.segment_len + self.load.header_len;
         if next_len > self.card.delivery_len.unwrap_or(0) {
             self.deliver(now, connection);
         } else if !std::mem::replace(&mut held.is_watched, true) {
-            self.steps.plan(now + self.card.timeout, Step::Late(connection));
+            self.steps.plan(now + self.card.timeout, MachineStep::Late(connection));
         }
     }
 
-    fn look(&mut self, now: Time, connection: u32) {
+    fn lookup(&mut self, now: Time, connection: u32) {
         let held = &mut self.held[connection as usize];
         let due = held.last + self.card.timeout;
         held.is_watched = held.count > 0 && due > now;
         if held.is_watched {
-            self.steps.plan(due, Step::Late(connection));
+            self.steps.plan(due, MachineStep::Late(connection));
         } else if held.count > 0 {
             self.deliver(now, connection);
         }
@@ -292,7 +294,7 @@ impl<'a> Run<'a> {
 
     fn plan_engine(&mut self) {
         if let Some(at) = self.dma.next_deadline() {
-            self.steps.plan(at, Step::Engine);
+            self.steps.plan(at, MachineStep::Engine);
         }
     }
 
@@ -315,7 +317,7 @@ impl<'a> Run<'a> {
                 self.received.segments += segments;
             }
             if self.card.delivery_len.is_none() {
-                self.steps.plan(now + self.load.trip, Step::Send(connection as u32));
+                self.steps.plan(now + self.load.trip, MachineStep::Send(connection as u32));
             }
         }
         self.plan_engine();

@@ -6,7 +6,7 @@ mod handshake;
 use super::segment::{ACK, Numbering, RST, SYN, Segment};
 use super::sender::{Said, SendCounts};
 use super::settings::Settings;
-use flow::{Flow, Taken};
+use flow::{Accepted, Flow};
 use handshake::Handshake;
 use packet::Time;
 use std::time::Duration;
@@ -240,7 +240,7 @@ impl Connection {
     /// Handles a segment.
     pub fn push(&mut self, now: Time, segment: &Segment, out: &mut impl FnMut(Emit)) {
         match self.phase {
-            Phase::Closed => self.refuse(segment, out),
+            Phase::Closed => self.reject(segment, out),
             Phase::Listen => self.push_listening(now, segment, out),
             Phase::SynSent => self.push_asking(now, segment, out),
             Phase::SynReceived => self.push_answering(now, segment, out),
@@ -284,7 +284,7 @@ impl Connection {
 /// Open connections.
 impl Connection {
     fn push_open(&mut self, now: Time, segment: &Segment, out: &mut impl FnMut(Emit)) {
-        if self.take(now, segment, out) == Taken::Reset {
+        if self.take(now, segment, out) == Accepted::Reset {
             // In TIME-WAIT all data has arrived: the peer has merely forgotten first (RFC 9293 section 3.10.7.4).
             let has_all = matches!(self.phase, Phase::TimeWait(_));
             return self.end(if has_all { End::Closed } else { End::Reset }, out);
@@ -294,33 +294,33 @@ impl Connection {
     }
 
     /// RFC 9293 section 3.10.7.4, in its order.
-    fn take(&mut self, now: Time, segment: &Segment, out: &mut impl FnMut(Emit)) -> Taken {
-        let Some(flow) = &mut self.flow else { return Taken::Nothing };
-        let Some(start) = flow.receiver.place(segment.seq) else { return Taken::Nothing };
+    fn take(&mut self, now: Time, segment: &Segment, out: &mut impl FnMut(Emit)) -> Accepted {
+        let Some(flow) = &mut self.flow else { return Accepted::Nothing };
+        let Some(start) = flow.receiver.place(segment.seq) else { return Accepted::Nothing };
         if flow.is_stale(now, segment) {
-            flow.receiver.refuse(start, segment.len);
-            return Taken::Nothing;
+            flow.receiver.reject(start, segment.len);
+            return Accepted::Nothing;
         }
         if segment.has(RST) {
             return flow.take_reset(start);
         }
         if !flow.receiver.accepts(start, segment.seq_len()) || segment.has(SYN) {
             // A SYN here is challenged (RFC 5961 section 4.2).
-            flow.receiver.refuse(start, segment.len);
-            return Taken::Nothing;
+            flow.receiver.reject(start, segment.len);
+            return Accepted::Nothing;
         }
         let Some(ack) = self.numbering.place(segment.ack, flow.sender.una()).filter(|_| segment.has(ACK)) else {
-            return Taken::Nothing;
+            return Accepted::Nothing;
         };
         if ack > flow.sender.next() {
             flow.receiver.acknowledge_at_once();
-            return Taken::Nothing;
+            return Accepted::Nothing;
         }
         flow.take_stamp(now, segment, start);
         let window = u64::from(segment.window) << flow.peer_scale;
         flow.sender.acknowledge(now, segment, Said { seq: start, ack, window }, flow.echo(now, segment));
         flow.take_stream(now, segment, start, out);
-        Taken::Something
+        Accepted::Something
     }
 
     /// Sends all that may leave, and an acknowledgement if one is due.

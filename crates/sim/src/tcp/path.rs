@@ -86,7 +86,7 @@ pub enum Side {
 #[derive(Clone, Copy, Debug)]
 pub enum PathEvent<'a> {
     /// This end has sent the segment.
-    Left(Side, &'a Outgoing),
+    Sent(Side, &'a Outgoing),
     /// This end receives the segment.
     Arrives(Side, &'a Outgoing),
 }
@@ -222,7 +222,7 @@ impl<'a> Path<'a> {
         for emit in emitted.drain(..) {
             match emit {
                 Emit::Segment(outgoing) => {
-                    observe(now, PathEvent::Left(side, &outgoing));
+                    observe(now, PathEvent::Sent(side, &outgoing));
                     self.carry(now, side, outgoing);
                 }
                 Emit::Arrived(len) => self.outcome.arrived[side as usize] = len,

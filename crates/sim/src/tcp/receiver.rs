@@ -178,7 +178,7 @@ impl Receiver {
     }
 
     /// Handles data before the expected position: it is reported as a duplicate (RFC 2883 section 4).
-    pub(crate) fn refuse(&mut self, start: u64, len: u32) {
+    pub(crate) fn reject(&mut self, start: u64, len: u32) {
         self.due.is_due = true;
         let end = (start + u64::from(len)).min(self.next);
         if len > 0 && start < end {
@@ -199,7 +199,7 @@ impl Receiver {
         let end = whole_end.min(self.edge).min(self.fin.unwrap_or(u64::MAX));
         let span = Span { start: start.max(self.next), end };
         if start < self.next && segment.len > 0 {
-            self.refuse(start, segment.len);
+            self.reject(start, segment.len);
         }
         if span.start < span.end {
             self.measure_len(segment.len);

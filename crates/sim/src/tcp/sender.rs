@@ -85,7 +85,7 @@ pub struct SendCounts {
 
 /// A range of the stream to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct Chunk {
     pub(crate) start: u64,
     /// Bytes of the stream.
     pub(crate) len: u32,

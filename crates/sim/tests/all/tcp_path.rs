@@ -166,7 +166,7 @@ fn watch(transfer: &Transfer, seed: u64) -> Outcome {
     let mut told: [Option<u32>; 2] = [None; 2];
     run(transfer, TIMEOUT, |now, seen| {
         let (is_leaving, side, outgoing) = match seen {
-            PathEvent::Left(side, outgoing) => (true, side, outgoing),
+            PathEvent::Sent(side, outgoing) => (true, side, outgoing),
             PathEvent::Arrives(side, outgoing) => (false, other(side), outgoing),
         };
         let segment = &outgoing.segment;

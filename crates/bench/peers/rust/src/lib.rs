@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
-/// What a harness does with the packets of a section.
+/// A harness's work on the packets of a section.
 pub trait System: Sized {
     /// Bytes kept free before each packet, as the system wants them.
     const HEADROOM: usize = 0;
@@ -14,7 +14,7 @@ pub trait System: Sized {
     /// Makes ready for these arguments and packets, or says why it cannot.
     fn open(args: &Args, packets: &[Vec<u8>]) -> Result<Self, String>;
 
-    /// What it delivers, in a few words.
+    /// Its output, in a few words.
     fn delivers(&self) -> String;
 
     /// Longest packet that a buffer must take after the headroom, when the longest that comes in is this long.
@@ -307,7 +307,7 @@ fn stay_here() {
     }
 }
 
-/// What the headroom is filled with.
+/// The fill byte of the headroom.
 pub const UNTOUCHED: u8 = 0xff;
 /// How a file of packets begins.
 const MAGIC: &[u8] = b"WLBENCH1";

@@ -49,7 +49,7 @@ pub(super) struct Merging {
 
 /// Output of one flow: wire packets, and the number of packets in each GSO packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Left {
+pub(super) struct FlowOutput {
     pub packets: Vec<Vec<u8>>,
     pub gso_packets: Vec<usize>,
 }
@@ -146,7 +146,7 @@ impl Merging {
         // Two bursts never share a flow.
         self.number = self.number.wrapping_add(1) & 0x0FFF;
         let frames: Vec<Vec<u8>> = case.packets.iter().map(|packet| packet.bytes(self.number)).collect();
-        let mut sent = vec![Left::default(); case.flow_count];
+        let mut sent = vec![FlowOutput::default(); case.flow_count];
         for (packet, frame) in case.packets.iter().zip(&frames) {
             let mut frame = frame[..frame.len() - usize::from(packet.padding)].to_vec();
             one_hop_on(&mut frame);
@@ -166,12 +166,12 @@ impl Merging {
         Ok(if told.is_empty() { Verdict::Same } else { Verdict::Told(told) })
     }
 
-    fn ask_kernel(&mut self, frames: &[Vec<u8>], flow_count: usize) -> io::Result<Vec<Left>> {
+    fn ask_kernel(&mut self, frames: &[Vec<u8>], flow_count: usize) -> io::Result<Vec<FlowOutput>> {
         for frame in frames {
             let wire = TxFrame { header: frame, payload: &[], to_do: TxOffload::default() };
             let _ = self.forwarder.send(wire);
         }
-        let (mut left, mut count) = (vec![Left::default(); flow_count], 0);
+        let (mut left, mut count) = (vec![FlowOutput::default(); flow_count], 0);
         let number = self.number;
         self.forwarder.receive(|packet| {
             if let Some(flow) = flow_of(packet, number).and_then(|flow| left.get_mut(flow)) {
@@ -186,10 +186,10 @@ impl Merging {
 /// Describes how the output of one flow differs.
 fn judge(
     packets: &[&Drawn],
-    sent: &Left,
-    kernel: &Left,
-    reversible: &Left,
-    resizing: &Left,
+    sent: &FlowOutput,
+    kernel: &FlowOutput,
+    reversible: &FlowOutput,
+    resizing: &FlowOutput,
 ) -> Result<Vec<Known>, String> {
     if reversible.packets != sent.packets {
         return Err(unlike("splitting the coalesced packets does not restore the input", reversible, sent));
@@ -205,10 +205,10 @@ fn judge(
     explain(packets, sent, kernel, reversible)
 }
 
-fn ask_engine(gateway: &mut Gateway, now: &mut Time, frames: &[Vec<u8>], flow_count: usize) -> Vec<Left> {
+fn ask_engine(gateway: &mut Gateway, now: &mut Time, frames: &[Vec<u8>], flow_count: usize) -> Vec<FlowOutput> {
     *now = *now + Duration::from_secs(2);
     gateway.expire(*now);
-    let mut left = vec![Left::default(); flow_count];
+    let mut left = vec![FlowOutput::default(); flow_count];
     let mut batch = Batch::default();
     for frame in frames {
         let pool = &mut gateway.output_mut(0).pool;
@@ -222,7 +222,7 @@ fn ask_engine(gateway: &mut Gateway, now: &mut Time, frames: &[Vec<u8>], flow_co
                 if let Some(flow) = left.get_mut(flow_at(&packet)) {
                     flow.take(&mut packet);
                 }
-                gateway.done(0, packet);
+                gateway.recycle(0, packet);
             }
             Egress::PassThrough(raw, _) => gateway.output_mut(0).pool.give(raw.into_buffer()),
         }
@@ -233,7 +233,7 @@ fn ask_engine(gateway: &mut Gateway, now: &mut Time, frames: &[Vec<u8>], flow_co
     left
 }
 
-impl Left {
+impl FlowOutput {
     /// Takes a packet or GSO packet. Returns the number of its wire packets.
     fn take(&mut self, packet: &mut Packet) -> usize {
         if packet.gso.is_none() {
@@ -300,7 +300,7 @@ struct Segment<'a> {
 }
 
 /// The valid segments of a flow: those with a right checksum.
-fn segments(left: &Left) -> impl Iterator<Item = Segment<'_>> {
+fn segments(left: &FlowOutput) -> impl Iterator<Item = Segment<'_>> {
     left.packets.iter().filter_map(|packet| {
         let at = upper_at(packet);
         (protocol(packet) != UDP && is_right(packet, at)).then(|| Segment::read(&packet[at..]))
@@ -333,7 +333,7 @@ impl Segment<'_> {
 
 /// Whether bytes arrive with an older acknowledgement or echo, or with a newer timestamp, than they left with
 /// (R135). Unknown, so false, where some bytes left twice.
-fn contradicts(sent: &Left, came: &Left) -> bool {
+fn contradicts(sent: &FlowOutput, came: &FlowOutput) -> bool {
     let sent: Vec<Segment> = segments(sent).collect();
     let left_twice = |(at, one): (usize, &Segment)| sent[at + 1..].iter().any(|other| one.shares_bytes_with(other));
     let is_untrue = |came: &Segment| sent.iter().any(|sent| came.shares_bytes_with(sent) && came.contradicts(sent));
@@ -341,7 +341,7 @@ fn contradicts(sent: &Left, came: &Left) -> bool {
 }
 
 /// Data that a receiver gets from packets of one flow; TCP segments with a wrong checksum are ignored.
-fn received(left: &Left) -> Received {
+fn received(left: &FlowOutput) -> Received {
     let datagrams = left.packets.iter().filter(|packet| protocol(packet) == UDP);
     let datagrams = datagrams.map(|packet| packet[upper_at(packet)..].to_vec()).collect();
     let mut received = Received { datagrams, ..Received::default() };
@@ -379,11 +379,12 @@ fn is_right(packet: &[u8], at: usize) -> bool {
     (Sum::of(&pseudo) + Sum::of(&packet[at..])).is_right()
 }
 
-pub(super) fn unlike(what: &str, one: &Left, other: &Left) -> String {
+pub(super) fn unlike(what: &str, one: &FlowOutput, other: &FlowOutput) -> String {
     let at = one.packets.iter().zip(&other.packets).position(|(one, other)| one != other);
     let at = at.unwrap_or(one.packets.len().min(other.packets.len()));
-    let shown =
-        |left: &Left| left.packets.get(at).map(|it| format!("{} bytes {:02x?}", it.len(), &it[..it.len().min(64)]));
+    let shown = |left: &FlowOutput| {
+        left.packets.get(at).map(|it| format!("{} bytes {:02x?}", it.len(), &it[..it.len().min(64)]))
+    };
     format!(
         "{what}: packet {at} of {} and {}: {:?}, {:?}",
         one.packets.len(),

@@ -3,12 +3,17 @@
 //! The model follows the engine's behaviour or the kernel's: it has a switch for each known difference.
 
 use super::Known;
-use super::merging::{Drawn, Left, unlike};
+use super::merging::{Drawn, FlowOutput, unlike};
 use crate::experiments::wire::{ACK, CWR, ECE, FIN, Filled, Options, PSH, RST, SYN, URG, set_id};
 use packet::Version;
 
 /// Explains how the kernel's GSO packets of a flow differ from the engine's.
-pub(super) fn explain(packets: &[&Drawn], sent: &Left, kernel: &Left, engine: &Left) -> Result<Vec<Known>, String> {
+pub(super) fn explain(
+    packets: &[&Drawn],
+    sent: &FlowOutput,
+    kernel: &FlowOutput,
+    engine: &FlowOutput,
+) -> Result<Vec<Known>, String> {
     let left = |directions: &[Known]| {
         leaves(&joined(packets, directions, &[], Order::AsOpened), sent, packets, directions)
     };
@@ -39,12 +44,12 @@ enum Order {
 }
 
 /// Whether the kernel's output is explained by additional flushes between packets.
-fn lets_go_early(packets: &[&Drawn], sent: &Left, kernel: &Left) -> bool {
+fn lets_go_early(packets: &[&Drawn], sent: &FlowOutput, kernel: &FlowOutput) -> bool {
     // A hash decides the flush order of two flows.
     [Order::AsOpened, Order::Backward].into_iter().any(|order| lets_go_in(order, packets, sent, kernel))
 }
 
-fn lets_go_in(order: Order, packets: &[&Drawn], sent: &Left, kernel: &Left) -> bool {
+fn lets_go_in(order: Order, packets: &[&Drawn], sent: &FlowOutput, kernel: &FlowOutput) -> bool {
     let mut cuts = Vec::new();
     while cuts.len() < CUTS_MAX {
         let gso_packets = joined(packets, &Known::MERGING, &cuts, order);
@@ -62,8 +67,8 @@ fn lets_go_in(order: Order, packets: &[&Drawn], sent: &Left, kernel: &Left) -> b
 
 /// The packet before which the kernel flushed: the first that did not extend its GSO packet, or that did not
 /// overtake.
-fn unexpected(gso_packets: &[Vec<usize>], left: &Left, kernel: &Left) -> Option<usize> {
-    let starts = |left: &Left| -> Vec<bool> {
+fn unexpected(gso_packets: &[Vec<usize>], left: &FlowOutput, kernel: &FlowOutput) -> Option<usize> {
+    let starts = |left: &FlowOutput| -> Vec<bool> {
         left.gso_packets.iter().flat_map(|count| (0..*count).map(|place| place == 0)).collect()
     };
     let (expected, seen) = (starts(left), starts(kernel));
@@ -72,7 +77,7 @@ fn unexpected(gso_packets: &[Vec<usize>], left: &Left, kernel: &Left) -> Option<
     gso_packets.iter().flatten().nth(at).copied()
 }
 
-fn differs(who: &str, is: &Left, by: &str, expected: &Left, other: &Left) -> String {
+fn differs(who: &str, is: &FlowOutput, by: &str, expected: &FlowOutput, other: &FlowOutput) -> String {
     if is.gso_packets == expected.gso_packets {
         return unlike(&format!("{who} sends other packets than expected by {by}"), is, expected);
     }
@@ -82,8 +87,8 @@ fn differs(who: &str, is: &Left, by: &str, expected: &Left, other: &Left) -> Str
     )
 }
 
-fn leaves(gso_packets: &[Vec<usize>], sent: &Left, packets: &[&Drawn], directions: &[Known]) -> Left {
-    let mut left = Left { packets: Vec::new(), gso_packets: gso_packets.iter().map(Vec::len).collect() };
+fn leaves(gso_packets: &[Vec<usize>], sent: &FlowOutput, packets: &[&Drawn], directions: &[Known]) -> FlowOutput {
+    let mut left = FlowOutput { packets: Vec::new(), gso_packets: gso_packets.iter().map(Vec::len).collect() };
     for gso in gso_packets {
         for (place, at) in gso.iter().enumerate() {
             let mut packet = sent.packets[*at].clone();
@@ -147,7 +152,7 @@ impl Model<'_> {
         let run = self.runs.iter().position(|run| run.label == label);
         if !self.may_join(packet) || is_padded {
             run.into_iter().for_each(|run| self.close(run));
-            self.hear(packet);
+            self.on_segment(packet);
             return self.gso_packets.push(vec![at]);
         }
         let end = packet.upper.seq.wrapping_add(packet.len.into());
@@ -189,7 +194,7 @@ impl Model<'_> {
     }
 
     /// Updates the stream's state from a packet that is not merged.
-    fn hear(&mut self, packet: &Drawn) {
+    fn on_segment(&mut self, packet: &Drawn) {
         let upper = &packet.upper;
         if !upper.is_tcp || packet.filled == Filled::Wrong {
             return;

@@ -209,7 +209,7 @@ fn push<'f>(
         match direction {
             Egress::Forward(packet) | Egress::IcmpReply(packet) => {
                 delivered.extend(as_delivered(&packet));
-                gateway.done(0, packet);
+                gateway.recycle(0, packet);
             }
             Egress::PassThrough(raw, _) => gateway.output_mut(0).pool.give(raw.into_buffer()),
         }

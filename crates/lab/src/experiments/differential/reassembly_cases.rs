@@ -11,7 +11,7 @@ use std::fmt::Write;
 pub(super) struct Case {
     pub version: Version,
     pub datagrams: Vec<Datagram>,
-    pub fragments: Vec<Piece>,
+    pub fragments: Vec<FragmentSpec>,
 }
 
 /// Properties shared by all fragments of one datagram.
@@ -25,14 +25,14 @@ pub(super) struct Datagram {
     pub hops: u8,
     pub class: u8,
     /// IPv4: options. IPv6: headers in front of the Fragment header.
-    pub front: Front,
+    pub front: HeaderKind,
     /// IPv6: headers behind the Fragment header, which belong to the fragmentable part.
-    pub behind: Front,
+    pub behind: HeaderKind,
 }
 
 /// Optional headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Front {
+pub(super) enum HeaderKind {
     None,
     /// IPv4: no-operation options, this many words of four bytes.
     Nops(u8),
@@ -50,7 +50,7 @@ pub(super) enum Front {
 
 /// A fragment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+pub(super) struct FragmentSpec {
     pub datagram: u8,
     pub offset: u16,
     pub len: u16,
@@ -63,7 +63,7 @@ pub(super) struct Piece {
     pub altered: Option<u16>,
     /// Padding bytes behind the packet.
     pub padding: u8,
-    pub front: Option<Front>,
+    pub front: Option<HeaderKind>,
     /// IPv6: next header of a later fragment.
     pub next_header: Option<u8>,
     /// IPv4: whether the header checksum is wrong.
@@ -74,12 +74,12 @@ impl Case {
     /// A datagram in one fragment.
     pub(super) fn whole(version: Version, destination: u8) -> Case {
         let protocol = PROTOCOLS[1];
-        let (front, behind) = (Front::None, Front::None);
+        let (front, behind) = (HeaderKind::None, HeaderKind::None);
         let datagram = Datagram { protocol, destination, id: 0, content: 0, hops: 64, class: 0, front, behind };
         Case {
             version,
             datagrams: vec![datagram],
-            fragments: vec![Piece { len: 64, more: false, ..Piece::first_of(0) }],
+            fragments: vec![FragmentSpec { len: 64, more: false, ..FragmentSpec::first_of(0) }],
         }
     }
 
@@ -93,7 +93,7 @@ impl Case {
     }
 
     /// Appends a fragment as on the wire.
-    pub(super) fn put_fragment(&self, to: &mut Vec<u8>, fragment: &Piece, slot: u32) {
+    pub(super) fn put_fragment(&self, to: &mut Vec<u8>, fragment: &FragmentSpec, slot: u32) {
         let datagram = &self.datagrams[usize::from(fragment.datagram)];
         let (start, ip) = (to.len(), self.ip(fragment, slot));
         let front = fragment.front.unwrap_or(datagram.front);
@@ -113,7 +113,7 @@ impl Case {
         to.extend(std::iter::repeat_n(0, fragment.padding.into()));
     }
 
-    fn ip(&self, fragment: &Piece, slot: u32) -> Ip {
+    fn ip(&self, fragment: &FragmentSpec, slot: u32) -> Ip {
         let datagram = &self.datagrams[usize::from(fragment.datagram)];
         let flags = if fragment.dont_fragment { 1 << 14 } else { 0 } | if fragment.more { 1 << 13 } else { 0 };
         Ip {
@@ -145,9 +145,9 @@ impl Case {
             }
         }
         for (at, datagram) in self.datagrams.iter().enumerate() {
-            if datagram.front != Front::None || datagram.behind != Front::None {
+            if datagram.front != HeaderKind::None || datagram.behind != HeaderKind::None {
                 let mut plainer = self.clone();
-                plainer.datagrams[at] = Datagram { front: Front::None, behind: Front::None, ..*datagram };
+                plainer.datagrams[at] = Datagram { front: HeaderKind::None, behind: HeaderKind::None, ..*datagram };
                 smaller.push(plainer);
             }
         }
@@ -166,10 +166,10 @@ impl Case {
     }
 }
 
-impl Piece {
+impl FragmentSpec {
     /// A fragment at offset 0, still without a length, without faults.
-    pub(super) fn first_of(datagram: u8) -> Piece {
-        Piece {
+    pub(super) fn first_of(datagram: u8) -> FragmentSpec {
+        FragmentSpec {
             datagram,
             offset: 0,
             len: 0,
@@ -187,12 +187,12 @@ impl Piece {
     }
 
     /// The same bytes without faults.
-    fn plain(&self) -> Piece {
-        Piece { ecn: 0, hops: None, class: None, padding: 0, front: None, dont_fragment: false, ..*self }
+    fn plain(&self) -> FragmentSpec {
+        FragmentSpec { ecn: 0, hops: None, class: None, padding: 0, front: None, dont_fragment: false, ..*self }
     }
 
     fn words(&self) -> String {
-        let Piece { datagram, offset, len, more, ecn, .. } = self;
+        let FragmentSpec { datagram, offset, len, more, ecn, .. } = self;
         let mut words = format!("{datagram}: bytes {offset} to {}", usize::from(*offset) + usize::from(*len));
         words.push_str(if *more { ", more to come" } else { ", the last" });
         let mut say = |word: String| {
@@ -220,7 +220,7 @@ impl Piece {
 }
 
 /// The fragmentable part, from this fragment's start to its end: headers behind the Fragment header, then content.
-fn put_payload(to: &mut Vec<u8>, datagram: &Datagram, fragment: &Piece) {
+fn put_payload(to: &mut Vec<u8>, datagram: &Datagram, fragment: &FragmentSpec) {
     let (start, at, len) = (to.len(), usize::from(fragment.offset), usize::from(fragment.len));
     let behind = joined(headers(datagram.behind, datagram.protocol));
     let shared = behind.get(at..(at + len).min(behind.len())).unwrap_or_default();
@@ -233,7 +233,7 @@ fn put_payload(to: &mut Vec<u8>, datagram: &Datagram, fragment: &Piece) {
     }
 }
 
-fn fragment_header(datagram: &Datagram, fragment: &Piece, id: u32) -> Vec<u8> {
+fn fragment_header(datagram: &Datagram, fragment: &FragmentSpec, id: u32) -> Vec<u8> {
     let behind = headers(datagram.behind, datagram.protocol);
     let cut = behind.first().map_or(datagram.protocol, |(kind, _)| *kind);
     let mut header = vec![fragment.next_header.unwrap_or(cut), 0];
@@ -243,23 +243,23 @@ fn fragment_header(datagram: &Datagram, fragment: &Piece, id: u32) -> Vec<u8> {
 }
 
 /// IPv4 options, padded to words.
-fn options(front: Front) -> Vec<u8> {
+fn options(front: HeaderKind) -> Vec<u8> {
     match front {
-        Front::Nops(words) => vec![1; usize::from(words) * 4],
-        Front::Copied => vec![0x9E, 4, 7, 7],
-        Front::FirstOnly => vec![0x1E, 4, 7, 7],
+        HeaderKind::Nops(words) => vec![1; usize::from(words) * 4],
+        HeaderKind::Copied => vec![0x9E, 4, 7, 7],
+        HeaderKind::FirstOnly => vec![0x1E, 4, 7, 7],
         _ => Vec::new(),
     }
 }
 
 /// IPv6 headers, each with its protocol number, in front of `next`.
-fn headers(front: Front, next: u8) -> Vec<(u8, Vec<u8>)> {
+fn headers(front: HeaderKind, next: u8) -> Vec<(u8, Vec<u8>)> {
     match front {
-        Front::HopByHop(units) => vec![(HOP_BY_HOP, padded(next, units))],
-        Front::Destination(units) => vec![(DESTINATION, padded(next, units))],
-        Front::Routing => vec![(ROUTING, vec![next, 0, 253, 0, 0, 0, 0, 0])],
-        Front::Both => vec![(HOP_BY_HOP, padded(DESTINATION, 0)), (DESTINATION, padded(next, 1))],
-        Front::Twice => vec![(DESTINATION, padded(DESTINATION, 0)), (DESTINATION, padded(next, 1))],
+        HeaderKind::HopByHop(units) => vec![(HOP_BY_HOP, padded(next, units))],
+        HeaderKind::Destination(units) => vec![(DESTINATION, padded(next, units))],
+        HeaderKind::Routing => vec![(ROUTING, vec![next, 0, 253, 0, 0, 0, 0, 0])],
+        HeaderKind::Both => vec![(HOP_BY_HOP, padded(DESTINATION, 0)), (DESTINATION, padded(next, 1))],
+        HeaderKind::Twice => vec![(DESTINATION, padded(DESTINATION, 0)), (DESTINATION, padded(next, 1))],
         _ => Vec::new(),
     }
 }

@@ -3,7 +3,7 @@
 //! It draws complete datagrams, some of which share a key, then their fragments, then the faults of the fragments.
 //! Equal random numbers give equal cases.
 
-use super::reassembly_cases::{Case, DATAGRAMS_MAX, Datagram, Front, PROTOCOLS, Piece};
+use super::reassembly_cases::{Case, DATAGRAMS_MAX, Datagram, FragmentSpec, HeaderKind, PROTOCOLS};
 use fastrand::Rng;
 use packet::Version;
 
@@ -41,8 +41,8 @@ fn draw_datagrams(rng: &mut Rng, version: Version) -> Vec<Datagram> {
 }
 
 fn draw_datagram(rng: &mut Rng, version: Version) -> Datagram {
-    let front = if rng.u8(..4) == 0 { draw_front(rng, version) } else { Front::None };
-    let behind = if version == Version::V6 && rng.u8(..6) == 0 { draw_behind(rng) } else { Front::None };
+    let front = if rng.u8(..4) == 0 { draw_front(rng, version) } else { HeaderKind::None };
+    let behind = if version == Version::V6 && rng.u8(..6) == 0 { draw_behind(rng) } else { HeaderKind::None };
     Datagram {
         protocol: PROTOCOLS[rng.usize(..3)],
         destination: rng.u8(1..=2),
@@ -55,20 +55,20 @@ fn draw_datagram(rng: &mut Rng, version: Version) -> Datagram {
     }
 }
 
-fn draw_front(rng: &mut Rng, version: Version) -> Front {
+fn draw_front(rng: &mut Rng, version: Version) -> HeaderKind {
     match (version, rng.u8(..4)) {
-        (Version::V4, 0) => Front::Copied,
-        (Version::V4, 1) => Front::FirstOnly,
-        (Version::V4, _) => Front::Nops(rng.u8(1..=10)),
-        (Version::V6, 0) => Front::HopByHop(rng.u8(..3)),
-        (Version::V6, 1) => Front::Destination(rng.u8(..3)),
-        (Version::V6, 2) => Front::Routing,
-        (Version::V6, _) => Front::Both,
+        (Version::V4, 0) => HeaderKind::Copied,
+        (Version::V4, 1) => HeaderKind::FirstOnly,
+        (Version::V4, _) => HeaderKind::Nops(rng.u8(1..=10)),
+        (Version::V6, 0) => HeaderKind::HopByHop(rng.u8(..3)),
+        (Version::V6, 1) => HeaderKind::Destination(rng.u8(..3)),
+        (Version::V6, 2) => HeaderKind::Routing,
+        (Version::V6, _) => HeaderKind::Both,
     }
 }
 
-fn draw_behind(rng: &mut Rng) -> Front {
-    if rng.bool() { Front::Twice } else { Front::Destination(rng.u8(..4)) }
+fn draw_behind(rng: &mut Rng) -> HeaderKind {
+    if rng.bool() { HeaderKind::Twice } else { HeaderKind::Destination(rng.u8(..4)) }
 }
 
 /// A datagram that differs in one part of the reassembly key; or in nothing, so that its key is reused.
@@ -84,29 +84,37 @@ fn draw_twin(rng: &mut Rng, of: &Datagram) -> Datagram {
 }
 
 /// First fragments of other datagrams from the source, so many that the kernel takes earlier fragments for lost.
-fn put_between(rng: &mut Rng, datagrams: &mut Vec<Datagram>, fragments: &mut Vec<Piece>) {
+fn put_between(rng: &mut Rng, datagrams: &mut Vec<Datagram>, fragments: &mut Vec<FragmentSpec>) {
     let (Some(like), at) = (fragments.first().copied(), rng.usize(..=fragments.len())) else { return };
     let first = datagrams.len();
     let others = first..first + rng.usize(60..70);
     for (number, index) in others.clone().enumerate() {
         datagrams.push(Datagram { id: 0x4000 + number as u16, ..datagrams[0] });
-        fragments
-            .insert(at, Piece { datagram: index as u8, offset: 0, len: 16, more: true, altered: None, ..like });
+        fragments.insert(
+            at,
+            FragmentSpec { datagram: index as u8, offset: 0, len: 16, more: true, altered: None, ..like },
+        );
     }
 }
 
-fn draw_fragments(rng: &mut Rng, faults: &Faults, datagram: &Datagram, version: Version, index: u8) -> Vec<Piece> {
+fn draw_fragments(
+    rng: &mut Rng,
+    faults: &Faults,
+    datagram: &Datagram,
+    version: Version,
+    index: u8,
+) -> Vec<FragmentSpec> {
     let len = draw_len(rng);
-    let plain = Piece { dont_fragment: rng.u8(..4) == 0, ecn: rng.u8(..4), ..Piece::first_of(index) };
-    let is_first_only = version == Version::V4 && datagram.front == Front::FirstOnly;
-    let fragment = |ends: &[usize]| Piece {
+    let plain = FragmentSpec { dont_fragment: rng.u8(..4) == 0, ecn: rng.u8(..4), ..FragmentSpec::first_of(index) };
+    let is_first_only = version == Version::V4 && datagram.front == HeaderKind::FirstOnly;
+    let fragment = |ends: &[usize]| FragmentSpec {
         offset: ends[0] as u16,
         len: (ends[1] - ends[0]) as u16,
         more: ends[1] < len,
-        front: (is_first_only && ends[0] > 0).then_some(Front::None),
+        front: (is_first_only && ends[0] > 0).then_some(HeaderKind::None),
         ..plain
     };
-    let mut fragments: Vec<Piece> = draw_cuts(rng, len).windows(2).map(fragment).collect();
+    let mut fragments: Vec<FragmentSpec> = draw_cuts(rng, len).windows(2).map(fragment).collect();
     match rng.u8(..3) {
         0 => fragments.reverse(),
         1 if faults.disorder => rng.shuffle(&mut fragments),
@@ -160,7 +168,7 @@ enum Fault {
     Uneven,
     End,
     Offset,
-    Marks,
+    EcnMarks,
     Header,
     Damage,
 }
@@ -188,13 +196,13 @@ impl Fault {
         (Fault::Uneven, 12),
         (Fault::End, 8),
         (Fault::Offset, 12),
-        (Fault::Marks, 4),
+        (Fault::EcnMarks, 4),
         (Fault::Header, 4),
         (Fault::Damage, 24),
     ];
 }
 
-fn spoil(rng: &mut Rng, fault: Fault, version: Version, len: usize, fragments: &mut Vec<Piece>) {
+fn spoil(rng: &mut Rng, fault: Fault, version: Version, len: usize, fragments: &mut Vec<FragmentSpec>) {
     let at = rng.usize(..fragments.len());
     let to = rng.usize(..=fragments.len());
     let fragment = fragments[at];
@@ -204,11 +212,11 @@ fn spoil(rng: &mut Rng, fault: Fault, version: Version, len: usize, fragments: &
         Fault::Overlap => (draw_overlapping(rng, fragment, len), true),
         Fault::Empty => (draw_empty(rng, fragment, len), true),
         Fault::Uneven => (draw_uneven(rng, fragment), rng.bool()),
-        Fault::End => (Piece { more: !fragment.more, ..fragment }, rng.bool()),
+        Fault::End => (FragmentSpec { more: !fragment.more, ..fragment }, rng.bool()),
         Fault::Offset => (draw_elsewhere(rng, fragment), rng.bool()),
         Fault::Header => (draw_headed(rng, fragment, version), false),
-        Fault::Damage => (Piece { is_damaged: true, ..fragment }, false),
-        Fault::Marks => return draw_marks(rng, fragments),
+        Fault::Damage => (FragmentSpec { is_damaged: true, ..fragment }, false),
+        Fault::EcnMarks => return draw_marks(rng, fragments),
         Fault::Gap => {
             fragments.remove(at);
             return;
@@ -217,12 +225,12 @@ fn spoil(rng: &mut Rng, fault: Fault, version: Version, len: usize, fragments: &
     if is_beside { fragments.insert(to, spoilt) } else { fragments[at] = spoilt }
 }
 
-fn draw_altered(rng: &mut Rng, fragment: Piece) -> Piece {
-    Piece { altered: Some(rng.u16(..fragment.len.max(1))), ..fragment }
+fn draw_altered(rng: &mut Rng, fragment: FragmentSpec) -> FragmentSpec {
+    FragmentSpec { altered: Some(rng.u16(..fragment.len.max(1))), ..fragment }
 }
 
 /// Any bytes of a datagram, and perhaps some beyond its end.
-fn draw_overlapping(rng: &mut Rng, fragment: Piece, len: usize) -> Piece {
+fn draw_overlapping(rng: &mut Rng, fragment: FragmentSpec, len: usize) -> FragmentSpec {
     let start = rng.usize(..=len / 8) * 8;
     let end = rng.usize(start..=len + 16);
     let more = end < len;
@@ -233,34 +241,34 @@ fn draw_overlapping(rng: &mut Rng, fragment: Piece, len: usize) -> Piece {
     } else {
         end
     };
-    let over = Piece { offset: start as u16, len: (end - start) as u16, more, ..fragment };
+    let over = FragmentSpec { offset: start as u16, len: (end - start) as u16, more, ..fragment };
     if rng.u8(..4) == 0 { draw_altered(rng, over) } else { over }
 }
 
-fn draw_empty(rng: &mut Rng, fragment: Piece, len: usize) -> Piece {
+fn draw_empty(rng: &mut Rng, fragment: FragmentSpec, len: usize) -> FragmentSpec {
     let more = rng.bool();
     let offset = if rng.bool() { (rng.usize(..=len / 8) * 8) as u16 } else { fragment.offset };
-    Piece { len: 0, more, offset, ..fragment }
+    FragmentSpec { len: 0, more, offset, ..fragment }
 }
 
 /// With the more-fragments flag, and some bytes longer.
-fn draw_uneven(rng: &mut Rng, fragment: Piece) -> Piece {
-    Piece { len: fragment.len.saturating_add(rng.u16(1..8)), more: true, ..fragment }
+fn draw_uneven(rng: &mut Rng, fragment: FragmentSpec) -> FragmentSpec {
+    FragmentSpec { len: fragment.len.saturating_add(rng.u16(1..8)), more: true, ..fragment }
 }
 
 /// At any offset, often at one of the highest.
-fn draw_elsewhere(rng: &mut Rng, fragment: Piece) -> Piece {
+fn draw_elsewhere(rng: &mut Rng, fragment: FragmentSpec) -> FragmentSpec {
     let unit = if rng.bool() { 8_191 - rng.u16(..40) } else { rng.u16(..8_192) };
-    Piece { offset: unit * 8, ..fragment }
+    FragmentSpec { offset: unit * 8, ..fragment }
 }
 
-fn draw_marks(rng: &mut Rng, fragments: &mut [Piece]) {
+fn draw_marks(rng: &mut Rng, fragments: &mut [FragmentSpec]) {
     let usual = rng.u8(..4);
     fragments.iter_mut().for_each(|fragment| fragment.ecn = if rng.bool() { rng.u8(..4) } else { usual });
 }
 
 /// With a header unlike the other fragments'.
-fn draw_headed(rng: &mut Rng, mut fragment: Piece, version: Version) -> Piece {
+fn draw_headed(rng: &mut Rng, mut fragment: FragmentSpec, version: Version) -> FragmentSpec {
     match rng.u8(..6) {
         0 => fragment.hops = Some(rng.u8(2..)),
         1 => fragment.class = Some(rng.u8(..)),
@@ -268,10 +276,12 @@ fn draw_headed(rng: &mut Rng, mut fragment: Piece, version: Version) -> Piece {
         3 => fragment.padding = rng.u8(1..20),
         4 if version == Version::V6 => fragment.next_header = Some(PROTOCOLS[rng.usize(..3)]),
         5 if version == Version::V6 => {
-            fragment.front = Some([Front::None, Front::HopByHop(0), Front::Both][rng.usize(..3)]);
+            fragment.front = Some([HeaderKind::None, HeaderKind::HopByHop(0), HeaderKind::Both][rng.usize(..3)]);
         }
         _ => {
-            fragment.front = Some([Front::None, Front::Nops(3), Front::Copied, Front::FirstOnly][rng.usize(..4)]);
+            fragment.front = Some(
+                [HeaderKind::None, HeaderKind::Nops(3), HeaderKind::Copied, HeaderKind::FirstOnly][rng.usize(..4)],
+            );
         }
     }
     fragment

@@ -51,7 +51,7 @@ fn run(frames: &[Vec<u8>], kernels_direction: &[Known]) -> Vec<Vec<u8>> {
     let mut model =
         Model { kernels_direction, open: BTreeMap::new(), rounds: BTreeMap::new(), delivered: Vec::new() };
     for frame in frames {
-        if let Some(fragment) = Piece::read(frame) {
+        if let Some(fragment) = ParsedFragment::read(frame) {
             model.push(&fragment);
         }
     }
@@ -69,7 +69,7 @@ struct Model<'a> {
 
 /// A parsed packet.
 #[derive(Clone)]
-struct Piece<'a> {
+struct ParsedFragment<'a> {
     is_v4: bool,
     key: Vec<u8>,
     source: Vec<u8>,
@@ -106,10 +106,10 @@ struct Datagram {
 
 /// Outcome of a fragment.
 enum Fate {
-    Taken,
+    Accepted,
     Dropped,
     /// The datagram is dropped.
-    Ends,
+    EndsDatagram,
 }
 
 impl Model<'_> {
@@ -117,7 +117,7 @@ impl Model<'_> {
         self.kernels_direction.contains(&known)
     }
 
-    fn push(&mut self, fragment: &Piece<'_>) {
+    fn push(&mut self, fragment: &ParsedFragment<'_>) {
         if !fragment.is_fragment {
             let class = class(fragment.header);
             return self.deliver(fragment.header, fragment.next_header, fragment.payload, class, None);
@@ -135,16 +135,16 @@ impl Model<'_> {
         }
         datagram.round = round;
         match self.join(&mut datagram, fragment) {
-            Fate::Ends if self.is_kernels(Known::NoPoison) => return,
-            Fate::Ends => datagram = Datagram { is_poisoned: true, ..Datagram::default() },
-            Fate::Taken if datagram.is_whole() => return self.close(&datagram),
-            Fate::Dropped | Fate::Taken => {}
+            Fate::EndsDatagram if self.is_kernels(Known::NoPoison) => return,
+            Fate::EndsDatagram => datagram = Datagram { is_poisoned: true, ..Datagram::default() },
+            Fate::Accepted if datagram.is_whole() => return self.close(&datagram),
+            Fate::Dropped | Fate::Accepted => {}
         }
         self.open.insert(fragment.key.clone(), datagram);
     }
 
     /// Whether it is dropped before any look-up.
-    fn is_unusable(&self, fragment: &Piece<'_>) -> bool {
+    fn is_unusable(&self, fragment: &ParsedFragment<'_>) -> bool {
         let (len, end) = (fragment.payload.len(), fragment.start + fragment.payload.len());
         let is_uneven = fragment.more && !len.is_multiple_of(8);
         let is_cut = fragment.start == 0 && !fragment.is_v4 && self.lacks_headers(fragment);
@@ -156,7 +156,7 @@ impl Model<'_> {
     }
 
     /// Whether it ends beyond the longest possible datagram.
-    fn is_too_long(&self, fragment: &Piece<'_>, end: usize) -> bool {
+    fn is_too_long(&self, fragment: &ParsedFragment<'_>, end: usize) -> bool {
         match (fragment.is_v4, self.is_kernels(Known::Oversize)) {
             (true, true) => false,
             (true, false) => fragment.header.len() + end > LEN_MAX,
@@ -166,7 +166,7 @@ impl Model<'_> {
     }
 
     /// Whether the first IPv6 fragment lacks upper-layer headers.
-    fn lacks_headers(&self, fragment: &Piece<'_>) -> bool {
+    fn lacks_headers(&self, fragment: &ParsedFragment<'_>) -> bool {
         let (mut next, mut at) = (fragment.next_header, 0);
         while next == DESTINATION {
             let Some(header) = fragment.payload.get(at..at + 2) else { return !self.is_kernels(Known::CutChain) };
@@ -176,7 +176,7 @@ impl Model<'_> {
         fragment.payload.len() < at + needed
     }
 
-    fn join(&self, datagram: &mut Datagram, fragment: &Piece<'_>) -> Fate {
+    fn join(&self, datagram: &mut Datagram, fragment: &ParsedFragment<'_>) -> Fate {
         if datagram.is_poisoned {
             return Fate::Dropped;
         }
@@ -192,30 +192,30 @@ impl Model<'_> {
         };
         if self.is_kernels(Known::EndFirst) {
             if contradicts {
-                return Fate::Ends;
+                return Fate::EndsDatagram;
             }
             datagram.note_end(end, fragment.more);
         }
         if payload.is_empty() {
-            return Fate::Ends;
+            return Fate::EndsDatagram;
         }
         let held = (start..end).filter(|at| datagram.came.get(*at) == Some(&true)).count();
         if held == payload.len() {
             let is_equal = datagram.octets[start..end] == *payload;
             let is_in_one = datagram.runs.iter().any(|(from, to)| *from <= start && end <= *to);
             return match (is_in_one, is_equal) {
-                (false, _) if self.is_kernels(Known::AcrossRuns) => Fate::Ends,
+                (false, _) if self.is_kernels(Known::AcrossRuns) => Fate::EndsDatagram,
                 (_, true) => Fate::Dropped,
                 (_, false) if self.is_kernels(Known::UnequalRepeat) => Fate::Dropped,
-                (_, false) => Fate::Ends,
+                (_, false) => Fate::EndsDatagram,
             };
         }
         if held > 0 || contradicts {
-            return Fate::Ends;
+            return Fate::EndsDatagram;
         }
         datagram.note_end(end, fragment.more);
         datagram.take(fragment, payload, start..end);
-        Fate::Taken
+        Fate::Accepted
     }
 
     fn close(&mut self, datagram: &Datagram) {
@@ -274,7 +274,7 @@ impl Datagram {
         self.top = self.top.max(end);
     }
 
-    fn take(&mut self, fragment: &Piece<'_>, payload: &[u8], range: std::ops::Range<usize>) {
+    fn take(&mut self, fragment: &ParsedFragment<'_>, payload: &[u8], range: std::ops::Range<usize>) {
         if self.octets.len() < range.end {
             self.octets.resize(range.end, 0);
             self.came.resize(range.end, false);
@@ -304,9 +304,9 @@ impl Datagram {
     }
 }
 
-impl<'a> Piece<'a> {
+impl<'a> ParsedFragment<'a> {
     /// Parses a packet; none where a host drops it by itself.
-    fn read(frame: &'a [u8]) -> Option<Piece<'a>> {
+    fn read(frame: &'a [u8]) -> Option<ParsedFragment<'a>> {
         let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
         if frame[0] >> 4 == 4 {
             let header = &frame[..usize::from(frame[0] & 15) * 4];
@@ -314,7 +314,7 @@ impl<'a> Piece<'a> {
             let key = [&frame[12..20], &frame[9..10], &frame[4..6]].concat();
             let place = word(6);
             let (start, more) = (usize::from(place & 0x1FFF) * 8, place & 0x2000 != 0);
-            return Sum::of(header).is_right().then(|| Piece {
+            return Sum::of(header).is_right().then(|| ParsedFragment {
                 is_v4: true,
                 key,
                 source: frame[12..16].to_vec(),
@@ -336,7 +336,7 @@ impl<'a> Piece<'a> {
         }
         let place = word(at + 2);
         let (start, more) = (usize::from(place & 0xFFF8), place & 1 != 0);
-        Some(Piece {
+        Some(ParsedFragment {
             is_v4: false,
             key: [&frame[8..40], &frame[at + 4..at + 8]].concat(),
             source: frame[8..24].to_vec(),
@@ -379,7 +379,7 @@ fn walk(mut next: u8, payload: &[u8]) -> Option<(u8, usize)> {
 }
 
 /// Whether the fragment has an IPv4 option that only a first fragment may carry.
-fn has_first_option(fragment: &Piece<'_>) -> bool {
+fn has_first_option(fragment: &ParsedFragment<'_>) -> bool {
     fragment.is_v4 && fragment.header.get(20).is_some_and(|option| *option == 0x1E)
 }
 

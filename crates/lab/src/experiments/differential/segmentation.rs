@@ -17,7 +17,7 @@ use std::io;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     ip: Ip,
-    front: Front,
+    front: OptionsKind,
     upper: TransportFacts,
     content: u32,
     payload_len: u16,
@@ -28,7 +28,7 @@ pub(super) struct Case {
 
 /// Optional headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Front {
+enum OptionsKind {
     None,
     /// IPv4: no-operation options.
     Options(u8),
@@ -65,7 +65,7 @@ impl Bench for Segmentation {
         let candidates = [
             Case { payload_len: two, ..*case },
             Case { payload_len: case.payload_len.min(case.segment_len.saturating_add(1)), ..*case },
-            Case { front: Front::None, ..*case },
+            Case { front: OptionsKind::None, ..*case },
             Case { upper: TransportFacts { options: Options::None, ..upper }, ..*case },
             Case { upper: TransportFacts { flags: ACK, urgent: 0, ..upper }, ..*case },
             Case { ip: plain_ip, ..*case },
@@ -156,7 +156,7 @@ impl Segmentation {
             while let Some(fragment) = fragments.next() {
                 segments.push([fragment.header, fragment.payload].concat());
             }
-            gateway.done(0, packet);
+            gateway.recycle(0, packet);
         }
         Ok(segments)
     }
@@ -189,10 +189,10 @@ impl Case {
         let protocol = self.upper.protocol();
         let padded = |next: u8| vec![next, 0, 1, 4, 0, 0, 0, 0];
         let (front, first) = match self.front {
-            Front::None => (Vec::new(), protocol),
-            Front::Options(words) => (vec![1; usize::from(words) * 4], protocol),
-            Front::Destination => (padded(protocol), 60),
-            Front::HopByHop => (padded(protocol), 0),
+            OptionsKind::None => (Vec::new(), protocol),
+            OptionsKind::Options(words) => (vec![1; usize::from(words) * 4], protocol),
+            OptionsKind::Destination => (padded(protocol), 60),
+            OptionsKind::HopByHop => (padded(protocol), 0),
         };
         let ip_len = if self.ip.version == Version::V4 { 20 } else { 40 } + front.len();
         put_upper(&mut bytes, (&self.ip, &front, first), &self.upper, Filled::Half, |to| {
@@ -205,10 +205,10 @@ impl Case {
 fn draw(rng: &mut Rng) -> Case {
     let version = if rng.bool() { Version::V4 } else { Version::V6 };
     let front = match (rng.u8(..8), version) {
-        (0, Version::V4) => Front::Options(rng.u8(1..=10)),
-        (0, Version::V6) => Front::Destination,
-        (1, Version::V6) => Front::HopByHop,
-        _ => Front::None,
+        (0, Version::V4) => OptionsKind::Options(rng.u8(1..=10)),
+        (0, Version::V6) => OptionsKind::Destination,
+        (1, Version::V6) => OptionsKind::HopByHop,
+        _ => OptionsKind::None,
     };
     let upper = draw_upper(rng);
     let segment_len = match rng.u8(..16) {

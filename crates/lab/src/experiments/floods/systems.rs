@@ -187,7 +187,7 @@ impl Rejoining {
                     write(&[fragment.header, fragment.payload].concat())?;
                 }
             }
-            gateway.done(0, packet);
+            gateway.recycle(0, packet);
         }
         Ok(())
     }

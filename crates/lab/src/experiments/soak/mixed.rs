@@ -33,14 +33,14 @@ pub struct Mixed {
 
 /// A fourth host between the gateway and the narrow one, which acts as the wire.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct MixedLink {
     host: Host,
     shapes: [LinkShape; 2],
 }
 
-impl Wire {
+impl MixedLink {
     /// Removes the narrow cable and inserts a wire with this shape in both directions.
-    pub(super) fn into(three_hosts: &ThreeHosts, shape: &LinkShape) -> io::Result<Wire> {
+    pub(super) fn into(three_hosts: &ThreeHosts, shape: &LinkShape) -> io::Result<MixedLink> {
         let [_, _, to_narrow, narrow] = three_hosts.names();
         let host = Host::new("wire")?;
         three_hosts.middle.tell(|netlink| netlink.remove(to_narrow))?;
@@ -49,7 +49,7 @@ impl Wire {
         cable([end(&three_hosts.middle, to_narrow, &[]), end(&host, NEAR, &[])], Offloading::Off)?;
         cable([end(&host, FAR, &[]), end(&three_hosts.narrow, narrow, &addresses)], Offloading::Off)?;
         let other_seed = LinkShape { seed: shape.seed + 1, ..shape.clone() };
-        Ok(Wire { host, shapes: [shape.clone(), other_seed] })
+        Ok(MixedLink { host, shapes: [shape.clone(), other_seed] })
     }
 
     /// Carries frames until it is stopped.

@@ -13,7 +13,7 @@ mod stream;
 
 use self::counter_audit::{CounterAudit, DIRECTIONS};
 use self::kill_rounds::{KillRounds, METRICS};
-use self::mixed::{Wire, forget_neighbours, traffic};
+use self::mixed::{MixedLink, forget_neighbours, traffic};
 use super::Conditions;
 use crate::emulator::LinkShape;
 use crate::net::{Host, Offloading};
@@ -283,7 +283,7 @@ fn listen(host: &Host, address: IpAddr) -> io::Result<(TcpListener, SocketAddr)>
 
 fn watch(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) -> io::Result<()> {
     let three_hosts = ThreeHosts::new(MTUS, Offloading::Off)?;
-    let wire = Wire::into(&three_hosts, &settings.wire)?;
+    let wire = MixedLink::into(&three_hosts, &settings.wire)?;
     let (stop, stop_wire) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut looks = Looks::default();
     let (kept, mixed, outcome, began) = thread::scope(|scope| {

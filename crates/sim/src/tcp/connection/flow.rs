@@ -2,7 +2,7 @@
 
 use super::super::receiver::Receiver;
 use super::super::segment::{ACK, CWR, ECE, FIN, Numbering, PSH, RST, Segment, Timestamps, sack_option_len};
-use super::super::sender::{Agreed, Piece, Sender};
+use super::super::sender::{Agreed, Chunk, Sender};
 use super::super::settings::Settings;
 use super::{Emit, Outgoing, State, clock};
 use packet::{Ecn, Time};
@@ -20,7 +20,7 @@ pub(super) struct Flow {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum Accepted {
     Nothing,
     Something,
     Reset,
@@ -49,14 +49,14 @@ impl Flow {
 
     /// Only a reset at exactly the expected sequence number counts; one elsewhere in the window is challenged
     /// (RFC 5961 section 3.2).
-    pub(super) fn take_reset(&mut self, start: u64) -> Taken {
+    pub(super) fn take_reset(&mut self, start: u64) -> Accepted {
         if start == self.receiver.next() {
-            return Taken::Reset;
+            return Accepted::Reset;
         }
         if self.receiver.is_within(start) {
             self.receiver.acknowledge_at_once();
         }
-        Taken::Nothing
+        Accepted::Nothing
     }
 
     pub(super) fn take_stamp(&mut self, now: Time, segment: &Segment, start: u64) {
@@ -98,7 +98,7 @@ impl Flow {
         now: Time,
         numbering: Numbering,
         settings: &Settings,
-        chunk: Option<Piece>,
+        chunk: Option<Chunk>,
     ) -> Outgoing {
         let room = match chunk {
             // SACK blocks use the room that the payload leaves in a full segment.

@@ -68,7 +68,7 @@ impl Connection {
     }
 
     /// Answers a segment for a closed connection with a reset, unless it is one (RFC 9293 section 3.10.7.1).
-    pub(super) fn refuse(&mut self, segment: &Segment, out: &mut impl FnMut(Emit)) {
+    pub(super) fn reject(&mut self, segment: &Segment, out: &mut impl FnMut(Emit)) {
         if segment.has(RST) {
             return;
         }
@@ -87,7 +87,7 @@ impl Connection {
             return;
         }
         if segment.has(ACK) || !segment.has(SYN) {
-            return self.refuse(segment, out);
+            return self.reject(segment, out);
         }
         self.take_syn(now, segment);
         self.phase = Phase::SynReceived;
@@ -123,7 +123,7 @@ impl Connection {
     pub(super) fn push_asking(&mut self, now: Time, segment: &Segment, out: &mut impl FnMut(Emit)) {
         let is_for_us = !segment.has(ACK) || segment.ack == self.numbering.seq(1);
         if !is_for_us {
-            return self.refuse(segment, out);
+            return self.reject(segment, out);
         }
         if segment.has(RST) {
             if segment.has(ACK) {
@@ -162,7 +162,7 @@ impl Connection {
         }
         if !segment.has(ACK) || segment.ack != self.numbering.seq(1) {
             if segment.has(ACK) {
-                self.refuse(segment, out);
+                self.reject(segment, out);
             }
             return;
         }

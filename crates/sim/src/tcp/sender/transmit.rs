@@ -3,7 +3,7 @@
 use super::super::recovery::{DUPLICATE_COUNT, Tail};
 use super::super::scoreboard::SentRange;
 use super::super::settings::Nagle;
-use super::{Phase, Piece, Sender};
+use super::{Chunk, Phase, Sender};
 use packet::Time;
 
 /// Whether the congestion window limits this segment.
@@ -16,7 +16,7 @@ enum Credit {
 /// Sending.
 impl Sender {
     /// The next range to send, if any may leave.
-    pub(crate) fn poll(&mut self, now: Time) -> Option<Piece> {
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Chunk> {
         if self.path.forget_old(now) {
             self.resize();
         }
@@ -32,7 +32,7 @@ impl Sender {
         chunk
     }
 
-    fn poll_any(&mut self, now: Time) -> Option<Piece> {
+    fn poll_any(&mut self, now: Time) -> Option<Chunk> {
         if std::mem::take(&mut self.due.window_probe) {
             return Some(self.probe_window(now));
         }
@@ -69,7 +69,7 @@ impl Sender {
     }
 
     /// The lowest lost segment.
-    fn poll_again(&mut self, now: Time) -> Option<Piece> {
+    fn poll_again(&mut self, now: Time) -> Option<Chunk> {
         let (number, sent) = self.board.next_lost()?;
         if !self.fits(sent.len().min(self.mss)) {
             return None;
@@ -82,7 +82,7 @@ impl Sender {
         Some(self.send_again(now, number, sent))
     }
 
-    fn send_again(&mut self, now: Time, number: u64, sent: SentRange) -> Piece {
+    fn send_again(&mut self, now: Time, number: u64, sent: SentRange) -> Chunk {
         self.board.resend(now, number);
         self.direction_down.sent(sent.len());
         self.counts.sent_again += 1;
@@ -92,11 +92,11 @@ impl Sender {
         self.chunk(sent.start, sent.end, true)
     }
 
-    fn chunk(&mut self, start: u64, end: u64, is_again: bool) -> Piece {
+    fn chunk(&mut self, start: u64, end: u64, is_again: bool) -> Chunk {
         let data_end = end.min(self.end);
         let has_cwr = !is_again && std::mem::take(&mut self.owes_cwr);
         let len = data_end.saturating_sub(start) as u32;
-        Piece { start, len, has_fin: end > self.end, is_last: data_end == self.end, is_again, has_cwr }
+        Chunk { start, len, has_fin: end > self.end, is_last: data_end == self.end, is_again, has_cwr }
     }
 
     pub(super) fn data_len(&self, sent: &SentRange) -> u64 {
@@ -104,7 +104,7 @@ impl Sender {
     }
 
     /// The next new segment.
-    fn poll_new(&mut self, now: Time, credit: Credit) -> Option<Piece> {
+    fn poll_new(&mut self, now: Time, credit: Credit) -> Option<Chunk> {
         let next = self.board.next();
         if next > self.end {
             return None;
@@ -127,7 +127,7 @@ impl Sender {
         Some(self.send_new(now, end, false))
     }
 
-    fn send_new(&mut self, now: Time, end: u64, is_probe: bool) -> Piece {
+    fn send_new(&mut self, now: Time, end: u64, is_probe: bool) -> Chunk {
         let start = self.board.next();
         self.board.send(now, end, is_probe);
         if matches!(self.phase, Phase::Recovery(_)) {
@@ -180,7 +180,7 @@ impl Sender {
 
     /// A window probe: the data that fits into the small window. If none fits, it is an empty segment at an
     /// acknowledged position, as in Linux. The answer announces the window.
-    fn probe_window(&mut self, now: Time) -> Piece {
+    fn probe_window(&mut self, now: Time) -> Chunk {
         self.counts.window_probes += 1;
         let next = self.board.next();
         let len = self.window.end.min(self.end).saturating_sub(next).min(self.mss);
@@ -188,14 +188,14 @@ impl Sender {
             return self.send_new(now, next + len, false);
         }
         let start = self.board.una() - 1;
-        Piece { start, len: 0, has_fin: false, is_last: false, is_again: true, has_cwr: false }
+        Chunk { start, len: 0, has_fin: false, is_last: false, is_again: true, has_cwr: false }
     }
 }
 
 /// Tail loss probes and path MTU probes.
 impl Sender {
     /// A new segment, or the newest one again (RFC 8985 section 7.3).
-    fn poll_tail(&mut self, now: Time) -> Option<Piece> {
+    fn poll_tail(&mut self, now: Time) -> Option<Chunk> {
         let fresh = self.poll_new(now, Credit::Tail);
         let is_repeat = fresh.is_none();
         let chunk = match fresh {
@@ -210,7 +210,7 @@ impl Sender {
         chunk
     }
 
-    fn newest_again(&mut self, now: Time) -> Option<Piece> {
+    fn newest_again(&mut self, now: Time) -> Option<Chunk> {
         let (number, sent) = self.board.newest()?;
         if self.data_len(&sent) > self.mss {
             return None;
@@ -246,7 +246,7 @@ impl Sender {
         (len > self.mss && room >= needed && self.congestion.window() >= needed).then_some(len)
     }
 
-    fn send_size_probe(&mut self, now: Time, len: u64) -> Piece {
+    fn send_size_probe(&mut self, now: Time, len: u64) -> Chunk {
         self.counts.size_probes += 1;
         self.path.probing((len + self.header_len()) as u32);
         self.send_new(now, self.board.next() + len, true)

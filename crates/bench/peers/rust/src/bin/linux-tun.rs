@@ -106,7 +106,7 @@ impl Ear {
     }
 }
 
-/// Where a fragment of UDP goes, its offset, and what it carries.
+/// The destination, offset and payload of a UDP fragment.
 fn take_apart(packet: &[u8]) -> Option<(IpAddr, u16, &[u8])> {
     let half = |at: usize| Some(u16::from_be_bytes(packet.get(at..at + 2)?.try_into().ok()?));
     if packet.first()? >> 4 == 4 && packet.get(9) == Some(&UDP) {
@@ -134,7 +134,7 @@ fn open_tun() -> Result<File, Error> {
     Ok(port)
 }
 
-/// Makes the addresses local, and lifts limits that are lower than what is in flight here.
+/// Makes the addresses local, and raises limits below the number of packets in flight.
 fn configure(addresses: &BTreeSet<IpAddr>) -> Result<(), Error> {
     for (place, value) in [
         ("ipv4/conf/all/rp_filter", "0"),
@@ -179,9 +179,9 @@ const NAME: &str = "bench";
 const BURST_LEN: usize = 64;
 /// Most sockets that are read in turn.
 const SOCKET_COUNT_MAX: usize = 16;
-/// What a socket's queue takes, in bytes.
+/// Capacity of a socket's queue, in bytes.
 const QUEUE_LEN: libc::c_int = 256 << 20;
-/// What the kernel may hold of fragments, in bytes.
+/// The kernel's memory limit for fragments, in bytes.
 const FRAGMENT_MEMORY: &str = "4000000000";
 /// UDP's number among protocols.
 const UDP: u8 = 17;

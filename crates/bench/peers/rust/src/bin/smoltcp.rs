@@ -141,7 +141,7 @@ impl TxToken for Nowhere {
     }
 }
 
-/// What the interface writes before a datagram for a raw socket, in bytes.
+/// Bytes that the interface writes before a datagram for a raw socket.
 const IPV4_HEADER_LEN: usize = 20;
 
 fn main() {

@@ -81,7 +81,7 @@ impl System for TunRs {
     }
 }
 
-/// What the kernel would say of a long TCP packet.
+/// The virtio header that the kernel would write for a long TCP packet.
 fn header_for(packet: &[u8], segment_len: usize) -> (bool, VirtioNetHdr) {
     let is_v6 = packet[0] >> 4 == 6;
     let (csum_start, gso_type) = if is_v6 {

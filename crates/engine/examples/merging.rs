@@ -1,6 +1,6 @@
 //! Interleaved fragments -> the packets that leave: the gain of joining at each memory limit (C19, cB12).
 //!
-//!     cargo run --release -p wideload-engine --example joining
+//!     cargo run --release -p wideload-engine --example merging
 
 use std::time::Duration;
 use wideload_engine::packet::{Ingress, LinkType, Pool, Sum, Time};
@@ -62,7 +62,7 @@ fn push(gateway: &mut Gateway, now: Time, frame: &[u8]) {
 fn drain(gateway: &mut Gateway) {
     while let Some(leaving) = gateway.next(0) {
         let Leaving::Forward(packet) = leaving else { panic!("only fragments came, and nobody is answered") };
-        gateway.done(0, packet);
+        gateway.recycle(0, packet);
     }
 }
 
@@ -79,7 +79,7 @@ fn gateway(policy: Policy, mtu: u16, bytes: usize) -> Gateway {
     Gateway::new(&GatewaySettings::one(side), Secrets::both(Secret::new(1)), || Pool::new(256 << 20))
 }
 
-/// What one run is charged.
+/// The charge of one run, in bytes.
 fn run_charge(mtu: u16) -> usize {
     let mut gateway = gateway(Policy::Merge(Full::Pass), mtu, 1 << 20);
     push(&mut gateway, Time::ZERO, &fragment(0, 0));
