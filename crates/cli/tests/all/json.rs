@@ -24,7 +24,7 @@ fn every_output_begins_with_its_schema_and_has_the_listed_keys() {
         ("check --json", checks()),
         ("doctor --json", vec![run(&["doctor", "--json"])]),
         ("top --json", vec![line(&view.with_former_names()).unwrap()]),
-        ("status", vec![line(&status.with_former_names()).unwrap()]),
+        ("status", vec![line(&Stats { workers: vec![], ..status }.with_former_names()).unwrap()]),
         ("lab network", vec![run(&["lab", "network", &at("../lab/networks/one-gateway.toml"), "--json"])]),
         ("lab attacks", vec![run(&["lab", "attacks", "A01", "--json"])]),
     ];
@@ -173,9 +173,11 @@ fn worker_processes_of_version_0_1_and_this_one_understand_each_other() {
     }
 }
 
-/// Adds the paths of all keys of a value: `a.b`, and `a[].b` in a list.
+/// Adds the paths of all keys of a value: `a.b`, and `a[].b` in a list. A count of packets and bytes is one path.
 fn collect(path: &str, value: &Value, keys: &mut BTreeSet<String>) {
     match value {
+        // Counters are many, and all alike.
+        Value::Object(fields) if fields.keys().eq(["bytes", "packets"]) => {}
         Value::Object(fields) => {
             for (name, value) in fields {
                 let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
