@@ -6,6 +6,7 @@ use config::{Config, Problems};
 use daemon::control;
 use daemon::gro;
 use daemon::interface_watch::disagreements;
+use daemon::json;
 use daemon::own_addresses;
 use daemon::wide_routes;
 use serde::Serialize;
@@ -48,8 +49,8 @@ pub fn check(args: &Check) -> Status {
         let surroundings = surroundings.as_deref();
         let (interfaces, changes) = (&interfaces, &changes);
         let found = Found { is_good, problems, warnings, surroundings, interfaces, changes };
-        return match serde_json::to_string_pretty(&found) {
-            Ok(text) => show(&format!("{text}\n"), status),
+        return match json::indented(&found) {
+            Ok(text) => show(&text, status),
             Err(error) => failed(&error),
         };
     }

@@ -4,6 +4,7 @@ use crate::args::Rewrite;
 use crate::report::{Ended, Report, grouped};
 use crate::rewrite::{self, Sink, Stop};
 use capture::{Compression, Item, Reader, Record, Writer};
+use daemon::json;
 use engine::{Event, Reason, WirePackets};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use packet::{Packet, Time};
@@ -226,11 +227,7 @@ fn print(args: &Rewrite, report: &Report) -> io::Result<()> {
     if args.quiet {
         return Ok(());
     }
-    let text = if args.json {
-        serde_json::to_string_pretty(report).map_err(io::Error::other)? + "\n"
-    } else {
-        report.to_string()
-    };
+    let text = if args.json { json::indented(report)? } else { report.to_string() };
     unless_closed(if is_dash(&args.output) {
         io::stderr().write_all(text.as_bytes())
     } else {

@@ -3,6 +3,7 @@
 use crate::args::Demo as Args;
 use crate::command::{Status, complain, unless_closed};
 use crate::report::grouped;
+use daemon::json;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::demo::{self, Costs, Demo, Links, Row, Settings};
 use lab::experiments::{Conditions, Spread};
@@ -54,7 +55,7 @@ pub(crate) fn progress(is_for_machines: bool) -> ProgressBar {
 }
 
 fn print(args: &Args, demo: &Demo) -> io::Result<()> {
-    let text = if args.json { serde_json::to_string_pretty(demo)? + "\n" } else { table(demo) };
+    let text = if args.json { json::indented(demo)? } else { table(demo) };
     unless_closed(io::stdout().write_all(text.as_bytes()))
 }
 

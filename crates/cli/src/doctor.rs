@@ -3,7 +3,8 @@
 //! Every feature is tried, not looked up: in a private namespace, on devices of its own, which end with it.
 
 use crate::args::Doctor;
-use crate::command::{Status, show};
+use crate::command::{Status, failed, show};
+use daemon::json;
 use linux::interfaces::Interface;
 use linux::namespace::{Namespace, become_own_root};
 use linux::netlink::Netlink;
@@ -32,11 +33,14 @@ pub fn doctor(args: &Doctor) -> Status {
     let interfaces = Netlink::open().and_then(|mut netlink| netlink.interfaces()).unwrap_or_default();
     let findings = examine();
     let text = if args.json {
-        let json = serde_json::json!({
-            "findings": findings,
-            "interfaces": interfaces.iter().map(|it| serde_json::json!({ "name": it.name, "mtu": it.mtu, "up": it.is_up })).collect::<Vec<_>>(),
-        });
-        format!("{json:#}\n")
+        let interfaces: Vec<_> = interfaces
+            .iter()
+            .map(|it| serde_json::json!({ "name": it.name, "mtu": it.mtu, "up": it.is_up }))
+            .collect();
+        match json::indented(&serde_json::json!({ "findings": findings, "interfaces": interfaces })) {
+            Ok(text) => text,
+            Err(error) => return failed(&error),
+        }
     } else {
         let findings: String = findings.iter().map(|finding| format!("{}\n", line(finding))).collect();
         let interfaces: String =

@@ -6,6 +6,7 @@ use crate::args::{
 };
 use crate::command::{Status, complain, unless_closed, watch_for_interrupt};
 use crate::demo::progress;
+use daemon::json;
 use indicatif::ProgressBar;
 use lab::emulator::{CalibrationRun, Outcome, Scheduling};
 use lab::experiments::{
@@ -257,7 +258,7 @@ fn link(args: &LinkArgs, json: bool) -> io::Result<Status> {
     let shapes = [args.shape.clone(), args.back.clone().unwrap_or_else(|| args.shape.clone())];
     crate::command::tell(&format!("connecting {} and {}; press Ctrl-C to stop", args.a, args.b));
     let outcome = experiments::link([&args.a, &args.b], shapes, args.stretch, &stop, Scheduling::Realtime)?;
-    let text = if json { serde_json::to_string_pretty(&outcome)? + "\n" } else { directions(&outcome) };
+    let text = if json { json::indented(&outcome)? } else { directions(&outcome) };
     unless_closed(io::stdout().write_all(text.as_bytes()))?;
     Ok(if outcome.is_valid { Status::Done } else { Status::Failed })
 }
@@ -314,7 +315,7 @@ fn shown<T: Serialize + Display>(
     is_good: bool,
 ) -> io::Result<Status> {
     progress.finish_and_clear();
-    let text = if json { serde_json::to_string_pretty(outcome)? + "\n" } else { outcome.to_string() };
+    let text = if json { json::indented(outcome)? } else { outcome.to_string() };
     unless_closed(io::stdout().write_all(text.as_bytes()))?;
     Ok(if is_good { Status::Done } else { Status::Failed })
 }

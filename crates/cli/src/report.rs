@@ -101,6 +101,9 @@ pub struct Runs {
 pub struct RunEnd {
     /// The rule's counter.
     pub name: &'static str,
+    /// Its name in version 0.1, if it was another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub former_name: Option<&'static str>,
     /// Number of runs.
     pub count: u64,
 }
@@ -112,6 +115,9 @@ pub struct Fate {
     pub kind: Kind,
     /// The counter's name.
     pub name: &'static str,
+    /// Its name in version 0.1, if it was another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub former_name: Option<&'static str>,
     /// Packets.
     pub packets: u64,
     /// Bytes of payload; for passed frames, of the whole frame.
@@ -192,7 +198,7 @@ fn runs(outcome: &Outcome) -> Option<Runs> {
     let count_of = |event: Event| outcome.ledger.event(event).packets;
     let ended_by: Vec<_> = Event::RUN_ENDS
         .iter()
-        .map(|event| RunEnd { name: event.name(), count: count_of(*event) })
+        .map(|event| RunEnd { name: event.name(), former_name: event.former_name(), count: count_of(*event) })
         .filter(|end| end.count > 0)
         .collect();
     let (segments, count) = (count_of(Event::Coalesced), ended_by.iter().map(|end| end.count).sum());
@@ -201,13 +207,16 @@ fn runs(outcome: &Outcome) -> Option<Runs> {
 
 fn fates(outcome: &Outcome) -> Vec<Fate> {
     let ledger = &outcome.ledger;
-    let fate = |kind, name, what, tally: Tally| {
-        (tally != Tally::NONE).then_some(Fate { kind, name, packets: tally.packets, bytes: tally.bytes, what })
+    let fate = |kind, name, former_name, what, tally: Tally| {
+        let Tally { packets, bytes } = tally;
+        (tally != Tally::NONE).then_some(Fate { kind, name, former_name, packets, bytes, what })
     };
-    let passed = Reason::ALL.iter().filter_map(|it| fate(Kind::Passed, it.name(), it.what(), ledger.passed(*it)));
-    let done = Event::ALL.iter().filter_map(|it| fate(Kind::Done, it.name(), it.what(), ledger.event(*it)));
-    let retired =
-        Reason::ALL.iter().filter_map(|it| fate(Kind::Retired, it.name(), it.what(), ledger.retired(*it)));
+    let reason = |kind, it: &Reason, tally| fate(kind, it.name(), it.former_name(), it.what(), tally);
+    let passed = Reason::ALL.iter().filter_map(|it| reason(Kind::Passed, it, ledger.passed(*it)));
+    let done = Event::ALL
+        .iter()
+        .filter_map(|it| fate(Kind::Done, it.name(), it.former_name(), it.what(), ledger.event(*it)));
+    let retired = Reason::ALL.iter().filter_map(|it| reason(Kind::Retired, it, ledger.retired(*it)));
     passed.chain(done).chain(retired).collect()
 }
 

@@ -6,6 +6,8 @@
 use crate::args::Top;
 use crate::command::{Status, failed, unless_closed};
 use daemon::control::{Client, find};
+use daemon::json;
+use engine::Event as Counter;
 use gateway::stats::{Count, DirectionFigures, EndpointFigures, MetricGroup, PortIn, PortOut, StageFigures, Stats};
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -86,6 +88,9 @@ pub struct Loss {
     pub at: String,
     /// The counter's name.
     pub name: String,
+    /// Its name in version 0.1, if it was another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub former_name: Option<&'static str>,
     /// Packets per second.
     pub rate: f64,
     /// Packets since the gateway began.
@@ -108,7 +113,7 @@ fn run(args: &Top) -> io::Result<()> {
         let before = client.status()?;
         sleep(BETWEEN);
         let view = View::between(&before, &client.status()?);
-        let text = if args.json { format!("{}\n", serde_json::to_string(&view)?) } else { view.table(TABLE_WIDTH) };
+        let text = if args.json { json::line(&view.with_former_names())? } else { view.table(TABLE_WIDTH) };
         return unless_closed(io::stdout().write_all(text.as_bytes()));
     }
     if !io::stdout().is_terminal() {
@@ -204,6 +209,21 @@ impl View {
             directions: [to_wide, to_narrow],
             losses: pace.losses(old, new),
         }
+    }
+
+    /// The same, in which each renamed event is followed by a copy with its name in version 0.1.
+    pub fn with_former_names(mut self) -> View {
+        let former = |name: &str| Counter::ALL.iter().find(|it| it.name() == name)?.former_name();
+        for direction in &mut self.directions {
+            let events = std::mem::take(&mut direction.events).into_iter();
+            direction.events = events
+                .flat_map(|(name, rate)| {
+                    let copy = former(&name).map(|former| (former.to_owned(), rate));
+                    [Some((name, rate)), copy].into_iter().flatten()
+                })
+                .collect();
+        }
+        self
     }
 
     /// The view as text of this width, in characters.
@@ -354,7 +374,7 @@ impl View {
         }
         let is_roomy = area.width >= MEDIUM_WIDTH;
         let rows = self.losses.iter().map(|loss| {
-            let Loss { at, name, rate, total } = loss;
+            let Loss { at, name, rate, total, .. } = loss;
             let total = if is_roomy { format!("{total} in all") } else { brief(*total) };
             Row::new([at.clone(), name.clone(), format!("{}/s", short(*rate)), total]).style(RED)
         });
@@ -441,12 +461,13 @@ impl Pace {
     /// All losses so far, those with the highest present rate first.
     fn losses(self, old: &MetricGroup, new: &MetricGroup) -> Vec<Loss> {
         let mut losses = Vec::new();
-        let mut note = |at: &str, name: &str, totals: [u64; 2]| {
+        let mut note = |at: &str, name: &str, former_name: Option<&'static str>, totals: [u64; 2]| {
             let [_, total] = totals;
             if total > 0 {
                 losses.push(Loss {
                     at: at.to_owned(),
                     name: name.to_owned(),
+                    former_name,
                     rate: self.rate(totals),
                     total: total as i64,
                 });
@@ -455,21 +476,31 @@ impl Pace {
         for ((at, old), (_, new)) in old.directions().into_iter().zip(new.directions()) {
             for (name, count) in &new.retired {
                 let before = old.retired.get(name).map_or(0, |count| count.packets);
-                note(at, name, [before, count.packets]);
+                note(at, name, None, [before, count.packets]);
             }
         }
         for ((_, old), (_, new)) in old.ends().into_iter().zip(new.ends()) {
             let at = &new.address;
-            PortIn::DROPS.iter().for_each(|it| note(at, it.name(), [old.came(*it), new.came(*it)]));
-            PortOut::DROPS.iter().for_each(|it| note(at, it.name(), [old.went(*it), new.went(*it)]));
+            for it in PortIn::DROPS {
+                note(at, it.name(), it.former_name(), [old.came(it), new.came(it)]);
+            }
+            for it in PortOut::DROPS {
+                note(at, it.name(), it.former_name(), [old.went(it), new.went(it)]);
+            }
             if !new.is_up {
-                note(at, "is down", [1, 1]);
+                note(at, "is down", None, [1, 1]);
             }
         }
         let directions = new.directions().map(|(at, direction)| (at.to_owned(), direction.unexplained.packets));
         let ends = new.ends().map(|(_, end)| (end.address.clone(), end.unexplained));
         let gaps = directions.into_iter().chain(ends).filter(|(_, gap)| *gap != 0);
-        losses.extend(gaps.map(|(at, total)| Loss { at, name: "unexplained".to_owned(), rate: 0.0, total }));
+        losses.extend(gaps.map(|(at, total)| Loss {
+            at,
+            name: "unexplained".to_owned(),
+            former_name: None,
+            rate: 0.0,
+            total,
+        }));
         losses.sort_by(|one, other| other.rate.total_cmp(&one.rate));
         losses
     }

@@ -1163,7 +1163,7 @@ impl Net {
     fn offloaded_by_a_transfer(&self) -> usize {
         let lent = || {
             let mut client = daemon::control::Client::connect(&self.control).expect("it listens");
-            client.status().expect("it answers").all.narrow.came["lent_bytes"]
+            client.status().expect("it answers").all.narrow.came["offload_bytes"]
         };
         let before = lent();
         let transfer =

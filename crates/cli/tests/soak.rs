@@ -25,7 +25,7 @@ fn mixed_traffic_survives_reloads_and_restarts_with_balanced_counters() {
     assert_eq!((&outcome["kills"][0]["count"], &outcome["kills"][0]["intact"]), (&3.into(), &10.into()));
     let watched = &outcome["watched"];
     assert_eq!((&watched["unexplained"], &watched["missing"]), (&0.into(), &Value::Array(vec![])));
-    for figure in ["fetched", "passed", "joined", "pieces"] {
+    for figure in ["fetched", "passed", "joined", "fragments"] {
         assert!(watched[figure].as_u64() > Some(1), "{figure}: {watched}");
     }
     assert!(watched["mixed"]["intact"].as_u64() > Some(3) && watched["wire"][1].as_u64() > Some(0), "{watched}");

@@ -72,6 +72,8 @@ pub struct RestartState {
     /// The metrics socket.
     pub metrics: Option<(SocketAddr, RawFd)>,
     /// The heartbeat.
+    // Its name in version 0.1, which writes and reads the same format.
+    #[serde(rename = "pulse", alias = "heartbeat")]
     pub heartbeat: Option<RawFd>,
     /// The worker process: its number, its descriptor, the socket to it.
     pub worker: Option<(i32, RawFd, RawFd)>,
@@ -368,3 +370,19 @@ pub fn handed<'a>(
 pub const VERSION: u32 = 4;
 /// Environment variable with the descriptor number of the restart state.
 pub const VARIABLE: &str = "WIDELOAD_ESTATE";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_restart_state_has_the_keys_of_version_0_1() {
+        let text = r#"{"version":4,"process":1,"text":"","ports":[],"control":["/run/x.sock",3],"metrics":null,
+            "pulse":5,"worker":null,"losses":{"untaken":1,"cut":2,"panicked":3}}"#;
+        let read: RestartState = serde_json::from_str(text).expect("the format is the same");
+        assert_eq!(read.heartbeat, Some(5));
+        assert_eq!(read.losses, Losses { not_received: 1, truncated: 2, panicked: 3 });
+        let written = serde_json::to_value(&read).expect("it is an object");
+        assert_eq!(written["pulse"], 5, "version 0.1 finds the heartbeat after a restart back");
+    }
+}

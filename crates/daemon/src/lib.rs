@@ -7,6 +7,7 @@
 pub mod control;
 pub mod gro;
 pub mod interface_watch;
+pub mod json;
 pub mod messages;
 pub mod metrics;
 pub mod notify;

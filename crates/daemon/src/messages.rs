@@ -58,6 +58,8 @@ pub enum ToSupervisor {
         index: Option<u32>,
     },
     /// A client of the control socket asks for this, and is answered under this number.
+    // Its name in the messages of version 0.1, with which a restart exchanges them in both directions.
+    #[serde(rename = "Wish", alias = "SupervisorRequest")]
     SupervisorRequest {
         /// Unique in this process.
         number: u64,

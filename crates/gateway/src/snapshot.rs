@@ -89,8 +89,10 @@ pub struct EndpointSnapshot {
 #[serde(default)]
 pub struct Losses {
     /// Packets that a worker handed over and its successor did not receive.
+    #[serde(alias = "untaken")]
     pub not_received: u64,
     /// Frames that were truncated in the hand-over.
+    #[serde(alias = "cut")]
     pub truncated: u64,
     /// Packets, counted as on the wire, that a worker was processing when it panicked.
     pub panicked: u64,

@@ -3,11 +3,14 @@
 //! [`Stats`] holds every counter by its name, each worker's values, their sums and the imbalances of the
 //! conservation laws. The metrics, the control socket and `wideload top` all show it. The engine names its counters
 //! in its ledger. Those of ports are named here, once for all readers.
+//!
+//! Version 0.1 had other names. Its statistics can be read: fields have aliases, and [`Stats::without_former_names`]
+//! renames the counters in maps. Version 0.3 removes both.
 
 use crate::commands::WorkerHandle;
 use crate::path::Path;
 use crate::snapshot::{DirectionSnapshot, EndpointSnapshot, HandoffStats, Losses, Snapshot, StageSnapshot};
-use config::{Config, Role};
+use config::{Config, Role, Stage};
 use engine::{Event, PlacementStats, Reason, Tally, Toggle};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -57,6 +60,7 @@ pub struct Stats {
 
 /// The figures of one worker, or the sums of all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MetricGroup {
     /// Packets that leave by the narrow endpoint.
     pub to_narrow: DirectionFigures,
@@ -71,15 +75,19 @@ pub struct MetricGroup {
     /// Number of wake-ups from sleep.
     pub wakes: u64,
     /// Packets handed between workers.
+    #[serde(alias = "siblings")]
     pub peers: HandoffFigures,
 }
 
 /// Packets handed between workers: TCP that one worker reassembled and whose connection belongs to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HandoffFigures {
     /// Packets sent to the worker of their flow.
+    #[serde(alias = "given")]
     pub sent: u64,
     /// Packets received from the worker that reassembled them.
+    #[serde(alias = "taken")]
     pub received: u64,
     /// Packets that left at the worker that reassembled them: the flow's worker had no room or had ended.
     pub refused: u64,
@@ -87,12 +95,16 @@ pub struct HandoffFigures {
 
 /// The results of payload placement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PlacementFigures {
     /// Frames received with a header split: their payload lies in its predicted place.
+    #[serde(alias = "made")]
     pub predicted: u64,
     /// Fragments among them whose prediction was right.
+    #[serde(alias = "right")]
     pub hits: u64,
     /// Payload bytes that needed no copy.
+    #[serde(alias = "landed_bytes")]
     pub in_place_bytes: u64,
     /// Payload bytes that were copied out of a wrongly predicted place.
     pub copied_out_bytes: u64,
@@ -100,6 +112,7 @@ pub struct PlacementFigures {
 
 /// The figures of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DirectionFigures {
     /// Received IP packets.
     pub received: Count,
@@ -116,6 +129,7 @@ pub struct DirectionFigures {
     /// The stages, in the order in which packets pass them.
     pub stages: Vec<StageFigures>,
     /// The results of payload placement.
+    #[serde(alias = "guesses")]
     pub placement: PlacementFigures,
     /// Heap memory of the buffer pool, in use and free, in bytes.
     pub pool_bytes: u64,
@@ -130,6 +144,7 @@ pub struct DirectionFigures {
 
 /// The figures of one stage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StageFigures {
     /// The name, as in a configuration.
     pub stage: String,
@@ -141,6 +156,7 @@ pub struct StageFigures {
 
 /// The figures of one port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct EndpointFigures {
     /// The port's address, such as `packet:lan0`.
     pub address: String,
@@ -332,6 +348,23 @@ impl Stats {
         Stats { all, workers, ..Stats::default() }
     }
 
+    /// The same with two keys for each renamed counter: its name, and its name in version 0.1.
+    pub fn with_former_names(mut self) -> Stats {
+        self.groups_mut().for_each(|group| group.change_names(FormerNames::Added));
+        self
+    }
+
+    /// The same with today's names only. A counter that an older gateway sent under its former name alone keeps its
+    /// value.
+    pub fn without_former_names(mut self) -> Stats {
+        self.groups_mut().for_each(|group| group.change_names(FormerNames::Removed));
+        self
+    }
+
+    fn groups_mut(&mut self) -> impl Iterator<Item = &mut MetricGroup> {
+        self.workers.iter_mut().chain([&mut self.all])
+    }
+
     /// Packets, counted as on the wire, that were received or to be sent and that the conservation laws miss.
     pub(crate) fn missed_count(&self) -> u64 {
         let directions = self.all.directions().map(|(_, direction)| direction.unexplained.packets);
@@ -357,6 +390,19 @@ impl MetricGroup {
         let [to_narrow, to_wide] = self.directions();
         [(to_narrow, &self.wide), (to_wide, &self.narrow)]
             .map(|((label, direction), from)| (label, direction.totals(from)))
+    }
+
+    fn change_names(&mut self, former: FormerNames) {
+        for direction in [&mut self.to_narrow, &mut self.to_wide] {
+            former.apply(&mut direction.events, Event::ALL, Event::name, Event::former_name);
+            if former == FormerNames::Removed {
+                direction.stages.iter_mut().for_each(StageFigures::rename);
+            }
+        }
+        for end in [&mut self.wide, &mut self.narrow] {
+            former.apply(&mut end.came, PortIn::ALL, PortIn::name, PortIn::former_name);
+            former.apply(&mut end.went, PortOut::ALL, PortOut::name, PortOut::former_name);
+        }
     }
 
     fn of(snapshot: &Snapshot) -> MetricGroup {
@@ -457,7 +503,47 @@ impl DirectionFigures {
     }
 }
 
+/// A change to the keys of a map of counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FormerNames {
+    Added,
+    Removed,
+}
+
+impl FormerNames {
+    fn apply<K: Copy, C: Copy>(
+        self,
+        counts: &mut BTreeMap<String, C>,
+        counters: &[K],
+        name: fn(K) -> &'static str,
+        former_name: fn(K) -> Option<&'static str>,
+    ) {
+        for counter in counters {
+            let (name, Some(former)) = (name(*counter), former_name(*counter)) else { continue };
+            match self {
+                FormerNames::Added => {
+                    if let Some(count) = counts.get(name).copied() {
+                        counts.insert(former.to_owned(), count);
+                    }
+                }
+                FormerNames::Removed => {
+                    if let Some(count) = counts.remove(former) {
+                        counts.entry(name.to_owned()).or_insert(count);
+                    }
+                }
+            }
+        }
+    }
+}
+
 impl StageFigures {
+    /// Gives a stage of version 0.1 its name of today.
+    fn rename(&mut self) {
+        if let Some(stage) = Stage::named(&self.stage) {
+            self.stage = stage.name().to_owned();
+        }
+    }
+
     fn of(stage: &StageSnapshot) -> StageFigures {
         StageFigures {
             stage: stage.stage.name().to_owned(),

@@ -41,7 +41,7 @@ fn a_router_refuses_df_packets_and_writes_icmp_errors() {
     assert_eq!(out[1].1[4..6], 8u16.to_be_bytes(), "a router keeps the sender's identification");
     let report = json(&run);
     assert_eq!(fate(&report, "retired", "too_big")["packets"], 1);
-    assert_eq!(fate(&report, "done", "answered")["packets"], 1);
+    assert_eq!(fate(&report, "done", "icmp_sent")["packets"], 1);
     let other =
         scratch.rewrite(&[&input, &output], &["--mtu", "1500", "--as", "router", "--icmp-source", "198.51.100.1"]);
     assert_eq!(other.status.code(), Some(0));
@@ -66,7 +66,7 @@ fn incomplete_datagrams_leave_late_with_the_same_bytes() {
     let times: Vec<_> = out.iter().map(|(time, _)| time / 1_000_000_000).collect();
     assert_eq!(times, [39, 40, 40, 41], "30 s after the first piece came");
     assert_eq!((&out[1].1[20..], &out[2].1[20..]), (&fragments[1][20..], &fragments[3][20..]));
-    assert_eq!(fate(&json(&run), "done", "released_late")["packets"], 1);
+    assert_eq!(fate(&json(&run), "done", "released_timeout")["packets"], 1);
     // With a shorter time-out they are released earlier.
     scratch.rewrite(&[&input, &output], &["--mtu", "1500", "--timeout", "2.5"]);
     assert_eq!(frames(&output)[0].0, 12_500_000_000);
@@ -188,7 +188,7 @@ fn ipv6_is_left_alone_below_its_smallest_mtu() {
     let output = scratch.path("out.pcap");
     let run = scratch.rewrite(&[&input, &output], &["--mtu", "576", "--json"]);
     assert_eq!(fs::read(&input).unwrap(), fs::read(&output).unwrap());
-    assert_eq!(fate(&json(&run), "done", "left_alone")["packets"], 1);
+    assert_eq!(fate(&json(&run), "done", "left_oversize")["packets"], 1);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod closed_output;
 mod command;
 mod golden;
+mod json;
 mod mutations;
 mod network;
 mod scratch;

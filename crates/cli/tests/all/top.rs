@@ -34,7 +34,7 @@ fn losses_alone_are_red() {
     let expected = [
         "to-narrow too_big 5 /s 11 in all",
         "to-wide frag_late 0 /s 3 in all",
-        "packet:wan0 full 0 /s 7 in all",
+        "packet:wan0 queue_full 0 /s 7 in all",
         "packet:lan0 unexplained 0 /s -2 in all",
     ];
     assert_eq!(reds, expected);
@@ -83,7 +83,8 @@ fn no_figure_is_cut_at_any_usual_width() {
 #[test]
 fn kernel_forwarded_packets_count_as_passed() {
     let mut figures = after();
-    let offloaded = [("lent_packets", 2_000_000), ("lent_packets_out", 300_000), ("lent_bytes", 2_000_000_000)];
+    let offloaded =
+        [("offload_packets", 2_000_000), ("offload_packets_out", 300_000), ("offload_bytes", 2_000_000_000)];
     for (name, count) in offloaded {
         figures.all.narrow.came.insert(name.to_owned(), count);
     }
@@ -95,7 +96,7 @@ fn kernel_forwarded_packets_count_as_passed() {
     assert_eq!(to_wide.went.payload_len, Some((2e9 + 26_667.0 * 8_720.0) / 326_667.0));
     assert_eq!(to_narrow, &View::between(&before(), &after()).directions[1]);
     let metrics = daemon::metrics::text(&figures);
-    let line = "wideload_all_received_packets_total{way=\"to-wide\"} 2160000";
+    let line = "wideload_all_received_packets_total{direction=\"to-wide\",way=\"to-wide\"} 2160000";
     assert!(metrics.contains(line), "{metrics}");
 }
 
@@ -164,7 +165,7 @@ fn before() -> Stats {
     all.narrow = end("packet:wan0");
     all.to_narrow.retired.insert("too_big".to_owned(), Count { packets: 1, bytes: 8_980 });
     all.to_wide.retired.insert("frag_late".to_owned(), Count { packets: 3, bytes: 300 });
-    all.narrow.went.insert("full".to_owned(), 7);
+    all.narrow.went.insert("queue_full".to_owned(), 7);
     figures
 }
 
@@ -177,7 +178,7 @@ fn after() -> Stats {
     all.to_wide.forwarded = Count { packets: 26_667, bytes: 26_667 * 8_720 };
     all.to_wide.held = Count { packets: 12, bytes: 17_760 };
     all.to_wide.stages[2].held = all.to_wide.held;
-    all.to_wide.events.insert("gathered".to_owned(), Count { packets: 160_000, bytes: 0 });
+    all.to_wide.events.insert("coalesced".to_owned(), Count { packets: 160_000, bytes: 0 });
     all.to_wide.events.insert("run_full".to_owned(), Count { packets: 26_000, bytes: 0 });
     all.to_narrow.received = Count { packets: 4_000, bytes: 4_000 * 8_980 };
     all.to_narrow.forwarded = Count { packets: 24_000, bytes: 24_000 * 1_480 };

@@ -151,7 +151,7 @@ fn wrong_checksums(before: &Look, after: &Look) -> Option<String> {
 
 fn too_long(after: &[Seen], mtu: usize, report: &Value) -> Option<String> {
     let long = after.iter().filter(|seen| seen.len > mtu).count() as u64;
-    let allowed = crate::fate(report, "done", "left_alone") + crate::passed(report);
+    let allowed = crate::fate(report, "done", "left_oversize") + crate::passed(report);
     (long > allowed)
         .then(|| format!("{long} packets are too long, {allowed} were left alone or are no packets to us"))
 }

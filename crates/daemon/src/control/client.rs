@@ -35,7 +35,7 @@ impl Client {
         Ok(Client { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
-    /// Sends a request, and returns the fields of the answer other than `"ok":true`.
+    /// Sends a request, and returns the fields of the answer other than `schema` and `"ok":true`.
     ///
     /// # Errors
     /// The gateway's rejection, or a missing answer.
@@ -96,19 +96,21 @@ impl Client {
         }
     }
 
-    /// Asks for the statistics.
+    /// Asks for the statistics, which have today's names also if the gateway is of version 0.1.
     ///
     /// # Errors
     /// The gateway does not answer, or is of a version that this program does not know.
     pub fn status(&mut self) -> io::Result<Stats> {
         let mut answer = self.ask(&Request::Status {})?;
-        Ok(serde_json::from_value(answer.remove("status").unwrap_or_default())?)
+        let stats: Stats = serde_json::from_value(answer.remove("status").unwrap_or_default())?;
+        Ok(stats.without_former_names())
     }
 }
 
 /// The fields of an answer.
 fn told(answer: &str) -> io::Result<Map<String, Value>> {
     let mut fields: Map<String, Value> = serde_json::from_str(answer)?;
+    fields.remove("schema");
     match fields.remove("ok") {
         Some(Value::Bool(true)) => Ok(fields),
         _ => {

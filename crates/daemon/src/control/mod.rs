@@ -10,14 +10,15 @@
 //! | `{"do":"version"}` | returns version, name and process |
 //!
 //! Stages have the names of the configuration. A stage that is switched off first releases its held packets. A
-//! reload sets all stages to the new configuration. Every answer has `"ok":true`, or `"ok":false` and the reason
-//! under `error`.
+//! reload sets all stages to the new configuration. Every answer has `"schema":2`, and `"ok":true` or `"ok":false`
+//! with the reason under `error`.
 
 mod client;
 mod directory;
 mod request;
 mod socket;
 
+use crate::json;
 use crate::listeners::{Connection, Listener, Serve};
 use crate::messages::{Done, SupervisorRequest};
 use crate::service::Service;
@@ -28,6 +29,7 @@ pub use directory::{find, undo};
 use gateway::bypass::{self, Directions};
 use gateway::stats::Watch;
 pub use request::{Direction, Request, Toggle};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 pub(crate) use socket::Identity;
 use socket::OwnFile;
@@ -163,7 +165,7 @@ impl Handler {
     }
 
     fn status(&self) -> Result<Value, RequestError> {
-        Ok(json!({ "status": self.watch.reading()? }))
+        Ok(json!({ "status": self.watch.reading()?.with_former_names() }))
     }
 
     fn version(&self) -> Value {
@@ -257,20 +259,28 @@ fn line(connection: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io:
     }
 }
 
+/// An answer, without its schema.
+#[derive(Serialize)]
+struct Answer {
+    ok: bool,
+    #[serde(flatten)]
+    fields: Map<String, Value>,
+}
+
 fn spell(answer: Result<Value, RequestError>) -> String {
-    let mut spelled = Map::new();
-    spelled.insert("ok".to_owned(), answer.is_ok().into());
+    let ok = answer.is_ok();
+    let mut fields = Map::new();
     match answer {
-        Ok(Value::Object(fields)) => spelled.extend(fields),
+        Ok(Value::Object(answer)) => fields = answer,
         Ok(_) => {}
         Err(RequestError { error, problems }) => {
-            spelled.insert("error".to_owned(), error.into());
+            fields.insert("error".to_owned(), error.into());
             if let Some(problems) = problems {
-                spelled.insert("problems".to_owned(), json!(problems));
+                fields.insert("problems".to_owned(), json!(problems));
             }
         }
     }
-    format!("{}\n", Value::Object(spelled))
+    json::line(&Answer { ok, fields }).expect("an answer is an object")
 }
 
 impl From<String> for RequestError {

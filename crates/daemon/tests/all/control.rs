@@ -25,7 +25,7 @@ fn a_stage_flushes_when_switched_off_and_can_be_switched_on_again() {
 
     let bypass = |direction, switch| Request::Bypass { stage: "coalesce".to_owned(), direction, switch };
     let answer = client.ask(&bypass(Direction::Both, Toggle::Off)).expect("it can");
-    assert_eq!(answer["ways"], serde_json::json!(["to-wide"]), "toward the narrow side nothing is joined");
+    assert_eq!(answer["directions"], serde_json::json!(["to-wide"]), "toward the narrow side nothing is joined");
     let left = client.status().expect("it answers");
     assert_eq!(stage(&left.all.to_wide, "coalesce"), (false, 0));
     assert_eq!((left.all.to_wide.held.packets, left.all.to_wide.forwarded.packets), (0, 3));
@@ -96,7 +96,7 @@ fn fragmentation_stops_and_starts_at_once() {
     put(&mut live.wide, &[datagram(4_000)]);
     let refused = live.until(|figures| figures.all.to_narrow.received.packets == 2);
     assert_eq!(refused.all.to_narrow.retired["too_big"].packets, 1);
-    assert_eq!(refused.all.to_narrow.events["answered"].packets, 1);
+    assert_eq!(refused.all.to_narrow.events["icmp_sent"].packets, 1);
     assert_eq!(refused.all.wide.went(PortOut::Packets), 1, "the answer");
     assert_sound(&refused);
     client.ask(&fragment(Toggle::On)).expect("it can");
