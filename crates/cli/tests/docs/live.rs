@@ -46,8 +46,9 @@ pub fn outside(page: &str) -> Result<(), Failed> {
     // A shell is the first process of the namespace: it collects the ended ones.
     let ran = process::Command::new("unshare")
         .args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
-        .args(["timeout", "--kill-after=2", LIMIT, "bash", "-c", "\"$0\"; exit $?"])
+        .args(["bash", "-c", "timeout --kill-after=2 $1 $0; exit $?"])
         .arg(env::current_exe()?)
+        .arg(LIMIT)
         .envs([(PAGE, page), (OUTSIDE, &mounts()?)])
         .current_dir(scratch.path())
         .output()?;
@@ -106,7 +107,10 @@ fn hide_the_machine() -> Result<(), String> {
         overlay /etc etc
         overlay /usr/bin bin
         rm -rf /etc/wideload /etc/systemd/system /usr/bin/wideload
-        mkdir /etc/systemd/system";
+        mkdir /etc/systemd/system
+        # Its mode under udev.
+        mknod -m 666 /run/tun c 10 200
+        mount --bind /run/tun /dev/net/tun";
     let ran = process::Command::new("bash").args(["-c", script]).output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&ran.stderr);
     if ran.status.success() { Ok(()) } else { Err(format!("cannot hide /etc, /run and /usr/bin: {said}")) }
