@@ -52,11 +52,11 @@ pub fn outside(page: &str) -> Result<(), Failed> {
         .envs([(PAGE, page), (OUTSIDE, &mounts()?)])
         .current_dir(scratch.path())
         .output()?;
-    print!("{}", String::from_utf8_lossy(&ran.stdout));
+    let commands = String::from_utf8_lossy(&ran.stdout);
     match ran.status.code() {
         Some(0) => Ok(()),
-        Some(124 | 137) => Err(format!("{page}: took over {LIMIT} s").into()),
-        _ => Err(String::from_utf8_lossy(&ran.stderr).into_owned().into()),
+        Some(124 | 137) => Err(format!("{page}: took over {LIMIT} s:\n{commands}").into()),
+        _ => Err(format!("{commands}{}", String::from_utf8_lossy(&ran.stderr)).into()),
     }
 }
 
@@ -152,6 +152,7 @@ impl Live {
         }
         match name {
             "border" => self.network.passes_a_border(),
+            "router" => self.network.passes_a_router(),
             "wide-interface" => self.network.passes_a_wide_interface(),
             _ => Ok(()),
         }

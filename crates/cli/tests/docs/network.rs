@@ -47,6 +47,23 @@ impl Network {
         passes(&self.peer, &self.middle, OWN, 20_000)
     }
 
+    /// Traffic passes a router, which the host is for as long: TCP, and datagrams in fragments.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn passes_a_router(&self) -> Result<(), String> {
+        ip(&self.wide, "addr add 198.51.100.1/24 dev wide0")?;
+        ip(&self.wide, "route add 203.0.113.0/24 via 198.51.100.9")?;
+        ip(&self.narrow, "addr add 203.0.113.1/24 dev narrow0")?;
+        ip(&self.narrow, "route add 198.51.100.0/24 via 203.0.113.9")?;
+        ip(&self.middle, "addr add 198.51.100.9/24 dev lan0")?;
+        ip(&self.middle, "addr add 203.0.113.9/24 dev wan0")?;
+        self.middle.space().set_sysctl("ipv4/ip_forward", "1").map_err(|error| error.to_string())?;
+        passes(&self.narrow, &self.wide, ROUTED, 4_000)?;
+        ip(&self.middle, "addr del 198.51.100.9/24 dev lan0")?;
+        ip(&self.middle, "addr del 203.0.113.9/24 dev wan0")
+    }
+
     /// Settings that a gateway may change: features of the interfaces, rules, routes, links.
     ///
     /// # Errors
@@ -61,7 +78,9 @@ impl Network {
                 ["link show", "rule show", "-6 rule show", "route show table all", "-6 route show table all"]
             {
                 let told = Command::new("ip").args(words.split(' ')).output()?;
-                settings.extend(String::from_utf8_lossy(&told.stdout).lines().map(str::to_owned));
+                let told = String::from_utf8_lossy(&told.stdout);
+                // The kernel adds link-local addresses some time after the interfaces.
+                settings.extend(told.lines().filter(|line| !line.contains("fe80::")).map(str::to_owned));
             }
             Ok(settings)
         })
@@ -69,7 +88,7 @@ impl Network {
 }
 
 fn connect(ends: [(&Host, &'static str, Option<[u8; 4]>); 2], mtu: u32) -> io::Result<()> {
-    let addresses = ends.map(|(_, _, v4)| v4.map(|v4| Prefix::new(v4.into(), 24)));
+    let addresses = ends.map(|(_, _, v4)| v4.map(|v4| Prefix::new(v4, 24)));
     let [one, other] = [0, 1].map(|at| HostLink {
         host: ends[at].0,
         interface: ends[at].1,
@@ -77,6 +96,13 @@ fn connect(ends: [(&Host, &'static str, Option<[u8; 4]>); 2], mtu: u32) -> io::R
         addresses: addresses[at].as_slice(),
     });
     cable([one, other], Offloading::On)
+}
+
+fn ip(host: &Host, words: &str) -> Result<(), String> {
+    let mut command = Command::new("ip");
+    let told = host.space().enter(|| command.args(words.split(' ')).output()).map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&told.stderr);
+    if told.status.success() { Ok(()) } else { Err(format!("{}: ip {words}: {said}", host.name())) }
 }
 
 /// Datagrams of this length and a TCP transfer arrive.
@@ -105,6 +131,8 @@ const NARROW: [u8; 4] = [10, 77, 0, 2];
 // Below 10.0.0.0/8, a prefix of packaging/wide-interface.toml.
 const OWN: [u8; 4] = [10, 78, 0, 1];
 const PEER: [u8; 4] = [10, 78, 0, 2];
+/// The wide host beyond a router, below the prefix of packaging/router.toml.
+const ROUTED: [u8; 4] = [198, 51, 100, 1];
 const MESSAGES: u64 = 20;
 /// Bits a second.
 const RATE: f64 = 20e6;
