@@ -7,6 +7,7 @@ use linux::features::Features;
 use std::io;
 use std::net::IpAddr;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// A gateway's host with `lan0`, `wan0` and `eth0`, and a host at the other end of each.
@@ -26,7 +27,15 @@ impl Network {
         connect([(&middle, "lan0", None), (&wide, "wide0", Some(WIDE))], 9_000)?;
         connect([(&middle, "wan0", None), (&narrow, "narrow0", Some(NARROW))], 1_500)?;
         connect([(&middle, "eth0", Some(OWN)), (&peer, "peer0", Some(PEER))], 1_500)?;
-        Ok(Network { middle, wide, narrow, peer })
+        let network = Network { middle, wide, narrow, peer };
+        let until = Instant::now() + PATIENCE;
+        while network.settings()?.iter().any(|line| line.contains("NO-CARRIER") || line.contains("linkdown")) {
+            if Instant::now() > until {
+                return Err(io::Error::other("the interfaces do not come up"));
+            }
+            thread::sleep(PATIENCE / 500);
+        }
+        Ok(network)
     }
 
     /// Traffic passes a border: TCP, and datagrams of 1,400 bytes.
