@@ -43,7 +43,7 @@ impl Scratch {
     pub fn run(&self, command: &Command) -> Result<(), String> {
         let inherited = std::env::var("PATH").unwrap_or_default();
         let path = format!("{}:{}:{inherited}", self.path().join("bin").display(), shims().display());
-        run(self.path(), &path, command).map(drop)
+        run(self.path(), &path, command).map(drop).map_err(|why| format!("{}: {why}", command.place))
     }
 
     /// Output files must not follow a link to the repository.
@@ -91,15 +91,15 @@ pub fn run(folder: &Path, path: &str, command: &Command) -> Result<String, Strin
         ])
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| format!("{}: timeout and bash: {error}", command.place))?;
+        .map_err(|error| format!("timeout and bash: {error}"))?;
     let said = String::from_utf8_lossy(&ran.stdout).into_owned();
     let doctor = command.text.trim_start_matches("sudo ").starts_with("wideload doctor");
     match ran.status.code() {
         Some(0) => Ok(said),
         // The machine lacks a feature.
         Some(1) if doctor => Ok(said),
-        Some(124 | 137) => Err(format!("{}: {}: took over {LIMIT} s: {said}", command.place, command.text)),
-        _ => Err(format!("{}: {}: {}: {said}", command.place, command.text, ran.status)),
+        Some(124 | 137) => Err(format!("{}: took over {LIMIT} s: {said}", command.text)),
+        _ => Err(format!("{}: {}: {said}", command.text, ran.status)),
     }
 }
 
