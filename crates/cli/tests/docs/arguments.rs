@@ -1,0 +1,85 @@
+//! A command line -> whether `wideload` accepts its arguments and its files exist.
+//!
+//! This is the only test of commands that measure for minutes, and of those that no test may run.
+
+use crate::pages::{Command, Marker, root};
+use clap::Parser;
+use clap::error::ErrorKind;
+use libtest_mimic::Failed;
+use wideload::args::Args;
+
+/// Checks the arguments of all commands.
+///
+/// # Errors
+/// The commands that are wrong, with page and line.
+pub fn check(commands: &[Command]) -> Result<(), Failed> {
+    let mut problems: Vec<String> = Vec::new();
+    for command in commands {
+        let problem = |why: String| format!("{}: {}: {why}", command.place, command.text);
+        problems.extend(calls(&command.text).filter_map(|call| parse(&call).err()).map(problem));
+        problems.extend(missing_files(&command.text).map(problem));
+    }
+    let in_vain = |name: &str| !commands.iter().any(|command| is_call_of(&command.text, name));
+    problems.extend(
+        MEASURES.iter().filter(|(name, _)| in_vain(name)).map(|(name, _)| format!("{name}: no page has it")),
+    );
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("\n").into()) }
+}
+
+/// Whether the test checks only the arguments of this command, because it measures for long.
+pub fn measures(command: &Command) -> bool {
+    command.marker == Marker::Root && MEASURES.iter().any(|(name, _)| is_call_of(&command.text, name))
+}
+
+/// The arguments of each `wideload` in a line of the shell, the program's name included.
+pub fn calls(text: &str) -> impl Iterator<Item = Vec<String>> {
+    let text = text.replace("cargo run --release -- ", "wideload ");
+    let calls: Vec<_> = text.split(" | ").flat_map(|part| part.split(" && ")).map(arguments).collect();
+    calls.into_iter().filter(|words| words.first().is_some_and(|word| word == "wideload"))
+}
+
+/// The words of one command, without its redirections.
+fn arguments(part: &str) -> Vec<String> {
+    let part = part.split([' ']).take_while(|word| !word.starts_with(['<', '>']));
+    let words = part.filter(|word| !word.is_empty()).skip_while(|word| matches!(*word, "sudo" | "time"));
+    words.map(|word| word.trim_matches(['"', '\'']).to_owned()).collect()
+}
+
+/// The arguments, if they are accepted.
+pub fn parse(words: &[String]) -> Result<Option<Args>, String> {
+    match Args::try_parse_from(words) {
+        Ok(args) => Ok(Some(args)),
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn is_call_of(text: &str, name: &str) -> bool {
+    calls(text).any(|words| format!("{} ", words[1..].join(" ")).starts_with(&format!("{name} ")))
+}
+
+/// Files of the repository that a command names and that are not there.
+fn missing_files(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split([' ', '=', '<']).map(|word| word.trim_matches(['"', '\'']));
+    let ours = words.filter(|word| FOLDERS.iter().any(|folder| word.starts_with(folder)));
+    ours.filter(|word| !root().join(word).exists()).map(|word| format!("{word} does not exist"))
+}
+
+const FOLDERS: [&str; 4] = ["captures/", "packaging/", "crates/", "docs/"];
+
+/// Commands that measure for long, and the place that runs each of them in a short form.
+const MEASURES: [(&str, &str); 13] = [
+    ("demo", "crates/lab/tests/experiments.rs"),
+    ("lab border", "crates/lab/tests/experiments.rs"),
+    ("lab wide-interface", "crates/lab/tests/experiments.rs"),
+    ("lab dips", "crates/lab/tests/experiments.rs"),
+    ("lab workers", "crates/lab/tests/experiments.rs"),
+    ("lab hold", "crates/lab/tests/experiments.rs"),
+    ("lab calibrate", "crates/lab/tests/experiments.rs"),
+    ("lab differential", "crates/lab/tests/experiments.rs"),
+    ("lab floods", "crates/lab/tests/experiments.rs"),
+    ("lab tcp", "by hand: on a busy machine the emulator is late"),
+    ("lab soak", "crates/cli/tests/soak.rs"),
+    ("lab lifecycle", "crates/cli/tests/lifecycle.rs"),
+    ("lab transparency", "crates/lab/tests/transparency.rs, .ci/run"),
+];
