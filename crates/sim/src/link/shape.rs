@@ -88,7 +88,7 @@ pub struct Reorder {
     /// Share of frames that are held back.
     pub share: f64,
     /// Number of frames that overtake one that is held back. If too few come, it arrives late by
-    /// [`REORDER_PATIENCE`].
+    /// [`REORDER_TIMEOUT`].
     pub displacement: usize,
 }
 
