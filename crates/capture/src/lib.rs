@@ -15,26 +15,31 @@
 //! The packets' own headers are not parsed here.
 //!
 //! ```
-//! use wideload_capture::{Compression, Item, Reader, Resolution, Writer};
-//! use packet::Time;
+//! use wideload_capture::packet::Time;
+//! use wideload_capture::{Compression, Error, Item, Reader, Resolution, Writer, pcap_header};
 //!
-//! # fn main() -> Result<(), wideload_capture::Error> {
-//! let mut made = Writer::new(Vec::new(), Compression::Gzip)?;
-//! made.header(&wideload_capture::pcap_header(Resolution::Nanoseconds, 1))?;
-//! made.packet(0, Some(Time::from_nanos(1_234_567_890)), &[b"a header, ", b"a payload"])?;
-//! let file = made.finish()?;
+//! fn main() -> Result<(), Error> {
+//!     // A new capture of Ethernet frames (link type 1), compressed, in memory.
+//!     let mut writer = Writer::new(Vec::new(), Compression::Gzip)?;
+//!     writer.header(&pcap_header(Resolution::Nanoseconds, 1))?;
+//!     writer.packet(0, Some(Time::from_nanos(1_234_567_890)), &[b"a header, ", b"a payload"])?;
+//!     let file = writer.finish()?;
 //!
-//! let mut reader = Reader::new(&file[..])?;
-//! while let Some(item) = reader.next()? {
-//!     if let Item::Packet(record) = item {
-//!         assert_eq!(record.data, b"a header, a payload");
+//!     // The reader recognises format and compression.
+//!     let mut reader = Reader::new(&file[..])?;
+//!     while let Some(item) = reader.next()? {
+//!         if let Item::Packet(record) = item {
+//!             assert_eq!(record.time, Some(Time::from_nanos(1_234_567_890)));
+//!             assert_eq!(record.data, b"a header, a payload");
+//!         }
 //!     }
+//!     Ok(())
 //! }
-//! # Ok(())
-//! # }
 //! ```
 #![forbid(unsafe_code)]
 #![allow(clippy::items_after_test_module, reason = "a file's tests come first")]
+
+pub use packet;
 
 mod behind;
 mod error;

@@ -3,58 +3,7 @@
 //! A gateway has one or more directions. Each direction has a pool, a ledger, an output queue, and the stages of
 //! the side that its packets leave by. A border has two directions, and remembers the sizes that the hosts on both
 //! sides announced. A live worker, the simulator, the capture rewriter, the fuzzers and the benchmark drive a
-//! gateway in the same loop:
-//!
-//! ```
-//! use wideload_engine::packet::{Frame, HEADROOM, Ingress, LinkType, Pool, Time};
-//! use wideload_engine::{
-//!     Batch, Egress, Gateway, GatewaySettings, Position, Secret, Secrets, SideSettings, WirePackets,
-//! };
-//!
-//! # let wide: Vec<u8> = {
-//! #     let mut bytes = vec![0x45, 0, 0x0F, 0xA0, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
-//! #     let sum = wideload_engine::packet::Sum::of(&bytes).checksum();
-//! #     bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-//! #     bytes.resize(4_000, 0);
-//! #     bytes
-//! # };
-//! let settings = GatewaySettings::one(SideSettings::new(1_500, Position::Source));
-//! let mut gateway = Gateway::new(&settings, Secrets::both(Secret::new(7)), || Pool::new(8 << 20));
-//! let mut batch = Batch::default();
-//! for now in [Time::ZERO] {
-//!     // Overdue packets leave before new ones enter.
-//!     if gateway.next_deadline().is_some_and(|deadline| deadline <= now) {
-//!         gateway.expire(now);
-//!     }
-//!     // A port receives a batch. Where it can, it puts payloads into their predicted slots.
-//!     let (_places, pool) = gateway.places(0);
-//!     batch.receive(&wide, LinkType::Ip, Ingress(0), None, pool);
-//!     gateway.push(now, 0, &mut batch);
-//!     // The port has no more frames.
-//!     gateway.port_is_idle(now, 0);
-//!     while let Some(leaving) = gateway.next(0) {
-//!         let Egress::Forward(packet) = leaving else { panic!("no answer is sent, and no other frame came") };
-//!         let mut packets = WirePackets::of(&packet);
-//!         while let Some(packet) = packets.next() {
-//!             assert!(packet.frame_len() <= 1_500);
-//!         }
-//!         gateway.done(0, packet);
-//!     }
-//! }
-//! assert_eq!(gateway.ledger(0).forwarded.packets, 3);
-//! gateway.check(0).unwrap();
-//! ```
-//!
-//! # Laws
-//!
-//! - Every received packet has left, is held, or ended for a counted reason ([`check`](Gateway::check)).
-//! - Every buffer of a pool is held, is queued, or is with the port. The port has it to receive into, as a payload
-//!   slot, or to transmit.
-//! - Packets that arrive in order within a flow leave in order.
-//! - After [`expire`](Gateway::expire), nothing is held past its deadline. Nothing is ever held beyond its limit.
-//! - No packet leaves longer than the MTU of its side. There are two exceptions: packets that the host's own kernel
-//!   is to handle, and packets that must not be fragmented. The latter are counted.
-//! - The engine reads no clock and draws no random number: the same calls give the same packets.
+//! gateway in the same loop.
 
 use crate::coalescing::Coalescer;
 use crate::connections::{Connection, Connections};
@@ -71,6 +20,65 @@ use packet::{
 };
 
 /// All packet processing of one gateway.
+///
+/// A gateway has one or more directions. Each direction has a pool, a ledger, an output queue, and the stages of the
+/// side that its packets leave by. A border has two directions, and remembers the sizes that the hosts on both sides
+/// announced.
+///
+/// # Laws
+///
+/// - Every received packet has left, is held, or ended for a counted reason ([`check`](Gateway::check)).
+/// - Every buffer of a pool is held, is queued, or is with the port. The port has it to receive into, as a payload
+///   slot, or to transmit.
+/// - Packets that arrive in order within a flow leave in order.
+/// - After [`expire`](Gateway::expire), nothing is held past its deadline. Nothing is ever held beyond its limit.
+/// - No packet leaves longer than the MTU of its side. There are two exceptions: packets that the host's own kernel
+///   is to handle, and packets that must not be fragmented. The latter are counted.
+/// - The engine reads no clock and draws no random number: the same calls give the same packets.
+///
+/// # The loop
+///
+/// Every caller drives a gateway in the same loop:
+///
+/// ```
+/// use wideload_engine::packet::{Ingress, LinkType, Pool, Time};
+/// use wideload_engine::{
+///     Batch, Egress, Gateway, GatewaySettings, Position, Secret, Secrets, SideSettings, WirePackets,
+/// };
+///
+/// # let wide: Vec<u8> = {
+/// #     let mut bytes = vec![0x45, 0, 0x0F, 0xA0, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
+/// #     let sum = wideload_engine::packet::Sum::of(&bytes).checksum();
+/// #     bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+/// #     bytes.resize(4_000, 0);
+/// #     bytes
+/// # };
+/// let settings = GatewaySettings::one(SideSettings::new(1_500, Position::Source));
+/// let mut gateway = Gateway::new(&settings, Secrets::both(Secret::new(7)), || Pool::new(8 << 20));
+/// let mut batch = Batch::default();
+/// for now in [Time::ZERO] {
+///     // Overdue packets leave before new ones enter.
+///     if gateway.next_deadline().is_some_and(|deadline| deadline <= now) {
+///         gateway.expire(now);
+///     }
+///     // A port receives a batch. Where it can, it puts payloads into their predicted slots.
+///     let (_places, pool) = gateway.places(0);
+///     batch.receive(&wide, LinkType::Ip, Ingress(0), None, pool);
+///     gateway.push(now, 0, &mut batch);
+///     // The port has no more frames.
+///     gateway.port_is_idle(now, 0);
+///     while let Some(leaving) = gateway.next(0) {
+///         let Egress::Forward(packet) = leaving else { panic!("no answer is sent, and no other frame came") };
+///         let mut packets = WirePackets::of(&packet);
+///         while let Some(packet) = packets.next() {
+///             assert!(packet.frame_len() <= 1_500);
+///         }
+///         gateway.done(0, packet);
+///     }
+/// }
+/// assert_eq!(gateway.ledger(0).forwarded.packets, 3);
+/// gateway.check(0).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct Gateway {
     directions: Vec<Direction>,

@@ -4,17 +4,44 @@
 //! are the engine's.
 //!
 //! ```
-//! use wideload_packet::{Frame, Ingress, LinkType, Pool};
+//! use std::net::IpAddr;
+//! use wideload_packet::udp::UdpHeader;
+//! use wideload_packet::{Frame, Ingress, LinkType, Pool, Sum, ip};
 //!
-//! // An IPv4 packet of 28 bytes: a header and eight bytes of payload, the first fragment of a datagram.
+//! // An IPv4 packet of 33 bytes: IPv4 header, UDP header, five bytes of data.
 //! let bytes = [
-//!     0x45, 0, 0, 28, 0x12, 0x34, 0x20, 0, 64, 17, 0xC4, 0x99, 192, 0, 2, 1, 192, 0, 2, 2, //
-//!     1, 2, 3, 4, 5, 6, 7, 8,
+//!     0x45, 0, 0, 33, 0x12, 0x34, 0, 0, 64, 17, 0x7C, 0x61, 192, 0, 2, 1, 198, 51, 100, 2, //
+//!     0x0F, 0xA0, 0x13, 0x88, 0, 13, 0xAC, 0xA2, //
+//!     b'h', b'e', b'l', b'l', b'o',
 //! ];
+//!
+//! // Bytes -> packet. Buffers come from a pool, here of at most 1 MiB.
 //! let mut pool = Pool::new(1 << 20);
-//! let packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut pool).unwrap();
-//! assert_eq!(packet.payload(), [1, 2, 3, 4, 5, 6, 7, 8]);
-//! assert_eq!(packet.ip().fragment.unwrap().id, 0x1234);
+//! let mut packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut pool).unwrap();
+//!
+//! // Packet -> facts.
+//! let (source, destination) = packet.addresses();
+//! assert_eq!(IpAddr::from(source).to_string(), "192.0.2.1");
+//! assert_eq!(IpAddr::from(destination).to_string(), "198.51.100.2");
+//! assert_eq!(packet.ip().protocol, ip::UDP);
+//! assert_eq!(packet.ip().fragment, None);
+//! assert_eq!(packet.ttl(), 64);
+//! let (udp, data) = UdpHeader::parse(packet.payload()).unwrap();
+//! assert_eq!((udp.source.get(), udp.destination.get()), (4_000, 5_000));
+//! assert_eq!(data, b"hello");
+//! assert!(packet.checksum_error().is_right());
+//!
+//! // A change: the packet passes a router. The header checksum follows.
+//! packet.decrement_ttl();
+//!
+//! // Packet -> bytes.
+//! assert_eq!(packet.bytes()[8], 63);
+//! assert!(Sum::of(packet.header()).is_right());
+//! assert_eq!(packet.bytes()[9], bytes[9]);
+//!
+//! // The buffer returns to its pool.
+//! pool.give(packet.into_buffer());
+//! assert_eq!(pool.in_use_count(), 0);
 //! ```
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]

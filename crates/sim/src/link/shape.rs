@@ -88,8 +88,8 @@ pub struct Burst {
 pub struct Reorder {
     /// Probability that a frame is delayed.
     pub share: f64,
-    /// Number of frames that overtake a delayed frame. After [`REORDER_TIMEOUT`], the delayed frame is delivered
-    /// even if fewer frames have arrived.
+    /// Number of frames that overtake one that is held back. If too few come, it arrives late by
+    /// [`REORDER_TIMEOUT`].
     pub displacement: usize,
 }
 
