@@ -1,7 +1,7 @@
-//! The engine changes packet sizes: reassemble, merge, coalesce, fragment, segment, refuse.
+//! Packets -> packets of the right sizes: reassembled, merged, coalesced, fragmented, segmented or rejected.
 //!
 //! The engine is pure: no clock, no socket, no thread, no randomness that is not an input. Its entry is
-//! [`Gateway`]. The page of [`Gateway`] is the contract: the laws that it keeps, and the loop that drives it.
+//! [`Gateway`], whose page is the contract: the laws of the engine, and the loop that drives it.
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
