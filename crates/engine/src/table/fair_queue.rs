@@ -63,7 +63,7 @@ pub struct FairQueue<T> {
     table_key: TableKey,
 }
 
-/// The slot of an entry, valid until the entry is removed.
+/// The slot of an entry, valid until the entry is removed. Afterwards, a later entry may use the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(pub(super) u32);
 
@@ -162,7 +162,7 @@ impl<T: HasSource> FairQueue<T> {
         self.table_key = TableKey::new(key);
     }
 
-    /// Returns the entry at a handle. `None` if it was removed.
+    /// Returns the entry in the slot of a handle, mutable. `None` if the slot is free. A later entry may use the slot.
     #[inline(always)]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
         self.slots.get_mut(handle.0)?.value.as_mut()
@@ -176,7 +176,7 @@ impl<T: HasSource> FairQueue<T> {
         }
     }
 
-    /// Returns the entry at a handle, mutable. `None` if it was removed.
+    /// Returns the entry in the slot of a handle. `None` if the slot is free.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&T> {
         self.slots.get(handle.0)?.value.as_ref()

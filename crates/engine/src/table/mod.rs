@@ -97,7 +97,7 @@ impl<K: Key, V> FairTable<K, V> {
         (known == key).then_some(value)
     }
 
-    /// Returns the entry at a handle, and its key. `None` if the entry was removed.
+    /// Returns the entry in the slot of a handle, mutable, and its key. `None` if the slot is free.
     #[inline(always)]
     pub fn get_mut(&mut self, handle: Handle) -> Option<(&K, &mut V)> {
         self.things.get_mut(handle).map(|thing| (&thing.key, &mut thing.value))
@@ -109,13 +109,13 @@ impl<K: Key, V> FairTable<K, V> {
         self.things.prefetch(handle);
     }
 
-    /// Returns the entry at a handle. `None` if it was removed.
+    /// Returns the entry in the slot of a handle. `None` if the slot is free.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&V> {
         self.things.get(handle).map(|thing| &thing.value)
     }
 
-    /// Returns the entry at a handle, mutable, and its key. `None` if the entry was removed.
+    /// Returns the entry in the slot of a handle, and its key. `None` if the slot is free.
     #[inline]
     pub fn get_entry(&self, handle: Handle) -> Option<(&K, &V)> {
         self.things.get(handle).map(|thing| (&thing.key, &thing.value))
