@@ -162,7 +162,8 @@ impl<T: HasSource> FairQueue<T> {
         self.table_key = TableKey::new(key);
     }
 
-    /// Returns the entry in the slot of a handle, mutable. `None` if the slot is free. A later entry may use the slot.
+    /// Returns the entry in the slot of a handle, mutable. `None` if the slot is free. A later entry may use the
+    /// slot.
     #[inline(always)]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
         self.slots.get_mut(handle.0)?.value.as_mut()
