@@ -1,7 +1,7 @@
 //! Packets -> packets that fit a link: segmented, fragmented, dropped with an ICMP error, or unchanged.
 //!
-//! This stage only decides how a packet is divided. The division itself is left to
-//! [`WirePackets`](crate::WirePackets), during transmission.
+//! This stage only decides how a packet is divided. The division itself is left to [`WirePackets`], during
+//! transmission.
 
 use crate::fragment::WirePackets;
 use crate::ip_id::Identifiers;
@@ -74,7 +74,7 @@ impl SegmentSize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
     /// This stage, for ports that accept only complete checksums. The checksum of a GSO packet stays partial,
-    /// because each of its [`WirePackets`](crate::WirePackets) gets a new checksum.
+    /// because each of its [`WirePackets`] gets a new checksum.
     Complete,
     /// The port: checksums stay partial, and this stage sums no payload. Only packets that are sent in IP fragments
     /// get complete checksums.

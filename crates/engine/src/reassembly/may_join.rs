@@ -1,8 +1,8 @@
 //! A fragment and its datagram -> whether the fragment may be added.
 //!
-//! All paths that add a fragment use these checks. A fragment may be found by a hint or by a search, may be
-//! received in its slot, or may be the first of its datagram. A fast path only obtains facts at less cost: a hint
-//! replaces a search, a remembered result replaces an equal one. No fast path makes decisions of its own.
+//! All paths that add a fragment use these checks: fragments found by a hint or a search, fragments received in
+//! their slot, and first fragments. A fast path only obtains facts at less cost. A hint replaces a search, and a
+//! remembered result replaces an equal one. No fast path makes decisions of its own.
 
 use super::holes::Fit;
 use crate::ledger::Reason;
