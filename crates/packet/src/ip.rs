@@ -193,9 +193,9 @@ impl Ip {
         self
     }
 
-    /// Returns the protocol, if it is part of the fragment key, otherwise 0. It is part of the key in IPv4 (RFC 791
-    /// section 3.2, R006). In IPv6 it is not, because later fragments may name any protocol (RFC 8200 section 4.5,
-    /// R093).
+    /// Returns the protocol, or 0 if it is not part of the fragment key. The protocol is part of the key in IPv4
+    /// (RFC 791 section 3.2, R006). In IPv6 it is not, because later fragments may name any protocol (RFC 8200
+    /// section 4.5, R093).
     pub fn key_protocol(&self) -> u8 {
         match self.version {
             Version::V4 => self.protocol,
