@@ -1,10 +1,10 @@
 //! The connections that cross a gateway, and a border's rules for them.
 //!
-//! When a border ends for good, the packets of wide hosts become too long for the narrow side, and nobody tells
-//! their senders. So the border tells them before. It sends an ICMP error for each connection whose MSS was raised:
-//! see [`raised_connections`](Connections::raised_connections) and [`tell`](Connections::tell). A sender accepts
-//! the error only if the quoted sequence number is not acknowledged yet, or is the next one. The error therefore
-//! quotes the last one that the narrow host asked for.
+//! When a border is removed, the packets of wide hosts become too long for the narrow side, and no router tells
+//! these hosts. So the border tells them first. It sends an ICMP error for each connection whose MSS was raised:
+//! see [`raised_connections`](Connections::raised_connections) and [`tell`](Connections::tell). A wide host accepts
+//! the error only if the quoted sequence number is unacknowledged or next. So the error quotes the last
+//! acknowledgement number of the narrow host.
 
 use crate::flows::{FlowKey, FlowTable, Found};
 use crate::keyed_hash::Secret;
@@ -22,24 +22,25 @@ pub struct Connections {
     mss: Option<Mss>,
 }
 
-/// A known connection.
+/// The key of a known connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection(FlowKey);
 
 impl Connections {
-    /// The connections of a border. Handshakes are remembered within `limit` bytes, and host pairs within a quarter
-    /// of that.
+    /// Creates the table of a border. Handshakes use at most `limit` bytes, and host pairs at most a quarter of
+    /// `limit`.
     pub fn at_border(limit: usize, border: Border, secret: Secret) -> Connections {
         let flows = FlowTable::new(limit, false, secret);
         Connections { flows, mss: Some(Mss::new(limit / PAIRS_SHARE, border, secret)) }
     }
 
-    /// The connections of any other gateway: as many as its sides have streams of.
+    /// Creates the table of any other gateway. Its connections are those with a stream in one of the gateway's
+    /// coalescers.
     pub fn new(secret: Secret) -> Connections {
         Connections { flows: FlowTable::new(usize::MAX, true, secret), mss: None }
     }
 
-    /// Sets the key of its hash tables.
+    /// Sets the key of the hash tables.
     pub fn with_table_key(mut self, key: Secret) -> Connections {
         self.flows.set_key(key);
         if let Some(mss) = &mut self.mss {
@@ -48,8 +49,8 @@ impl Connections {
         self
     }
 
-    /// Takes the limits and lengths of `other`, and keeps the known connections. Where a border begins or ends, all
-    /// handshakes are forgotten: later ones would not be seen.
+    /// Adopts the settings and limits of `other`, and keeps the known connections. If a border begins or ends with
+    /// it, all handshakes are removed, because later ones would not be seen.
     pub fn go_on_as(&mut self, other: Connections) {
         self.flows.go_on_as(&other.flows);
         match (&mut self.mss, other.mss) {
@@ -62,8 +63,8 @@ impl Connections {
         self.forget_surplus();
     }
 
-    /// Forgets handshakes above the limit, first those of the hosts that have the most. The result of an earlier
-    /// look-up may be invalid afterwards.
+    /// Removes handshakes above the limit. The hosts with the most handshakes lose theirs first. Results of earlier
+    /// look-ups may be invalid afterwards.
     #[inline]
     pub(crate) fn forget_surplus(&mut self) {
         if self.flows.has_surplus() {
@@ -82,15 +83,15 @@ impl Connections {
         self.mss.is_some()
     }
 
-    /// Shows a border a packet before the side that it leaves by. The MSS of a SYN is rewritten, and any whole TCP
-    /// packet is marked with its receiver's limit.
+    /// Shows a border a packet before the side that it is sent to. The MSS of a SYN is rewritten. Every
+    /// unfragmented TCP packet is marked with its receiver's limit.
     pub fn on_packet(&mut self, now: Time, packet: &mut Packet, toward: Toward, ledger: &mut Ledger) {
         let mut found = self.flows.find(packet, toward.direction(), false, |_, _| None);
         self.see_found(now, packet, &mut found, toward, ledger);
         self.forget_surplus();
     }
 
-    /// The same with the result of the look-up.
+    /// Handles a packet as [`on_packet`](Connections::on_packet) does, given the result of its look-up.
     #[inline]
     pub(crate) fn see_found(
         &mut self,
@@ -105,17 +106,17 @@ impl Connections {
         }
     }
 
-    /// The limits of a connection's packets: toward this side, to the second of these ends, then the opposite
-    /// direction. Ends are addresses and ports, without VLAN tags. `None` where there is no border.
+    /// Returns the size limits of a connection's packets: toward this side, to the second of `ends`; then in the
+    /// opposite direction. An end is an address and a port, without VLAN tags. `None` if there is no border.
     pub fn limits(&self, ends: [(Address, u16); 2], toward: Toward) -> Option<[SegmentLimit; 2]> {
         let mss = self.mss.as_ref()?;
         let handshake = self.flows.between(ends, toward).and_then(|at| self.flows.handshake(at));
         Some([toward, toward.other()].map(|toward| mss.limit(handshake, toward)))
     }
 
-    /// Records that packets of a connection were forwarded by flow offload toward this side: from the first of
-    /// these ends to the second. Ends are addresses and ports, without VLAN tags. Returns the limit of its packets;
-    /// `None` if its handshake is unknown.
+    /// Records that flow offload forwarded packets of a connection toward this side, from the first of `ends` to
+    /// the second. An end is an address and a port, without VLAN tags. Returns the size limit of the packets.
+    /// `None` if the handshake is unknown.
     pub fn on_offloaded(&mut self, now: Time, ends: [(Address, u16); 2], toward: Toward) -> Option<SegmentLimit> {
         let mss = self.mss.as_mut()?;
         let at = self.flows.between(ends, toward).filter(|at| self.flows.handshake(*at).is_some())?;
@@ -123,8 +124,8 @@ impl Connections {
         Some(mss.limit(self.flows.handshake(at), toward))
     }
 
-    /// Records an acknowledgement in an offloaded flow: the narrow end has acknowledged all bytes before `ack`. The
-    /// ends are as in [`on_offloaded`](Connections::on_offloaded), the narrow one first.
+    /// Records an acknowledgement in an offloaded flow: the narrow host has acknowledged all bytes before `ack`. An
+    /// end is an address and a port. The narrow host is the first of `ends`.
     pub fn on_offloaded_ack(&mut self, ends: [(Address, u16); 2], ack: u32) {
         if let Some(at) = self.flows.between(ends, Toward::Wide)
             && let Some(raised) = self.flows.handshake_mut(at).and_then(|it| it.raised.as_mut())
@@ -133,29 +134,29 @@ impl Connections {
         }
     }
 
-    /// Stops raising the MSS.
+    /// Disables raising of the MSS for all later SYNs.
     pub fn stop_raising(&mut self) {
         if let Some(mss) = &mut self.mss {
             mss.border.raise = Raise::Never;
         }
     }
 
-    /// The connections whose wide host was told an MSS above that of the narrow side.
+    /// Returns the connections whose wide host was told an MSS above that of the narrow side.
     pub fn raised_connections(&self) -> impl Iterator<Item = Connection> {
         let raised = self.flows.handshakes().filter(|(_, handshake)| handshake.raised.is_some());
         raised.map(|(key, _)| Connection(*key))
     }
 
-    /// Number of connections with a raised MSS that were forgotten and may still be in use.
+    /// Returns the number of connections with a raised MSS that were evicted and may still be in use.
     pub fn forgotten_count(&self) -> u64 {
         self.mss.as_ref().map_or(0, |mss| mss.forgotten_count)
     }
 
-    /// Tells the wide host of a connection that its packets are too long for the narrow side, outside of the usual
-    /// rate limit. Returns whether an error was sent. None is sent if the byte to quote is unknown, or the gateway
-    /// has no source address.
+    /// Sends an ICMP error to the wide host of a connection: its packets are too long for the narrow side. The
+    /// usual rate limit does not apply. Returns whether an error was sent. No error is sent if the sequence number
+    /// to quote is unknown, or if the gateway has no source address.
     ///
-    /// `out` is the output of packets from the wide side.
+    /// `out` is the output queue of packets from the wide side.
     pub fn tell(&self, connection: &Connection, ingress: Ingress, out: &mut Output) -> bool {
         let Connection(key) = connection;
         let (Some(mss), Some(at)) = (&self.mss, self.flows.by_key(key)) else { return false };
@@ -178,27 +179,27 @@ impl Connections {
         }
     }
 
-    /// When [`expire`](Connections::expire) next has work. `None` while nothing is remembered.
+    /// Returns the time at which [`expire`](Connections::expire) next has work. `None` if the table is empty.
     pub fn next_deadline(&self) -> Option<Time> {
         let pairs = self.mss.as_ref().and_then(Mss::next_deadline);
         self.flows.next_deadline().into_iter().chain(pairs).min()
     }
 
-    /// Bytes charged against the limit.
+    /// Returns the bytes charged against the limit.
     pub fn charged(&self) -> usize {
         self.flows.charged() + self.mss.as_ref().map_or(0, Mss::charged)
     }
 
-    /// The limit, in bytes. Without a border there is practically none.
+    /// Returns the limit, in bytes. It is practically unlimited without a border.
     pub fn limit(&self) -> usize {
         self.flows.limit().saturating_add(self.mss.as_ref().map_or(0, Mss::pairs_limit))
     }
 
-    /// Number of connections with a known handshake.
+    /// Returns the number of connections with a known handshake.
     pub fn flow_count(&self) -> usize {
         self.flows.handshake_count()
     }
 }
 
-/// Bytes for handshakes per byte for host pairs.
+/// Ratio of the memory limit of handshakes to that of host pairs.
 const PAIRS_SHARE: usize = 4;

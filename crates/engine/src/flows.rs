@@ -1,8 +1,8 @@
-//! TCP and UDP packets -> their connections, by one table with one look-up a packet.
+//! TCP and UDP packets -> their connections, by one table with one look-up per packet.
 //!
-//! A connection is remembered while a border needs its handshake, or a side coalesces one of its directions. For
-//! most packets a hint, found by a short hash of ports and addresses, leads to the connection. Where the headers
-//! are the ones that the direction's stream expects, nothing else is compared.
+//! A connection has an entry while a border needs its handshake, or a side coalesces one of its directions. For
+//! most packets, a short hash of ports and addresses selects a hint, and the hint leads to the connection. If the
+//! headers match those that the direction's stream expects, nothing else is compared.
 
 use crate::handshake::Handshake;
 use crate::keyed_hash::{Secret, TableKey};
@@ -17,24 +17,24 @@ use packet::{Address, Packet, TcpFacts, TcpSegmentFacts, Time, Version};
 #[derive(Debug)]
 pub(crate) struct FlowTable {
     flows: FairTable<FlowKey, Flow>,
-    /// The connections of the last packets, by their [`FlowHash`]. There are eight times as many hints as
-    /// connections, so that few share one.
+    /// The connections of recent packets, by [`FlowHash`]. There are eight times as many hints as connections, so
+    /// that few connections share a hint.
     hints: Box<[Hint]>,
-    /// Whether packets that came by different ports belong to different connections. At a border they do not, since
-    /// its two directions come by two ports.
+    /// Whether packets received by different ports belong to different connections. False at a border, whose two
+    /// directions are received by two ports.
     tells_ports_apart: bool,
     handshake_count: usize,
 }
 
-/// A connection, and the stream of one of its directions. Either may be gone.
+/// A probable connection, and the stream of one of its directions. Either may have been removed.
 #[derive(Clone, Copy, Debug)]
 struct Hint {
     at: Handle,
     stream: Handle,
 }
 
-/// The identity of a connection, the same for both directions. Addresses and ports are in the order of packets
-/// toward the wide side.
+/// The key of a connection, equal for both directions. Addresses and ports are in the order of packets toward the
+/// wide side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlowKey {
     pub(crate) narrow: Address,
@@ -42,7 +42,7 @@ pub(crate) struct FlowKey {
     pub(crate) ports: [u16; 2],
     version: Version,
     protocol: u8,
-    /// VLANs and cooked interface.
+    /// VLAN tags and cooked interface.
     pub(crate) tags: u64,
     port: u64,
 }
@@ -50,40 +50,39 @@ pub(crate) struct FlowKey {
 /// The state of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
-    /// A border's record of its handshake. `None` where no MSS was announced.
+    /// The handshake, recorded by a border. `None` if no MSS was announced.
     pub(crate) handshake: Option<Handshake>,
-    /// The stream of each direction, where it is coalesced.
+    /// The stream of each direction. `None` if the direction is not coalesced.
     streams: [Option<Handle>; 2],
 }
 
 /// The result of a look-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
-    /// It has no connection: no whole TCP packet, nor a UDP datagram where these are coalesced.
+    /// The packet has no connection: it is no unfragmented TCP packet, and no UDP datagram to be coalesced.
     Nothing,
-    /// Its connection is unknown; this is its key.
+    /// The connection is unknown. The first value is its key.
     New(FlowKey, Option<TcpFacts>),
-    /// Its connection is known.
+    /// The connection is known.
     Known(Handle, Option<TcpFacts>),
-    /// Its connection is known, and its headers continue those of its stream.
+    /// The connection is known, and the headers continue those of its stream.
     Alike {
-        /// The connection.
+        /// The handle of the connection.
         at: Handle,
-        /// The stream.
+        /// The handle of the stream.
         stream: Handle,
-        /// The header fields that differ.
+        /// The header fields that changed.
         tcp: TcpSegmentFacts,
     },
 }
 
-/// A short hash that all packets of one direction share, and few others: of the ports and the eight bytes in front
-/// of them, mostly addresses. An attacker whose connections collide with others only costs them a search for each
-/// packet.
+/// A short hash that all packets of one direction share. It covers the ports and the eight bytes before them,
+/// mostly addresses. An attacker can cause collisions. A collision only costs a table search for each packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowHash(u32);
 
 impl FlowTable {
-    /// A table with a memory limit of `limit` bytes.
+    /// Creates a table with a memory limit of `limit` bytes.
     pub(crate) fn new(limit: usize, tells_ports_apart: bool, secret: Secret) -> FlowTable {
         FlowTable {
             flows: FairTable::new(limit, &[TIMEOUT, SHORT_TIMEOUT], secret),
@@ -98,15 +97,15 @@ impl FlowTable {
         self.flows.set_key(key);
     }
 
-    /// Takes the limit of another table. Handshakes above it are still to be
-    /// [forgotten](FlowTable::forget_surplus).
+    /// Adopts the limit of another table. The caller removes handshakes above the limit with
+    /// [`forget_surplus`](FlowTable::forget_surplus).
     pub(crate) fn go_on_as(&mut self, other: &FlowTable) {
         self.flows.set_limit(other.flows.limit());
         self.tells_ports_apart = other.tells_ports_apart;
     }
 
-    /// The connection of a packet in this direction. `continues` compares a packet with a stream. If the headers
-    /// and the origin match, it returns the changed fields and the stream's connection.
+    /// Looks up the connection of a packet in this direction. `continues` compares a packet with a stream. If the
+    /// headers and the ingress match, it returns the changed fields and the stream's connection.
     #[inline(always)]
     pub(crate) fn find(
         &mut self,
@@ -124,7 +123,8 @@ impl FlowTable {
         self.find_slot(hash, packet, direction, continues)
     }
 
-    /// The slow path: the hint was wrong, or the packet differs from its stream.
+    /// Looks up a connection by its key: the slow path after a wrong hint, or for a packet that differs from its
+    /// stream.
     #[inline(never)]
     fn find_slot(
         &mut self,
@@ -156,13 +156,13 @@ impl FlowTable {
         Found::Known(at, facts)
     }
 
-    /// The connection between these ends, without VLAN tags. Its packets from the first end to the second go toward
-    /// this side.
+    /// Returns the connection between these ends, without VLAN tags. Its packets from the first end to the second
+    /// are sent toward this side.
     pub(crate) fn between(&self, ends: [(Address, u16); 2], toward: Toward) -> Option<Handle> {
         self.flows.find(&FlowKey::between(ends, toward))
     }
 
-    /// The connection of a packet, created if it is new. `None` if it has no connection.
+    /// Returns the connection of a packet. Creates a missing one. `None` if the packet has no connection.
     pub(crate) fn open(&mut self, now: Time, packet: &Packet, found: &mut Found) -> Option<Handle> {
         let Found::New(key, facts) = *found else { return found.at() };
         let at = self.insert(now, key);
@@ -172,7 +172,7 @@ impl FlowTable {
     }
 
     fn insert(&mut self, now: Time, key: FlowKey) -> Handle {
-        // Without a handshake a connection lives as long as its streams, which have their own charge.
+        // A connection without a handshake lives as long as its streams, which are charged separately.
         let at = self.flows.insert(now, key, Flow::default(), 0, SHORT_TIMEOUT);
         if 8 * self.flows.count() > self.hints.len() && self.hints.len() < HINT_COUNT_MAX {
             self.hints = no_hints(2 * self.hints.len());
@@ -180,7 +180,7 @@ impl FlowTable {
         at
     }
 
-    /// The key of a connection.
+    /// Returns the key of a connection.
     pub(crate) fn key(&self, at: Handle) -> FlowKey {
         match self.flows.get_entry(at) {
             Some((key, _)) => *key,
@@ -188,36 +188,36 @@ impl FlowTable {
         }
     }
 
-    /// The connection with this key.
+    /// Returns the connection with this key.
     pub(crate) fn by_key(&self, key: &FlowKey) -> Option<Handle> {
         self.flows.find(key)
     }
 
-    /// The handshake of a connection.
+    /// Returns the handshake of a connection. `None` if it is unknown.
     #[inline]
     pub(crate) fn handshake(&self, at: Handle) -> Option<&Handshake> {
         self.flows.get(at)?.handshake.as_ref()
     }
 
-    /// The same, mutable.
+    /// Returns the handshake of a connection, mutable. `None` if it is unknown.
     #[inline]
     pub(crate) fn handshake_mut(&mut self, at: Handle) -> Option<&mut Handshake> {
         self.flows.slot_mut(at).handshake.as_mut()
     }
 
-    /// Sets the handshake of a connection that has none.
+    /// Sets the handshake of a connection without one.
     pub(crate) fn set_handshake(&mut self, at: Handle, handshake: Handshake) {
         self.flows.slot_mut(at).handshake = Some(handshake);
         self.flows.charge(at, FLOW_CHARGE);
         self.handshake_count += 1;
     }
 
-    /// All connections with a known handshake.
+    /// Returns all connections with a known handshake.
     pub(crate) fn handshakes(&self) -> impl Iterator<Item = (&FlowKey, &Handshake)> {
         self.flows.entries().filter_map(|(key, flow)| Some((key, flow.handshake.as_ref()?)))
     }
 
-    /// The stream of a connection in a direction.
+    /// Returns the stream of a connection in a direction.
     #[inline]
     pub(crate) fn stream(&self, at: Handle, direction: usize) -> Option<Handle> {
         self.flows.get(at)?.stream(direction)
@@ -229,7 +229,7 @@ impl FlowTable {
         }
     }
 
-    /// Records a new stream of a connection in this direction, begun by this packet.
+    /// Records a new stream of a connection in this direction. `packet` is the first packet of the stream.
     pub(crate) fn begin(&mut self, at: Handle, direction: usize, stream: Handle, packet: &Packet) {
         self.remember(packet, Hint { at, stream });
         match self.flows.slot_mut(at).streams.get_mut(direction) {
@@ -238,7 +238,7 @@ impl FlowTable {
         }
     }
 
-    /// Records the end of a stream. A connection without streams and without a handshake is removed.
+    /// Records the end of a stream. Removes a connection without streams and without a handshake.
     pub(crate) fn end(&mut self, at: Handle, direction: usize, stream: Handle) {
         if let Some((_, flow)) = self.flows.get_mut(at)
             && let Some(place) = flow.streams.get_mut(direction)
@@ -254,14 +254,14 @@ impl FlowTable {
         self.flows.refresh(now, at, timeout);
     }
 
-    /// Moves a connection that has opened to the reserve, so that others are evicted before it.
+    /// Moves a connection that has just opened to the reserve, so that unopened connections are evicted first.
     pub(crate) fn move_to_reserve(&mut self, at: Handle) {
         self.flows.move_to_reserve(at);
     }
 
-    /// Removes handshakes that timed out, and reports each. A connection stays as long as it has streams.
+    /// Removes handshakes that timed out, and calls `forgotten` for each. A connection with streams stays.
     pub(crate) fn expire(&mut self, now: Time, mut forgotten: impl FnMut(&Handshake)) {
-        // Each once: at the end of time, a connection that stays would time out again at once.
+        // Every entry is visited at most one time: a connection that stays could time out again immediately.
         for _ in 0..self.flows.count() {
             let Some(at) = self.flows.overdue(now) else { return };
             if let Some(handshake) = self.forget_handshake(at) {
@@ -273,21 +273,21 @@ impl FlowTable {
         }
     }
 
-    /// Whether the memory limit is exceeded.
+    /// Whether the charges exceed the memory limit.
     #[inline]
     pub(crate) fn has_surplus(&self) -> bool {
         self.flows.is_over_limit()
     }
 
-    /// Removes handshakes above the limit, first those of the hosts that have the most, and reports each. A
-    /// connection stays as long as it has streams, which have their own charge.
+    /// Removes handshakes above the limit, and calls `forgotten` for each. The hosts with the most handshakes lose
+    /// theirs first. A connection with streams stays, because streams are charged separately.
     pub(crate) fn forget_surplus(&mut self, mut forgotten: impl FnMut(&Handshake)) {
         while let Some(handshake) = self.flows.over_limit().and_then(|at| self.forget_handshake(at)) {
             forgotten(&handshake);
         }
     }
 
-    /// Removes all handshakes. A connection stays as long as it has streams.
+    /// Removes all handshakes. A connection with streams stays.
     pub(crate) fn forget_handshakes(&mut self) {
         let known = self.flows.entries().filter(|(_, flow)| flow.handshake.is_some());
         let known: Vec<_> = known.filter_map(|(key, _)| self.flows.find(key)).collect();
@@ -309,22 +309,22 @@ impl FlowTable {
         handshake
     }
 
-    /// When [`expire`](FlowTable::expire) next has work.
+    /// Returns the time at which [`expire`](FlowTable::expire) next has work.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.flows.next_deadline()
     }
 
-    /// Bytes charged against the limit.
+    /// Returns the bytes charged against the limit.
     pub(crate) fn charged(&self) -> usize {
         self.flows.charged()
     }
 
-    /// The limit, in bytes.
+    /// Returns the limit, in bytes.
     pub(crate) fn limit(&self) -> usize {
         self.flows.limit()
     }
 
-    /// Number of connections with a known handshake.
+    /// Returns the number of connections with a known handshake.
     pub(crate) fn handshake_count(&self) -> usize {
         self.handshake_count
     }
@@ -337,7 +337,7 @@ impl FlowTable {
         }
     }
 
-    /// The stream of a packet according to its hint. Prefetches the connection.
+    /// Returns the hinted stream of a packet. Prefetches the connection.
     #[inline]
     pub(crate) fn prefetch(&self, packet: &Packet) -> Option<Handle> {
         let Hint { at, stream } = *self.hint_at(FlowHash::of(packet)?);
@@ -345,19 +345,19 @@ impl FlowTable {
         Some(stream)
     }
 
-    /// The stream of a packet according to its hint.
+    /// Returns the hinted stream of a packet.
     #[inline]
     pub(crate) fn hinted_stream(&self, packet: &Packet) -> Option<Handle> {
         Some(self.hint_at(FlowHash::of(packet)?).stream)
     }
 
-    /// Number of hints.
+    /// Returns the number of hints.
     #[cfg(test)]
     pub(crate) fn hint_count(&self) -> usize {
         self.hints.len()
     }
 
-    /// Steps of the longest search for a connection by its key.
+    /// Returns the number of steps of the longest search for a connection by its key.
     #[cfg(test)]
     pub(crate) fn longest_search(&self) -> usize {
         self.flows.longest_search()
@@ -393,7 +393,7 @@ impl Flow {
 }
 
 impl Found {
-    /// The connection, if it is known.
+    /// Returns the connection, if it is known.
     #[inline]
     pub(crate) fn at(&self) -> Option<Handle> {
         match self {
@@ -402,7 +402,7 @@ impl Found {
         }
     }
 
-    /// The facts of the TCP header, if it was read.
+    /// Returns the facts of the TCP header, if it was parsed.
     pub(crate) fn facts(&self) -> Option<&TcpFacts> {
         match self {
             Found::Nothing | Found::Alike { .. } => None,
@@ -412,7 +412,7 @@ impl Found {
 }
 
 impl FlowKey {
-    /// The key of a whole TCP or UDP packet, and the facts of its TCP header.
+    /// Returns the key of an unfragmented TCP or UDP packet, and the facts of its TCP header.
     #[inline]
     fn of(packet: &Packet, direction: usize, tells_ports_apart: bool) -> Option<(FlowKey, Option<TcpFacts>)> {
         let ip = packet.ip();
@@ -437,8 +437,8 @@ impl FlowKey {
         Some((FlowKey { narrow, wide, ports, version, protocol, tags, port }, facts))
     }
 
-    /// The key of a TCP connection without VLAN tags. Its packets from the first end to the second go toward this
-    /// side.
+    /// Returns the key of a TCP connection without VLAN tags. Its packets from the first end to the second are sent
+    /// toward this side.
     pub(crate) fn between([from, to]: [(Address, u16); 2], toward: Toward) -> FlowKey {
         let [narrow, wide] = match toward {
             Toward::Wide => [from, to],
@@ -466,7 +466,7 @@ impl Key for FlowKey {
 }
 
 impl FlowHash {
-    /// The hash of a TCP or UDP packet. Fragments and truncated packets give that of another flow.
+    /// Returns the hash of a TCP or UDP packet. Fragments and truncated packets give the hash of another flow.
     #[inline(always)]
     fn of(packet: &Packet) -> Option<FlowHash> {
         let upper = packet.ip().upper.filter(|upper| matches!(upper.protocol, TCP | UDP))?;
@@ -487,11 +487,11 @@ fn no_hints(count: usize) -> Box<[Hint]> {
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(7_440);
 /// Time-out of a connection that has not opened, or is closing: four minutes (RFC 5382 section 5, REQ-5).
 pub(crate) const SHORT_TIMEOUT: Duration = Duration::from_secs(240);
-/// Charge of a connection with a handshake, in bytes: its slot, its source and their places in tables.
+/// Charge of a connection with a handshake, in bytes: its slot, its source and their table entries.
 pub const FLOW_CHARGE: usize = 512;
-/// Minimum and maximum number of hints; powers of two.
+/// Minimum number of hints, a power of two.
 const HINT_COUNT_MIN: usize = 1 << 12;
-/// See [`HINT_COUNT_MIN`].
+/// Maximum number of hints, a power of two.
 const HINT_COUNT_MAX: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,21 +1,21 @@
 //! A packet -> its fragments or segments, one by one.
 //!
-//! Each wire packet gets a header of its own, and refers to its payload in the packet. Only headers are copied. The
-//! first wire packet is ready before the second exists (G3, G4, C7). The wire packets of one packet follow each
-//! other directly, so no other packet comes between them (C16).
+//! Each wire packet gets a new header, and refers to its payload in the original packet. Only headers are copied.
+//! The first wire packet is ready before the second exists (G3, G4, C7). The wire packets of one packet are sent
+//! consecutively, so no other packet comes between them (C16). Transmission is left to the port.
 
 use crate::segment::{Segments, WirePacket};
 use packet::{FRAGMENT_HEADER_LEN_MAX, Fragment, FragmentRanges, Fragmentation, Packet, Template};
 
-/// The wire packets of a packet, one at a time. A packet that needs no fragmentation or segmentation is its own
-/// only wire packet.
+/// The wire packets of a packet, one at a time. A packet that needs no division is its only wire packet.
 #[derive(Debug)]
 pub struct WirePackets<'a> {
     cuts: FragmentWriter<'a>,
     room: [u8; FRAGMENT_HEADER_LEN_MAX],
 }
 
-/// The same, with a header buffer from the caller for each wire packet. So many wire packets can leave at once.
+/// The wire packets of a packet, each with a header buffer from the caller. So many wire packets can be transmitted
+/// together.
 #[derive(Debug)]
 pub struct FragmentWriter<'a> {
     packet: &'a Packet,
@@ -39,12 +39,12 @@ struct Cutting<'a> {
 }
 
 impl<'a> WirePackets<'a> {
-    /// The wire packets of `packet`, by its `fragmentation`.
+    /// Iterates over the wire packets of `packet`, by its `fragmentation`.
     pub fn of(packet: &'a Packet) -> WirePackets<'a> {
         WirePackets { cuts: FragmentWriter::of(packet), room: [0; FRAGMENT_HEADER_LEN_MAX] }
     }
 
-    /// The next wire packet.
+    /// Returns the next wire packet. `None` after the last.
     #[expect(
         clippy::should_implement_trait,
         reason = "each piece borrows the room that the next one is written to"
@@ -55,7 +55,7 @@ impl<'a> WirePackets<'a> {
 }
 
 impl<'a> FragmentWriter<'a> {
-    /// The wire packets of `packet`, by its `fragmentation`.
+    /// Iterates over the wire packets of `packet`, by its `fragmentation`.
     #[inline]
     pub fn of(packet: &'a Packet) -> FragmentWriter<'a> {
         let state = match (packet.fragment_ranges(), packet.fragmentation) {
@@ -65,12 +65,12 @@ impl<'a> FragmentWriter<'a> {
         FragmentWriter { packet, state }
     }
 
-    /// The next wire packet. Its header is written to the front of `room`. `room` has [`FRAGMENT_HEADER_LEN_MAX`]
-    /// bytes, or at least the length of link, IP and transport header. A packet that stays whole keeps its header
-    /// in place.
+    /// Returns the next wire packet; `None` after the last. Its header is written to the start of `room`. `room`
+    /// needs [`FRAGMENT_HEADER_LEN_MAX`] bytes, or at least the length of link, IP and transport header. The header
+    /// of an undivided packet stays in place.
     ///
     /// # Panics
-    /// Where the header does not fit.
+    /// If the header is longer than `room`.
     #[inline]
     pub fn next<'r>(&mut self, room: &'r mut [u8]) -> Option<WirePacket<'r>>
     where
@@ -91,7 +91,7 @@ impl<'a> FragmentWriter<'a> {
 impl<'a> Cutting<'a> {
     #[inline]
     fn new(packet: &'a Packet, fragment_ranges: FragmentRanges<'a>, cut: Fragmentation) -> Cutting<'a> {
-        // A fragment of a fragment keeps its offset and its datagram's end (RFC 791 section 3.2, R003).
+        // A fragment of a fragment retains its offset and its datagram's end (RFC 791 section 3.2, R003).
         let (offset, more) = packet.ip().fragment.map_or((0, false), |fragment| (fragment.offset, fragment.more));
         let base = Fragment { id: cut.id, offset, more };
         Cutting { fragment_ranges, template: Template::new(packet), base, payload: packet.payload() }
@@ -112,5 +112,5 @@ impl<'a> Cutting<'a> {
     }
 }
 
-/// The highest offset of a fragment, in bytes: 13 bits in units of eight bytes (RFC 791 section 3.1).
+/// Maximum offset of a fragment, in bytes: 13 bits in units of eight bytes (RFC 791 section 3.1).
 const OFFSET_MAX: usize = 65_528;

@@ -1,9 +1,61 @@
 //! Batches of frames from a port -> packets of the right sizes.
 //!
 //! A gateway has one or more directions. Each direction has a pool, a ledger, an output queue, and the stages of
-//! the side that its packets leave by. A border has two directions, and remembers the sizes that the hosts on both
-//! sides announced. A live worker, the simulator, the capture rewriter, the fuzzers and the benchmark drive a
-//! gateway in the same loop.
+//! the side that receives its packets. A border has two directions. A border also remembers the MSS that the hosts
+//! of both sides announced. Live workers, the simulator, the capture rewriter, the fuzzers and the benchmark drive
+//! a gateway in this loop:
+//!
+//! ```
+//! use wideload_engine::packet::{Frame, HEADROOM, Ingress, LinkType, Pool, Time};
+//! use wideload_engine::{
+//!     Batch, Egress, Gateway, GatewaySettings, Position, Secret, Secrets, SideSettings, WirePackets,
+//! };
+//!
+//! # let wide: Vec<u8> = {
+//! #     let mut bytes = vec![0x45, 0, 0x0F, 0xA0, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
+//! #     let sum = wideload_engine::packet::Sum::of(&bytes).checksum();
+//! #     bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+//! #     bytes.resize(4_000, 0);
+//! #     bytes
+//! # };
+//! let settings = GatewaySettings::one(SideSettings::new(1_500, Position::Source));
+//! let mut gateway = Gateway::new(&settings, Secrets::both(Secret::new(7)), || Pool::new(8 << 20));
+//! let mut batch = Batch::default();
+//! for now in [Time::ZERO] {
+//!     // Overdue packets leave before new ones enter.
+//!     if gateway.next_deadline().is_some_and(|deadline| deadline <= now) {
+//!         gateway.expire(now);
+//!     }
+//!     // A port receives a batch. Where it can, it puts payloads into their predicted slots.
+//!     let (_places, pool) = gateway.places(0);
+//!     batch.receive(&wide, LinkType::Ip, Ingress(0), None, pool);
+//!     gateway.push(now, 0, &mut batch);
+//!     // The port has no more frames.
+//!     gateway.port_is_idle(now, 0);
+//!     while let Some(leaving) = gateway.next(0) {
+//!         let Egress::Forward(packet) = leaving else { panic!("no answer is sent, and no other frame came") };
+//!         let mut packets = WirePackets::of(&packet);
+//!         while let Some(packet) = packets.next() {
+//!             assert!(packet.frame_len() <= 1_500);
+//!         }
+//!         gateway.done(0, packet);
+//!     }
+//! }
+//! assert_eq!(gateway.ledger(0).forwarded.packets, 3);
+//! gateway.check(0).unwrap();
+//! ```
+//!
+//! # Laws
+//!
+//! - Every received packet was sent, is held, or was retired for a counted reason ([`check`](Gateway::check)).
+//! - Every buffer of a pool is held, is queued, or is with the port. A port uses its buffers to receive frames, as
+//!   payload slots, or to transmit.
+//! - Packets that arrive in order within a flow are sent in order.
+//! - After [`expire`](Gateway::expire), no packet is held beyond its deadline. The held packets never exceed their
+//!   memory limit.
+//! - No transmitted packet exceeds the MTU of its side. There are two exceptions. A kernel behind the gateway may
+//!   divide packets itself. Packets that must not be fragmented are counted.
+//! - The engine reads no clock and draws no random number: equal calls produce equal packets.
 
 use crate::coalescing::Coalescer;
 use crate::connections::{Connection, Connections};
@@ -19,66 +71,7 @@ use packet::{
     Address, Frame, HEADROOM, Ingress, Link, LinkType, Packet, PayloadSlots, Pool, SegmentLimit, SplitFrame, Time,
 };
 
-/// All packet processing of one gateway.
-///
-/// A gateway has one or more directions. Each direction has a pool, a ledger, an output queue, and the stages of the
-/// side that its packets leave by. A border has two directions, and remembers the sizes that the hosts on both sides
-/// announced.
-///
-/// # Laws
-///
-/// - Every received packet has left, is held, or ended for a counted reason ([`check`](Gateway::check)).
-/// - Every buffer of a pool is held, is queued, or is with the port. The port has it to receive into, as a payload
-///   slot, or to transmit.
-/// - Packets that arrive in order within a flow leave in order.
-/// - After [`expire`](Gateway::expire), nothing is held past its deadline. Nothing is ever held beyond its limit.
-/// - No packet leaves longer than the MTU of its side. There are two exceptions: packets that the host's own kernel
-///   is to handle, and packets that must not be fragmented. The latter are counted.
-/// - The engine reads no clock and draws no random number: the same calls give the same packets.
-///
-/// # The loop
-///
-/// Every caller drives a gateway in the same loop:
-///
-/// ```
-/// use wideload_engine::packet::{Ingress, LinkType, Pool, Time};
-/// use wideload_engine::{
-///     Batch, Egress, Gateway, GatewaySettings, Position, Secret, Secrets, SideSettings, WirePackets,
-/// };
-///
-/// # let wide: Vec<u8> = {
-/// #     let mut bytes = vec![0x45, 0, 0x0F, 0xA0, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
-/// #     let sum = wideload_engine::packet::Sum::of(&bytes).checksum();
-/// #     bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-/// #     bytes.resize(4_000, 0);
-/// #     bytes
-/// # };
-/// let settings = GatewaySettings::one(SideSettings::new(1_500, Position::Source));
-/// let mut gateway = Gateway::new(&settings, Secrets::both(Secret::new(7)), || Pool::new(8 << 20));
-/// let mut batch = Batch::default();
-/// for now in [Time::ZERO] {
-///     // Overdue packets leave before new ones enter.
-///     if gateway.next_deadline().is_some_and(|deadline| deadline <= now) {
-///         gateway.expire(now);
-///     }
-///     // A port receives a batch. Where it can, it puts payloads into their predicted slots.
-///     let (_places, pool) = gateway.places(0);
-///     batch.receive(&wide, LinkType::Ip, Ingress(0), None, pool);
-///     gateway.push(now, 0, &mut batch);
-///     // The port has no more frames.
-///     gateway.port_is_idle(now, 0);
-///     while let Some(leaving) = gateway.next(0) {
-///         let Egress::Forward(packet) = leaving else { panic!("no answer is sent, and no other frame came") };
-///         let mut packets = WirePackets::of(&packet);
-///         while let Some(packet) = packets.next() {
-///             assert!(packet.frame_len() <= 1_500);
-///         }
-///         gateway.done(0, packet);
-///     }
-/// }
-/// assert_eq!(gateway.ledger(0).forwarded.packets, 3);
-/// gateway.check(0).unwrap();
-/// ```
+/// All packet processing of one gateway: its directions, and the connections that cross a border.
 #[derive(Debug)]
 pub struct Gateway {
     directions: Vec<Direction>,
@@ -89,27 +82,27 @@ pub struct Gateway {
 /// The frames of one receive call, in order of arrival: the split frames first.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Frames whose payload lies in its predicted slot: one per slot, in slot order.
+    /// Frames whose payload was received in a predicted slot. Their number and order are those of the slots.
     pub split: Vec<SplitFrame>,
-    /// Frames that lie in one buffer each.
+    /// Frames received in one buffer each.
     pub frames: Vec<Frame>,
 }
 
-/// One direction of a gateway.
+/// One direction of a gateway: its settings, its stages and its output queue.
 #[derive(Debug)]
 struct Direction {
     settings: SideSettings,
     side: Side,
     out: Output,
-    /// Prediction counters of stages that have ended.
+    /// Placement statistics of reassemblers that were removed by a switch or a reload.
     guesses_before: PlacementStats,
 }
 
 impl Gateway {
-    /// A gateway that holds nothing. Each direction has a pool of its own.
+    /// Creates a gateway without held packets. `pools` is called for the pool of each direction.
     ///
     /// # Panics
-    /// Where a border has not exactly two directions. Where a gateway with more than two directions coalesces.
+    /// If a border does not have exactly two directions, or if a gateway with more than two directions coalesces.
     pub fn new(settings: &GatewaySettings, secrets: Secrets, mut pools: impl FnMut() -> Pool) -> Gateway {
         settings.check_directions();
         let directions = settings.sides().enumerate().map(|(direction, side)| Direction {
@@ -121,11 +114,10 @@ impl Gateway {
         Gateway { directions: directions.collect(), connections: settings.connections(secrets), secrets }
     }
 
-    /// The payload slots that a port may receive the next frames of a direction into, and the pool of their
-    /// buffers.
+    /// Returns the predicted payload slots for the next frames of a direction, and the pool for their buffers.
     ///
-    /// The caller must push the batch received this way next in this direction. Until then, every call that could
-    /// free the memory of the slots panics: [`release`](Gateway::release), [`expire`](Gateway::expire),
+    /// The caller must push the batch received with these slots next in this direction. Until then, every call that
+    /// could free the memory of the slots panics: [`release`](Gateway::release), [`expire`](Gateway::expire),
     /// [`flush`](Gateway::flush), [`hand_over`](Gateway::hand_over), [`switch`](Gateway::switch),
     /// [`replace`](Gateway::replace).
     #[inline]
@@ -135,15 +127,15 @@ impl Gateway {
         (side.places(), &mut out.pool)
     }
 
-    /// The same for a port that has seen the header of the next packet, and can still choose a slot for its
-    /// payload.
+    /// Returns payload slots and pool as [`places`](Gateway::places) does, predicted from the header of the next
+    /// packet. For ports that read this header before they choose the slot of its payload.
     pub fn places_for(&mut self, next: &Packet, direction: usize) -> (Option<PayloadSlots<'_>>, &mut Pool) {
         let Direction { side, out, .. } = self.of_mut(direction);
         side.predict(Some(next), &mut out.pool);
         (side.places(), &mut out.pool)
     }
 
-    /// Processes a whole batch. The caller has [expired](Gateway::expire) everything overdue at `now` before.
+    /// Processes a complete batch. The caller calls [`expire`](Gateway::expire) with the same `now` first.
     #[inline]
     pub fn push(&mut self, now: Time, direction: usize, batch: &mut Batch) {
         let Gateway { directions, connections, .. } = self;
@@ -175,20 +167,21 @@ impl Gateway {
         }
     }
 
-    /// The port has no more frames for a moment. Segments that wait for the rest of a burst leave.
+    /// Reports that a port has no more frames for the moment. Segments that are held until the end of a burst are
+    /// sent.
     pub fn port_is_idle(&mut self, now: Time, direction: usize) {
         if self.of(direction).settings.hold == Holding::Burst {
             self.release(now, direction);
         }
     }
 
-    /// Sends out all held segments of a direction.
+    /// Sends all held segments of a direction.
     pub fn release(&mut self, now: Time, direction: usize) {
         let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
         side.release(now, connections, out);
     }
 
-    /// Evicts everything whose deadline has passed.
+    /// Sends or drops all held packets and removes all state whose deadline has passed.
     pub fn expire(&mut self, now: Time) {
         if self.connections.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.connections.expire(now);
@@ -201,18 +194,18 @@ impl Gateway {
         }
     }
 
-    /// The earliest deadline of all held packets; none while nothing is held. Overdue connections have no deadline
-    /// of their own: the next [`expire`](Gateway::expire) forgets them.
+    /// Returns the earliest deadline of all held packets. `None` if no packet is held. Idle connections have no
+    /// deadline here: the next [`expire`](Gateway::expire) removes those that timed out.
     pub fn next_deadline(&self) -> Option<Time> {
         self.directions.iter().filter_map(|direction| direction.side.next_deadline()).min()
     }
 
-    /// The earliest deadline of all packets held in a direction.
+    /// Returns the earliest deadline of the packets held in a direction. `None` if no packet is held.
     pub fn next_deadline_of(&self, direction: usize) -> Option<Time> {
         self.of(direction).side.next_deadline()
     }
 
-    /// Sends out everything that is held.
+    /// Sends or drops all held packets of all directions.
     pub fn flush(&mut self, now: Time) {
         for direction in 0..self.directions.len() {
             let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
@@ -220,101 +213,101 @@ impl Gateway {
         }
     }
 
-    /// Sends out everything held in a direction, for the successor of this gateway. The packets are not resized for
-    /// this side.
+    /// Sends all held packets of a direction to the successor of this gateway. They are not resized for this side.
     pub fn hand_over(&mut self, now: Time, direction: usize) {
         let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
         side.hand_over(now, connections, out);
     }
 
-    /// The next packet or frame to send. Packets are counted as forwarded here. The sender [counts](Ledger::pass)
-    /// frames that carry no packet.
+    /// Returns the next packet or frame to send, and counts a packet as forwarded. The caller counts frames that
+    /// carry no packet with [`Ledger::pass`].
     #[inline]
     pub fn next(&mut self, direction: usize) -> Option<Egress> {
         self.of_mut(direction).out.next_direction()
     }
 
-    /// Takes back a packet that the port has transmitted.
+    /// Returns the buffer of a transmitted packet to the pool of its direction.
     #[inline]
     pub fn recycle(&mut self, direction: usize, packet: Packet) {
         self.of_mut(direction).out.recycle(packet);
     }
 
-    /// The output queue of a direction, with its pool and its ledger.
+    /// Returns the output queue of a direction, with its pool and its ledger.
     #[inline]
     pub fn output(&self, direction: usize) -> &Output {
         &self.of(direction).out
     }
 
-    /// See [`output`](Gateway::output).
+    /// Returns the output queue of a direction, mutable.
     #[inline]
     pub fn output_mut(&mut self, direction: usize) -> &mut Output {
         &mut self.of_mut(direction).out
     }
 
-    /// The counters of a direction.
+    /// Returns the counters of a direction.
     pub fn ledger(&self, direction: usize) -> &Ledger {
         &self.of(direction).out.ledger
     }
 
-    /// The stages of a direction.
+    /// Returns the stages of a direction.
     #[inline]
     pub fn side(&self, direction: usize) -> &Side {
         &self.of(direction).side
     }
 
-    /// Packets and payload bytes held in a direction, and the number of buffers that they lie in.
+    /// Returns the packets and payload bytes held in a direction, and the number of their buffers.
     pub fn held(&self, direction: usize) -> (Tally, usize) {
         self.of(direction).side.aggregation.held()
     }
 
-    /// Whether no held or queued packet could overtake, or be overtaken by, offloaded segments.
+    /// Whether no packet is queued and no segment is held in a direction, so that none can overtake offloaded
+    /// segments.
     pub fn is_idle(&self, direction: usize) -> bool {
         let Direction { side, out, .. } = self.of(direction);
         out.queued_count() == 0 && side.aggregation.coalescer.as_ref().is_none_or(Coalescer::is_empty)
     }
 
-    /// The placement statistics of a direction.
+    /// Returns the placement statistics of a direction.
     pub fn placement_stats(&self, direction: usize) -> PlacementStats {
         let Direction { side, guesses_before, .. } = self.of(direction);
         guesses_before.and(side.guesses())
     }
 
-    /// The connections that cross a border; none in other roles.
+    /// Returns the connections that cross a border. `None` in other roles.
     pub fn connections(&self) -> Option<&Connections> {
         Some(&self.connections).filter(|connections| connections.is_border())
     }
 
-    /// See [`connections`](Gateway::connections).
+    /// Returns the connections that cross a border, mutable. `None` in other roles.
     pub fn connections_mut(&mut self) -> Option<&mut Connections> {
         Some(&mut self.connections).filter(|connections| connections.is_border())
     }
 
-    /// Tells the wide host of a connection to send shorter packets from now on: see [`Connections::tell`].
+    /// Tells the wide host of a connection to send shorter packets: see [`Connections::tell`].
     pub fn tell(&mut self, connection: &Connection, ingress: Ingress) -> bool {
         let Gateway { directions, connections, .. } = self;
         let direction = directions.get_mut(Toward::Narrow.direction());
         direction.is_some_and(|direction| connections.tell(connection, ingress, &mut direction.out))
     }
 
-    /// The segment size limits for offloaded GSO packets of a connection. The first is for this direction, toward
-    /// the second of `ends`; the second is for the other direction. None where the gateway does more than resize
-    /// the segments, or is no border.
+    /// Returns the segment size limits for offloaded GSO packets of a connection. The first limit is for this
+    /// direction, toward the second of `ends`. The second limit is for the other direction. `None` if the gateway
+    /// does more than resize the segments, or is no border.
     pub fn resized_limits(&mut self, ends: [(Address, u16); 2], direction: usize) -> Option<[SegmentLimit; 2]> {
         let [there, back] = self.connections.limits(ends, Toward::of_direction(direction))?;
         let other = 1 - direction.min(1);
         Some([self.side(direction).resizes_to(there)?, self.side(other).resizes_to(back)?])
     }
 
-    /// Notes that a connection is offloaded in this direction, toward the second of `ends`. Returns the segment
-    /// size limit of its GSO packets. None where the limit is unknown, or the gateway does more than resize the
+    /// Records that a connection is offloaded in this direction, toward the second of `ends`. Returns the segment
+    /// size limit of its GSO packets. `None` if the limit is unknown, or the gateway does more than resize the
     /// segments.
     pub fn on_offloaded(&mut self, now: Time, ends: [(Address, u16); 2], direction: usize) -> Option<SegmentLimit> {
         let limit = self.connections.on_offloaded(now, ends, Toward::of_direction(direction))?;
         self.side(direction).resizes_to(limit)
     }
 
-    /// Sets whether partial checksums are completed here or by the port, from now on.
+    /// Sets whether partial checksums of later packets are completed by this direction or by its port.
     #[inline]
     pub fn set_checksums(&mut self, direction: usize, checksums: Checksums) {
         let Direction { settings, side, .. } = self.of_mut(direction);
@@ -322,20 +315,20 @@ impl Gateway {
         side.sizing.checksums = checksums;
     }
 
-    /// Switches a stage of a direction on or off, if its settings have the stage. A stage that is switched off
-    /// first sends out its held packets through the stages behind it. A stage that is switched on starts empty. A
-    /// stage that already runs goes on unchanged.
+    /// Switches a stage of a direction on or off, if its settings contain the stage. A stage that is switched off
+    /// first sends its held packets through the stages behind it. A stage that is switched on starts empty. A stage
+    /// that already runs is not interrupted.
     pub fn switch(&mut self, now: Time, direction: usize, stage: SideStage, switch: Toggle) {
         let secrets = self.secrets;
         let (found, connections) = self.unpredicted(direction);
         found.switch(now, (direction, stage), switch, connections, secrets);
     }
 
-    /// Applies new settings with the same number of directions. New state is keyed with `secrets`. Held packets may
-    /// still grow under the new settings. No issued identification is reused too soon.
+    /// Applies new settings with an equal number of directions. New state is keyed with `secrets`. Held packets may
+    /// still grow under the new settings. IP IDs issued before are not reused too soon.
     ///
     /// # Panics
-    /// As [`new`](Gateway::new), and where the number of directions changes.
+    /// As [`new`](Gateway::new), and if the number of directions changes.
     pub fn replace(&mut self, now: Time, settings: &GatewaySettings, secrets: Secrets) {
         settings.check_directions();
         self.secrets = secrets;
@@ -348,18 +341,18 @@ impl Gateway {
         }
     }
 
-    /// Checks the laws between two batches. Every packet received in a direction has left or is held, and every
-    /// buffer in use is held or queued.
+    /// Checks the conservation laws of a direction between two batches. Every received packet was sent or is held.
+    /// Every buffer in use is held or queued.
     ///
     /// # Errors
-    /// The law that is broken, with its figures.
+    /// The violated law, with its counts.
     pub fn check(&self, direction: usize) -> Result<(), String> {
         let Direction { side, out, .. } = self.of(direction);
         side.check(out)
     }
 
-    /// The direction and the connections, after a check that the direction has no predicted slots. A port may hold
-    /// such slots, so no run under them may leave.
+    /// Returns the direction and the connections, after a check that the direction has no predicted slots. A port
+    /// may still write into such slots, so their datagrams must not be sent.
     fn unpredicted(&mut self, direction: usize) -> (&mut Direction, &mut Connections) {
         let count = self.directions.len();
         let Some(found) = self.directions.get_mut(direction) else { no_direction(direction, count) };
@@ -440,9 +433,9 @@ impl Direction {
 }
 
 impl Batch {
-    /// Receives a frame as a port does. The payload goes to the next slot, as long as all frames before it may be
-    /// the expected fragments. Otherwise the frame goes to a buffer of its own. Returns false where there was no
-    /// memory, and the frame was lost.
+    /// Receives a frame as a port does. The payload is written to the next slot, as long as all earlier frames may
+    /// be the predicted fragments. Any other frame is written to a buffer of its own. Returns false if there was no
+    /// memory and the frame was dropped.
     pub fn receive(
         &mut self,
         frame: &[u8],

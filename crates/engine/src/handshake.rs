@@ -1,68 +1,68 @@
-//! SYNs and SYN-ACKs of a connection -> how long packets toward each of its ends may be (RFC 9293 section 3.7.1).
+//! SYNs and SYN-ACKs of a connection -> the size limit of packets toward each host (RFC 9293 section 3.7.1).
 //!
-//! Only a handshake changes limits: a SYN, and the SYN-ACK that acknowledges its sequence number. A further SYN of
-//! a live connection is set aside until such a SYN-ACK answers it. A live host answers a forged SYN with an ACK
-//! (RFC 5961 section 4). If the new connection goes on although no SYN-ACK passed here, the SYN-ACK took another
-//! route. Nothing becomes longer then until the next handshake.
+//! Only a handshake changes limits: a SYN, and the SYN-ACK that acknowledges its sequence number. Another SYN of a
+//! live connection is stored separately, until a SYN-ACK answers it. A live host answers a forged SYN with an ACK
+//! (RFC 5961 section 4). The new connection may continue although no SYN-ACK was received here. The SYN-ACK then
+//! took another route. In this case, no segment is made longer until the next handshake.
 //!
-//! Segments may become longer than they came only after a complete handshake. No limit is below the size that every
-//! host accepts.
+//! Segments may be made longer only after a complete handshake. No limit is below the size that every host accepts.
+//! The rewriting of the MSS is left to the [MSS stage](crate::mss).
 
 use crate::raised::Raised;
 use crate::toward::Toward;
 use packet::{Ip, MssOption, SegmentLimit, Time, tcp};
 
-/// The handshake of a connection, by its two ends.
+/// The handshake of a connection, with the announcements of both hosts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handshake {
     pub(crate) narrow: Announcement,
     pub(crate) wide: Announcement,
-    /// SYNs of the narrow end and of the wide one that have not begun a connection yet: their sender may begin
-    /// another one.
+    /// Unanswered SYNs of the narrow host, then of the wide host. Each may begin a new connection. `None` if there
+    /// is none.
     pub(crate) offers: [Option<Offers>; 2],
-    /// Whether a SYN-ACK has acknowledged a SYN that passed here.
+    /// Whether a SYN-ACK has acknowledged a SYN that was received here.
     pub(crate) is_agreed: bool,
-    /// Whether its hosts use accurate ECN: three bits of each segment count the marks.
+    /// Whether the hosts use accurate ECN: three header bits of each segment carry the count of CE marks.
     pub(crate) has_accurate_ecn: bool,
-    /// Whether packets of both ends have passed, beyond the handshake.
+    /// Whether packets of both hosts were received after the handshake.
     pub(crate) is_open: bool,
     pub(crate) is_closing: bool,
-    /// Whether it has shown that its wide end sends by another route.
+    /// Whether the wide host was found to send by another route.
     pub(crate) is_judged: bool,
-    /// When its time-out was last restarted.
+    /// The time of the last restart of the time-out.
     pub(crate) touched: Time,
-    /// The raised MSS that its wide end was told.
+    /// The raised MSS that the wide host was told. `None` if the MSS was not raised.
     pub(crate) raised: Option<Raised>,
 }
 
-/// One end of a connection.
+/// The announcement of one host of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Announcement {
-    /// Longest packet that it accepts, in bytes, including the IP header; 0 if unknown.
+    /// Maximum length of the packets that the host accepts, in bytes, including the IP header; 0 if unknown.
     pub(crate) len_max: u16,
-    /// Whether that is more than it announced, because every host accepts as much.
+    /// Whether `len_max` exceeds the announced MSS, because every host accepts this minimum.
     pub(crate) is_below_floor: bool,
-    /// The sequence number of the SYN that announced it.
+    /// The sequence number of the SYN with the announcement.
     pub(crate) seq: u32,
-    /// Whether that SYN belonged to a connection that has closed since.
+    /// Whether the connection of the SYN has closed since.
     pub(crate) is_stale: bool,
-    /// Whether it opened the connection.
+    /// Whether the host opened the connection.
     pub(crate) opened: bool,
-    /// Whether it answered a SYN that did not pass here.
+    /// Whether the host answered a SYN that was not received here.
     pub(crate) has_answered: bool,
-    /// Whether it opens with data.
+    /// Whether the host uses TCP Fast Open.
     pub(crate) is_fast_open: bool,
-    /// Whether a SYN of this end has asked for accurate ECN.
+    /// Whether a SYN of the host asked for accurate ECN.
     pub(crate) asks_accurate_ecn: bool,
-    /// Whether any packet of this end has passed here.
+    /// Whether any packet of the host was received here.
     pub(crate) has_passed: bool,
 }
 
-/// The announcements of one end's SYNs, valid if they begin a connection.
+/// The announcements in the unanswered SYNs of one host. They take effect if the SYNs begin a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offers {
     pub(crate) last: Announcement,
-    /// The minimum of all: any of them may be the one that is answered where the answer is not seen.
+    /// The minimum of all announcements. If the answer takes another route, it may belong to any of the SYNs.
     pub(crate) least: Announcement,
 }
 
@@ -84,14 +84,15 @@ impl Handshake {
         }
     }
 
-    /// The announcement of the wide host's SYN with this sequence number, if it passed here.
+    /// Returns the announcement of the wide host's SYN with this sequence number. `None` if this SYN was not
+    /// received here.
     pub(crate) fn asked(&self, seq: u32) -> Option<Announcement> {
         let [_, offered] = self.offers.map(|offers| Some(offers?.last));
         let began = Some(self.wide).filter(|wide| wide.opened && !wide.is_stale);
         offered.into_iter().chain(began).find(|end| end.seq == seq)
     }
 
-    /// Limit of packets toward this side. `None` if their receiver announced nothing.
+    /// Returns the size limit of packets toward this side. `None` if their receiver announced no MSS.
     pub(crate) fn limit(&self, toward: Toward) -> Option<SegmentLimit> {
         let receiver = self.receiver(toward);
         let is_settled = self.is_agreed && !(self.is_closing && self.has_offers());
@@ -101,8 +102,7 @@ impl Handshake {
         (receiver.len_max > 0).then_some(SegmentLimit { len_max: end.len_max, may_grow })
     }
 
-    /// Takes a SYN, and returns whether it changed anything. Of several SYNs that may begin the connection, any may
-    /// be the one that does.
+    /// Takes a SYN. Returns whether the state changed. Any of several unanswered SYNs may begin the connection.
     pub(crate) fn open(&mut self, announced: &MssOption, ip: &Ip, toward: Toward) -> bool {
         let lives = self.is_agreed;
         let offer = Announcement::announcing(announced, ip);
@@ -122,9 +122,9 @@ impl Handshake {
         !lives
     }
 
-    /// Takes a SYN-ACK, and returns whether it changed anything.
+    /// Takes a SYN-ACK. Returns whether the state changed.
     pub(crate) fn answer(&mut self, announced: &MssOption, ip: &Ip, toward: Toward) -> bool {
-        // A forged end proves nothing: until a handshake is complete, the former connection counts.
+        // A forged SYN-ACK proves nothing: until a handshake is complete, the former connection stays valid.
         let lives = self.is_agreed;
         let answered = announced.ack.wrapping_sub(1);
         let offered = self.receiver_offers(toward).map(|offers| offers.last).filter(|offer| offer.seq == answered);
@@ -137,7 +137,7 @@ impl Handshake {
         let agrees = ACCURATE_ECN_ANSWERS.contains(&announced.accurate_ecn_field);
         match (offered, is_known) {
             _ if lives && offered.is_none() => {
-                // It repeats the SYN-ACK of the handshake: the connection's time-out stays.
+                // This repeats the SYN-ACK of the handshake, so the connection's time-out stays.
                 if is_known && is_again {
                     *sender = sender.least(&passed);
                     self.has_accurate_ecn |= receiver.asks_accurate_ecn && agrees;
@@ -154,7 +154,7 @@ impl Handshake {
                 *sender = if is_again { sender.least(&passed) } else { passed };
                 self.has_accurate_ecn = receiver.asks_accurate_ecn && agrees;
             }
-            // Its SYN took another route: its own announcement holds, and nothing becomes longer.
+            // The SYN took another route: the SYN-ACK's own announcement is valid, and no segment is made longer.
             (None, false) => {
                 let least = if sender.len_max == 0 || sender.is_stale { passed } else { sender.least(&passed) };
                 *sender = Announcement { has_answered: true, ..least };
@@ -165,8 +165,8 @@ impl Handshake {
         true
     }
 
-    /// Takes a packet without SYN. It may show that the handshake of a further connection was completed by another
-    /// route. The limits of the former one may be wrong then, and nothing grows.
+    /// Takes a packet without SYN. The packet may show that a new handshake was completed by another route. The
+    /// limits of the former connection may then be wrong, so no segment is made longer.
     #[inline]
     pub(crate) fn doubt(&mut self, flags: u8, seq: u32, ack: u32, toward: Toward) {
         if self.is_agreed && self.has_offers() && self.goes_on_unanswered(flags, seq, ack, toward) {
@@ -174,8 +174,9 @@ impl Handshake {
         }
     }
 
-    /// Whether this packet toward a side, without SYN, belongs to a SYN that no SYN-ACK has answered here. It does
-    /// if it begins just behind that SYN, or acknowledges just that. An answer to a forged SYN does neither.
+    /// Whether a packet without SYN, toward this side, proves that an unanswered SYN was answered elsewhere. Its
+    /// sequence number or its acknowledgement number is one above that SYN's sequence number. An answer to a forged
+    /// SYN has neither.
     fn goes_on_unanswered(&self, flags: u8, seq: u32, ack: u32, toward: Toward) -> bool {
         let is_behind = |offers: Option<Offers>, number: u32| {
             offers.is_some_and(|offers| number == offers.last.seq.wrapping_add(1))
@@ -185,8 +186,8 @@ impl Handshake {
                 || is_behind(self.receiver_offers(toward), ack))
     }
 
-    /// Takes a packet without SYN toward this side. Returns whether it shows, for the first time, that the wide end
-    /// sends by another route.
+    /// Takes a packet without SYN toward this side. Returns whether the packet is the first proof that the wide
+    /// host sends by another route.
     #[inline]
     pub(crate) fn goes_on(&mut self, flags: u8, ack: u32, toward: Toward) -> bool {
         self.sender(toward).has_passed = true;
@@ -196,12 +197,12 @@ impl Handshake {
         if let Some(raised) = &mut self.raised {
             raised.go_on_to(ack);
         }
-        // A narrow host that goes on has received the SYN-ACK, by any route.
+        // A narrow host that continues the connection has received the SYN-ACK, by any route.
         let has_shaken = self.narrow.opened || self.narrow.has_answered;
         has_shaken && !self.wide.has_passed && !core::mem::replace(&mut self.is_judged, true)
     }
 
-    /// Whether both began with the same two SYNs.
+    /// Whether both handshakes began with the same two SYNs.
     pub(crate) fn is_same(&self, other: &Handshake) -> bool {
         (self.wide.seq, self.narrow.seq) == (other.wide.seq, other.narrow.seq)
     }
@@ -210,14 +211,15 @@ impl Handshake {
         self.offers.iter().any(Option::is_some)
     }
 
-    /// The next connection between the same ports. The former announcements count until its ends announce new ones.
+    /// Returns the state of the next connection between the same ports. The former announcements stay valid until
+    /// the hosts announce new ones.
     pub(crate) fn anew(&self, now: Time) -> Handshake {
         let again =
             |end: &Announcement| Announcement { len_max: end.len_max, is_stale: true, ..Announcement::default() };
         Handshake { narrow: again(&self.narrow), wide: again(&self.wide), ..Handshake::new(now) }
     }
 
-    /// The end that sends packets toward this side.
+    /// Returns the announcement of the host that sends packets toward this side.
     pub(crate) fn sender(&mut self, toward: Toward) -> &mut Announcement {
         match toward {
             Toward::Wide => &mut self.narrow,
@@ -225,7 +227,7 @@ impl Handshake {
         }
     }
 
-    /// The SYNs of the end that sends packets toward this side.
+    /// Returns the unanswered SYNs of the host that sends packets toward this side.
     pub(crate) fn sender_offers(&mut self, toward: Toward) -> &mut Option<Offers> {
         let [narrow, wide] = &mut self.offers;
         match toward {
@@ -234,7 +236,7 @@ impl Handshake {
         }
     }
 
-    /// The SYNs of the end that receives packets on this side.
+    /// Returns the unanswered SYNs of the host that receives packets on this side.
     pub(crate) fn receiver_offers(&self, toward: Toward) -> Option<Offers> {
         let [narrow, wide] = self.offers;
         match toward {
@@ -243,7 +245,7 @@ impl Handshake {
         }
     }
 
-    /// The end that receives packets on this side, mutable.
+    /// Returns the announcement of the host that receives packets on this side, mutable.
     pub(crate) fn receiver_mut(&mut self, toward: Toward) -> &mut Announcement {
         match toward {
             Toward::Wide => &mut self.wide,
@@ -251,7 +253,7 @@ impl Handshake {
         }
     }
 
-    /// The end that receives packets on this side.
+    /// Returns the announcement of the host that receives packets on this side.
     pub(crate) fn receiver(&self, toward: Toward) -> &Announcement {
         match toward {
             Toward::Wide => &self.wide,
@@ -261,7 +263,7 @@ impl Handshake {
 }
 
 impl Announcement {
-    /// This announcement, within the limits of both.
+    /// Returns this announcement with the smaller limits of both.
     pub(crate) fn least(&self, other: &Announcement) -> Announcement {
         Announcement {
             len_max: self.len_max.min(other.len_max),
@@ -272,7 +274,7 @@ impl Announcement {
         }
     }
 
-    /// The announcement of a SYN or SYN-ACK.
+    /// Returns the announcement in a SYN or SYN-ACK.
     pub(crate) fn announcing(announced: &MssOption, ip: &Ip) -> Announcement {
         let floor = ip.mss_default();
         Announcement {
@@ -289,7 +291,7 @@ impl Announcement {
 }
 
 impl Offers {
-    /// Adds one more SYN of the same end. A repeated SYN announces the minimum of its copies.
+    /// Adds another SYN of the same host. Copies of one SYN with different MSS announce their minimum.
     pub(crate) fn with(before: Option<Offers>, offer: Announcement) -> Offers {
         let Some(before) = before else { return Offers { last: offer, least: offer } };
         let last = if before.last.seq == offer.seq { offer.least(&before.last) } else { offer };
@@ -297,12 +299,12 @@ impl Offers {
     }
 }
 
-/// Bytes of headers that an MSS does not count.
+/// Returns the length of the headers that an MSS does not include, in bytes.
 pub(crate) fn headers_len(ip: &Ip) -> u16 {
     (ip.header_len_min() + tcp::HEADER_LEN) as u16
 }
 
-/// AE, CWR and ECE of a SYN that asks for accurate ECN (RFC 9768 section 3.1.1).
+/// The bits AE, CWR and ECE of a SYN that asks for accurate ECN (RFC 9768 section 3.1.1).
 const ACCURATE_ECN_ASKED: u8 = 0b111;
-/// The same of SYN-ACKs that accept it (RFC 9768 table 2).
+/// The bits AE, CWR and ECE of a SYN-ACK that accepts accurate ECN (RFC 9768 table 2).
 const ACCURATE_ECN_ANSWERS: [u8; 4] = [0b010, 0b011, 0b100, 0b110];

@@ -1,4 +1,6 @@
 //! A packet that cannot be forwarded -> an ICMP error, if the standards and the rate limit allow it.
+//!
+//! The responder chooses the source address and limits the rate. The format of errors is left to [`packet::icmp`].
 
 use crate::keyed_hash::Secret;
 use crate::ledger::Event;
@@ -9,45 +11,46 @@ use packet::{Address, Packet, Pool, Time, Version};
 
 /// Sends ICMP errors within a rate limit.
 ///
-/// The limit is a token bucket. Its tokens cost a little more or less each time, by a keyed hash. An exact limit
-/// would tell a third party how many errors another sender caused (rel:A31, R037).
+/// The limit is a token bucket. The cost of a token varies slightly, by a keyed hash. An exact limit would tell a
+/// third party how many errors another host caused (rel:A31, R037).
 ///
-/// Each destination of errors has a bucket of its own besides, of a quarter of that burst and refilled as fast. So
-/// a burst of one host never empties the shared bucket, and tells it nothing about other hosts. Only a host that
-/// goes on at the full shared rate notices that others cause errors too.
+/// Each destination of errors also has a bucket of its own. Its burst is a quarter of the shared burst, and it is
+/// refilled at the shared rate. So a burst of one host never empties the shared bucket, and reveals nothing about
+/// other hosts. Only a host that continues at the full shared rate notices the errors for other hosts.
 #[derive(Debug)]
 pub struct IcmpResponder {
     sources: [IpAddr; 2],
     interval: Duration,
     burst: u32,
     shared: Bucket,
-    /// The buckets of the destinations, by a hash of their addresses.
+    /// The buckets of the destinations, indexed by a hash of the address.
     own: Box<[Bucket]>,
     secret: Secret,
     asked: u64,
 }
 
-/// Tokens that are refilled with time.
+/// A token bucket.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
-    /// When it will be full again.
+    /// The time at which the bucket is full again.
     full_at: Time,
 }
 
 impl IcmpResponder {
-    /// Sends errors from these two addresses, one of each IP version, at most `per_second` in the long run.
+    /// Creates a responder with one IPv4 and one IPv6 source address, which sends at most `per_second` errors on
+    /// average.
     pub fn new(sources: [IpAddr; 2], per_second: u32, burst: u32, secret: Secret) -> IcmpResponder {
         let interval = Duration::from_secs(1) / per_second.max(1);
         let own = vec![Bucket::default(); OWN_COUNT].into_boxed_slice();
         IcmpResponder { sources, interval, burst, shared: Bucket::default(), own, secret, asked: 0 }
     }
 
-    /// Sends errors from these two addresses from now on.
+    /// Sets the source addresses of later errors.
     pub(crate) fn come_from(&mut self, sources: [IpAddr; 2]) {
         self.sources = sources;
     }
 
-    /// The error about `packet`, or why there is none.
+    /// Returns the error about `packet` and its event. Without an error, the event names the cause.
     pub(crate) fn about(
         &mut self,
         now: Time,
@@ -58,7 +61,7 @@ impl IcmpResponder {
         if !icmp::may_be_answered(icmp_error, packet) {
             return (Event::IcmpForbidden, None);
         }
-        // The limit comes before the work, so that a flood costs little.
+        // The limit is checked before the error is built, so that a flood costs little.
         let (told, _) = packet.addresses();
         if !self.take_tokens(now, told) {
             return (Event::IcmpRateLimited, None);
@@ -71,7 +74,8 @@ impl IcmpResponder {
         }
     }
 
-    /// The same without the rate limit, for callers that limit the number in another way.
+    /// Returns the error about `packet` without a rate limit, for callers that limit the number of errors
+    /// themselves.
     pub(crate) fn about_all(&self, icmp_error: IcmpError, packet: &Packet, pool: &mut Pool) -> Option<Packet> {
         let wanted = packet.ip().version;
         let source = self.sources.iter().find(|source| source.is_ipv4() == (wanted == Version::V4));
@@ -95,7 +99,7 @@ impl IcmpResponder {
 }
 
 impl Bucket {
-    /// Whether there is a token, in a bucket of `burst` tokens that gains one each `interval`.
+    /// Whether there is a token, in a bucket of `burst` tokens that gains one token per `interval`.
     fn has(&self, now: Time, interval: Duration, burst: u32) -> bool {
         self.full_at.since(now) + interval <= interval * burst
     }
@@ -105,13 +109,13 @@ impl Bucket {
     }
 }
 
-/// The limits of Linux: errors a second, and errors at once (net.ipv4.icmp_msgs_per_sec, icmp_msgs_burst).
+/// Rate limit of ICMP errors, in errors per second: the default of Linux (net.ipv4.icmp_msgs_per_sec).
 pub const ANSWERS_PER_SECOND: u32 = 1_000;
-/// See [`ANSWERS_PER_SECOND`].
+/// Burst limit of ICMP errors: the default of Linux (net.ipv4.icmp_msgs_burst).
 pub const ANSWERS_BURST: u32 = 50;
-/// Steps of the jitter, between none and a quarter of a token.
+/// Steps of the jitter, which is between 0 and a quarter of a token.
 const JITTER_STEPS: u64 = 256;
-/// Number of destinations' buckets.
+/// Number of buckets for destinations.
 const OWN_COUNT: usize = 1_024;
 /// Ratio of the shared burst to the burst of one destination.
 const OWN_SHARE: u32 = 4;

@@ -1,9 +1,9 @@
 //! A packet to be fragmented -> an IP ID that no other datagram in flight has.
 //!
-//! IDs are a keyed hash of source, destination and protocol, plus a counter. So they are unique where they must be,
-//! and cannot be predicted from elsewhere (X1, RFC 7739 section 5.3, R084). The 65,536 IDs of IPv4 wrap around. A
-//! block of them is reused only after the lifetime of the last datagram with one of them (RFC 6864 section 4.3,
-//! R076). Until then no ID is issued, and the caller has to drop the packet (R077).
+//! An ID is a keyed hash of source, destination and protocol, plus a counter. So IDs are unique where required, and
+//! other hosts cannot predict them (X1, RFC 7739 section 5.3, R084). The 65,536 IDs of IPv4 wrap around. A block of
+//! IDs is reused only after the lifetime of the last datagram that used one of them (RFC 6864 section 4.3, R076).
+//! Until then no ID is issued, and the caller has to drop the packet (R077).
 
 use crate::keyed_hash::Secret;
 use core::time::Duration;
@@ -14,31 +14,32 @@ use packet::{Packet, Time};
 pub struct Identifiers {
     secret: Secret,
     lifetime: Duration,
-    /// One set for each width of the field, so that fast use of 32-bit IDs consumes none of the 16-bit ones.
+    /// Counters for 16-bit IDs, then for 32-bit IDs. They are separate, so that fast use of 32-bit IDs consumes no
+    /// 16-bit IDs.
     counters: [Box<[Counter]>; 2],
 }
 
-/// The counter of the flows that share a hash.
+/// The counter of the flows with equal hashes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
     next: u64,
-    /// When each block of IDs was begun, by block number.
+    /// The time of the first use of each block of IDs, by block number.
     begun: [Time; BLOCK_COUNT],
 }
 
 impl Identifiers {
-    /// IDs that are not reused within `lifetime`.
+    /// Creates an issuer that does not reuse an ID within `lifetime`.
     pub fn new(secret: Secret, lifetime: Duration) -> Identifiers {
         let counters = [(); 2].map(|()| vec![Counter::default(); COUNTER_COUNT].into_boxed_slice());
         Identifiers { secret, lifetime, counters }
     }
 
-    /// Continues the counters of another, with its own lifetime.
+    /// Continues the counters of another issuer, but keeps the own lifetime.
     pub(crate) fn go_on_from(&mut self, others: Identifiers) {
         (self.secret, self.counters) = (others.secret, others.counters);
     }
 
-    /// A new ID for a datagram like `packet`. `None` if all are in use.
+    /// Returns a new ID for a datagram between the hosts of `packet`. `None` if all IDs are in use.
     pub fn next(&mut self, now: Time, packet: &Packet) -> Option<u32> {
         let (source, destination) = packet.addresses();
         let hash = self.secret.hash(&(source, destination, packet.ip().key_protocol()));
@@ -53,12 +54,13 @@ impl Identifiers {
 }
 
 impl Counter {
-    /// The next number. For 16-bit IDs it is `None` while an ID of the block that it would begin may be in flight.
+    /// Returns the next number. For 16-bit IDs, `None` at the start of a block while an ID of the block may be in
+    /// flight.
     fn take(&mut self, now: Time, lifetime: Option<Duration>) -> Option<u64> {
         let number = self.next;
         if number.is_multiple_of(BLOCK_LEN) {
             let block = (number / BLOCK_LEN) as usize;
-            // The last use of the block was when the next one was begun, a round ago.
+            // A block was last used at the start of the block after it, in the previous round.
             let left = *self.begun.get((block + 1) % BLOCK_COUNT)?;
             let used_before = block >= BLOCK_COUNT;
             if lifetime.is_some_and(|lifetime| used_before && now.since(left) < lifetime) {
@@ -71,13 +73,13 @@ impl Counter {
     }
 }
 
-/// Flows share this many counters: a table of fixed size, for any number of flows.
+/// Number of counters. The table has a fixed size, for any number of flows.
 const COUNTER_COUNT: usize = 1_024;
-/// The blocks of IPv4's IDs; the age of each is known.
+/// Number of blocks of 16-bit IDs. The age of each block is known.
 const BLOCK_COUNT: usize = 16;
-/// IDs in a block.
+/// Number of IDs in a block.
 const BLOCK_LEN: u64 = 65_536 / BLOCK_COUNT as u64;
-/// Default lifetime of a datagram. Two minutes, as in RFC 791, would allow 546 datagrams a second; two seconds
+/// Default lifetime of a datagram. The two minutes of RFC 791 would allow 546 datagrams per second. Two seconds
 /// allow about 30,700 (RFC 6864 section 5.2, RFC 4963 section 2).
 pub const LIFETIME: Duration = Duration::from_secs(2);
 

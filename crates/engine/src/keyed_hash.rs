@@ -1,22 +1,24 @@
 //! A key and a value -> a number that cannot be predicted without the key.
+//!
+//! Hash tables, IP IDs and the jitter of ICMP errors use it. The random key itself is left to the caller.
 
 use core::hash::{Hash, Hasher};
 use siphasher::sip::SipHasher13;
 
-/// A 128-bit key for hash tables and IP IDs. An attacker that chooses the hashed values but does not know the key
-/// finds no collisions (rel:A10) and predicts no IDs (rel:A24).
+/// A 128-bit key for hash tables and IP IDs. An attacker may choose the hashed values. Without the key, the
+/// attacker finds no collisions (rel:A10) and predicts no IDs (rel:A24).
 #[derive(Clone, Copy)]
 pub struct Secret([u64; 2]);
 
 impl Secret {
-    /// A key from 128 bits, which the caller takes from its system's random source.
+    /// Makes a key from 128 bits. The caller takes the bits from the random source of its system.
     pub fn new(bits: u128) -> Secret {
         // Seeds chosen by people are small numbers. Different seeds give different keys.
         let low = mix(bits as u64);
         Secret([low, mix((bits >> 64) as u64 ^ low)])
     }
 
-    /// The hash of `value` under this key.
+    /// Returns the hash of `value` under this key.
     pub fn hash(&self, value: &impl Hash) -> u64 {
         let [low, high] = self.0;
         let mut hasher = SipHasher13::new_with_keys(low, high);
@@ -26,8 +28,8 @@ impl Secret {
 }
 
 impl Secret {
-    /// A quick keyed hash of `value`, for tables in which a collision costs little: one wide multiplication for
-    /// each eight bytes.
+    /// Returns a fast keyed hash of `value`: one 128-bit multiplication for each eight bytes. For tables in which a
+    /// collision costs little.
     pub(crate) fn spread(&self, value: u128) -> u64 {
         let [low, high] = self.0;
         let once = fold(value as u64 ^ low, high | 1);
@@ -35,22 +37,23 @@ impl Secret {
     }
 }
 
-/// The key of one table, for table keys of up to eight words.
+/// The hash key of one table, for table keys of up to eight words.
 ///
-/// Two words of the table's key are added to each two words of a value. Their products of 128 bits are summed (NH;
-/// Black and others, UMAC, CRYPTO 1999, section 4). Over all table keys, two sums are equal at most once in 2^64,
-/// before they are folded. So without the table's key nobody finds collisions (rel:A10). The key is visible
-/// nowhere: it comes from the secret by a one-way function, and hashes never leave their table.
+/// Two words of the hash key are added to each two words of a value, and multiplied. The 128-bit products are
+/// summed (NH; Black and others, UMAC, CRYPTO 1999, section 4). Over all hash keys, two different values have equal
+/// sums with a probability of at most 2^-64, before folding. So nobody finds collisions without the hash key
+/// (rel:A10). The hash key is never visible: it is derived from the secret by a one-way function, and hashes never
+/// leave their table.
 #[derive(Clone, Copy)]
 pub struct TableKey([u64; TABLE_WORDS + 2]);
 
 impl TableKey {
-    /// The table key that this secret gives.
+    /// Derives the hash key of a table from this secret.
     pub(crate) fn new(secret: Secret) -> TableKey {
         TableKey(core::array::from_fn(|index| secret.hash(&index)))
     }
 
-    /// The hash of a value.
+    /// Returns the hash of a value.
     #[inline]
     pub fn hash<const N: usize>(&self, words: [u64; N]) -> u64 {
         const { assert!(N.is_multiple_of(2) && N <= TABLE_WORDS) };
@@ -66,7 +69,7 @@ impl TableKey {
     }
 }
 
-/// Longest values, in words.
+/// Maximum length of a value, in words.
 const TABLE_WORDS: usize = 8;
 
 /// One step of SplitMix64.
@@ -77,7 +80,7 @@ fn mix(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// Folds both halves of a wide product into one.
+/// Folds a 128-bit product into 64 bits.
 fn fold(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);
     product as u64 ^ (product >> 64) as u64

@@ -1,6 +1,6 @@
 //! Packets and their outcomes -> one counter for each named outcome.
 //!
-//! Every received packet leaves by a named outcome, with every byte of its payload. [`Ledger::check`] tests this
+//! Every received packet, with every byte of its payload, has one named outcome. [`Ledger::check`] tests this
 //! conservation law (rel:G35): received + made = forwarded + retired + held + used. `MADE` and `USED` list the
 //! events whose packets were made or used.
 
@@ -11,26 +11,25 @@ use packet::{CopyError, Packet, ParseError};
 /// A number of packets and their payload bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Packets, counted as on the wire.
+    /// Number of wire packets: a GSO packet contributes one for each segment.
     pub packets: u64,
-    /// Bytes behind the IP headers that every fragment repeats. A frame without an IP packet counts with all of its
-    /// bytes.
+    /// Bytes behind the IP headers that every fragment repeats. For a frame without an IP packet: all of its bytes.
     pub bytes: u64,
 }
 
-/// The counters of one direction, or of one run.
+/// The counters of one direction, or of one command.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     /// Received IP packets.
     pub received: Tally,
-    /// Forwarded packets, counted as on the wire.
+    /// Forwarded wire packets.
     pub forwarded: Tally,
     passed: [Tally; Reason::ALL.len()],
     retired: [Tally; Reason::ALL.len()],
     events: [Tally; Event::ALL.len()],
 }
 
-/// Defines counters once: their variants, names and explanations.
+/// Defines an enum of counters, with the name and explanation of each.
 macro_rules! counters {
     (@former) => { None };
     (@former $old:literal) => { Some($old) };
@@ -40,20 +39,20 @@ macro_rules! counters {
         pub enum $list { $(#[doc = $what] $variant),* }
 
         impl $list {
-            /// All counters, in the order of tables.
+            /// All counters, in the order of output tables.
             pub const ALL: &[$list] = &[$($list::$variant),*];
 
-            /// The counter's name.
+            /// Returns the counter's name.
             pub fn name(self) -> &'static str {
                 match self { $($list::$variant => $name),* }
             }
 
-            /// The counter's name in version 0.1, if it was another one.
+            /// Returns the counter's name in version 0.1. `None` if the name is unchanged.
             pub fn former_name(self) -> Option<&'static str> {
                 match self { $($list::$variant => counters!(@former $($old)?)),* }
             }
 
-            /// An explanation in one sentence.
+            /// Returns an explanation in one sentence.
             pub fn what(self) -> &'static str {
                 match self { $($list::$variant => $what),* }
             }
@@ -62,7 +61,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// The reason why a frame passed unchanged, or why a packet was dropped or rejected.
+    /// The reason why a frame was forwarded unchanged, or why a packet was dropped or rejected.
     Reason {
         NotIp "not_ip" "The frame carries no IP packet."
         OtherLink "other_link" "The link type is not supported."
@@ -158,7 +157,7 @@ counters! {
 }
 
 impl Event {
-    /// The rules that end a run of segments.
+    /// The events that end a run of segments.
     pub const RUN_ENDS: [Event; 9] = [
         Event::RunFull,
         Event::RunPushed,
@@ -173,7 +172,7 @@ impl Event {
 }
 
 impl Ledger {
-    /// An empty ledger.
+    /// Creates a ledger whose counters are all 0.
     pub fn new() -> Ledger {
         Ledger {
             received: Tally::default(),
@@ -184,32 +183,33 @@ impl Ledger {
         }
     }
 
-    /// Frames that passed unchanged for this reason.
+    /// Returns the count of frames forwarded unchanged for this reason.
     pub fn passed(&self, reason: Reason) -> Tally {
         at(&self.passed, reason as usize)
     }
 
-    /// Packets that were dropped or rejected for this reason.
+    /// Returns the count of packets dropped or rejected for this reason.
     pub fn retired(&self, reason: Reason) -> Tally {
         at(&self.retired, reason as usize)
     }
 
-    /// The count of an event.
+    /// Returns the count of an event.
     pub fn event(&self, event: Event) -> Tally {
         at(&self.events, event as usize)
     }
 
-    /// All frames that passed unchanged.
+    /// Returns the count of all frames forwarded unchanged.
     pub fn passed_all(&self) -> Tally {
         total(&self.passed)
     }
 
-    /// All packets that were dropped or rejected.
+    /// Returns the count of all packets that were dropped or rejected.
     pub fn retired_all(&self) -> Tally {
         total(&self.retired)
     }
 
-    /// Counts a frame that passes unchanged. The conservation law leaves it out, as it covers only parsed packets.
+    /// Counts a frame that is forwarded unchanged. The conservation law ignores it, because the law covers only
+    /// parsed packets.
     pub fn pass(&mut self, reason: Reason, frame_len: usize) {
         *counters_mut(&mut self.passed, reason as usize) += Tally::new(1, frame_len);
     }
@@ -218,12 +218,13 @@ impl Ledger {
         *counters_mut(&mut self.retired, reason as usize) += ended;
     }
 
-    /// Counts an event. A port's sender counts its own work too, such as completed checksums.
+    /// Counts an event. Ports use it too, for work such as completed checksums.
     pub fn note(&mut self, event: Event, tally: Tally) {
         *counters_mut(&mut self.events, event as usize) += tally;
     }
 
-    /// Both sides of the conservation law: received and made packets, and those forwarded, retired, held or used.
+    /// Returns both sides of the conservation law: received and made packets, then forwarded, retired, held and
+    /// used packets.
     pub fn balance(&self, held: Tally) -> [Tally; 2] {
         let mut came = self.received;
         let mut went = self.forwarded;
@@ -234,10 +235,10 @@ impl Ledger {
         [came, went]
     }
 
-    /// Tests the conservation law, given the held packets.
+    /// Tests the conservation law. `held` is the count of held packets.
     ///
     /// # Errors
-    /// The sides differ: a sentence with both figures.
+    /// The two sides of the law differ. The error is a sentence with both numbers.
     pub fn check(&self, held: Tally) -> Result<(), String> {
         let [came, went] = self.balance(held);
         if came.packets != went.packets {
@@ -260,10 +261,10 @@ impl Default for Ledger {
     }
 }
 
-/// Events whose packets were split or combined: they were received, and left as others.
+/// Events whose packets were received, and then split or combined into other packets.
 const USED: [Event; 5] =
     [Event::FragmentsUsed, Event::Merged, Event::EqualisedIn, Event::Resized, Event::Fragmented];
-/// Events whose packets were made of those.
+/// Events whose packets were made from split or combined packets.
 const MADE: [Event; 15] = [
     Event::Reassembled,
     Event::ReleasedTimeout,
@@ -286,12 +287,13 @@ impl Tally {
     /// No packets.
     pub const NONE: Tally = Tally { packets: 0, bytes: 0 };
 
-    /// `packets` packets with `bytes` bytes of payload in all.
+    /// A tally of `packets` packets with `bytes` bytes of payload in total.
     pub fn new(packets: usize, bytes: usize) -> Tally {
         Tally { packets: packets as u64, bytes: bytes as u64 }
     }
 
-    /// One packet, or the packets on the wire of a GSO packet: each of its segments has a transport header.
+    /// The tally of a packet. Every segment of a GSO packet is counted as a packet with a transport header of its
+    /// own.
     #[inline]
     pub fn of(packet: &Packet) -> Tally {
         if packet.is_single() { Tally::new(1, packet.ip().payload_len()) } else { Tally::of_many(packet) }

@@ -1,19 +1,19 @@
 //! Fragments in order -> longer fragments (Chandranmenon section 3.2; C10 to C13, C19).
 //!
-//! A datagram has at most one open run. The fragment that comes next in order is appended to the run's first
-//! fragment, whose buffer grows. At any other fragment of the datagram, the run leaves as it stands. A run may
-//! start anywhere in its datagram. It never grows longer than the MTU of the next link. No packet ends here
-//! (rel:G20): the reassembling host gets the bytes of each datagram in their order of arrival, in fewer fragments.
-//! Fragments that merge with nothing pass unchanged.
+//! A datagram has at most one open run. The next fragment in order is appended to the first fragment of the run,
+//! whose buffer grows. Any other fragment of the datagram ends the run, which is then sent. A run may start
+//! anywhere in its datagram. A run never exceeds the MTU of the next link. No packet is dropped here (rel:G20): the
+//! reassembling host gets the bytes of each datagram in their order of arrival, in fewer fragments. Fragments that
+//! cannot be merged are forwarded unchanged.
 //!
-//! Bytes that have passed are never merged with bytes that have not. A host drops a repeated fragment. A fragment
-//! that repeats held bytes and adds others ends the datagram (RFC 5722 section 4, R063). So no repeat may become
-//! part of a longer fragment. A datagram that did not pass in order to its end is remembered for a while, with its
-//! highest passed byte. Only fragments beyond that byte are merged.
+//! Forwarded bytes are never merged with new bytes. A host drops a repeated fragment. A fragment that repeats held
+//! bytes and adds others makes the host discard the datagram (RFC 5722 section 4, R063). So no repeat may become
+//! part of a longer fragment. The highest forwarded byte of a datagram is remembered for a while, unless the
+//! datagram was complete and in order. Only fragments beyond that byte are merged.
 //!
 //! A router must not reassemble (RFC 1812 section 5.2.6, R031), unless the routers of one network agree on it
-//! (R010). So a side merges only where its settings name it (rel:C1). IPv6 fragments pass unchanged: they are as
-//! long as their sender made them (R087).
+//! (R010). So a side merges only if its settings say so (rel:C1). IPv6 fragments are forwarded unchanged: their
+//! source chose their length (R087).
 
 use crate::keyed_hash::{Secret, TableKey};
 use crate::ledger::{Event, Tally};
@@ -24,14 +24,16 @@ use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use packet::{Address, Buffer, Fragment, Packet, Time};
 
-/// How a side handles the fragments for a destination (C14).
+/// The treatment of fragments for a destination (C14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentPolicy {
-    /// Fragments pass unchanged.
+    /// Fragments are forwarded unchanged.
     Off,
-    /// Fragments are reassembled, whichever station fragmented the datagram: the host is behind this side.
+    /// Fragments are reassembled, whichever station fragmented the datagram. The destination host is behind this
+    /// side.
     Reassemble,
-    /// Fragments from the same previous hop are reassembled, and fragmented again for the next hop (C15).
+    /// Fragments from one previous hop are reassembled, and the datagram is fragmented again for the next hop
+    /// (C15).
     ReassembleHop,
     /// Fragments in order are merged into longer ones, up to the MTU of the next link (C10).
     Merge,
@@ -40,23 +42,23 @@ pub enum FragmentPolicy {
 /// Limits of a fragment merger: memory, time, and the sharing of runs.
 #[derive(Clone, Copy, Debug)]
 pub struct MergeLimits {
-    /// Bytes of buffers. An open run is charged as much as its longest possible packet would pin.
+    /// Memory limit for buffers, in bytes. An open run is charged for the buffer of its longest possible packet.
     pub bytes: usize,
-    /// How long a run may wait, counted from its first fragment (rel:G18).
+    /// Maximum time from the first fragment of a run until the run is sent (rel:G18).
     pub timeout: Duration,
-    /// The policy for fragments where memory is full.
+    /// The policy for fragments when memory is full.
     pub full: Full,
     /// The fragments that share a run.
     pub runs: RunsBy,
 }
 
-/// The policy for fragments where memory is full.
+/// The policy for fragments when memory is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// The fragment passes unchanged, so that open runs go on (C19).
+    /// The fragment is forwarded unchanged, and open runs continue (C19).
     Pass,
-    /// The oldest run leaves to make room, as in the paper: there, a fragment takes its slot before it is examined.
-    /// With more concurrent datagrams than runs, hardly any fragments merge. For comparison only.
+    /// The oldest run is sent to make room, as in the paper: a fragment occupies its slot before it is examined.
+    /// With more concurrent datagrams than runs, hardly any fragments are merged. For comparison only.
     Evict,
 }
 
@@ -65,14 +67,14 @@ pub enum Full {
 pub enum RunsBy {
     /// Each datagram has a run of its own.
     Datagram,
-    /// The datagrams of a flow share one run: a fragment of another datagram pushes the run out. A flow has one
-    /// pair of addresses and one protocol.
+    /// The datagrams of a flow share one run. A fragment of another datagram ends the run. A flow has one pair of
+    /// addresses and one protocol.
     Flow,
-    /// All datagrams share one run: a fragment of any other datagram pushes it out.
+    /// All datagrams share one run. A fragment of any other datagram ends the run.
     All,
 }
 
-/// Merges the fragments of each datagram that come in order into longer ones.
+/// Merges consecutive fragments of each datagram into longer fragments.
 ///
 /// ```
 /// use std::time::Duration;
@@ -107,7 +109,7 @@ pub enum RunsBy {
 #[derive(Debug)]
 pub struct FragmentMerger {
     runs: FairTable<RunKey, Run>,
-    /// How far datagrams without an open run have passed, where more fragments may come.
+    /// State of datagrams without an open run, if more of their fragments may arrive.
     passed: FairTable<DatagramKey, DeliveredUpTo>,
     limits: MergeLimits,
     mtu: u16,
@@ -115,30 +117,32 @@ pub struct FragmentMerger {
     passed_hints: Hints<HINT_COUNT>,
 }
 
-/// The key of a run: a datagram; a flow (a datagram without identification); or none, for one run in all.
+/// The key of a run, by [`RunsBy`]: a datagram; a flow, as a datagram key without identification; or `None` for the
+/// only run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RunKey(Option<DatagramKey>);
 
-/// Fragments in order, in the buffer of the first.
+/// Merged fragments, in the buffer of the first fragment.
 #[derive(Debug)]
 struct Run {
     datagram: DatagramKey,
     packet: Packet,
-    /// Whether other fragments of the datagram follow the last one.
+    /// Whether other fragments of the datagram follow the last merged fragment (MF).
     more: bool,
     passed: DeliveredUpTo,
     came: Tally,
     longest: u32,
 }
 
-/// How far a datagram has passed.
+/// The progress of a datagram: the bytes that were forwarded or merged so far.
 #[derive(Clone, Copy, Debug)]
 struct DeliveredUpTo {
-    /// The end of its highest byte that came, in bytes.
+    /// Offset behind its highest received byte, in bytes.
     top: usize,
-    /// Whether the first fragment started at 0, and every later one at the end of the one before it.
+    /// Whether the first fragment had offset 0, and every later fragment began at the end of the fragment before
+    /// it.
     in_order: bool,
-    /// Whether the datagram passed in order to its end.
+    /// Whether the complete datagram was received in order.
     is_over: bool,
 }
 
@@ -146,17 +150,17 @@ struct DeliveredUpTo {
 struct Arrival {
     packet: Packet,
     datagram: DatagramKey,
-    /// The range of its payload in the datagram, in bytes: `start` to `end`.
+    /// Start of its payload in the datagram, in bytes. `end` is the offset behind the payload.
     start: usize,
     end: usize,
     more: bool,
-    /// Whether a host would accept it, and it may be made longer.
+    /// Whether a host would accept the fragment, and the fragment may be made longer.
     is_sound: bool,
 }
 
 impl FragmentMerger {
-    /// A merger that makes packets of at most `mtu` bytes. The memory limit of the pool must exceed the merger's
-    /// own limit: a run that has left keeps its buffer until the port has sent it.
+    /// Creates a merger for packets of at most `mtu` bytes. The memory limit of the pool must exceed that of the
+    /// merger: a sent run occupies its buffer until the port has transmitted it.
     pub fn new(limits: MergeLimits, mtu: u16, secret: Secret) -> FragmentMerger {
         FragmentMerger {
             runs: FairTable::new(limits.bytes, &[limits.timeout], secret),
@@ -175,8 +179,8 @@ impl FragmentMerger {
         self
     }
 
-    /// Takes a packet. An IPv4 fragment is appended to its datagram's run, starts a run, or passes behind the run.
-    /// Any other packet is forwarded.
+    /// Takes a packet. An IPv4 fragment is appended to its datagram's run, starts a run, or is forwarded behind the
+    /// run. Any other packet is forwarded.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         let ip = packet.ip();
         let Some(fragment) = ip.fragment.filter(|_| ip.is_fragmented_on_path()) else { return out.forward(packet) };
@@ -194,26 +198,26 @@ impl FragmentMerger {
         self.open(now, key, arrival, out);
     }
 
-    /// Sends out the runs whose deadline has passed.
+    /// Sends the runs whose deadline has passed.
     pub fn expire(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.runs.overdue(now) {
             self.flush_run(now, at, Event::MergedTimeout, out);
         }
     }
 
-    /// Sends out all runs, the earliest deadline first: the input has ended.
+    /// Sends all runs, the earliest deadline first, because the input has ended.
     pub fn flush(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.runs.oldest() {
             self.flush_run(now, at, Event::MergedAtEnd, out);
         }
     }
 
-    /// The deadline at which [`expire`](FragmentMerger::expire) next has work.
+    /// Returns the deadline at which [`expire`](FragmentMerger::expire) next has work.
     pub fn next_deadline(&self) -> Option<Time> {
         self.runs.next_deadline()
     }
 
-    /// The held fragments, counted anew, and the number of buffers that they lie in.
+    /// Recounts the held fragments and payload bytes, and the number of their buffers.
     pub fn held(&self) -> (Tally, usize) {
         self.runs.values().fold((Tally::NONE, 0), |(mut tally, buffers), run| {
             tally += run.came;
@@ -221,13 +225,13 @@ impl FragmentMerger {
         })
     }
 
-    /// Bytes charged against the limit.
+    /// Returns the bytes charged against the limit.
     pub fn charged(&self) -> usize {
         self.runs.charged()
     }
 
-    /// The reason why a fragment cannot be appended to the run; none where it can. Grows the run's buffer where
-    /// needed.
+    /// Returns the reason why a fragment cannot be appended to the run. `None` if it can. Enlarges the run's buffer
+    /// if necessary.
     fn refuses(&mut self, now: Time, at: Handle, arrival: &Arrival, out: &mut impl Next) -> Option<Event> {
         let run = self.runs.slot_mut(at);
         let payload_len = arrival.payload_len();
@@ -261,8 +265,8 @@ impl FragmentMerger {
         self.flush_run(now, at, event, out);
     }
 
-    /// Handles a fragment without an open run. It starts a run where three conditions hold: it lies beyond all
-    /// passed bytes of its datagram, there is a next fragment to wait for, and there is room. Otherwise it passes.
+    /// Handles a fragment without an open run. It starts a run under three conditions: it begins behind all
+    /// received bytes of its datagram, another fragment follows, and there is memory. Otherwise it is forwarded.
     fn open(&mut self, now: Time, key: RunKey, arrival: Arrival, out: &mut impl Next) {
         let charge = self.charge_of(arrival.packet.pinned_len());
         let has_room = self.make_room(now, charge, None, out);
@@ -285,15 +289,15 @@ impl FragmentMerger {
         out.forward(arrival.packet);
     }
 
-    /// Ends a run for this reason.
+    /// Ends a run for the reason `event`, and sends it.
     fn flush_run(&mut self, now: Time, at: Handle, event: Event, out: &mut impl Next) {
         let run = self.runs.remove(at);
         self.remember(now, &run.datagram, run.packet.ip().id, run.passed);
         run.leave(event, out);
     }
 
-    /// Remembers how far a datagram has passed, unless it passed in order to its end. The entry's time-out is never
-    /// refreshed: its identification will be reused.
+    /// Remembers the progress of a datagram, unless the complete datagram was forwarded in order. The entry's
+    /// time-out is never refreshed, because the IP ID will be reused.
     fn remember(&mut self, now: Time, datagram: &DatagramKey, id: u32, passed: DeliveredUpTo) {
         match self.passed_hints.find(&self.passed, datagram, id) {
             Err(at) if passed.is_over => drop(self.passed.remove(at)),
@@ -309,10 +313,10 @@ impl FragmentMerger {
         }
     }
 
-    /// Moves a run to a buffer for packets of MTU length; false where there is no memory.
+    /// Moves a run to a buffer for packets of MTU length. Returns false if there is no memory.
     fn grow(&mut self, now: Time, at: Handle, out: &mut impl Next) -> bool {
         let Some(larger) = out.pool().share(self.mtu.into()) else { return false };
-        // A pool that is short may supply a larger buffer than requested and charged.
+        // A pool that is short of memory may supply a larger buffer than requested and charged.
         let charge = self.charge_of(larger.pinned_len());
         if !self.make_room(now, charge - self.charge_of(0), Some(at), out) {
             out.pool().give(larger);
@@ -323,8 +327,8 @@ impl FragmentMerger {
         true
     }
 
-    /// Whether there is room for `more` bytes. With [`Full::Evict`], the oldest runs leave to make room, except
-    /// `keep`.
+    /// Whether there is memory for `more` bytes. With [`Full::Evict`], the oldest runs except `keep` are sent to
+    /// make room.
     fn make_room(&mut self, now: Time, more: usize, keep: Option<Handle>, out: &mut impl Next) -> bool {
         while self.runs.charged() + more > self.limits.bytes {
             match self.runs.oldest() {
@@ -337,8 +341,8 @@ impl FragmentMerger {
         true
     }
 
-    /// The charge of a run whose buffer pins `pinned_len` bytes. Room for its longest packet is charged at once.
-    /// Otherwise new runs would take the memory that open runs need.
+    /// Returns the charge of a run whose buffer pins `pinned_len` bytes. The charge includes room for the run's
+    /// longest packet from the start. Otherwise new runs would use the memory that open runs need to grow.
     fn charge_of(&self, pinned_len: usize) -> usize {
         RUN_CHARGE + pinned_len.max(Buffer::pinned_len_for(self.mtu.into()))
     }
@@ -358,7 +362,8 @@ impl Run {
         self.longest = self.longest.max(arrival.packet.ip().len);
     }
 
-    /// Forwards the run as one fragment, or as the complete datagram. A run of one fragment leaves unchanged.
+    /// Forwards the run as one fragment, or as the complete datagram. A run of a single fragment is forwarded
+    /// unchanged.
     fn leave(mut self, event: Event, out: &mut impl Next) {
         if self.came.packets > 1 {
             self.packet.seal_fragments(self.more, self.longest);
@@ -370,10 +375,10 @@ impl Run {
 }
 
 impl DeliveredUpTo {
-    /// No byte has passed.
+    /// The state before the first byte.
     const NOTHING: DeliveredUpTo = DeliveredUpTo { top: 0, in_order: true, is_over: false };
 
-    /// The state with this fragment added, merged or not.
+    /// Returns the state after this fragment, whether it was merged or not.
     fn and(self, arrival: &Arrival) -> DeliveredUpTo {
         let in_order = self.in_order && arrival.is_sound && arrival.start == self.top;
         DeliveredUpTo { top: self.top.max(arrival.end), in_order, is_over: in_order && !arrival.more }
@@ -397,7 +402,7 @@ impl Arrival {
         self.end - self.start
     }
 
-    /// Whether to wait for the next fragment: one follows, and one of the same length would fit (C11).
+    /// Whether to wait for the next fragment: another fragment follows, and one of equal length would fit (C11).
     fn waits(&self, mtu: u16) -> bool {
         self.is_sound && self.more && self.packet.len() + self.payload_len() <= usize::from(mtu)
     }
@@ -428,7 +433,7 @@ impl Key for RunKey {
 const HINT_COUNT: usize = 64;
 /// Charge of a run beside its buffer, in bytes: its slot, its source, and their table entries.
 const RUN_CHARGE: usize = 512;
-/// Number of datagrams whose passed bytes are remembered.
+/// Maximum number of datagrams whose progress is remembered.
 const PASSED_COUNT: usize = 1_024;
-/// How long they are remembered: repeats made by a network come soon, and identifications are reused later.
+/// Time-out of a datagram's progress. Repeats made by a network arrive within this time; IP IDs are reused later.
 const REPEATED_WITHIN: Duration = Duration::from_millis(100);

@@ -1,24 +1,25 @@
-//! TCP packets -> the largest size their receiver accepts; SYNs with the MSS rewritten.
+//! TCP packets -> the largest size that their receiver accepts; SYNs with the MSS rewritten.
 //!
-//! A border rewrites the MSS of each SYN. Toward the wide side it is raised, so that hosts there send wide
-//! segments, which are segmented here. Toward the narrow side it is lowered, so that hosts there send packets that
-//! fit their links. The MSS that each host announced is remembered with its [handshake](crate::handshake), and its
-//! limit is set on every packet to that host. So neither segmentation nor coalescing makes a segment longer than
-//! its receiver announced. A connection whose SYN was not seen (it is older than this process, or was forgotten)
-//! keeps to lengths that are safe without knowledge.
+//! A border rewrites the MSS of each SYN. Toward the wide side the MSS is raised, so that hosts there send wide
+//! segments, which the border segments. Toward the narrow side the MSS is lowered, so that hosts there send packets
+//! that fit their links. The MSS that each host announced is stored with its [handshake](crate::handshake). It
+//! limits every packet to that host. So neither segmentation nor coalescing makes a segment longer than its
+//! receiver announced. A connection may have begun before this process, or its state may have been evicted. Its
+//! packets are limited to lengths that are safe for unknown receivers.
 //!
-//! Raising is right only where the wide host's packets will pass here. A SYN-ACK is raised if its SYN passed here.
-//! A SYN is raised if the same wide host recently sent something to the same network through here. This is wrong
-//! where the route has changed since. The wide host's segments are then too long for the other route, until an ICMP
-//! error or a time-out makes them shorter. Such a flow shows in its handshake, which goes on although the SYN-ACK
-//! never passed here. For an hour, no SYN from that network is raised toward that host. An attacker that forges two
-//! segments of such a handshake suppresses raising for the network that it claims to be in, and nothing else.
+//! Raising is correct only if the wide host's packets cross this border. The MSS of a SYN-ACK is raised if its SYN
+//! was received here. The MSS of a SYN is raised if the same wide host recently sent a packet to the same network
+//! through this border. The decision is wrong if the route has changed since. The wide host's segments are then too
+//! long for the other route, until an ICMP error or a time-out makes them shorter. The border recognizes such a
+//! connection, because its handshake is completed although the SYN-ACK was never received here. For the next hour,
+//! no SYN from that network toward that host is raised. An attacker can forge two segments of such a handshake.
+//! This suppresses raising only for the network of the forged source address.
 //!
-//! Hosts that use TCP Fast Open remember the MSS for SYNs with data, which cannot be segmented. They are told the
-//! narrow host's own MSS (RFC 7413 section 4.1.3).
+//! Hosts that use TCP Fast Open store the MSS for later SYNs with data, which cannot be segmented. So their
+//! SYN-ACKs announce the narrow host's own MSS (RFC 7413 section 4.1.3).
 //!
-//! SYNs that are damaged, signed (RFC 2385, RFC 5925, RFC 4302), in fragments or without one clear MSS pass
-//! unchanged.
+//! Some SYNs are forwarded unchanged: damaged SYNs, signed SYNs (RFC 2385, RFC 5925, RFC 4302), SYNs in fragments,
+//! and SYNs without exactly one valid MSS.
 
 use crate::flows::{FlowKey, FlowTable, Found, SHORT_TIMEOUT, TIMEOUT};
 use crate::handshake::{Handshake, headers_len};
@@ -30,16 +31,16 @@ use crate::toward::Toward;
 use core::time::Duration;
 use packet::{Address, Damaged, Ip, MssOption, Packet, SegmentLimit, Time, tcp};
 
-/// Rewrites the MSS of SYNs that cross a border, and sets the limit of the packets of each connection.
+/// Rewrites the MSS of SYNs at a border, and sets the size limit of each connection's packets.
 #[derive(Debug)]
 pub(crate) struct Mss {
     pub(crate) border: Border,
     pairs: FairTable<PairKey, Pair>,
-    /// Connections with a raised MSS that may go on, and whose state was forgotten.
+    /// Number of connections with a raised MSS that were evicted and may still be in use.
     pub(crate) forgotten_count: u64,
 }
 
-/// The fields of a TCP header that a border needs.
+/// The TCP header fields that a border needs.
 #[derive(Clone, Copy, Debug)]
 struct Said {
     flags: u8,
@@ -47,28 +48,29 @@ struct Said {
     ack: u32,
 }
 
-/// The settings of a border between wide packets and narrow ones.
+/// The settings of a border between a wide and a narrow side.
 #[derive(Clone, Debug)]
 pub struct Border {
-    /// Longest packet of the wide side, in bytes, including the IP header.
+    /// The MTU of the wide side, in bytes, including the IP header.
     pub wide_mtu: u16,
-    /// Longest packet of the narrow side, in bytes, including the IP header.
+    /// The MTU of the narrow side, in bytes, including the IP header.
     pub narrow_mtu: u16,
-    /// Which SYNs toward the wide side get a raised MSS.
+    /// The SYNs toward the wide side whose MSS is raised.
     pub raise: Raise,
-    /// Longest packet toward a narrow host whose SYN was not seen, in bytes, including the IP header; see
+    /// Size limit for packets toward a narrow host whose SYN was not seen, in bytes, including the IP header; see
     /// [`SAFE_LEN`].
     pub safe_len: u16,
 }
 
 impl Border {
-    /// The defaults between links of these MTUs, in bytes.
+    /// Returns the defaults for links of these MTUs, in bytes.
     pub fn usual(wide_mtu: u16, narrow_mtu: u16) -> Border {
         Border { wide_mtu, narrow_mtu, raise: Raise::default(), safe_len: SAFE_LEN.min(narrow_mtu) }
     }
 
-    /// Size limit, in bytes, for TCP packets toward this side whose receiver is unknown. For narrow hosts it is a
-    /// safe length; for wide hosts, the longest packet that their peer may have sent.
+    /// Returns the size limit for TCP packets toward this side whose receiver is unknown, in bytes. For narrow
+    /// hosts, it is a safe length. For wide hosts, it is the length of the longest packet that their peer may have
+    /// sent.
     pub fn unknown_len_max(&self, toward: Toward) -> u16 {
         match toward {
             Toward::Wide => self.narrow_mtu,
@@ -77,19 +79,19 @@ impl Border {
     }
 }
 
-/// Which SYNs toward the wide side get a raised MSS.
+/// The SYNs toward the wide side whose MSS is raised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Raise {
-    /// None.
+    /// No SYN.
     Never,
-    /// Those of hosts whose packets were seen in both directions.
+    /// SYNs of connections whose packets cross the border in both directions, as far as is known.
     #[default]
     BothWays,
-    /// All: there is no other route.
+    /// All SYNs, for networks without another route.
     Always,
 }
 
-/// A wide host, and the network of a narrow one.
+/// A wide host, and the network of a narrow host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PairKey {
     site: Address,
@@ -97,36 +99,36 @@ struct PairKey {
     tags: u64,
 }
 
-/// The routes between them, as far as known.
+/// The known routes between a wide host and a narrow network.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
-    /// When a packet from the wide host last passed.
+    /// The time of the last packet from the wide host through this border. `None` if there was none.
     passed: Option<Time>,
-    /// When the wide host last proved to send by another route.
+    /// The time of the last proof that the wide host sends by another route. `None` if there was none.
     bypassed: Option<Time>,
 }
 
 impl Mss {
-    /// A new one that remembers host pairs within `limit` bytes.
+    /// Creates an MSS stage whose host pairs use at most `limit` bytes.
     pub(crate) fn new(limit: usize, border: Border, secret: Secret) -> Mss {
         Mss { border, pairs: FairTable::new(limit, &[BYPASS_TIMEOUT], secret), forgotten_count: 0 }
     }
 
-    /// Sets the key of the pair table, before the first entry.
+    /// Sets the hash key of the pair table, before the first entry.
     pub(crate) fn set_key(&mut self, key: Secret) {
         self.pairs.set_key(key);
     }
 
-    /// Takes the lengths and limit of another, and keeps its own entries. Above the limit the oldest pairs are
-    /// removed.
+    /// Adopts the settings and the limit of another MSS stage, and keeps its own host pairs. The oldest pairs above
+    /// the limit are removed.
     pub(crate) fn go_on_as(&mut self, other: Mss) {
         self.border = other.border;
         self.pairs.set_limit(other.pairs.limit());
         self.keep_pairs_limit();
     }
 
-    /// Sees a packet before the side that it leaves by. Rewrites the MSS of a SYN, and sets the receiver's limit on
-    /// any whole TCP packet.
+    /// Handles a packet before the side that it is sent to. Rewrites the MSS of a SYN. Sets the receiver's limit on
+    /// every unfragmented TCP packet.
     #[inline]
     pub(crate) fn on_packet(
         &mut self,
@@ -154,47 +156,47 @@ impl Mss {
         }
     }
 
-    /// Limit of packets toward this side, in a known connection or an unknown one.
+    /// Returns the size limit of packets toward this side, for a known or unknown connection.
     #[inline]
     pub(crate) fn limit(&self, handshake: Option<&Handshake>, toward: Toward) -> SegmentLimit {
         let unknown = SegmentLimit { len_max: self.border.unknown_len_max(toward), may_grow: false };
         handshake.and_then(|handshake| handshake.limit(toward)).unwrap_or(unknown)
     }
 
-    /// Records that a connection goes on toward this side.
+    /// Records that an offloaded connection sends packets toward this side.
     pub(crate) fn on_offloaded(&mut self, now: Time, at: Handle, toward: Toward, flows: &mut FlowTable) {
         self.refresh(now, at, tcp::ACK, toward, flows);
     }
 
-    /// Counts a forgotten connection whose wide host may go on to send packets that are too long.
+    /// Counts an evicted connection whose wide host may continue to send packets above the narrow MTU.
     pub(crate) fn forgot(&mut self, handshake: &Handshake) {
         let goes_on = (handshake.is_agreed || handshake.is_open) && !handshake.is_closing;
         self.forgotten_count += u64::from(handshake.raised.is_some() && goes_on);
     }
 
-    /// Removes pairs that timed out.
+    /// Removes host pairs that timed out.
     pub(crate) fn expire(&mut self, now: Time) {
         while let Some(at) = self.pairs.overdue(now) {
             self.pairs.remove(at);
         }
     }
 
-    /// When [`expire`](Mss::expire) next has work.
+    /// Returns the time at which [`expire`](Mss::expire) next has work.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.pairs.next_deadline()
     }
 
-    /// Bytes charged against the limit.
+    /// Returns the bytes charged against the limit.
     pub(crate) fn charged(&self) -> usize {
         self.pairs.charged()
     }
 
-    /// The memory limit for host pairs, in bytes.
+    /// Returns the memory limit for host pairs, in bytes.
     pub(crate) fn pairs_limit(&self) -> usize {
         self.pairs.limit()
     }
 
-    /// Takes a SYN or SYN-ACK: remembers its sender's announcement, and writes another one.
+    /// Takes a SYN or SYN-ACK: stores the MSS that its sender announced, and rewrites it.
     #[expect(clippy::too_many_arguments, reason = "all that a handshake changes")]
     fn on_syn(
         &mut self,
@@ -234,8 +236,8 @@ impl Mss {
         }
     }
 
-    /// Records a connection that began unseen and whose wide host sends packets above the narrow MTU. Its MSS was
-    /// raised before this process began. Its receiver's limit stays unknown.
+    /// Records a connection that began before this process, and whose wide host sends packets above the narrow MTU.
+    /// Its MSS was raised by an earlier process. Its receiver's limit stays unknown.
     fn notice(
         &self,
         now: Time,
@@ -255,7 +257,7 @@ impl Mss {
         Some(at)
     }
 
-    /// Remembers the MSS that a wide host was told, and its link header.
+    /// Stores the raised MSS that a wide host was told, and the link header toward this host.
     fn note_raised(
         &self,
         at: Handle,
@@ -274,7 +276,8 @@ impl Mss {
         handshake.raised = Some(Raised::new(packet, len, acked));
     }
 
-    /// The largest MSS toward this side: its MTU less the headers, and no less than every host accepts (R113).
+    /// Returns the largest MSS toward this side: its MTU less the headers, but at least the default that every host
+    /// accepts (R113).
     fn mss_toward(&self, toward: Toward, ip: &Ip) -> u16 {
         let mtu = match toward {
             Toward::Wide => self.border.wide_mtu,
@@ -283,16 +286,16 @@ impl Mss {
         mtu.saturating_sub(headers_len(ip)).max(ip.mss_default())
     }
 
-    /// The MSS that wide hosts are told where a narrow one announces this: the longest that fits the wide side, or
-    /// a shorter one.
+    /// Returns the raised MSS for the wide host, given the MSS that the narrow host announced. It is the longest
+    /// that fits the wide MTU, or a shorter one.
     ///
-    /// If the longest segment is no whole number of narrow ones, it ends in a short one. Where that costs more
-    /// packets for each byte, wide and narrow together, the longest whole number is announced instead. It has to be
-    /// at least two.
+    /// The length of a wide segment may be no multiple of the narrow segment length. Its last narrow segment is
+    /// then short. If this increases the number of wide and narrow packets per byte, the largest multiple is
+    /// announced instead. The multiple must be at least two.
     ///
-    /// A receiver with a small buffer opens a window that may be shorter than a long segment. Its sender would then
-    /// wait for its timer before each segment (RFC 9293 section 3.8.6.2.1). So a small first window has to hold at
-    /// least four segments, or nothing is raised.
+    /// A receiver with a small buffer may open a window shorter than a wide segment. The sending host would then
+    /// wait for its timer before each segment (RFC 9293 section 3.8.6.2.1). So the MSS is raised at most to a
+    /// quarter of a small first window, or not at all.
     fn raised(&self, announced: &MssOption, ip: &Ip) -> u16 {
         let payload = |mss: u16| u32::from(mss.saturating_sub(announced.options_len));
         let longest = self.mss_toward(Toward::Wide, ip);
@@ -309,7 +312,7 @@ impl Mss {
         if count >= 2 && is_less && whole >= announced.mss { whole } else { longest.max(announced.mss) }
     }
 
-    /// Whether this SYN may announce wide segments to the wide side.
+    /// Whether the MSS of this SYN toward the wide side may be raised.
     fn may_raise(&mut self, now: Time, key: FlowKey, before: &Handshake, announced: &MssOption) -> bool {
         let asked = before.asked(announced.ack.wrapping_sub(1));
         let both_pass = if announced.opens { self.both_pass(now, key) } else { asked.is_some() };
@@ -321,7 +324,7 @@ impl Mss {
         }
     }
 
-    /// Takes a packet of an open connection, or of an unknown one.
+    /// Handles a packet of an open connection, or of an unknown connection.
     #[expect(clippy::too_many_arguments, reason = "all that a packet tells")]
     #[inline]
     fn follow(
@@ -352,7 +355,7 @@ impl Mss {
         self.refresh(now, at, said.flags, toward, flows);
     }
 
-    /// Takes a packet of a connection without a known handshake.
+    /// Handles a packet of a connection without a known handshake.
     #[expect(clippy::too_many_arguments, reason = "all that a packet tells")]
     fn follow_unknown(
         &mut self,
@@ -374,7 +377,7 @@ impl Mss {
         self.refresh(now, at, said.flags, toward, flows);
     }
 
-    /// Counts packets that are too long for an unknown narrow host.
+    /// Counts packets above the safe length toward an unknown narrow host.
     #[inline]
     fn note_unknown(&self, packet: &Packet, toward: Toward, ledger: &mut Ledger) {
         if toward == Toward::Narrow && packet.wire_len() > usize::from(self.border.safe_len) {
@@ -382,8 +385,8 @@ impl Mss {
         }
     }
 
-    /// Restarts a connection's time-out, at most once in [`MOMENT`]. Moves a connection that has opened to the
-    /// reserve, so that others are evicted before it.
+    /// Restarts a connection's time-out, at most one time per [`MOMENT`]. Moves a connection that has just opened
+    /// to the reserve, so that unopened connections are evicted first.
     #[inline]
     fn refresh(&mut self, now: Time, at: Handle, flags: u8, toward: Toward, flows: &mut FlowTable) {
         let Some(handshake) = flows.handshake_mut(at) else { return };
@@ -405,20 +408,20 @@ impl Mss {
         }
     }
 
-    /// Records that a packet from a wide host passed.
+    /// Records that a packet from a wide host was received here.
     fn note_wide(&mut self, now: Time, key: FlowKey) {
         self.pair(now, key).passed = Some(now);
         self.keep_pairs_limit();
     }
 
-    /// Records that a packet from a wide host took another route.
+    /// Records the proof that a wide host's packets take another route.
     fn bypass(&mut self, now: Time, key: FlowKey, packet: &Packet, ledger: &mut Ledger) {
         ledger.note(Event::MssAsymmetric, Tally::of(packet));
         self.pair(now, key).bypassed = Some(now);
         self.keep_pairs_limit();
     }
 
-    /// Whether this wide host's packets to this network pass here, as far as is known.
+    /// Whether this wide host's packets to this network cross the border, as far as is known.
     fn both_pass(&mut self, now: Time, key: FlowKey) -> bool {
         let Some(at) = self.pairs.find(&PairKey::of(&key)) else { return false };
         let within = |moment: Option<Time>, timeout| moment.is_some_and(|moment| now.since(moment) < timeout);
@@ -426,7 +429,7 @@ impl Mss {
         within(pair.passed, PASS_TIMEOUT) && !within(pair.bypassed, BYPASS_TIMEOUT)
     }
 
-    /// The entry of a connection's host pair, created if it is new.
+    /// Returns the entry of a connection's host pair. Creates a missing entry.
     fn pair(&mut self, now: Time, key: FlowKey) -> &mut Pair {
         let key = PairKey::of(&key);
         let at = match self.pairs.find(&key) {
@@ -444,7 +447,7 @@ impl Mss {
     }
 }
 
-/// Remembers the announcement of a SYN's sender. Returns the handshake as it was before.
+/// Stores the MSS announced in a SYN. Returns the handshake from before.
 fn remember(
     now: Time,
     at: Handle,
@@ -467,7 +470,7 @@ fn remember(
     } else {
         handshake.answer(announced, ip, toward)
     };
-    // A SYN that changed nothing does not change the time-out either.
+    // A SYN that changed nothing does not restart the time-out either.
     if is_new || begins || !before.is_agreed {
         handshake.touched = now;
         flows.refresh(now, at, SHORT_TIMEOUT);
@@ -492,21 +495,21 @@ impl Key for PairKey {
     }
 }
 
-/// Longest TCP packet toward an unknown host, in bytes. Every IPv6 link takes 1,280 (RFC 8200 section 5). An IPv4
-/// packet may be translated to IPv6 on its way. It is 20 bytes longer then, and may have a Fragment header of 8
-/// (RFC 7915 section 4.1).
+/// Size limit for TCP packets toward an unknown host, in bytes. Every IPv6 link carries 1,280 bytes (RFC 8200
+/// section 5). An IPv4 packet may be translated to IPv6 on its way. Translation adds 20 bytes, and a Fragment
+/// header may add 8 more (RFC 7915 section 4.1).
 pub const SAFE_LEN: u16 = 1_280 - 20 - 8;
-/// Raised segments that a small first window of a receiver has to hold.
+/// Minimum number of raised segments that fit in a small first window.
 const SEGMENTS_IN_WINDOW: u32 = 4;
-/// A first window from here on is expected to grow: half the maximum of a SYN, in bytes.
+/// First windows of at least this size are expected to grow. In bytes: half the maximum of a SYN.
 const WINDOW_SMALL: u16 = 1 << 15;
-/// How long a packet that passed proves its route. Routes change, but seldom within minutes.
+/// Time for which a received packet proves its route. Routes seldom change within minutes.
 const PASS_TIMEOUT: Duration = Duration::from_secs(600);
-/// How long nothing is raised between a host and a network whose packets took another route.
+/// Time without raising, after a host's packets to a network took another route.
 const BYPASS_TIMEOUT: Duration = Duration::from_secs(3_600);
-/// Shortest interval between restarts of a connection's time-out.
+/// Minimum interval between two restarts of a connection's time-out.
 const MOMENT: Duration = Duration::from_secs(1);
-/// Charge of a pair, in bytes: its slot, its source and their places in tables.
+/// Charge of a host pair, in bytes: its slot, its source and their table entries.
 const PAIR_CHARGE: usize = 384;
 
 #[cfg(test)]

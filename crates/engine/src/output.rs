@@ -1,4 +1,6 @@
 //! Processed packets, and frames without a packet -> the output queue or the counters.
+//!
+//! Every stage ends packets through [`Output`], so no packet is lost uncounted. Transmission is left to the port.
 
 use crate::icmp_error::IcmpResponder;
 use crate::ledger::{Event, Ledger, Reason, Tally};
@@ -7,42 +9,42 @@ use packet::{OpaqueFrame, Packet, ParseError, Pool, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// The only exits of the engine: forward, answer with an ICMP error, retire. Frames that carry no packet pass
-/// through. The output holds the ledger, and the pool that supplies buffers and takes them back.
+/// The only exits of the engine: forwarding, an ICMP error, or retirement. Frames that carry no packet are queued
+/// unchanged. The output contains the ledger, and the pool that supplies buffers and takes them back.
 ///
-/// A port drains the output after every push and every expiry: [`next`](Output::next), transmit,
+/// After every push and every expiry, a port empties the output in a loop: [`next`](Output::next), transmit,
 /// [`recycle`](Output::recycle).
 #[derive(Debug)]
 pub struct Output {
     /// The pool that supplies buffers.
     pub pool: Pool,
-    /// The counters of all packets so far.
+    /// The counters of all packets of this direction since the output was created.
     pub ledger: Ledger,
     answers: Option<IcmpResponder>,
     queue: VecDeque<Egress>,
 }
 
-/// The next stage: another stage, or the queue of an [`Output`]. A packet is handed on at once.
+/// The next stage: another stage, or the queue of an [`Output`]. A packet is handed to the next stage immediately.
 pub trait Next {
-    /// Takes a forwarded packet.
+    /// Takes a packet from the stage before.
     fn forward(&mut self, packet: Packet);
 
-    /// The output at the end of all stages.
+    /// Returns the output behind all stages.
     fn output(&mut self) -> &mut Output;
 
-    /// The pool that supplies buffers.
+    /// Returns the pool that supplies buffers.
     #[inline]
     fn pool(&mut self) -> &mut Pool {
         &mut self.output().pool
     }
 
-    /// The counters of all packets so far.
+    /// Returns the ledger of the output.
     #[inline]
     fn ledger(&mut self) -> &mut Ledger {
         &mut self.output().ledger
     }
 
-    /// Takes back the buffer of a packet whose content has been moved elsewhere.
+    /// Returns the buffer of a packet to the pool, after its content was copied to another packet.
     #[inline(always)]
     fn recycle(&mut self, packet: Packet) {
         self.output().recycle(packet);
@@ -73,38 +75,39 @@ impl<N: Next> Next for &mut N {
     }
 }
 
-/// A leaving packet or frame, and its destination.
+/// A packet or frame to send, and its destination.
 #[derive(Debug)]
 pub enum Egress {
-    /// A packet toward its destination.
+    /// A packet to be sent toward its destination.
     Forward(Packet),
-    /// An ICMP error of our own. It leaves by the port that the packet in error came from.
+    /// An ICMP error of our own, to be sent by the port that received the packet in error.
     IcmpReply(Packet),
-    /// A frame that carries no packet for us, unchanged, toward its destination.
+    /// A frame without a packet for the engine, to be sent unchanged toward its destination.
     PassThrough(OpaqueFrame, ParseError),
 }
 
 impl Output {
-    /// An output that takes buffers from `pool`. Without `answers`, it never sends an ICMP error.
+    /// Creates an empty output that takes buffers from `pool`. Without `answers`, it never sends an ICMP error.
     pub fn new(pool: Pool, answers: Option<IcmpResponder>) -> Output {
         Output { pool, ledger: Ledger::new(), answers, queue: VecDeque::with_capacity(QUEUE_LEN) }
     }
 
-    /// Sets the source addresses of ICMP errors from now on, one per IP version. No effect without a responder.
+    /// Sets the source addresses of later ICMP errors, one per IP version. No effect without a responder.
     pub fn icmp_source(&mut self, sources: [IpAddr; 2]) {
         if let Some(answers) = &mut self.answers {
             answers.come_from(sources);
         }
     }
 
-    /// The next packet for the port, counted as forwarded. For callers that push only packets.
+    /// Returns the next packet for the port, and counts it as forwarded. For callers that push only packets.
     #[expect(clippy::should_implement_trait, reason = "a port drains what a stage fills again: no iterator")]
     #[inline]
     pub fn next(&mut self) -> Option<Packet> {
         if self.queue.is_empty() { None } else { self.take() }
     }
 
-    /// The same, with the destination. For callers with two ports.
+    /// Returns the next packet or frame with its destination, and counts a packet as forwarded. For callers with
+    /// two ports.
     #[inline]
     pub fn next_direction(&mut self) -> Option<Egress> {
         let direction = self.queue.pop_front()?;
@@ -147,29 +150,29 @@ impl Output {
         }
     }
 
-    /// Takes back a packet that the port has transmitted.
+    /// Returns the buffer of a transmitted packet to the pool.
     #[inline(always)]
     pub fn recycle(&mut self, packet: Packet) {
         self.pool.give(packet.into_buffer());
     }
 
-    /// Number of queued packets.
+    /// Returns the number of queued packets and frames.
     pub fn queued_count(&self) -> usize {
         self.queue.len()
     }
 
-    /// Queues a frame behind the queued packets. The sender of the frame counts it.
+    /// Queues a frame behind the queued packets. The caller counts it when it is sent.
     pub(crate) fn pass(&mut self, raw: OpaqueFrame, unfit: ParseError) {
         self.queue.push_back(Egress::PassThrough(raw, unfit));
     }
 
-    /// Ends a packet, or a run of packets that share a buffer.
+    /// Drops or rejects a packet, or a run of packets in one buffer, and counts `ended` under `reason`.
     pub(crate) fn retire(&mut self, packet: Packet, ended: Tally, reason: Reason) {
         self.ledger.retire(reason, ended);
         self.recycle(packet);
     }
 
-    /// Reports an error to a packet's sender, within the limits of the standards and the rate limit.
+    /// Sends an ICMP error to the source of a packet, if the standards and the rate limit allow it.
     pub(crate) fn answer(&mut self, now: Time, icmp_error: IcmpError, about: &Packet) {
         let Some(answers) = &mut self.answers else { return };
         let (event, answer) = answers.about(now, icmp_error, about, &mut self.pool);
@@ -179,7 +182,7 @@ impl Output {
         }
     }
 
-    /// Reports an error to a packet's sender outside of the rate limit. Returns whether an ICMP error was sent.
+    /// Sends an ICMP error to the source of a packet, without a rate limit. Returns whether an error was sent.
     pub(crate) fn tell(&mut self, icmp_error: IcmpError, about: &Packet) -> bool {
         let answers = self.answers.as_ref();
         let Some(answer) = answers.and_then(|answers| answers.about_all(icmp_error, about, &mut self.pool)) else {
@@ -191,5 +194,5 @@ impl Output {
     }
 }
 
-/// Packets that one push usually queues, at most.
+/// Initial capacity of the queue: the packets that one push queues at most in the usual case.
 const QUEUE_LEN: usize = 64;

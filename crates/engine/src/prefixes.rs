@@ -1,14 +1,14 @@
 //! An address -> the value of its longest configured prefix.
 //!
-//! For prefixes written by people: few of them, tried one by one, the longest first. A routing table would need a
-//! trie.
+//! Configured prefixes are few, so they are compared one by one, the longest first. A large routing table would
+//! need a trie.
 
 use core::fmt;
 use core::net::IpAddr;
 use core::str::FromStr;
 use packet::Address;
 
-/// Addresses with the same leading bits: `192.0.2.0/24`, `2001:db8::/32`.
+/// Addresses with common leading bits: `192.0.2.0/24`, `2001:db8::/32`.
 ///
 /// A prefix has one IP version: `::/0` contains no IPv4 address, and `0.0.0.0/0` contains no IPv6 address.
 /// IPv4-mapped addresses are IPv4, as in [`Address`], so `::ffff:192.0.2.0/120` is `192.0.2.0/24`.
@@ -16,7 +16,7 @@ use packet::Address;
 pub struct Prefix {
     /// The first address: all bits behind the prefix are 0.
     address: Address,
-    /// Bits of the address's number, 0 to 128. For IPv4, that is 96 more than the written length.
+    /// Prefix length in bits of the 128-bit address number. For IPv4, it is 96 more than the written length.
     len: u8,
 }
 
@@ -24,17 +24,17 @@ pub struct Prefix {
 #[derive(Clone, Debug)]
 pub struct Prefixes<T> {
     default: T,
-    /// The longest prefix first.
+    /// Prefixes and their values, the longest prefix first.
     said: Vec<(Prefix, T)>,
 }
 
 impl Prefix {
-    /// Its first address.
+    /// Returns the first address of the prefix.
     pub fn address(&self) -> IpAddr {
         self.address.into()
     }
 
-    /// The written length: 0 to 32 for IPv4, 0 to 128 for IPv6.
+    /// Returns the written length: 0 to 32 for IPv4, 0 to 128 for IPv6.
     pub fn bit_count(&self) -> u8 {
         if self.address().is_ipv4() { self.len - (LEN_MAX - V4_LEN_MAX) } else { self.len }
     }
@@ -46,31 +46,31 @@ impl Prefix {
 }
 
 impl<T> Prefixes<T> {
-    /// `default` for every address.
+    /// Creates a map with the value `default` for every address.
     pub fn new(default: T) -> Prefixes<T> {
         Prefixes { default, said: Vec::new() }
     }
 
-    /// The same, with `what` for the addresses of `prefix` that have no longer prefix here. The last value of a
-    /// prefix counts.
+    /// Adds the value `what` for all addresses of `prefix` that have no longer prefix in the map. A later value of
+    /// the same prefix replaces an earlier one.
     pub fn with(mut self, prefix: Prefix, what: T) -> Prefixes<T> {
         let at = self.said.partition_point(|(other, _)| other.len > prefix.len);
         self.said.insert(at, (prefix, what));
         self
     }
 
-    /// The value of all addresses; none where a prefix has a value of its own.
+    /// Returns the value of all addresses. `None` if any prefix has a value of its own.
     #[inline]
     pub fn one(&self) -> Option<&T> {
         self.said.is_empty().then_some(&self.default)
     }
 
-    /// Whether `is_so` holds for any value, the default included.
+    /// Whether `is_so` returns true for any value, including the default.
     pub fn any(&self, is_so: impl Fn(&T) -> bool) -> bool {
         is_so(&self.default) || self.said.iter().any(|(_, what)| is_so(what))
     }
 
-    /// The value of the longest prefix that contains this address, or else the default.
+    /// Returns the value of the longest prefix that contains this address, otherwise the default.
     pub fn get(&self, address: Address) -> &T {
         self.said.iter().find(|(prefix, _)| prefix.contains(address)).map_or(&self.default, |(_, what)| what)
     }
@@ -79,7 +79,7 @@ impl<T> Prefixes<T> {
 impl FromStr for Prefix {
     type Err = String;
 
-    /// Parses a prefix. An address alone is the prefix of one host.
+    /// Parses a prefix. An address without length is the prefix of one host.
     ///
     /// # Errors
     /// The fault of the text, and a correct form.
@@ -120,12 +120,12 @@ impl fmt::Debug for Prefix {
     }
 }
 
-/// A number in its usual form: no sign, no leading 0.
+/// Parses a decimal number without sign and without leading zeros.
 fn decimal(text: &str) -> Option<u8> {
     text.parse().ok().filter(|number: &u8| number.to_string() == text)
 }
 
-/// The first address that shares the first `len` bits with `address`.
+/// Returns the first address that shares the first `len` bits with `address`.
 fn first(address: Address, len: u8) -> Address {
     IpAddr::V6((address.number() & mask(len)).into()).into()
 }
@@ -134,14 +134,14 @@ fn is_v4(address: Address) -> bool {
     IpAddr::from(address).is_ipv4()
 }
 
-/// The first `len` of 128 bits.
+/// Returns a mask of the first `len` of 128 bits.
 fn mask(len: u8) -> u128 {
     u128::MAX.checked_shl(u32::from(LEN_MAX.saturating_sub(len))).unwrap_or(0)
 }
 
-/// Bits of an address.
+/// Number of bits of an address.
 const LEN_MAX: u8 = 128;
-/// Bits of an IPv4 address: the last of the 128 bits of its number.
+/// Number of bits of an IPv4 address: the last 32 of the 128 bits of its number.
 const V4_LEN_MAX: u8 = 32;
 
 #[cfg(test)]

@@ -1,17 +1,18 @@
-//! A connection with a raised MSS -> a TCP segment of it to quote in an ICMP error.
+//! A connection with a raised MSS -> a TCP segment of this connection, to be quoted in an ICMP error.
 //!
-//! The ICMP error tells the wide host to send shorter segments.
+//! A border that ends tells wide hosts to send shorter segments. A host accepts the ICMP error only if it quotes a
+//! segment of the connection. Sending is left to [`Connections::tell`](crate::Connections::tell).
 
 use core::net::IpAddr;
 use packet::ip::TCP;
 use packet::{Address, LINK_LEN_MAX, LinkType, Packet, Sum, tcp};
 
-/// A wide host that was told a larger MSS than the narrow side accepts.
+/// A wide host that was told an MSS above that of the narrow side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raised {
-    /// Longest packet that it may send, IP header counted, in bytes.
+    /// Maximum length of the packets that the wide host may send, in bytes, including the IP header.
     pub(crate) len: u16,
-    /// The next byte that the narrow host expects, as far as it has acknowledged.
+    /// The last acknowledgement number of the narrow host. `None` before the first acknowledgement.
     pub(crate) acked: Option<u32>,
     /// The link header of packets to the wide host.
     link: [u8; LINK_LEN_MAX],
@@ -20,7 +21,7 @@ pub(crate) struct Raised {
 }
 
 impl Raised {
-    /// From the link header of a packet to the wide host.
+    /// Records the link header of a packet to the wide host.
     pub(crate) fn new(packet: &Packet, len: u16, acked: Option<u32>) -> Raised {
         let mut link = [0; LINK_LEN_MAX];
         let link_len = packet.link().len().min(LINK_LEN_MAX);
@@ -28,8 +29,8 @@ impl Raised {
         Raised { len, acked, link, link_len: link_len as u8, medium: packet.medium() }
     }
 
-    /// From the link header of a packet of the wide host, with its MAC addresses swapped. The acknowledged byte is
-    /// unknown.
+    /// Records the link header of a packet from the wide host, with its MAC addresses swapped. The acknowledgement
+    /// number is unknown.
     pub(crate) fn of_sender(packet: &Packet, len: u16) -> Raised {
         let mut raised = Raised::new(packet, len, None);
         if packet.medium() == LinkType::Ethernet
@@ -40,8 +41,8 @@ impl Raised {
         raised
     }
 
-    /// Advances to a later byte. No acknowledgement advances by more than the longest window
-    /// (RFC 7323 section 2.3).
+    /// Stores a later acknowledgement number. An advance by more than the longest window is ignored (RFC 7323
+    /// section 2.3).
     #[inline]
     pub(crate) fn go_on_to(&mut self, ack: u32) {
         if self.acked.is_none_or(|before| ack.wrapping_sub(before) <= WINDOW_MAX) {
@@ -49,8 +50,8 @@ impl Raised {
         }
     }
 
-    /// A frame that the wide host may have sent, of the longest allowed length. It starts at the first
-    /// unacknowledged byte. None before the first acknowledgement.
+    /// Builds a frame that the wide host may have sent, of the maximum length. It starts at the first
+    /// unacknowledged byte. `None` before the first acknowledgement.
     pub(crate) fn segment(&self, wide: (Address, u16), narrow: (Address, u16)) -> Option<(Vec<u8>, LinkType)> {
         let (seq, len) = (self.acked?, usize::from(self.len));
         let mut frame = self.link.get(..usize::from(self.link_len))?.to_vec();

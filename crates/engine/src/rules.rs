@@ -1,6 +1,7 @@
-//! The rules of a coalescer: which segments join, how long they wait, and which flows are exempt.
+//! The rules of a coalescer: the segments to join, the hold time, and the exempt flows.
 //!
-//! [`Toggle`] stands here too: it switches any stage.
+//! The rules are separate from the [coalescer](crate::coalescing), so that settings need no stage. [`Toggle`],
+//! which switches any stage, is here too.
 
 use crate::prefixes::Prefix;
 use core::time::Duration;
@@ -8,51 +9,54 @@ use core::time::Duration;
 /// Whether a stage is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Toggle {
-    /// The stage works.
+    /// The stage processes packets.
     On,
-    /// Packets pass it by.
+    /// Packets bypass the stage.
     Off,
 }
 
-/// Which segments a coalescer joins.
+/// The segments that a coalescer joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Only segments that segmentation gives back byte for byte.
+    /// Only segments that segmentation restores byte for byte.
     Reversible,
-    /// All segments that leave the byte stream the same.
+    /// All segments whose joining does not change the byte stream.
     Resize,
 }
 
-/// How long a run waits for its next segment.
+/// Maximum wait of a run for its next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// Ten times the flow's average interval, between 50 µs and 1 ms (L12 to L14, rel:G18).
     Adaptive,
-    /// This long, below a minute. If it is below 20 ms, a run becomes at most 20 ms old, else at most twice this.
+    /// A fixed time, below a minute. A value below 20 ms limits the age of a run to 20 ms, a larger one to twice
+    /// the value.
     Fixed(Duration),
 }
 
 /// The rules of a coalescer, except its memory limit.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Which segments join.
+    /// The segments to join.
     pub mode: Mode,
-    /// How long runs wait.
+    /// The maximum wait of a run.
     pub hold: Hold,
-    /// Longest packet that a run of shorter ones becomes, in bytes, including the IP header.
+    /// Maximum length of a run of shorter packets, in bytes, including the IP header.
     pub len_max: u16,
-    /// Whether segments in longer packets are coalesced, up to the maximum of an IP header. Only where they are
+    /// Whether segments in packets above `len_max` are coalesced, up to the maximum of an IP header. Only for sides
+    /// that segment them again.
     /// segmented again.
     pub longer: Toggle,
-    /// Whether UDP datagrams are coalesced too. Only for ports that carry the segment size beside the packet.
+    /// Whether UDP datagrams are coalesced. Only for ports that transmit the segment size beside the packet.
     pub udp: bool,
 }
 
-/// A flow that is never coalesced, because its latency matters more (L22): packets from or to this prefix and port.
+/// A flow that is never coalesced, because its latency matters more (L22). It contains the packets from or to this
+/// prefix and port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exempt {
-    /// Addresses. `None`: all.
+    /// Prefix of source or destination. `None`: all addresses.
     pub prefix: Option<Prefix>,
-    /// Port of TCP or UDP. `None`: all.
+    /// TCP or UDP port of source or destination. `None`: all ports.
     pub port: Option<u16>,
 }

@@ -1,6 +1,6 @@
 //! A GSO packet -> its segments, one by one: a new header each, the payload by reference.
 //!
-//! Each part of the payload is summed once, on its way out.
+//! Each byte of the payload is summed exactly one time, immediately before transmission.
 //!
 //! - CWR stays on the first segment (RFC 3168 section 6.1.2, R043).
 //! - PSH and FIN stay on the last segment (RFC 9293 section 3.9.1.2, R117).
@@ -8,12 +8,12 @@
 
 use packet::{Frame, HEADROOM, Packet, Place, Pool, SegmentRange, SegmentTemplate};
 
-/// One packet as it stands on the wire: the parts to gather, in this order.
+/// One packet as on the wire. A port transmits `header`, then `payload`.
 #[derive(Clone, Copy, Debug)]
 pub struct WirePacket<'a> {
-    /// Link header and IP header; the whole frame of a packet that is not divided.
+    /// Link header and IP header. For an undivided packet: the complete frame.
     pub header: &'a [u8],
-    /// Payload, in place.
+    /// Payload, at its place in the original packet. Empty for an undivided packet.
     pub payload: &'a [u8],
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    /// The segments of `packet`. `None` if it is no GSO packet, or one of a single segment.
+    /// Iterates over the segments of `packet`. `None` if it is no GSO packet, or has a single segment.
     #[inline]
     pub(crate) fn of(packet: &'a Packet) -> Option<Segments<'a>> {
         let gso = packet.gso.filter(|gso| packet.gso_len() > usize::from(gso.segment_len))?;
@@ -38,7 +38,7 @@ impl<'a> Segments<'a> {
         Some(Segments { template, rest, offset: 0, index: 0, segment_len: usize::from(gso.segment_len) })
     }
 
-    /// The next segment. Its headers are written to the front of `room`.
+    /// Returns the next segment; `None` after the last. Its headers are written to the start of `room`.
     #[inline]
     pub(crate) fn next<'r>(&mut self, room: &'r mut [u8]) -> Option<WirePacket<'r>>
     where
@@ -58,8 +58,8 @@ impl<'a> Segments<'a> {
 }
 
 impl WirePacket<'_> {
-    /// Copies it to a packet of its own, in a buffer of the pool. `of` is the packet that it was divided from.
-    /// `None` if the pool is empty.
+    /// Copies the wire packet to a buffer of the pool. `of` is the packet that was divided. `None` if the pool is
+    /// empty.
     pub(crate) fn to_packet(self, of: &Packet, pool: &mut Pool) -> Option<Packet> {
         let (link, frame_len) = (of.link_header(), self.frame_len());
         let mut buffer = pool.share(frame_len - link.len)?;
@@ -76,15 +76,15 @@ impl WirePacket<'_> {
         }
     }
 
-    /// Length of the frame, in bytes.
+    /// Returns the length of the frame, in bytes.
     pub fn frame_len(&self) -> usize {
         self.header.len() + self.payload.len()
     }
 }
 
-/// Cache lines of the next segment's payload that are prefetched while this one's are summed. Segments of 1,448
-/// bytes from far memory take a seventh less time; near ones take a thirtieth more. Beyond so many lines, the
-/// processor prefetches by itself.
+/// Maximum number of prefetched cache lines: the next segment's payload, while the current segment is summed.
+/// Segments of 1,448 bytes from distant memory take a seventh less CPU time; segments in the cache take a thirtieth
+/// more. Beyond this number, the CPU prefetches by itself.
 const FORESIGHT: usize = 24;
 /// Bytes of a cache line.
 const LINE_LEN: usize = 64;

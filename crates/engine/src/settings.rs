@@ -1,8 +1,8 @@
 //! Settings of a gateway -> its stages.
 //!
-//! Configurations, command lines, simulator scenes and tests all fill in [`GatewaySettings`], which starts with the
-//! defaults of a role. One constructor builds the stages from it. Names and help texts of options are left to the
-//! callers.
+//! Configurations, command lines, simulator scenes and tests all fill in [`GatewaySettings`]. They start with the
+//! defaults of a role. One constructor builds the stages from the settings. Names and help texts of options are
+//! left to the callers.
 
 use crate::coalescing::Coalescer;
 use crate::connections::Connections;
@@ -26,23 +26,23 @@ use packet::{Pool, Split};
 /// The settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewaySettings {
-    /// The settings of each direction, by the side that its packets leave by. A border has two: toward the narrow
-    /// side, then toward the wide one.
+    /// The settings of each direction, for the side that receives its packets. A border has two directions: the
+    /// first toward the narrow side, the second toward the wide side.
     pub sides: Vec<SideSettings>,
-    /// How the MSS of SYNs is rewritten. `None`: it is not.
+    /// Rules for the rewriting of the MSS in SYNs. `None`: the MSS is not rewritten.
     pub border: Option<Border>,
     /// Maximum number of connections that a border remembers.
     pub flow_count: usize,
 }
 
-/// The settings for packets that leave by one side.
+/// The settings for packets that are sent to one side.
 #[derive(Clone, Debug)]
 pub struct SideSettings {
-    /// Longest packet that leaves, in bytes, including the IP header.
+    /// The MTU of the side, in bytes, including the IP header.
     pub mtu: u16,
-    /// Whose packets they are: it decides whether DF is respected and IDs are kept.
+    /// The origin of the packets: it decides whether DF is respected and IP IDs are kept.
     pub position: Position,
-    /// Memory limit in bytes, once for fragments and once for TCP segments.
+    /// Memory limit in bytes. It applies to fragments and to TCP segments separately.
     pub memory: usize,
     /// Fragment policy, by destination.
     pub policies: Prefixes<FragmentPolicy>,
@@ -50,72 +50,75 @@ pub struct SideSettings {
     pub fragment_timeout: Option<Duration>,
     /// Treatment of incomplete datagrams at their time-out.
     pub late: Late,
-    /// How long a fragment waits for the next one where fragments are merged in order.
+    /// Maximum wait for the next fragment, where fragments are merged in order.
     pub merge_timeout: Duration,
-    /// Treatment of a fragment that finds no memory there.
+    /// Treatment of a fragment for which the merger has no memory.
     pub join_full: Full,
-    /// When payloads are received directly at their predicted place (header split).
+    /// The conditions under which payloads are received directly at their predicted place (header split).
     pub placement: PlacementMode,
-    /// How TCP segments are coalesced. `None`: they are not.
+    /// Mode of coalescing of TCP segments. `None`: segments are not coalesced.
     pub coalesce: Option<Mode>,
-    /// How long segments wait for the next one of their flow.
+    /// Maximum wait of a segment for the next segment of its flow.
     pub hold: Holding,
-    /// Whether UDP datagrams are coalesced too. Only for ports that carry the segment size beside the packet.
+    /// Whether UDP datagrams are coalesced. Only for ports that transmit the segment size beside the packet.
     pub coalesces_udp: bool,
-    /// Flows whose segments never wait.
+    /// Flows whose segments are never held.
     pub exempt: Vec<Exempt>,
-    /// Whether TCP packets that are too long are segmented.
+    /// Whether TCP packets above the MTU are segmented.
     pub segment: Toggle,
-    /// Whether packets that are too long are fragmented.
+    /// Whether packets above the MTU are fragmented.
     pub fragment: Toggle,
-    /// How a payload is divided among fragments or segments.
+    /// Division of a payload among fragments or segments.
     pub split: Split,
-    /// Segment size of outgoing GSO packets: first where segments are coalesced, second where they are not.
+    /// Segment size of sent GSO packets: the first value while segments are coalesced, the second while they are
+    /// not.
     pub segment_size: [SegmentSize; 2],
     /// Whether this side or the port completes partial checksums.
     pub checksums: Checksums,
-    /// Whether UDP and ICMP datagrams of IPv4 with DF are fragmented too, under IP IDs issued here.
+    /// Whether IPv4 UDP and ICMP datagrams with DF are fragmented too, with IP IDs issued here.
     pub fragments_df: bool,
-    /// An IP ID is not issued again within this time.
+    /// Minimum time between two uses of an IP ID.
     pub id_lifetime: Duration,
     /// Size limit for TCP packets of unknown flows, in bytes, including the IP header.
     pub unknown_len_max: u16,
-    /// Source addresses of ICMP errors about its packets, one of each IP version. `None`: no errors are sent.
+    /// Source addresses of ICMP errors about packets of this side: one IPv4 and one IPv6 address. `None`: no errors
+    /// are sent.
     pub icmp_source: Option<[IpAddr; 2]>,
-    /// Stages that are switched off although they are configured.
+    /// Configured stages that are switched off.
     pub left_out: Vec<SideStage>,
 }
 
-/// The position of a gateway in the network; it decides the defaults of its sides.
+/// The position of a gateway in the network. It decides the defaults of its sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatewayRole {
-    /// On a host, in front of its narrow link.
+    /// On a host, before its narrow link.
     WideInterface,
-    /// On a router, beside its kernel.
+    /// On a router, beside its forwarding kernel.
     Router,
     /// Between a network of wide packets and one of narrow packets.
     Border,
 }
 
-/// Whose packets leave by a side.
+/// The origin of the packets that are sent to a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// The host's own packets: they are fragmented whatever DF says, under IP IDs issued here.
+    /// The host's own packets. They are fragmented regardless of DF, with IP IDs issued here.
     Source,
-    /// Packets of other hosts: those that must not be fragmented are dropped, and their senders get an ICMP error.
+    /// Packets of other hosts. Packets that must not be fragmented are dropped, and their source hosts get an ICMP
+    /// error.
     Transit,
-    /// Packets of a kernel that forwards or delivers them: the kernel fragments or drops.
+    /// Packets for a kernel that forwards or delivers them. The kernel fragments or drops them.
     Kernel,
 }
 
-/// How long segments wait for the next one of their flow.
+/// Maximum wait of a segment for the next segment of its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holding {
-    /// Until the port has no more packets.
+    /// Until the port has no more packets, at most [`BURST_MAX`].
     Burst,
-    /// As long as the flow's own packet interval suggests.
+    /// Derived from the average packet interval of the flow.
     Adaptive,
-    /// This long.
+    /// A fixed time.
     Fixed(Duration),
 }
 
@@ -124,7 +127,7 @@ pub enum Holding {
 pub enum SideStage {
     /// Reassemble datagrams.
     Reassemble,
-    /// Merge fragments on the way.
+    /// Merge fragments in order, without complete reassembly.
     Merge,
     /// Coalesce segments.
     Coalesce,
@@ -137,27 +140,27 @@ pub enum SideStage {
 /// The keys of all pseudo-random choices.
 #[derive(Clone, Copy, Debug)]
 pub struct Secrets {
-    /// The key of choices that are visible outside: IP IDs, and the jitter of ICMP errors.
+    /// The key of choices that are visible on the network: IP IDs, and the jitter of ICMP errors.
     pub seed: Secret,
     /// The key of hash tables.
     pub table_key: Secret,
 }
 
 impl Secrets {
-    /// The same key for both.
+    /// Uses one key for both purposes.
     pub fn both(secret: Secret) -> Secrets {
         Secrets { seed: secret, table_key: secret }
     }
 }
 
 impl GatewaySettings {
-    /// A gateway of one direction.
+    /// Returns the settings of a gateway with one direction.
     pub fn one(side: SideSettings) -> GatewaySettings {
         GatewaySettings { sides: vec![side], border: None, flow_count: 0 }
     }
 
-    /// Both directions, toward the narrow side and toward the wide one, with the role's defaults for links of these
-    /// MTUs, in bytes.
+    /// Returns the defaults of a role for both directions: toward the narrow side, then toward the wide side. The
+    /// MTUs of the links are in bytes.
     pub fn usual(stand: GatewayRole, wide_mtu: u16, narrow_mtu: u16) -> GatewaySettings {
         let sides = [(Toward::Narrow, narrow_mtu), (Toward::Wide, wide_mtu)];
         let sides = sides.map(|(toward, mtu)| SideSettings::usual(stand, toward, mtu)).into();
@@ -168,14 +171,14 @@ impl GatewaySettings {
     /// Checks the number of directions.
     ///
     /// # Panics
-    /// If a border does not have two directions, or a gateway with more than two coalesces.
+    /// If a border does not have two directions, or if a gateway with more than two directions coalesces.
     pub(crate) fn check_directions(&self) {
         assert!(self.border.is_none() || self.sides.len() == 2, "a border has two directions");
         let coalesces = self.sides.iter().any(|side| side.coalesce.is_some());
         assert!(!coalesces || self.sides.len() <= 2, "a connection has two directions");
     }
 
-    /// The connection table.
+    /// Builds the connection table.
     pub(crate) fn connections(&self, secrets: Secrets) -> Connections {
         let Secrets { seed, table_key } = secrets;
         let connections = match self.border.clone() {
@@ -185,7 +188,7 @@ impl GatewaySettings {
         connections.with_table_key(table_key)
     }
 
-    /// The settings of each side, with the limits that follow from the border.
+    /// Returns the settings of each side, with the limits that follow from the border.
     pub(crate) fn sides(&self) -> impl Iterator<Item = SideSettings> {
         self.sides.iter().enumerate().map(|(direction, side)| {
             let toward = Toward::of_direction(direction);
@@ -196,7 +199,7 @@ impl GatewaySettings {
 }
 
 impl SideSettings {
-    /// The defaults of a role for one of its sides, whose link has this MTU, in bytes.
+    /// Returns the defaults of a role for one of its sides. The MTU of the side's link is in bytes.
     pub fn usual(stand: GatewayRole, toward: Toward, mtu: u16) -> SideSettings {
         let is_wide = toward == Toward::Wide;
         let is_for_host = stand == GatewayRole::WideInterface && is_wide;
@@ -211,8 +214,8 @@ impl SideSettings {
             policies: Prefixes::new(if is_for_host { FragmentPolicy::Reassemble } else { FragmentPolicy::Off }),
             fragment_timeout: (stand != GatewayRole::WideInterface).then_some(TRANSIT_TIMEOUT),
             coalesce,
-            // Between two networks segments arrive one by one, as the slower link sends them. The other roles
-            // coalesce the segments of a burst.
+            // At a border, segments arrive one by one at the speed of the slower link. The other roles coalesce the
+            // segments of a burst.
             hold: if stand == GatewayRole::Border { Holding::Adaptive } else { Holding::Burst },
             segment: if stand == GatewayRole::Router { Toggle::Off } else { Toggle::On },
             ..SideSettings::new(mtu, position)
@@ -220,7 +223,8 @@ impl SideSettings {
         .with_segment_size_for(is_for_host)
     }
 
-    /// A side that joins nothing, and divides packets that are too long as far as its position allows.
+    /// Returns settings without reassembly, merging and coalescing. Packets above the MTU are divided as far as the
+    /// position allows.
     pub fn new(mtu: u16, position: Position) -> SideSettings {
         SideSettings {
             mtu,
@@ -249,8 +253,8 @@ impl SideSettings {
         }
     }
 
-    /// Sets the segment size of GSO packets to the default of the mode of coalescing, toward the own host or toward
-    /// others.
+    /// Sets the segment size of GSO packets to the default of the coalescing mode. `is_own_host`: the packets are
+    /// for this host.
     pub fn with_segment_size_for(self, is_own_host: bool) -> SideSettings {
         let gso_packets = [self.coalesce, None].map(|coalesce| SegmentSize::of(coalesce, is_own_host));
         SideSettings { segment_size: gso_packets, ..self }
@@ -274,15 +278,15 @@ impl SideSettings {
         }
     }
 
-    /// The stage that the reassembler belongs to. If it only serves [`FragmentPolicy::ReassembleHop`], it is part
-    /// of joining.
+    /// Returns the stage that switches the reassembler. A reassembler that only serves
+    /// [`FragmentPolicy::ReassembleHop`] belongs to the merge stage.
     pub(crate) fn reassembles_as(&self) -> SideStage {
         let is_for_hops_alone =
             self.uses_policy(FragmentPolicy::ReassembleHop) && !self.uses_policy(FragmentPolicy::Reassemble);
         if is_for_hops_alone { SideStage::Merge } else { SideStage::Reassemble }
     }
 
-    /// Segment size of outgoing GSO packets.
+    /// Returns the segment size of sent GSO packets.
     pub(crate) fn segment_size(&self) -> SegmentSize {
         let [coalesced, single] = self.segment_size;
         if self.works(SideStage::Coalesce) { coalesced } else { single }
@@ -297,7 +301,7 @@ impl SideSettings {
         if self.works(stage) { Toggle::On } else { Toggle::Off }
     }
 
-    /// The reassembler, if configured.
+    /// Builds the reassembler, if configured.
     pub(crate) fn reassembler(&self, secrets: Secrets) -> Option<Reassembler> {
         let Secrets { seed, table_key } = secrets;
         self.reassembles().then(|| {
@@ -306,7 +310,7 @@ impl SideSettings {
         })
     }
 
-    /// The stage that merges fragments in order, if configured.
+    /// Builds the stage that merges fragments in order, if configured.
     pub(crate) fn merger(&self, secrets: Secrets) -> Option<FragmentMerger> {
         let Secrets { seed, table_key } = secrets;
         self.merges().then(|| {
@@ -316,7 +320,7 @@ impl SideSettings {
         })
     }
 
-    /// The coalescer, if configured.
+    /// Builds the coalescer, if configured.
     pub(crate) fn coalescer(&self, direction: usize, secrets: Secrets) -> Option<Coalescer> {
         let Secrets { seed, table_key } = secrets;
         let mode = self.coalesce.filter(|_| self.works(SideStage::Coalesce))?;
@@ -336,19 +340,19 @@ impl SideSettings {
         Some(coalescer.in_direction(direction).with_table_key(table_key))
     }
 
-    /// Whether datagrams are reassembled, and that stage is not switched off.
+    /// Whether datagrams are reassembled, and reassembly is not switched off.
     pub(crate) fn reassembles(&self) -> bool {
         let policies =
             self.uses_policy(FragmentPolicy::Reassemble) || self.uses_policy(FragmentPolicy::ReassembleHop);
         policies && !self.left_out.contains(&self.reassembles_as())
     }
 
-    /// Whether fragments are merged in order, and that stage is not switched off.
+    /// Whether fragments are merged in order, and merging is not switched off.
     pub(crate) fn merges(&self) -> bool {
         self.uses_policy(FragmentPolicy::Merge) && !self.left_out.contains(&SideStage::Merge)
     }
 
-    /// The output queue; its buffers come from this pool.
+    /// Builds the output queue, whose buffers come from `pool`.
     pub(crate) fn output(&self, pool: Pool, secrets: Secrets) -> Output {
         let answers = self
             .icmp_source
@@ -358,7 +362,7 @@ impl SideSettings {
 }
 
 impl Side {
-    /// The configured stages of this direction of a gateway.
+    /// Builds the configured stages of this direction of a gateway.
     pub fn new(settings: &SideSettings, direction: usize, secrets: Secrets) -> Side {
         let identifiers = |lifetime| Identifiers::new(secrets.seed, lifetime);
         let role = match settings.position {
@@ -388,14 +392,13 @@ impl Side {
     }
 }
 
-/// Default memory limit, in bytes: once for fragments, once for TCP segments.
+/// Default memory limit, in bytes. It applies to fragments and to TCP segments separately.
 pub const MEMORY: usize = 64 << 20;
 /// Default maximum number of connections that a border remembers.
 pub const FLOW_COUNT: usize = 1 << 16;
-/// Default reassembly time-out on the way.
+/// Default reassembly time-out in transit.
 pub const TRANSIT_TIMEOUT: Duration = Duration::from_millis(500);
-/// Default time-out of merging: how long a fragment waits for the next one (rel:G18).
+/// Default time-out of merging: the maximum wait of a fragment for the next one (rel:G18).
 pub const MERGE_TIMEOUT: Duration = Duration::from_millis(10);
-/// Longest wait of a run that is otherwise released when its port has no more packets. It is for ports that always
-/// have more.
+/// Maximum wait of a run with [`Holding::Burst`]. It takes effect at ports that always have more packets.
 pub const BURST_MAX: Duration = Duration::from_millis(1);

@@ -1,4 +1,8 @@
-//! Packets -> packets of the sizes that one side sends: aggregation, then sizing.
+//! Packets -> packets of the sizes that one side accepts: aggregation, then sizing.
+//!
+//! A side connects the stages of one direction. Aggregation makes one packet of many: reassembly, merging,
+//! coalescing. Sizing makes many packets of one. The choice of the direction and the connection table are left to
+//! the [gateway](crate::gateway).
 
 use crate::coalescing::Coalescer;
 use crate::connections::Connections;
@@ -15,31 +19,31 @@ use packet::{
     FragmentRanges, Frame, Packet, PayloadSlots, Pool, SegmentLimit, Split, SplitFrame, SplitPacket, Time, Tunnel,
 };
 
-/// All stages of a packet on its way out of one side.
+/// All stages for the packets that are sent to one side.
 #[derive(Debug)]
 pub struct Side {
-    /// Many packets -> one.
+    /// Stages that make one packet of many.
     pub aggregation: Aggregation,
-    /// One packet -> many.
+    /// Stages that make many packets of one.
     pub sizing: Sizing,
 }
 
-/// Many packets -> one.
+/// Stages that make one packet of many.
 #[derive(Debug)]
 pub struct Aggregation {
-    /// Fragment policy, by destination (C14). Where the stage that it needs is missing, fragments pass.
+    /// Fragment policy, by destination (C14). If the stage of the policy is missing, fragments are forwarded
+    /// unchanged.
     pub policies: Prefixes<FragmentPolicy>,
     /// Reassembles datagrams.
     pub reassembler: Option<Reassembler>,
     /// Merges fragments in order into longer fragments.
     pub merger: Option<FragmentMerger>,
-    /// Coalesces the segments of a flow, including those that were reassembled.
+    /// Coalesces the segments of a flow, including reassembled segments.
     pub coalescer: Option<Coalescer>,
 }
 
 impl Side {
-    /// Takes a packet that leaves by this side. Entries that timed out by `now` were [expired](Side::expire)
-    /// before.
+    /// Takes a packet that will be sent to this side. The caller calls [`expire`](Side::expire) with `now` first.
     pub fn push(&mut self, now: Time, packet: Packet, connections: &mut Connections, out: &mut Output) {
         let frame = Frame::Ip(packet);
         if self.take_front(now, core::slice::from_ref(&frame), connections, out) > 0 {
@@ -51,7 +55,7 @@ impl Side {
         }
     }
 
-    /// Looks a packet up in the connection table, if the result matters for its treatment in this direction.
+    /// Looks a packet up in the connection table, if a stage of this direction needs the connection.
     #[inline(always)]
     pub(crate) fn find(&self, packet: &Packet, direction: usize, connections: &mut Connections) -> Found {
         match &self.aggregation.coalescer {
@@ -61,7 +65,7 @@ impl Side {
         }
     }
 
-    /// Takes a packet that was not taken by [`take_front`](Side::take_front).
+    /// Takes a packet that [`take_front`](Side::take_front) did not take.
     #[inline(always)]
     pub(crate) fn push_found(
         &mut self,
@@ -75,7 +79,7 @@ impl Side {
         self.push_received(now, packet, found, connections, out);
     }
 
-    /// Takes a packet that was counted. A packet that needs no aggregation is sized at once.
+    /// Takes a packet that was counted as received. A packet that needs no aggregation goes directly to sizing.
     #[inline(always)]
     fn push_received(
         &mut self,
@@ -96,8 +100,8 @@ impl Side {
         }
     }
 
-    /// Takes the leading frames that continue the datagram of the last fragment, each as [`push`](Side::push)
-    /// would. Returns their number.
+    /// Takes the leading frames that continue the datagram of the last fragment. The result is that of
+    /// [`push`](Side::push) for each frame. Returns the number of frames taken.
     #[inline]
     pub(crate) fn take_front(
         &mut self,
@@ -116,7 +120,7 @@ impl Side {
         taken
     }
 
-    /// Prefetches for the frames behind the first one.
+    /// Prefetches memory for all frames except the first.
     #[inline]
     pub(crate) fn prefetch(&self, frames: &[Frame], connections: &Connections) {
         if let Some(coalescer) = &self.aggregation.coalescer {
@@ -132,7 +136,7 @@ impl Side {
             && !self.sizing.is_below_every_link(packet)
     }
 
-    /// The reassembler, and the stages behind it.
+    /// Returns the reassembler, and the stages behind it.
     #[inline(always)]
     pub(crate) fn reassembling<'a>(
         &'a mut self,
@@ -147,8 +151,8 @@ impl Side {
         ))
     }
 
-    /// The limit for TCP GSO packets of a flow that is offloaded, if its receiver's limit is this one. `None` if
-    /// the flow needs more than a new segment size.
+    /// Returns the size limit for TCP GSO packets of an offloaded flow. `limit` is the limit of their receiver.
+    /// `None` if the flow needs more than a new segment size.
     pub fn resizes_to(&self, limit: SegmentLimit) -> Option<SegmentLimit> {
         let Sizing { mtu, split, segment, .. } = self.sizing;
         let joins_so = self.aggregation.coalescer.as_ref().is_none_or(Coalescer::resizes);
@@ -163,28 +167,29 @@ impl Side {
         aggregation.expire(now, connections, ToSizing { now, sizing, out });
     }
 
-    /// Releases the segments that are held: the port has no more packets.
+    /// Sends all held segments, because the port has no more packets.
     pub fn release(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
         let Side { aggregation, sizing } = self;
         aggregation.release(now, connections, ToSizing { now, sizing, out });
     }
 
-    /// Releases everything that is held: the input has ended.
+    /// Sends all held packets, because the input has ended.
     pub fn flush(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
         let Side { aggregation, sizing } = self;
         aggregation.flush(now, connections, ToSizing { now, sizing, out });
     }
 
-    /// When [`expire`](Side::expire) next has work. `None` while nothing is held or remembered.
+    /// Returns the time at which [`expire`](Side::expire) next has work. `None` if no packet is held and no state
+    /// is kept.
     pub fn next_deadline(&self) -> Option<Time> {
         self.aggregation.next_deadline()
     }
 
-    /// Checks the laws between two packets: every received packet was sent or is held, and every buffer outside the
-    /// pool is held or queued.
+    /// Checks the conservation laws between two packets. Every received packet was sent or is held. Every buffer
+    /// outside of the pool is held or queued.
     ///
     /// # Errors
-    /// The law that is broken, with its counters.
+    /// The violated law, with its counters.
     pub fn check(&self, out: &Output) -> Result<(), String> {
         let (held, buffers) = self.aggregation.held();
         let expected = buffers + out.queued_count();
@@ -198,8 +203,8 @@ impl Side {
         out.ledger.check(held)
     }
 
-    /// Removes the reassembler, the fragment merger and the coalescer, except those that stay. The packets that
-    /// they hold leave first, through all stages behind them.
+    /// Removes the reassembler, the fragment merger and the coalescer, except those that `stays` names. Their held
+    /// packets are sent first, through all stages behind them.
     pub(crate) fn end_all_but(
         &mut self,
         stays: [bool; 3],
@@ -221,15 +226,15 @@ impl Side {
         }
     }
 
-    /// Releases all held packets to the side that replaces this one, before [`sizing`](Side::sizing).
+    /// Hands all held packets to the side that replaces this one, without [`sizing`](Side::sizing).
     pub fn hand_over(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
         self.aggregation.flush(now, connections, out);
     }
 
-    /// Takes over from another side, before anything is pushed. Its held packets may still become longer here, and
-    /// IP IDs that it issued are not issued again too soon.
+    /// Takes the held packets and the issued IP IDs of another side, before the first [`push`](Side::push). Its
+    /// held packets may still grow here. Its issued IP IDs are not reused too soon.
     ///
-    /// Its memory of finished datagrams is lost.
+    /// The other side's record of finished datagrams is discarded.
     pub fn take_over(&mut self, now: Time, mut other: Side, connections: &mut Connections, out: &mut Output) {
         // The streams of both sides would have the same entries in the connection table.
         let mut held = Collected { packets: Vec::new(), out };
@@ -238,7 +243,7 @@ impl Side {
         if let Some(coalescer) = other.aggregation.coalescer {
             coalescer.forget_all(connections);
         }
-        // This comes first: a packet that is taken over may be fragmented under the next IP ID.
+        // IP IDs come first: a packet that is taken over may be fragmented with the next IP ID.
         if let (Role::Source(mine), Role::Source(theirs)) = (&mut self.sizing.role, other.sizing.role) {
             mine.go_on_from(theirs);
         }
@@ -248,7 +253,7 @@ impl Side {
         packets.into_iter().for_each(|packet| self.take_held(now, packet, connections, out));
     }
 
-    /// Takes held packets of another side, one by one. They were counted when they were received.
+    /// Takes a held packet of another side. The packet was counted as received there.
     fn take_held(&mut self, now: Time, packet: Packet, connections: &mut Connections, out: &mut Output) {
         let mut take = |packet: Packet, out: &mut Output| {
             let coalescer = self.aggregation.coalescer.as_ref();
@@ -266,10 +271,10 @@ impl Side {
     }
 }
 
-/// Frames whose payloads were received at their predicted places.
+/// Methods for frames whose payloads were received at their predicted places.
 impl Side {
-    /// Predicts the next frames, by the header of the next packet if it is known. Nothing else may happen before
-    /// the received frames are [settled](Side::settle).
+    /// Predicts the next frames, from the header of the next packet if it is known. The next call must be
+    /// [`settle`](Side::settle) with the received frames.
     #[inline]
     pub fn predict(&mut self, next: Option<&Packet>, pool: &mut Pool) {
         if let Some(reassembler) = &mut self.aggregation.reassembler {
@@ -277,19 +282,19 @@ impl Side {
         }
     }
 
-    /// The slots for the payloads of the next frames. `None` where nothing is predicted.
+    /// Returns the slots for the payloads of the next frames. `None` if there is no prediction.
     #[inline]
     pub fn places(&mut self) -> Option<PayloadSlots<'_>> {
         self.aggregation.reassembler.as_mut()?.placing().places()
     }
 
-    /// Whether slots are offered for the next frames.
+    /// Whether a port has payload slots for the next frames.
     #[inline]
     pub(crate) fn is_predicting(&self) -> bool {
         self.aggregation.reassembler.as_ref().is_some_and(|reassembler| reassembler.is_predicting())
     }
 
-    /// How predictions went so far.
+    /// Returns the counts of right and wrong predictions.
     pub fn guesses(&self) -> PlacementStats {
         self.aggregation
             .reassembler
@@ -297,9 +302,9 @@ impl Side {
             .map_or_else(PlacementStats::default, |reassembler| reassembler.placement_stats())
     }
 
-    /// Takes the split frames that landed at the right place, as [`push`](Side::push) would. The payloads of the
-    /// others are copied out of their slots, and their frames put in front of `frames`. `split_frame` holds the first
-    /// received frames, one for each slot, in slot order.
+    /// Takes the frames whose payload was received at the right place, with the result of [`push`](Side::push).
+    /// Other payloads are copied out of their slots, and their frames are inserted at the start of `frames`.
+    /// `split_frame` contains the first received frames, one for each slot, in slot order.
     pub fn settle(
         &mut self,
         now: Time,
@@ -320,7 +325,7 @@ impl Side {
                     break;
                 }
             };
-            // As any other fragment, except for the place of its payload.
+            // Payload at its place; otherwise treated as any other fragment.
             let taken = if self.reassembles(fragment.packet()) {
                 self.placing().take(now, &place, fragment.packet())
             } else {
@@ -334,7 +339,7 @@ impl Side {
             let mut count = 1;
             match taken {
                 Outcome::Last => {
-                    // The datagram leaves with its memory, so payloads of other frames in its slots are copied out.
+                    // The datagram is sent in this memory, so payloads of other frames in its slots are copied out.
                     if self.placing().goes_on() {
                         fragments.by_ref().for_each(|it| self.placing().copy_out_next(it));
                     }
@@ -361,7 +366,8 @@ impl Side {
         }
     }
 
-    /// Takes the frames of `next` that continue this fragment and have like headers. Returns their number.
+    /// Takes the frames of `next` that continue this fragment with equal headers. Returns the number of frames
+    /// taken.
     fn take_more(&mut self, fragment: &SplitPacket, next: &[SplitFrame], out: &mut Output) -> usize {
         let count = self.placing().take_more(fragment, next);
         if count > 0 {
@@ -371,7 +377,7 @@ impl Side {
     }
 }
 
-/// Behind the stages that join fragments: the coalescer, if there is one.
+/// Stage behind reassembly and merging: the coalescer, if configured, then `next`.
 pub(crate) struct ToCoalescer<'a, N> {
     now: Time,
     coalescer: &'a mut Option<Coalescer>,
@@ -394,7 +400,7 @@ impl<N: Next> Next for ToCoalescer<'_, N> {
     }
 }
 
-/// Behind all stages of aggregation.
+/// Stage behind all aggregation: sizing.
 pub(crate) struct ToSizing<'a> {
     now: Time,
     sizing: &'a mut Sizing,
@@ -413,7 +419,7 @@ impl Next for ToSizing<'_> {
     }
 }
 
-/// Behind a side that ends: its packets wait for the side that takes over.
+/// Collects the held packets of a side that is being replaced, for its successor.
 struct Collected<'a> {
     packets: Vec<Packet>,
     out: &'a mut Output,
@@ -430,7 +436,7 @@ impl Next for Collected<'_> {
 }
 
 impl Default for Aggregation {
-    /// Nothing is joined. A reassembler, once set, serves every destination.
+    /// No aggregation. A reassembler that is set later serves every destination.
     fn default() -> Aggregation {
         Aggregation {
             policies: Prefixes::new(FragmentPolicy::Reassemble),
@@ -442,7 +448,7 @@ impl Default for Aggregation {
 }
 
 impl Aggregation {
-    /// The fragment policy for this packet.
+    /// Returns the fragment policy for the destination of a packet.
     #[inline]
     fn joins_of(&self, packet: &Packet) -> FragmentPolicy {
         *self.policies.one().unwrap_or_else(|| {
@@ -509,12 +515,12 @@ impl Aggregation {
         fragments.into_iter().chain(joined).chain(segments).min()
     }
 
-    /// Bytes charged against the limits of all stages.
+    /// Returns the bytes charged against the limits of all stages.
     pub fn charged(&self) -> usize {
         self.charges().iter().sum()
     }
 
-    /// Bytes charged against the limit of each stage: reassembler, fragment merger, coalescer.
+    /// Returns the bytes charged against the limit of each stage: reassembler, fragment merger, coalescer.
     pub fn charges(&self) -> [usize; 3] {
         let Aggregation { reassembler, merger, coalescer, .. } = self;
         [
@@ -524,7 +530,7 @@ impl Aggregation {
         ]
     }
 
-    /// The packets and payload bytes that are held, counted anew, and the number of their buffers.
+    /// Recounts the held packets and payload bytes, and the number of their buffers.
     pub fn held(&self) -> (Tally, usize) {
         let fragments = self.reassembler.as_ref().map(Reassembler::held);
         let joined = self.merger.as_ref().map(FragmentMerger::held);
@@ -539,7 +545,7 @@ impl Aggregation {
     }
 }
 
-/// The counter of traffic in this kind of tunnel.
+/// Returns the counter of packets inside this kind of tunnel.
 fn inside(tunnel: Tunnel) -> Event {
     match tunnel {
         Tunnel::Vxlan => Event::InVxlan,
@@ -561,7 +567,7 @@ fn receive(packet: &Packet, out: &mut Output) {
     }
 }
 
-/// Counts this many later fragments of the packet's datagram, which differ from it in nothing that is counted.
+/// Counts `count` later fragments of the packet's datagram. Their counted properties equal those of `packet`.
 fn receive_alike(packet: &Packet, count: usize, out: &mut Output) {
     let tally = Tally::new(count, count * packet.ip().payload_len());
     out.ledger.received += tally;

@@ -1,16 +1,19 @@
-//! Payloads -> their positions in the reassembly buffer. Most packets cost most of their time here.
+//! Payloads -> their positions in the reassembly buffer.
+//!
+//! Moving the payload costs most of the CPU time of most packets, so it is exchangeable: copied, left in place, or
+//! only measured.
 
 /// Moves payloads to their positions.
 pub trait PayloadSink {
-    /// Moves `payload` to `place`, which has the same length. A position is valid until the next packet is pushed.
-    /// After that, a held datagram may move to a larger buffer, or end.
+    /// Moves `payload` to `place`, which has an equal length. `place` is valid only until the next packet is
+    /// pushed: a held datagram may then move to a larger buffer, or be sent.
     fn bring(&mut self, place: &mut [u8], payload: &[u8]);
 
-    /// May prefetch both: `payload` may soon be moved to `place`.
+    /// May prefetch `place` and `payload`, because the payload may soon be moved.
     fn prefetch(&self, _place: &[u8], _payload: &[u8]) {}
 }
 
-/// Copies payloads. Gateways use this.
+/// Copies payloads. Gateways use this implementation.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyPayload;
 
@@ -27,7 +30,7 @@ impl PayloadSink for CopyPayload {
     }
 }
 
-/// Leaves payloads in place: they were received at their positions.
+/// Leaves payloads in place, because they were received at their positions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeavePayload;
 
@@ -36,10 +39,10 @@ impl PayloadSink for LeavePayload {
     fn bring(&mut self, _place: &mut [u8], _payload: &[u8]) {}
 }
 
-/// Cache lines of a narrow packet. The processor prefetches the rest of longer ones by itself.
+/// Cache lines of a narrow packet. The CPU prefetches the remaining lines of longer packets by itself.
 const LINES_MAX: usize = 24;
 
-/// Only records the positions of payloads. For measurements of header work alone.
+/// Only records the positions of payloads, to measure header processing alone.
 impl<F: FnMut(&mut [u8], &[u8])> PayloadSink for F {
     #[inline(always)]
     fn bring(&mut self, place: &mut [u8], payload: &[u8]) {

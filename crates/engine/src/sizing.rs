@@ -1,4 +1,7 @@
 //! Packets -> packets that fit a link: segmented, fragmented, dropped with an ICMP error, or unchanged.
+//!
+//! This stage only decides how a packet is divided. The division itself is left to [`WirePackets`], during
+//! transmission.
 
 use crate::fragment::WirePackets;
 use crate::ip_id::Identifiers;
@@ -13,50 +16,51 @@ use packet::{
     may_be_segmented,
 };
 
-/// One packet -> many.
+/// Divides packets that exceed the MTU of a side.
 #[derive(Debug)]
 pub struct Sizing {
-    /// Longest packet that this side sends, in bytes, including the IP header.
+    /// The MTU of this side, in bytes, including the IP header.
     pub mtu: u16,
     /// The role of this side, which decides how DF and IP IDs are treated.
     pub role: Role,
     /// Size limit for TCP packets of unknown flows, in bytes, including the IP header. Packets of known flows carry
     /// their own [`SegmentLimit`].
     pub unknown_len_max: u16,
-    /// How a payload is divided among fragments or segments.
+    /// Division of a payload among fragments or segments.
     pub split: Split,
-    /// Whether TCP packets that are too long are segmented. If not, they are fragmented or dropped as any other
-    /// packet.
+    /// Whether TCP packets above the MTU are segmented. Otherwise they are fragmented or dropped like all other
+    /// packets.
     pub segment: Toggle,
-    /// Whether packets that are too long are fragmented. If not, a router drops them, and a source's packets stay
+    /// Whether packets above the MTU are fragmented. Otherwise, a router drops them, and a source forwards them
     /// unchanged.
     pub fragment: Toggle,
     /// Segment size of TCP GSO packets.
     pub gso_packets: SegmentSize,
     /// Whether this side or the port completes partial checksums.
     pub checksums: Checksums,
-    /// IP IDs for UDP and ICMP datagrams with DF that are fragmented on the way nevertheless. `None`: these
-    /// datagrams are dropped. Their own IDs cannot be kept, since a sender may choose any ID for datagrams that
-    /// nobody fragments (RFC 6864 section 4.1).
+    /// IP IDs for transit UDP and ICMP datagrams that are fragmented despite DF. `None`: such datagrams are
+    /// dropped. Their own IDs cannot be kept, since a host may choose any ID for datagrams with DF (RFC 6864
+    /// section 4.1).
     pub df_cut: Option<Identifiers>,
 }
 
-/// Segment size of outgoing TCP GSO packets. A GSO packet of several segments stays one in either case. A port with
-/// GSO sends it whole; for any other port, [`WirePackets`](crate::WirePackets) writes out its segments.
+/// Segment size of sent TCP GSO packets. A GSO packet of several segments stays a GSO packet in every mode. Ports
+/// with GSO send it undivided. For other ports, [`WirePackets`](crate::WirePackets) writes its segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentSize {
-    /// The segment size that came, as far as it fits. For segments that must be given back byte for byte, and for a
-    /// host's receive offload.
+    /// The segment size of the received packets, if it fits. For segments that must be restored byte for byte, and
+    /// for a host's receive offload.
     Preserve,
-    /// The longest that fits where both directions of the connection's handshake were seen, else the size that
-    /// came. For a border between two packet sizes.
+    /// The largest size that fits, if both directions of the connection's handshake were seen. Otherwise the size
+    /// of the received packets. For a border.
     ResizedWhereKnown,
-    /// The longest that fits, for any receiver. For a host's own interface, and for packets that go to a file.
+    /// The largest size that fits, for any receiver. For a host's own interface, and for captures.
     Maximise,
 }
 
 impl SegmentSize {
-    /// The segment size of a side with this mode of coalescing, or none, toward its own host or any other.
+    /// Returns the segment size for a side with this coalescing mode, or without coalescing. `is_for_own_host`: the
+    /// packets are for this host.
     pub fn of(coalesces: Option<Mode>, is_for_own_host: bool) -> SegmentSize {
         match (coalesces, is_for_own_host) {
             (Some(Mode::Resize), true) => SegmentSize::Maximise,
@@ -66,18 +70,18 @@ impl SegmentSize {
     }
 }
 
-/// Where the partial checksums of senders with checksum offload are completed.
+/// The place where partial checksums, left by hosts with checksum offload, are completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
-    /// In this side, for a port that takes complete checksums only. That of a GSO packet stays partial: each of its
-    /// [`WirePackets`] gets a new one.
+    /// This stage, for ports that accept only complete checksums. The checksum of a GSO packet stays partial,
+    /// because each of its [`WirePackets`] gets a new checksum.
     Complete,
-    /// In the port: checksums stay partial, and no payload is summed for them. Only packets that leave in IP
-    /// fragments get complete ones.
+    /// The port: checksums stay partial, and this stage sums no payload. Only packets that are sent in IP fragments
+    /// get complete checksums.
     Defer,
 }
 
-/// Whether the sender of a dropped packet gets an ICMP error.
+/// Whether the source host of a dropped packet gets an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IcmpReplies {
     Send,
@@ -87,19 +91,19 @@ enum IcmpReplies {
 /// The role of a side toward its packets.
 #[derive(Debug)]
 pub enum Role {
-    /// The source host's own interface: it fragments the host's datagrams whatever DF says, under IP IDs of its own
+    /// The interface of the packets' own host. Datagrams are fragmented regardless of DF, with IP IDs issued here
     /// (X1).
     Source(Identifiers),
-    /// A router: packets that must not be fragmented are dropped, and their sender gets an ICMP error.
+    /// A router. Packets that must not be fragmented are dropped, and their source hosts get an ICMP error.
     Transit,
-    /// Beside a kernel that forwards or delivers: the kernel fragments or drops, so packets stay as they came.
-    /// Datagrams that were reassembled here and are too long leave in fragments again, whatever DF says. None is
-    /// longer than the longest received one.
+    /// A gateway beside a kernel that forwards or delivers. The kernel fragments or drops, so packets stay as
+    /// received. Datagrams that were reassembled here and exceed the MTU are fragmented again, regardless of DF. No
+    /// fragment exceeds the longest received fragment.
     Helper,
 }
 
 impl Sizing {
-    /// Makes packets of at most `mtu` bytes, with every stage on, for a port that takes single packets.
+    /// Creates a stage for an MTU of `mtu` bytes, with segmentation and fragmentation on, for a port without GSO.
     pub fn new(mtu: u16, role: Role) -> Sizing {
         Sizing {
             mtu,
@@ -114,18 +118,18 @@ impl Sizing {
         }
     }
 
-    /// Takes a packet. If it fits, it is forwarded. Else it is marked for fragmentation or segmentation, or
-    /// dropped.
+    /// Takes a packet. A packet that fits is forwarded. Any other packet is marked for fragmentation or
+    /// segmentation, or dropped.
     pub(crate) fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
         if let Err((packet, reason)) = self.size(now, packet, out) {
             self.too_big(now, packet, reason, IcmpReplies::Send, out);
         }
     }
 
-    /// Forwards a packet, divided where necessary.
+    /// Forwards a packet, divided if necessary.
     ///
     /// # Errors
-    /// The packet, and why it can neither keep its length nor be divided.
+    /// The packet, and the reason why it can neither be forwarded undivided nor be divided.
     fn size(&mut self, now: Time, mut packet: Packet, out: &mut Output) -> Result<(), (Packet, Reason)> {
         finish_len(&mut packet, out);
         if packet.checksum == Checksum::Partial && self.checksums == Checksums::Complete {
@@ -142,7 +146,7 @@ impl Sizing {
             self.forward(packet, out);
             return Ok(());
         }
-        // Fragments as long as the received ones may exceed this link's MTU.
+        // Fragments of the received length may exceed this link's MTU.
         packet.fragmentation = None;
         if packet.gso.is_some() {
             self.split_into_packets(now, packet, out);
@@ -168,8 +172,8 @@ impl Sizing {
         }
     }
 
-    /// Forwards a packet. Its checksum is completed where that is this side's task; segments of a GSO packet have
-    /// their own.
+    /// Forwards a packet. Completes its checksum if this stage is responsible for checksums. Segments of a GSO
+    /// packet get their own checksums later.
     #[inline]
     fn forward(&self, mut packet: Packet, out: &mut Output) {
         let is_mine =
@@ -180,31 +184,31 @@ impl Sizing {
         out.forward(packet);
     }
 
-    /// Completes a partial checksum. Counts it where it was not counted at its arrival.
+    /// Completes a partial checksum. Counts the checksum, unless it was counted at arrival.
     fn complete_checksum(&self, packet: &mut Packet, out: &mut Output) {
         if packet.complete_checksum() && self.checksums == Checksums::Defer {
             out.ledger.note(Event::ChecksumCompleted, Tally::of(packet));
         }
     }
 
-    /// Whether the MTU is below that of every link of this IP version. Fragments of a packet then stay as they are,
-    /// and only TCP is resized.
+    /// Whether the MTU is below the minimum of the packet's IP version. Such packets are not fragmented or
+    /// reassembled; only TCP is resized.
     pub(crate) fn is_below_every_link(&self, packet: &Packet) -> bool {
         self.mtu < MTU_OF_ALL && usize::from(self.mtu) < packet.ip().mtu_min()
     }
 
-    /// Whether the kernel that forwards the packet has to decide. It gets the packet as it came.
+    /// Whether the forwarding kernel decides about this packet, and therefore gets it unchanged.
     fn leaves_to_kernel(&self, packet: &Packet) -> bool {
         matches!(self.role, Role::Helper) && !packet.was_fragmented()
     }
 
-    /// Longest TCP packet within the limits of this side and of the packet's receiver.
+    /// Returns the maximum length of a TCP packet, within the MTU of this side and the limit of its receiver.
     #[inline]
     fn tcp_len_max(&self, packet: &Packet) -> u16 {
         self.mtu.min(packet.segment_limit.map_or(self.unknown_len_max, |limit| limit.len_max))
     }
 
-    /// Whether the segments of a GSO packet may become longer than they came, toward a receiver with this limit.
+    /// Whether the segments of a GSO packet may be made longer, toward a receiver with this limit.
     pub(crate) fn may_grow(&self, limit: Option<SegmentLimit>) -> bool {
         match self.gso_packets {
             SegmentSize::Preserve => false,
@@ -213,12 +217,12 @@ impl Sizing {
         }
     }
 
-    /// Sets the segment size of TCP packets: the longest that fits, unless a GSO packet's own size is preserved and
-    /// fits.
+    /// Sets the segment size of TCP packets. It is the largest size that fits, unless the size of a received GSO
+    /// packet is preserved and fits.
     ///
-    /// GSO packets are on no wire, so this fragments nothing that must not be fragmented, and DF stays (law 4).
-    /// Datagrams of a UDP GSO packet keep their sizes. A GSO packet that stands for one packet becomes an ordinary
-    /// one.
+    /// GSO packets exist only inside hosts, so this fragments no packet with DF, and DF stays set (law 4).
+    /// Datagrams of a UDP GSO packet keep their sizes. A GSO packet with a single segment becomes an ordinary
+    /// packet.
     fn segment(&self, packet: &mut Packet, out: &mut Output) {
         let len_max = usize::from(self.tcp_len_max(packet));
         let fits = packet.wire_len() <= len_max;
@@ -226,7 +230,7 @@ impl Sizing {
             packet.gso = None;
         }
         let stays = match packet.gso {
-            // A sender's own segments are fragmented or dropped as they came. Segments of a run that was coalesced
+            // A host's own segments are fragmented or dropped as received. Segments of a run that was coalesced
             // here have IP IDs issued here.
             Some(gso) if self.segment == Toggle::Off && gso.maker == Maker::Sender => true,
             Some(_) => fits && !self.may_grow(packet.segment_limit),
@@ -251,8 +255,8 @@ impl Sizing {
         }
     }
 
-    /// Splits a GSO packet whose packets are too long into single packets. Each is fragmented or dropped alone; the
-    /// sender gets one ICMP error at most.
+    /// Splits a GSO packet whose segments exceed the MTU into single packets. Each packet is fragmented or dropped
+    /// separately. The source host gets at most one ICMP error.
     fn split_into_packets(&mut self, now: Time, packet: Packet, out: &mut Output) {
         if self.checksums == Checksums::Defer {
             note_finished(&packet, out);
@@ -291,10 +295,10 @@ impl Sizing {
         self.forward(packet, out);
     }
 
-    /// How a packet that is too long is fragmented, or why it is not.
+    /// Returns the fragmentation of a packet above the MTU, or the reason why the packet is dropped.
     ///
-    /// Packets that must not be fragmented in transit are dropped. Their sender is told the link's MTU (RFC 1191
-    /// section 4, RFC 8200 section 4.5; R011, R086, R111).
+    /// Packets that must not be fragmented in transit are dropped. Their source hosts are told the link's MTU (RFC
+    /// 1191 section 4, RFC 8200 section 4.5; R011, R086, R111).
     fn cut(&mut self, now: Time, packet: &Packet) -> Result<Fragmentation, Reason> {
         let cut =
             Fragmentation { mtu: self.mtu, id: packet.ip().id, split: self.split, content: Content::Complete };
@@ -306,7 +310,8 @@ impl Sizing {
             return Err(Reason::TooBig);
         }
         if matches!(self.role, Role::Transit) && packet.ip().dont_fragment {
-            // A datagram that was fragmented may leave in fragments, none longer than the longest received one.
+            // A datagram that arrived fragmented may be sent in fragments, none longer than the longest received
+            // fragment.
             let mtu = packet.max_fragment_len().filter(|wire_packet_len| *wire_packet_len <= usize::from(self.mtu));
             if let Some(mtu) = mtu {
                 return Ok(Fragmentation { mtu: mtu as u16, ..cut });
@@ -316,7 +321,7 @@ impl Sizing {
             let id = identifiers.ok_or(Reason::TooBig)?.next(now, packet).ok_or(Reason::NoIdentifier)?;
             return Ok(Fragmentation { id, ..cut });
         }
-        // Its fragments would end beyond the longest datagram, or between two units of its offsets.
+        // Its fragments would exceed the maximum datagram length, or start between two offset units.
         if let Some(reason) = packet.ip().fragment.and_then(|fragment| len_fault(packet.ip(), fragment)) {
             return Err(reason);
         }
@@ -324,7 +329,7 @@ impl Sizing {
             return Err(Reason::Uncuttable);
         }
         let id = match &mut self.role {
-            // Fragments of a fragment belong to the other fragments of their datagram.
+            // Fragments of a fragment belong to the original datagram, and keep its ID.
             Role::Source(identifiers) if packet.ip().fragment.is_none() => identifiers.next(now, packet),
             _ => Some(packet.ip().id),
         };
@@ -332,19 +337,20 @@ impl Sizing {
         Ok(Fragmentation { id, ..cut })
     }
 
-    /// Payload that fits into the first fragment, in bytes.
+    /// Returns the maximum payload of the first fragment, in bytes.
     fn room(&self, packet: &Packet) -> usize {
         let [first, _] = packet.fragment_header_lens();
         usize::from(self.mtu).saturating_sub(first) / packet::UNIT * packet::UNIT
     }
 }
 
-/// Whether a packet can be divided into segments that repeat its header. Runs coalesced here were checked before.
+/// Whether a packet can be divided into segments that repeat its header. Runs that were coalesced here were checked
+/// before.
 fn is_divisible(packet: &Packet) -> bool {
     packet.gso.is_some_and(|gso| gso.maker == Maker::Gateway) || may_be_segmented(packet)
 }
 
-/// Passes on each packet that this one has on the wire, as a packet of its own. A packet that gets no buffer is
+/// Calls `take` for each wire packet of `packet`, as a packet of its own. Wire packets without a buffer are
 /// dropped.
 pub(crate) fn take_singles(packet: Packet, out: &mut Output, mut take: impl FnMut(Packet, &mut Output)) {
     let mut wire_packets = WirePackets::of(&packet);
@@ -357,7 +363,7 @@ pub(crate) fn take_singles(packet: Packet, out: &mut Output, mut take: impl FnMu
     out.recycle(packet);
 }
 
-/// The tally of a packet that got no buffer.
+/// Returns the tally of a wire packet that was dropped for lack of a buffer.
 fn lost(wire_packet: &WirePacket<'_>, of: &Packet) -> Tally {
     let header_len = match of.fragmentation {
         Some(_) => wire_packet.header.len(),
@@ -366,18 +372,18 @@ fn lost(wire_packet: &WirePacket<'_>, of: &Packet) -> Tally {
     Tally::new(1, wire_packet.frame_len() - header_len)
 }
 
-/// Whether it is a whole IPv4 datagram whose sender is not harmed by a cleared DF. TCP senders are told instead,
-/// and send shorter segments.
+/// Whether the packet is an unfragmented IPv4 datagram whose source is not harmed by a cleared DF. TCP is excluded:
+/// its hosts are told the MTU instead, and send shorter segments.
 fn may_be_cut_despite_df(packet: &Packet) -> bool {
     let ip = packet.ip();
     let is_datagram = [packet::ip::UDP, packet::ip::ICMP].contains(&ip.protocol);
     ip.version == Version::V4 && ip.fragment.is_none() && packet.max_fragment_len().is_none() && is_datagram
 }
 
-/// Every link of either version takes packets of this many bytes (RFC 8200 section 5).
+/// Minimum MTU of every IPv6 link (RFC 8200 section 5), used for IPv4 too.
 const MTU_OF_ALL: u16 = 1_280;
 
-/// Writes the length that a sender left to segmentation offload. A checksum that lacks the length gets it too.
+/// Writes the length that a host left to segmentation offload, and adds it to a checksum that lacks it.
 #[inline]
 fn finish_len(packet: &mut Packet, out: &mut Output) {
     if !packet.finish_len() {
@@ -388,8 +394,7 @@ fn finish_len(packet: &mut Packet, out: &mut Output) {
     packet.complete_checksum();
 }
 
-/// Counts a partial checksum that is completed, if there is one: here, or on the way out, in each packet of a GSO
-/// packet.
+/// Counts a partial checksum that is completed here, or during transmission in each segment of a GSO packet.
 fn note_finished(packet: &Packet, out: &mut Output) {
     if packet.is_partial() {
         out.ledger.note(Event::ChecksumCompleted, Tally::of(packet));

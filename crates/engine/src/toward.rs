@@ -1,6 +1,8 @@
-//! The two sides of a gateway, and the direction that leads to each.
+//! The two sides of a gateway, and the number of the direction toward each.
+//!
+//! Code that depends on the side takes a [`Toward`], so no caller has to remember the numbers.
 
-/// The side that a packet leaves by.
+/// The side that a packet is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Toward {
     /// The side with the larger MTU.
@@ -10,7 +12,7 @@ pub enum Toward {
 }
 
 impl Toward {
-    /// The number of the direction that leads to this side.
+    /// Returns the number of the direction toward this side.
     pub const fn direction(self) -> usize {
         match self {
             Toward::Narrow => 0,
@@ -18,7 +20,7 @@ impl Toward {
         }
     }
 
-    /// The side that the direction with this number leads to.
+    /// Returns the side at the end of the direction with this number.
     pub(crate) const fn of_direction(direction: usize) -> Toward {
         if direction == Toward::Narrow.direction() { Toward::Narrow } else { Toward::Wide }
     }

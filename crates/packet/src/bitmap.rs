@@ -1,7 +1,7 @@
-//! Ranges of 8-byte units -> a bitmap of the units of a datagram that have arrived, and its runs of set bits.
+//! Ranges of 8-byte units -> a bitmap of the received units of a datagram, and its runs of set bits.
 //!
-//! One bit stands for eight bytes, IP's unit of fragmentation. A query or a change touches a few words, whatever
-//! the order in which fragments arrive.
+//! One bit stands for eight bytes, the unit of IP fragmentation. Every query or change touches a few words,
+//! whatever the order of fragments. Byte offsets are left to the caller.
 
 use core::ops::Range;
 
@@ -21,7 +21,7 @@ pub fn set(bitmap: &mut [u8], units: Range<usize>) {
     }
 }
 
-/// Whether any bit of `units`, which lie in the map, is set.
+/// Whether any bit of `units` is set. `units` must be inside the bitmap.
 #[inline]
 pub fn any(bitmap: &[u8], units: Range<usize>) -> bool {
     let (bitmap, _) = bitmap.as_chunks::<WORD_LEN>();
@@ -37,7 +37,8 @@ pub fn any(bitmap: &[u8], units: Range<usize>) -> bool {
     }
 }
 
-/// Sets the bits of `units`, which lie in the map, if none of them is set. Returns whether it set them.
+/// Sets the bits of `units` if none of them is set. Returns whether the bits were set. `units` must be inside the
+/// bitmap.
 #[inline(always)]
 pub fn claim(bitmap: &mut [u8], units: Range<usize>) -> bool {
     let (bitmap, _) = bitmap.as_chunks_mut::<WORD_LEN>();
@@ -57,7 +58,7 @@ pub fn claim(bitmap: &mut [u8], units: Range<usize>) -> bool {
             let is_free = at_ends | middle.iter().fold(0, |found, bytes| found | word(bytes)) == 0;
             if is_free {
                 *first = with(*first, from);
-                // All of them are clear, so flipping sets them; a plain fill would be a call.
+                // All of these bits are clear, so inversion sets them. A plain fill would compile to a call.
                 middle.iter_mut().for_each(|bytes| *bytes = (!word(bytes)).to_le_bytes());
                 *last = with(*last, to);
             }
@@ -71,23 +72,23 @@ fn with(bytes: [u8; WORD_LEN], mask: u64) -> [u8; WORD_LEN] {
     (u64::from_le_bytes(bytes) | mask).to_le_bytes()
 }
 
-/// The first and the last word that `units` reach into; none for an empty range.
+/// Returns the first and the last word that `units` overlap. `None` for an empty range.
 fn ends_of(units: &Range<usize>) -> Option<(usize, usize)> {
     let last = units.end.checked_sub(1)?;
     (units.start <= last).then_some((units.start / WORD_BITS, last / WORD_BITS))
 }
 
-/// The bits of a word from this bit on.
+/// Returns a mask of the bits of a word from `bit` upward.
 fn from_bit(bit: usize) -> u64 {
     u64::MAX << (bit % WORD_BITS)
 }
 
-/// The bits of a word below `end`, the bit at which units end.
+/// Returns a mask of the bits of a word below `end`, the end of a range.
 fn to_bit(end: usize) -> u64 {
     u64::MAX >> (end.wrapping_neg() % WORD_BITS)
 }
 
-/// Number of set bits among `units`.
+/// Returns the number of set bits in `units`.
 pub fn count(bitmap: &[u8], units: Range<usize>) -> usize {
     let (words, _) = bitmap.as_chunks::<WORD_LEN>();
     words_of(&units)
@@ -98,14 +99,14 @@ pub fn count(bitmap: &[u8], units: Range<usize>) -> usize {
         .sum()
 }
 
-/// The first run of set bits at or after `from`.
+/// Returns the first run of set bits at or after `from`. `None` if there is none.
 pub fn next_run(bitmap: &[u8], from: usize) -> Option<Range<usize>> {
     let start = find_first(bitmap, from, 0)?;
     let end = find_first(bitmap, start, u64::MAX).unwrap_or(bitmap.len() * 8);
     Some(start..end)
 }
 
-/// The first bit at or after `from` that differs from those of `uniform`, a word of zeros or of ones.
+/// Returns the first bit at or after `from` that differs from the bits of `uniform`, a word of zeros or of ones.
 fn find_first(bitmap: &[u8], from: usize, uniform: u64) -> Option<usize> {
     let (words, _) = bitmap.as_chunks::<WORD_LEN>();
     let first = from / WORD_BITS;
@@ -122,7 +123,7 @@ fn words_of(units: &Range<usize>) -> Range<usize> {
     units.start / WORD_BITS..units.end.div_ceil(WORD_BITS)
 }
 
-/// The bits of word `index` that lie in `units`, which reach into it.
+/// Returns a mask of the bits of word `index` that are in `units`. The word and `units` must overlap.
 #[inline]
 fn mask(index: usize, units: &Range<usize>) -> u64 {
     let first = index * WORD_BITS;

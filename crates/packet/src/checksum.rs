@@ -1,35 +1,35 @@
 //! Bytes -> their one's complement sum; sums -> their sum, difference and shift (RFC 1071).
 //!
-//! A [`Sum`] is a number modulo 65,535, so the sums of parts add up to the sum of the whole. A checksum therefore
-//! follows its bytes through fragmentation, reassembly and coalescing without a second pass over them (X3).
+//! A [`Sum`] is a number modulo 65,535, so the sums of parts add up to the sum of the complete bytes. So a checksum
+//! is maintained through fragmentation, reassembly and coalescing without a second pass over the payload (X3).
 
 use core::ops::{Add, Sub};
 
 /// The one's complement sum of some bytes, not yet complemented.
 ///
-/// Invariant: it is held in the machine's byte order and carried end-around in 64 bits, so it never overflows.
-/// [`fold`](Sum::fold) converts the byte order once (RFC 1071 section 2B).
+/// Invariant: the sum is in the CPU's byte order, with end-around carry in 64 bits, so it never overflows.
+/// [`fold`](Sum::fold) converts the byte order at the end (RFC 1071 section 2B).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum(u64);
 
 impl Sum {
-    /// The sum of no bytes.
+    /// The sum of zero bytes.
     pub const ZERO: Sum = Sum(0);
 
-    /// The sum of `bytes` as big-endian words; an odd last byte counts as the high half of a word.
+    /// Returns the sum of `bytes` as big-endian words. An odd last byte is the high half of a word.
     #[inline]
     pub fn of(bytes: &[u8]) -> Sum {
         Sum(simd::sum(bytes))
     }
 
-    /// Copies `from` to `to`, which has the same length, and sums the bytes in the same pass.
+    /// Copies `from` to `to`, which has an equal length, and returns the sum of the bytes from the same pass.
     #[inline]
     #[track_caller]
     pub fn copying(to: &mut [u8], from: &[u8]) -> Sum {
         Sum(simd::copy_and_sum(to, from))
     }
 
-    /// The sum of twenty bytes: the length of an IPv4 header without options and of a TCP header.
+    /// Returns the sum of twenty bytes: the length of an IPv4 header without options, and of a TCP header.
     #[inline]
     pub(crate) fn of_header(bytes: &[u8; 20]) -> Sum {
         let (words, rest) = bytes.as_chunks::<4>();
@@ -37,52 +37,52 @@ impl Sum {
         Sum(words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum())
     }
 
-    /// The sum of the sixteen bytes of `number` in network order.
+    /// Returns the sum of the sixteen bytes of `number` in network order.
     pub fn number(number: u128) -> Sum {
         Sum::halves(number.to_be())
     }
 
-    /// The sum of eight bytes, read in the machine's byte order.
+    /// Returns the sum of eight bytes, read in the CPU's byte order.
     #[inline]
     pub(crate) fn native(word: u64) -> Sum {
         Sum(word)
     }
 
-    /// The two halves of `number`, added end-around.
+    /// Returns the end-around sum of the two halves of `number`.
     fn halves(number: u128) -> Sum {
         Sum(number as u64) + Sum((number >> 64) as u64)
     }
 
-    /// The sum of one 16-bit word.
+    /// Returns the sum of a 16-bit word.
     #[inline]
     pub fn word(word: u16) -> Sum {
         Sum(u64::from(word.to_be()))
     }
 
-    /// The sum of one 32-bit number, or of 16-bit words that add up to it.
+    /// Returns the sum of a 32-bit number, or of 16-bit words that add up to this number.
     #[inline]
     pub(crate) fn long(number: u32) -> Sum {
         Sum(u64::from(number.to_be()))
     }
 
-    /// The sum of the same bytes `offset` bytes further on: an odd offset swaps the two halves.
+    /// Returns the sum of these bytes after a shift by `offset` bytes. An odd offset swaps the two halves.
     pub fn at(self, offset: usize) -> Sum {
         if offset.is_multiple_of(2) { self } else { Sum(u64::from(self.fold_native().swap_bytes())) }
     }
 
-    /// The sum in 16 bits, as a number in network order.
+    /// Returns the sum folded to 16 bits, as a number in network order.
     #[inline]
     pub fn fold(self) -> u16 {
         u16::from_be(self.fold_native())
     }
 
-    /// The checksum field for these bytes: the complement of the sum.
+    /// Returns the checksum field for these bytes: the complement of the sum.
     #[inline]
     pub fn checksum(self) -> u16 {
         !self.fold()
     }
 
-    /// Whether the summed bytes contain a correct checksum: their sum is minus zero.
+    /// Whether the summed bytes include a correct checksum: their sum is minus zero.
     pub fn is_right(self) -> bool {
         self.fold() == 0xFFFF
     }
@@ -113,9 +113,10 @@ impl Sub for Sum {
     }
 }
 
-/// A checksum field after one word that it covers changed from `old` to `new`.
+/// Returns a checksum field after one covered word changed from `old` to `new`.
 ///
-/// HC' = ~(~HC + ~m + m') (RFC 1624 section 3, R029). The form of RFC 1141 would turn some correct sums wrong.
+/// HC' = ~(~HC + ~m + m') (RFC 1624 section 3, R029). The older formula of RFC 1141 would make some correct
+/// checksums wrong.
 pub fn patched(field: u16, old: u16, new: u16) -> u16 {
     (Sum::word(!field) + Sum::word(!old) + Sum::word(new)).checksum()
 }

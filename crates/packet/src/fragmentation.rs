@@ -1,60 +1,60 @@
 //! Payload length, header lengths and MTU -> the payload range of each fragment.
 //!
-//! This file is the arithmetic of fragmentation. The headers of the fragments are written by
-//! [`Template`](crate::Template).
+//! Only the arithmetic of fragmentation is here. [`Template`](crate::Template) writes the headers of the fragments.
 
 use crate::bitmap;
 use core::ops::Range;
 
-/// How a packet is fragmented.
+/// The parameters for the fragmentation of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragmentation {
-    /// Maximum length of a fragment, IP header included, in bytes.
+    /// Maximum length of a fragment, in bytes, including the IP header.
     pub mtu: u16,
-    /// Identification of the fragments.
+    /// IP ID of all fragments.
     pub id: u32,
-    /// How the payload is distributed over the fragments.
+    /// Distribution of the payload over the fragments.
     pub split: Split,
-    /// Whether the whole payload is present, or only the bytes that the buffer's bitmap marks.
+    /// Whether the complete payload is present, or only the bytes marked in the buffer's bitmap.
     pub content: Content,
 }
 
-/// How fragmentation distributes a payload.
+/// Distribution of a payload over fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Split {
-    /// The fewest fragments, full ones first (RFC 1812 section 4.2.2.7, R030).
+    /// The minimum number of fragments, all full except the last (RFC 1812 section 4.2.2.7, R030).
     #[default]
     Max,
-    /// The fewest fragments, nearly equal, so that the last is never tiny (C30).
+    /// The minimum number of fragments, with nearly equal lengths, so that the last is never tiny (C30).
     Balanced,
 }
 
-/// Whether a packet to be fragmented has its whole payload.
+/// Whether the complete payload of a packet is present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Every byte.
+    /// All bytes are present.
     Complete,
-    /// The fragments of a datagram that never completed: the buffer's bitmap marks the bytes that are present.
+    /// Only some bytes of an incomplete datagram are present. The buffer's bitmap marks them.
     Sparse,
 }
 
-/// The payload ranges of the fragments, in order.
+/// Iterator over the payload ranges of the fragments, in order.
 #[derive(Clone, Debug)]
 pub struct FragmentRanges<'a> {
-    /// Where the next fragment starts, and where the run of present bytes ends from which it is taken.
+    /// Start of the next fragment in the payload, in bytes. `run_end` is the end of the present bytes around it.
     at: usize,
     run_end: usize,
     end: usize,
     split: Split,
-    /// Maximum payload of the fragment at offset 0, and of the others, in bytes.
+    /// Maximum payload of the fragment at offset 0, in bytes. `room` is that of all other fragments.
     first_room: usize,
     room: usize,
     bitmap: Option<&'a [u8]>,
 }
 
 impl<'a> FragmentRanges<'a> {
-    /// The fragments of `payload_len` bytes. `headers` are the header lengths of the fragment at offset 0 and of
-    /// the others. `bitmap` marks the 8-byte units that are present; without it, all are.
+    /// Iterates over the fragments of `payload_len` bytes. `headers` are two header lengths: of the fragment at
+    /// offset 0, and of all others. `bitmap` marks the present 8-byte units. Without a bitmap, all bytes are
+    /// present.
     #[inline]
     pub fn new(
         cut: &Fragmentation,
@@ -68,7 +68,7 @@ impl<'a> FragmentRanges<'a> {
         FragmentRanges { at: 0, run_end, end: payload_len, split: cut.split, first_room, room, bitmap }
     }
 
-    /// Number of fragments, and payload bytes in all of them.
+    /// Returns the number of fragments, and the sum of their payload bytes.
     pub fn totals(self) -> (usize, usize) {
         if self.bitmap.is_none() && self.at < self.run_end {
             return (self.fragments_left(), self.run_end - self.at);
@@ -76,7 +76,7 @@ impl<'a> FragmentRanges<'a> {
         self.fold((0, 0), |(count, bytes), share| (count + 1, bytes + share.len()))
     }
 
-    /// Number of fragments for the rest of this run.
+    /// Returns the number of fragments for the rest of the present run.
     fn fragments_left(&self) -> usize {
         let left = self.run_end - self.at;
         let first = self.room_here();
@@ -84,11 +84,11 @@ impl<'a> FragmentRanges<'a> {
             return 1;
         }
         let after_first = left - round_down(first);
-        // All but the last carry whole 8-byte units; the last takes any length.
+        // All fragments except the last have a multiple of eight bytes. The last may have any length.
         1 + if after_first <= self.room { 1 } else { (after_first - self.room).div_ceil(round_down(self.room)) + 1 }
     }
 
-    /// Moves to the next run of present bytes; false where there is none.
+    /// Advances to the next run of present bytes. Returns false if there is none.
     #[cold]
     fn find_run(&mut self) -> bool {
         let Some(units) = self.bitmap.and_then(|bitmap| bitmap::next_run(bitmap, self.at.div_ceil(UNIT))) else {
@@ -131,8 +131,8 @@ fn round_down(len: usize) -> usize {
     len / UNIT * UNIT
 }
 
-/// Every fragment but the last carries a multiple of this many bytes (RFC 791 section 3.2, RFC 8200 section 4.5,
-/// R001).
+/// Every fragment except the last has a multiple of this many payload bytes (RFC 791 section 3.2, RFC 8200 section
+/// 4.5, R001).
 pub const UNIT: usize = 8;
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! The headers of a TCP segment -> a fast test whether the next packet continues its flow.
 //!
-//! [`SegmentFacts::of`](crate::SegmentFacts::of) and [`share_headers`](crate::share_headers) decide in full whether
-//! two packets may share one header. After one full test, a masked compare is enough for the next packet. Equal
-//! words mean equal lengths, options and fields, except those that change along a flow. The compare accepts no
-//! packet that the full test would reject; packets that it does not recognise get the full test.
+//! [`SegmentFacts::of`](crate::SegmentFacts::of) and [`share_headers`](crate::share_headers) are the full test
+//! whether two packets may share one header. After one full test, a masked comparison is enough for the next
+//! packet. Equal words imply equal lengths, options and fields, except fields that change along a flow. The
+//! comparison accepts no packet that the full test would reject. Packets that it does not recognize are left to the
+//! full test.
 
 use crate::checksum::Sum;
 use crate::ip::Version;
@@ -11,17 +12,17 @@ use crate::packet::{Checksum, Packet};
 use crate::segment_facts::SegmentFacts;
 use crate::tcp::{self, TcpSegmentFacts, Timestamps};
 
-/// The header words of a segment, without the fields that change along a flow.
+/// The header words of a segment, with the fields that change along a flow masked out.
 ///
-/// Only these layouts are covered: no IPv4 options, no extension headers, and no TCP options except timestamps as
-/// RFC 7323 appendix A lays them out.
+/// Only some layouts are supported: no IPv4 options, no extension headers, and no TCP options except timestamps in
+/// the layout of RFC 7323 appendix A.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderMatch {
     layout: Layout,
     words: Words,
 }
 
-/// The headers in front of the payload.
+/// The layout of the headers before the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     V4,
@@ -31,8 +32,8 @@ enum Layout {
 }
 
 impl HeaderMatch {
-    /// The match for packets that follow `packet`, whose facts are `part`. None for another header layout, and for
-    /// a segment that ends a run (R116).
+    /// Creates the match for packets that follow `packet`, whose facts are `part`. `None` for unsupported layouts,
+    /// and for a segment that ends a run (R116).
     pub fn of(packet: &Packet, part: &SegmentFacts) -> Option<HeaderMatch> {
         let tcp = part.tcp.filter(|tcp| !tcp.ends())?;
         let stamps_at = tcp.timestamps.map(|stamps| stamps.at);
@@ -54,8 +55,8 @@ impl HeaderMatch {
         Some(HeaderMatch { layout, words })
     }
 
-    /// The changing fields of a segment that differs from the matched one only in these; else none. Equal words
-    /// include lengths, addresses and ports. The ingress and the VLANs are not compared.
+    /// Returns the changing fields of a packet that matches in all other fields. `None` if another field differs.
+    /// The comparison includes lengths, addresses and ports, but not the ingress and the VLAN tags.
     #[inline(always)]
     pub fn match_next(&self, packet: &Packet) -> Option<TcpSegmentFacts> {
         let bytes = packet.bytes();
@@ -71,7 +72,7 @@ impl HeaderMatch {
         }
     }
 
-    /// Length of such a segment's headers, in bytes: the offset of its payload.
+    /// Returns the length of the headers of a matching segment, in bytes: the offset of its payload.
     #[inline]
     pub fn payload_at(&self) -> u16 {
         match self.layout {
@@ -82,7 +83,8 @@ impl HeaderMatch {
         }
     }
 
-    /// The facts of such a segment, whose changing fields are `tcp`. None where the checksum is wrong or partial.
+    /// Returns the facts of a matching segment, whose changing fields are `tcp`. `None` if the checksum is wrong or
+    /// partial.
     #[inline]
     pub fn part(&self, packet: &Packet, tcp: TcpSegmentFacts) -> Option<SegmentFacts> {
         let (headers, payload) = self.headers_sum(packet.bytes())?;
@@ -101,10 +103,10 @@ impl HeaderMatch {
         })
     }
 
-    /// Copies the payload of such a segment to `to`, behind the payload of a GSO packet, and returns its sum.
+    /// Copies the payload of a matching segment to `to`, behind the payload of a GSO packet, and returns its sum.
     ///
-    /// The sum is that of the payload at an even offset, as a sum to add and a sum to subtract. None where the
-    /// checksum is wrong or partial. `lay` does the copy when the headers already give the sum.
+    /// The result is the sum of the payload at an even offset, as one sum to add and one to subtract. `None` if the
+    /// checksum is wrong or partial. If the headers already determine the sum, `lay` copies the payload.
     #[inline]
     pub fn copy_payload(
         &self,
@@ -138,13 +140,13 @@ impl HeaderMatch {
 
     #[inline(always)]
     fn is_like(&self, words: Words) -> bool {
-        // Without a loop: the processor would run a loop one word at a time.
+        // Written without a loop, because the compiled loop would process one word at a time.
         let ([a, b, c, d, e, f, g, h], [s, t, u, v, w, x, y, z]) = (words, self.words);
         (a ^ s) | (b ^ t) | (c ^ u) | (d ^ v) | (e ^ w) | (f ^ x) | (g ^ y) | (h ^ z) == 0
     }
 }
 
-/// The changing fields of a segment whose TCP header starts at `tcp_at`.
+/// Returns the changing fields of a segment whose TCP header starts at `tcp_at`.
 #[inline(always)]
 fn moving<const LEN: usize>(bytes: &[u8; LEN], tcp_at: usize) -> TcpSegmentFacts {
     TcpSegmentFacts {
@@ -162,11 +164,11 @@ fn moving_stamped<const LEN: usize>(bytes: &[u8; LEN], tcp_at: usize) -> TcpSegm
     TcpSegmentFacts { timestamps: Some(Timestamps { at: 24, value, echo }), ..moving(bytes, tcp_at) }
 }
 
-/// The sum of pseudo-header and TCP header of a packet whose headers take `LEN` bytes, and its payload.
+/// Returns the sum of pseudo-header and TCP header, and the payload, of a packet with `LEN` bytes of headers.
 #[inline(always)]
 fn headers_sum<const LEN: usize>(bytes: &[u8], ends_at: usize, tcp_at: usize) -> Option<(Sum, &[u8])> {
     let (headers, payload) = bytes.split_first_chunk::<LEN>()?;
-    // Addresses and TCP header are adjacent: words of eight bytes, and a last one of four.
+    // Addresses and TCP header are adjacent. They are read as words of eight bytes, and a last word of four bytes.
     let (words, rest) = headers.get(ends_at..)?.as_chunks::<8>();
     let halves = |word: u64| (word & 0xFFFF_FFFF) + (word >> 32);
     let sum: u64 = words.iter().map(|word| halves(u64::from_ne_bytes(*word))).sum();
@@ -175,7 +177,7 @@ fn headers_sum<const LEN: usize>(bytes: &[u8], ends_at: usize, tcp_at: usize) ->
     Some((Sum::native(sum + last + u64::from(upper_len.to_be())), payload))
 }
 
-/// The header words of each layout, without the changing fields.
+/// Returns the header words of an IPv4 packet without timestamps, with the changing fields masked out.
 #[inline(always)]
 fn v4(bytes: &[u8; 40]) -> Words {
     let [first, second] = [masked(bytes, 0, V4_FIRST), masked(bytes, 8, V4_SECOND)];
@@ -216,17 +218,17 @@ fn number<const LEN: usize>(bytes: &[u8; LEN], at: usize) -> u32 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u32::from_be_bytes(*word))
 }
 
-/// Header words, as many as the longest layout has; shorter layouts end in zeros.
+/// Header words, as many as the longest layout needs. Words behind a shorter layout are zero.
 type Words = [u64; 8];
 
 const ALL: [u8; 8] = [0xFF; 8];
-/// All but the identification.
+/// Mask of all fields except the identification, in the first word of an IPv4 header.
 const V4_FIRST: [u8; 8] = [0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0xFF, 0xFF];
-/// All but the header checksum.
+/// Mask of all fields except the header checksum, in the second word of an IPv4 header.
 const V4_SECOND: [u8; 8] = [0xFF, 0xFF, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF];
-/// Ports without the sequence number behind them; the four bytes in front of the timestamps.
+/// Mask of the ports, without the sequence number behind them, or of the four bytes before the timestamps.
 const FRONT: [u8; 8] = [0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0];
-/// Header length, flags and urgent pointer, without window and checksum.
+/// Mask of header length, flags and urgent pointer, without window and checksum.
 const FLAGS: [u8; 8] = [0xFF, 0xFF, 0, 0, 0, 0, 0xFF, 0xFF];
-/// Offset of header length and flags in a TCP header, in bytes (RFC 9293 section 3.1).
+/// Offset of the header length and flags in a TCP header, in bytes (RFC 9293 section 3.1).
 const FLAGS_AT: usize = 12;

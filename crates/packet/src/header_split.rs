@@ -1,16 +1,17 @@
-//! Frames received with header split -> fragments whose payload already lies at its predicted place.
+//! Frames received with header split -> fragments whose payload is already at its predicted place.
 //!
-//! A port copies frames to memory anyway. It can put a payload straight into its datagram's buffer if the place is
-//! predicted before the header is read:
+//! A port copies every frame to memory anyway. It can receive a payload directly in its datagram's buffer, if the
+//! place is predicted before the header is read:
 //!
 //! - The predictor supplies [`PayloadSlots`], one slot for each of the next frames (K2).
-//! - The port receives headers and payloads apart (K1).
-//! - A frame that can be the predicted fragment becomes a [`SplitFrame`]; its header then confirms the prediction
+//! - The port receives headers and payloads in different memory (K1).
+//! - A frame that may be the predicted fragment becomes a [`SplitFrame`]. Its header then confirms the prediction
 //!   (K3).
 //! - The payload of any other frame is copied out of its slot (K4), so no data is lost.
 //!
-//! Few headers of a burst are read. Fragments of one datagram have equal bytes in front of the payload, except the
-//! offset. The next front is therefore known, and one compare is enough.
+//! Only a few headers of a burst are parsed. All fragments of a datagram have equal bytes before the payload,
+//! except the offset. So the next headers are known, and one comparison is enough. The prediction is left to the
+//! engine.
 
 use crate::checksum::patched;
 use crate::fragmentation::UNIT;
@@ -31,21 +32,21 @@ pub struct PayloadSlots<'a> {
     taken_count: &'a mut usize,
 }
 
-/// The headers in front of the payload of the expected fragments.
+/// The layout of the headers before the payload of the expected fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderLayout {
     /// Length of the link header, in bytes.
     pub link_len: usize,
-    /// Length of the IP header, Fragment header included, in bytes.
+    /// Length of the IP header, in bytes, including a Fragment header.
     pub header_len: usize,
 }
 
-/// The layout of the slots: consecutive fragments of a started datagram, then those of new datagrams.
+/// The layout of the slots: consecutive fragments of an open datagram, then fragments of new datagrams.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotLayout {
-    /// The headers in front of each payload.
+    /// The layout of the headers before each payload.
     pub front: HeaderLayout,
-    /// Payload of each fragment but the last, in bytes.
+    /// Payload of each fragment except the last, in bytes.
     pub step: usize,
     /// Payload of each new datagram, in bytes.
     pub fresh_len: usize,
@@ -53,38 +54,38 @@ pub struct SlotLayout {
     pub count: usize,
 }
 
-/// A frame that can be the predicted fragment: unread headers in a buffer, payload in a slot.
+/// A frame that may be the predicted fragment. Its unparsed headers are in a buffer, its payload is in a slot.
 #[derive(Debug)]
 pub struct SplitFrame {
     buffer: Buffer,
     laid: FrameSpan,
 }
 
-/// A fragment with its headers read from a buffer, and its payload in a slot.
+/// A fragment whose headers were parsed. The headers are in a buffer, the payload is in a slot.
 #[derive(Debug)]
 pub struct SplitPacket {
     packet: Packet,
     laid: FrameSpan,
 }
 
-/// The position of a frame in its buffer and its slot.
+/// The position of a frame in its buffer and in its slot.
 #[derive(Clone, Copy, Debug)]
 struct FrameSpan {
-    /// Offset of the frame in the buffer's memory, and length of the frame, in bytes.
+    /// Offset of the frame in the buffer's memory, in bytes. `len` is the length of the frame.
     at: usize,
     len: usize,
     front: HeaderLayout,
     medium: LinkType,
     ingress: Ingress,
     checksum: Checksum,
-    /// See the fields of [`Packet`] with these names.
+    /// A number that the port chooses: see [`Packet`].
     tag: u64,
     is_for_ingress_side: bool,
 }
 
 impl<'a> PayloadSlots<'a> {
-    /// Slots in `rest`, the missing end of a started datagram, and then in the content of `missing` buffers. The
-    /// number of slots taken is written to `taken_count`.
+    /// Creates slots in `rest`, the missing end of an open datagram, and then in the buffers `fresh`. Each slot
+    /// that is taken increments `taken_count`.
     pub fn new(
         grid: SlotLayout,
         rest: &'a mut [u8],
@@ -104,12 +105,12 @@ impl<'a> PayloadSlots<'a> {
         }
     }
 
-    /// The headers to receive in front of each slot.
+    /// Returns the layout of the headers before each slot.
     pub fn front(&self) -> HeaderLayout {
         self.front
     }
 
-    /// Length of the longest slot, in bytes.
+    /// Returns the length of the longest slot, in bytes.
     pub fn step(&self) -> usize {
         self.step
     }
@@ -136,18 +137,18 @@ impl<'a> Iterator for PayloadSlots<'a> {
 }
 
 impl HeaderLayout {
-    /// Bytes in front of the payload.
+    /// Returns the length of all headers before the payload, in bytes.
     pub fn len(self) -> usize {
         self.link_len + self.header_len
     }
 
-    /// Always false: there is an IP header.
+    /// Always false, because there is an IP header.
     pub fn is_empty(self) -> bool {
         false
     }
 
-    /// Payload bytes that must be in the buffer to read a packet with these bytes in front. None if it cannot be an
-    /// expected fragment.
+    /// Returns the number of payload bytes that the buffer needs for parsing a packet with these headers. `None` if
+    /// the packet cannot be an expected fragment.
     fn peek_len(self, front: &[u8]) -> Option<usize> {
         let header = front.get(self.link_len..)?;
         match *header.first()? {
@@ -159,7 +160,7 @@ impl HeaderLayout {
             first if first >> 4 == 6 && self.header_len == V6_LEN => {
                 let &[next_header, _, high, low, ..] = header.get(V6_LEN - V6_FRAGMENT_LEN..)? else { return None };
                 let is_first = u16::from_be_bytes([high, low]) & V6_OFFSET == 0;
-                // More extension headers would have to be read where the payload starts.
+                // More extension headers would have to be parsed at the start of the payload.
                 let is_plain = matches!(next_header, TCP | UDP | ICMPV6);
                 let is_fragment = header.get(6) == Some(&V6_FRAGMENT);
                 (is_fragment && (is_plain || !is_first)).then_some(if is_first { PEEK_LEN } else { 0 })
@@ -170,11 +171,11 @@ impl HeaderLayout {
 }
 
 impl SplitFrame {
-    /// Takes a frame of `len` bytes, whose headers lie at `at` in the buffer's memory and whose payload starts in
-    /// `place`. Payload beyond the slot continues in the buffer, after a gap as long as the slot.
+    /// Takes a frame of `len` bytes. Its headers are at offset `at` of the buffer's memory, and its payload starts
+    /// in `place`. Payload beyond the slot continues in the buffer, behind a gap of the slot's length.
     ///
     /// # Errors
-    /// The buffer with the whole frame in it, if the frame cannot be the expected fragment.
+    /// The buffer with the complete frame, if the frame cannot be the expected fragment.
     #[inline(always)]
     pub fn of(
         mut buffer: Buffer,
@@ -201,32 +202,32 @@ impl SplitFrame {
         Err(buffer)
     }
 
-    /// The same frame, with the port's knowledge of its transport checksum.
+    /// Sets the state of the transport checksum, as far as the port knows it.
     pub fn with_checksum(mut self, checksum: Checksum) -> SplitFrame {
         self.laid.checksum = checksum;
         self
     }
 
-    /// Sets `tag` and `stays_on_its_side` of the packet, which is not read yet.
+    /// Sets `tag` and `is_for_ingress_side` of the packet, which is not parsed yet.
     pub fn mark(&mut self, tag: u64, is_for_ingress_side: bool) {
         (self.laid.tag, self.laid.is_for_ingress_side) = (tag, is_for_ingress_side);
     }
 
-    /// The link header.
+    /// Returns the link header.
     pub fn link(&self) -> &[u8] {
         let FrameSpan { at, front, .. } = self.laid;
         self.buffer.bytes(at..at + front.link_len)
     }
 
-    /// Length of the frame, payload in the slot included, in bytes.
+    /// Returns the length of the frame, in bytes, including the payload in the slot.
     pub fn frame_len(&self) -> usize {
         self.laid.len
     }
 
-    /// Reads the headers.
+    /// Parses the headers.
     ///
     /// # Errors
-    /// The unchanged frame, if it is not a fragment of the expected layout.
+    /// The unchanged frame, if it is no fragment of the expected layout.
     pub fn read(self) -> Result<SplitPacket, SplitFrame> {
         let SplitFrame { buffer, laid } = self;
         let buffer = match laid.read(buffer) {
@@ -237,7 +238,7 @@ impl SplitFrame {
         Err(SplitFrame { buffer, laid })
     }
 
-    /// Bytes of the slot that the frame uses.
+    /// Returns the number of slot bytes that the frame uses.
     pub fn len(&self) -> usize {
         self.laid.behind_len()
     }
@@ -247,20 +248,20 @@ impl SplitFrame {
         self.len() == 0
     }
 
-    /// The whole frame in its buffer, with the payload copied out of the slot.
+    /// Copies the payload out of the slot, and returns the complete frame in its buffer.
     pub fn copy_out(self, place: &[u8]) -> Frame {
         let SplitFrame { mut buffer, laid } = self;
         put(&mut buffer, laid.at + laid.front.len(), place, laid.behind_len());
         laid.read(buffer)
     }
 
-    /// The buffer alone; the payload stays in its slot.
+    /// Returns the buffer. The payload stays in its slot.
     #[inline]
     pub fn into_buffer(self) -> Buffer {
         self.buffer
     }
 
-    /// The bytes in front of the payload.
+    /// Returns the headers before the payload.
     #[inline]
     fn front(&self) -> &[u8] {
         let FrameSpan { at, front, .. } = self.laid;
@@ -269,16 +270,16 @@ impl SplitFrame {
 }
 
 impl SplitPacket {
-    /// The fragment. Its headers are in its buffer, its payload is not.
+    /// Returns the fragment as a packet. Its headers are in its buffer, but its payload is not.
     #[inline]
     pub fn packet(&self) -> &Packet {
         &self.packet
     }
 
-    /// Number of leading frames of `next` that continue this fragment.
+    /// Returns the number of leading frames of `next` that continue this fragment.
     ///
-    /// Each of them must have the same length and the same front, except the offset and, in IPv4, the header
-    /// checksum. Such frames would be read with the same result as this one.
+    /// Each of these frames must have an equal length and equal headers, except the offset and the IPv4 header
+    /// checksum. Parsing them would give equal facts.
     pub fn followed_by(&self, next: &[SplitFrame]) -> usize {
         let Some(mut expected) = Expected::behind(self) else { return 0 };
         let goes_on = |it: &&SplitFrame| {
@@ -288,12 +289,12 @@ impl SplitPacket {
         next.iter().take_while(goes_on).count()
     }
 
-    /// The frame as it was before it was read.
+    /// Converts the fragment back to the frame before parsing.
     pub fn into_split_frame(self) -> SplitFrame {
         SplitFrame { buffer: self.packet.into_buffer(), laid: self.laid }
     }
 
-    /// The buffer alone; the payload stays in its slot.
+    /// Returns the buffer. The payload stays in its slot.
     #[inline]
     pub fn into_buffer(self) -> Buffer {
         self.packet.into_buffer()
@@ -301,7 +302,7 @@ impl SplitPacket {
 }
 
 impl FrameSpan {
-    /// Reads the frame in this buffer, with or without its payload.
+    /// Parses the frame in this buffer, with or without its payload.
     fn read(self, buffer: Buffer) -> Frame {
         let mut frame = Frame::read(buffer, self.at, self.len, self.medium, self.ingress);
         if let Frame::Ip(packet) = &mut frame {
@@ -323,19 +324,19 @@ impl HeaderLayout {
     }
 }
 
-/// The expected front of the next fragment of a datagram.
+/// The expected headers of a datagram's next fragment.
 struct Expected {
     bytes: [u8; FRONT_LEN_MAX],
     len: usize,
-    /// Offsets of the word with the fragment offset, and of the checksum that covers it.
+    /// Offset of the word with the fragment offset, and of the checksum over it, in bytes.
     word_at: usize,
     checksum_at: Option<usize>,
-    /// Increase of the word from fragment to fragment.
+    /// Increase of the offset word from fragment to fragment.
     step: u16,
 }
 
 impl Expected {
-    /// Starts at the fragment itself; none after the last one.
+    /// Creates the expectation behind a fragment. `None` behind the last fragment.
     fn behind(fragment: &SplitPacket) -> Option<Expected> {
         let (ip, front) = (fragment.packet.ip(), fragment.laid.front);
         let payload_len = u16::try_from(ip.payload_len()).ok()?;
@@ -353,7 +354,7 @@ impl Expected {
         Some(Expected { bytes, len: front.len(), word_at, checksum_at, step })
     }
 
-    /// Advances to the front of the next fragment. False where the offset would not fit: no datagram is that long.
+    /// Advances to the headers of the next fragment. Returns false if the offset exceeds the maximum of a datagram.
     #[inline]
     fn move_on(&mut self) -> bool {
         let Some(word) = self.word(self.word_at) else { return false };
@@ -389,29 +390,33 @@ impl Expected {
     }
 }
 
-/// Copies the first `len` bytes of a slot, or all of it.
+/// Copies the first `len` bytes of a slot to the buffer, or the complete slot if it is shorter.
 fn put(buffer: &mut Buffer, at: usize, place: &[u8], len: usize) {
     buffer.put(at, place.get(..len).unwrap_or(place));
 }
 
-/// Payload bytes of a first fragment that are ever read: a UDP header and the start of a tunnel's header.
+/// Maximum number of payload bytes of a first fragment that are parsed: a UDP header and the start of a tunnel's
+/// header.
 const PEEK_LEN: usize = 64;
-/// First byte and length of an IPv4 header without options, and the masks of its word of flags and offset.
+/// Constants of an IPv4 header without options: the first byte, the length in bytes, and masks of the word with
+/// flags and offset.
 const V4_PLAIN: u8 = 0x45;
 const V4_LEN: usize = 20;
 const V4_OFFSET: u16 = 0x1FFF;
 const V4_MORE: u16 = 0x2000;
-/// Length of an IPv6 header with only a Fragment header behind it; that header's length, number and offset mask.
+/// Constants of an IPv6 header with a Fragment header: both lengths in bytes, the next header number, and the mask
+/// of the offset.
 const V6_LEN: usize = 48;
 const V6_FRAGMENT_LEN: usize = 8;
 const V6_FRAGMENT: u8 = 44;
 const V6_OFFSET: u16 = 0xFFF8;
-/// Offsets of the word with the fragment offset, in an IPv4 header and in a Fragment header, and of the IPv4
-/// checksum, in bytes.
+/// Offsets of three fields, in bytes: the fragment offset in an IPv4 header and in a Fragment header, and the IPv4
+/// checksum.
 const V4_WORD_AT: usize = 6;
 const V6_WORD_AT: usize = 2;
 const V4_CHECKSUM_AT: usize = 10;
-/// Longest front, in bytes: a link header, and an IPv6 header with a Fragment header.
+/// Maximum length of the headers before a payload, in bytes: a link header, and an IPv6 header with a Fragment
+/// header.
 const FRONT_LEN_MAX: usize = LINK_LEN_MAX + V6_LEN;
 
 #[cfg(test)]

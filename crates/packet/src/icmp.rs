@@ -1,4 +1,4 @@
-//! A packet that cannot be forwarded -> the ICMP error for its sender (RFC 792, RFC 1191, RFC 4443).
+//! A packet that cannot be forwarded -> the ICMP error for its source host (RFC 792, RFC 1191, RFC 4443).
 //!
 //! Rate limits and the choice of the source address are left to the caller.
 
@@ -17,29 +17,28 @@ use zerocopy::{Immutable, IntoBytes, Unaligned};
 pub enum IcmpError {
     /// The packet exceeds the MTU of the next link (RFC 1191 section 4, RFC 4443 section 3.2; R011, R021, R048).
     TooBig {
-        /// MTU of the link, in bytes.
+        /// MTU of the next link, in bytes.
         mtu: u16,
     },
-    /// Reassembly timed out (RFC 1122 section 3.3.2, RFC 8200 section 4.5; R017, R091).
+    /// Reassembly of the datagram timed out (RFC 1122 section 3.3.2, RFC 8200 section 4.5; R017, R091).
     ReassemblyTime,
-    /// The field at `pointer` bytes is wrong (RFC 8200 section 4.5; R089, R090). IPv4 has no such error about
-    /// fragments.
+    /// The field at offset `pointer` is wrong (RFC 8200 section 4.5; R089, R090). Not available for IPv4 fragments.
     BadField {
-        /// Offset of the field, in bytes from the IP header.
+        /// Offset of the wrong field, in bytes from the IP header.
         pointer: u32,
     },
     /// A first fragment lacks some of its headers (RFC 7112 section 5; R083).
     HeadersCut,
 }
 
-/// Builds the error about `packet` that `source` sends to the packet's sender.
+/// Builds the ICMP error about `packet`, from the address `source` to the source host of `packet`.
 ///
-/// None in these cases:
+/// Returns `None` in these cases:
 ///
 /// - No error [may be sent](may_be_answered) about this packet.
 /// - The IP version has no error of this kind.
-/// - `source` is of the other IP version.
-/// - The pool has no buffer left.
+/// - `source` has the other IP version.
+/// - The pool is empty.
 pub fn error(icmp_error: IcmpError, packet: &Packet, source: IpAddr, pool: &mut Pool) -> Option<Packet> {
     if !may_be_answered(icmp_error, packet) {
         return None;
@@ -68,7 +67,7 @@ pub fn error(icmp_error: IcmpError, packet: &Packet, source: IpAddr, pool: &mut 
     }
 }
 
-/// The eight bytes of an ICMP error's own header, the same in both versions.
+/// The header of an ICMP error: eight bytes, equal in both IP versions.
 #[derive(Clone, Copy, IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 struct ErrorHeader {
@@ -106,8 +105,8 @@ fn header_v6(icmp_error: IcmpError) -> ErrorHeader {
     }
 }
 
-/// Whether an error about this packet may be sent at all (RFC 1122 section 3.2.2, RFC 1812 section 4.3.2.7, RFC
-/// 4443 section 2.4(e); R020, R047).
+/// Whether an error about this packet may be sent (RFC 1122 section 3.2.2, RFC 1812 section 4.3.2.7, RFC 4443
+/// section 2.4(e); R020, R047).
 pub fn may_be_answered(icmp_error: IcmpError, packet: &Packet) -> bool {
     let (sender, receiver) = packet.addresses();
     let ip = packet.ip();
@@ -119,7 +118,7 @@ pub fn may_be_answered(icmp_error: IcmpError, packet: &Packet) -> bool {
     sender.is_one_host() && (exempt || for_one) && initial && !packet.is_for_ingress_side && !is_error(packet)
 }
 
-/// Whether this packet is, or may be, an ICMP error. In version 6 a redirect counts as one.
+/// Whether this packet is, or may be, an ICMP error. An ICMPv6 redirect is treated as an error.
 fn is_error(packet: &Packet) -> bool {
     let Some(upper) = packet.ip().upper else { return false };
     let kind = packet.upper_bytes(upper).first();
@@ -130,8 +129,8 @@ fn is_error(packet: &Packet) -> bool {
     }
 }
 
-/// The start of the packet as received, as long as fits (RFC 1812 section 4.3.2.3, RFC 4443 section 2.4(c); R035,
-/// R046).
+/// Returns the start of the received packet, as much as an error may quote (RFC 1812 section 4.3.2.3, RFC 4443
+/// section 2.4(c); R035, R046).
 fn quote(packet: &Packet, len_max: usize) -> &[u8] {
     let bytes = packet.bytes();
     bytes.get(..bytes.len().min(len_max)).unwrap_or_default()
@@ -148,7 +147,7 @@ fn write(about: &Packet, ip: &[u8], icmp: ErrorHeader, quote: &[u8], pool: &mut 
     let link_len = about.link().len();
     buffer.put(HEADROOM - link_len, about.link());
     if about.medium() == LinkType::Ethernet {
-        // Back to the station that sent the packet.
+        // The error is sent back to the station that sent the packet.
         buffer.bytes_mut(HEADROOM - link_len..HEADROOM - link_len + 2 * STATION_LEN).rotate_left(STATION_LEN);
     }
     match Frame::parse(buffer, link_len + len, about.link_header(), about.ingress()) {
@@ -158,23 +157,23 @@ fn write(about: &Packet, ip: &[u8], icmp: ErrorHeader, quote: &[u8], pool: &mut 
 }
 
 const IPV4_HEADER_LEN: usize = 20;
-/// Type, code, checksum and four bytes that depend on the type.
+/// Length of the error's header, in bytes: type, code, checksum, and four bytes that depend on the type.
 const ERROR_HEADER_LEN: usize = 8;
-/// An IPv4 error is at most 576 bytes (RFC 1812 section 4.3.2.3), an IPv6 one at most 1,280 (RFC 4443 section
-/// 2.4(c)).
+/// Maximum length of the quoted packet, in bytes. An ICMPv4 error has at most 576 bytes (RFC 1812 section 4.3.2.3),
+/// an ICMPv6 error at most 1,280 (RFC 4443 section 2.4(c)).
 const QUOTING_LEN_MAX_V4: usize = 576 - IPV4_HEADER_LEN - ERROR_HEADER_LEN;
 /// See [`QUOTING_LEN_MAX_V4`].
 const QUOTING_LEN_MAX_V6: usize = 1_280 - 40 - ERROR_HEADER_LEN;
-/// An Ethernet address, in bytes.
+/// Length of an Ethernet address, in bytes.
 const STATION_LEN: usize = 6;
-/// Types and codes (RFC 792, RFC 1191).
+/// Types and codes of ICMPv4 errors (RFC 792, RFC 1191).
 const UNREACHABLE: u8 = 3;
 const FRAGMENTATION_NEEDED: u8 = 4;
 const TIME_EXCEEDED: u8 = 11;
 const REASSEMBLY: u8 = 1;
 /// ICMPv4 types that are not errors: echo, router discovery, timestamp, information, address mask, extended echo.
 const INFORMATIONAL: [u8; 12] = [0, 8, 9, 10, 13, 14, 15, 16, 17, 18, 42, 43];
-/// Types and codes (RFC 4443 section 2.1, RFC 7112 section 5).
+/// Types and codes of ICMPv6 errors (RFC 4443 section 2.1, RFC 7112 section 5).
 const PACKET_TOO_BIG: u8 = 2;
 const TIME_EXCEEDED_V6: u8 = 3;
 const PARAMETER_PROBLEM: u8 = 4;

@@ -1,16 +1,16 @@
-//! A GSO packet inside a tunnel -> the frames that it stands for on the wire.
+//! A GSO packet inside a tunnel -> its frames on the wire.
 //!
-//! A sender's network card, or GRO, also builds GSO packets from TCP or UDP inside a tunnel: IP in IP, GRE, VXLAN,
-//! GENEVE, FOU. Only the inner segments have a length. Each segment therefore gets a copy of all headers, from the
-//! outermost to the transport header. Lengths, identifications and checksums are its own.
+//! With NIC offload or GRO, TCP or UDP inside a tunnel may form a GSO packet: IP in IP, GRE, VXLAN, GENEVE, FOU.
+//! Only the length of inner segments is known. So each segment gets a copy of all headers, from the outermost to
+//! the transport header. Lengths, identifications and checksums are computed for each segment.
 //!
-//! Pseudo-headers use the final destination: that of a Routing header with segments left, or of an IPv4 source
-//! route (RFC 8200 section 8.1, RFC 1122 section 3.2.1.8). A Routing header whose final destination cannot be read
-//! is not accepted.
+//! Pseudo-headers use the final destination. It may be in a Routing header with segments left, or in an IPv4 source
+//! route (RFC 8200 section 8.1, RFC 1122 section 3.2.1.8). A Routing header whose final destination cannot be
+//! determined is rejected.
 //!
-//! The offload request tells where the transport header starts. The headers in front of it are parsed in each way
-//! that a tunnel over UDP may be read. Only a parse that ends at the transport header is accepted; all other
-//! packets are left to the caller.
+//! The offload request contains the offset of the transport header. The headers before it are parsed in every way
+//! that a tunnel over UDP permits. Only a parse that ends at the transport header is accepted. All other packets
+//! are left to the caller.
 
 use crate::checksum::{Sum, patched};
 use crate::ip::{TCP, UDP};
@@ -25,31 +25,31 @@ use arrayvec::ArrayVec;
 pub struct InnerSegments<'a> {
     frame: &'a [u8],
     layers: ArrayVec<Layer, LAYERS_MAX>,
-    /// Offset of the inner payload, in bytes from the frame's start.
+    /// Offset of the inner payload, in bytes from the start of the frame.
     payload_at: usize,
-    /// Payload of one segment, in bytes.
+    /// Payload of a full segment, in bytes.
     segment_len: usize,
-    /// Payload bytes already written.
+    /// Payload in the frames written so far, in bytes.
     given_len: usize,
 }
 
-/// A header whose fields depend on the bytes behind it, and its offset in the frame.
+/// A header with fields that depend on the bytes behind it, and its offset in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
-    /// An IP header, and the offset of its final destination.
+    /// An IP header: its offset, and the offset of its final destination.
     V4(usize, usize),
     V6(usize, usize),
-    /// UDP that carries another header.
+    /// A UDP header of a tunnel.
     Udp(usize),
-    /// GRE with a checksum.
+    /// A GRE header with a checksum.
     Gre(usize),
-    /// The innermost header.
+    /// The innermost transport header: its offset and its protocol.
     Transport(usize, u8),
 }
 
 impl<'a> InnerSegments<'a> {
-    /// The frames of `segment_len` payload bytes each for `frame`, whose innermost transport header starts at
-    /// `transport_at`. None where no tunnel, or no tunnel that can be segmented, is in front of it.
+    /// Iterates over the frames of `frame`, with `segment_len` payload bytes each. The innermost transport header
+    /// is at offset `transport_at`. `None` if the headers before it are no tunnel that can be segmented.
     pub fn of(
         frame: &'a [u8],
         medium: LinkType,
@@ -80,18 +80,18 @@ impl<'a> InnerSegments<'a> {
         })
     }
 
-    /// Number of frames on the wire.
+    /// Returns the number of frames on the wire.
     pub fn count(&self) -> usize {
         (self.frame.len() - self.payload_at).div_ceil(self.segment_len)
     }
 
-    /// Length of the next frame, in bytes; none after the last one.
+    /// Returns the length of the next frame, in bytes. `None` after the last.
     pub fn next_len(&self) -> Option<usize> {
         let left = self.frame.len() - self.payload_at - self.given_len;
         (left > 0).then_some(self.payload_at + left.min(self.segment_len))
     }
 
-    /// Writes the next frame to `room`, which has [its length](InnerSegments::next_len).
+    /// Writes the next frame to `room`. The length of `room` must be [`next_len`](InnerSegments::next_len).
     ///
     /// # Panics
     /// If `room` has another length.
@@ -104,7 +104,7 @@ impl<'a> InnerSegments<'a> {
         let place = Place { first: self.given_len == 0, last: start + payload_len == self.frame.len() };
         let index = self.given_len.div_ceil(self.segment_len) as u16;
         self.given_len += payload_len;
-        // Lengths first: the sums of outer headers cover the inner ones.
+        // Lengths are written first, because the checksums of outer headers cover the inner headers.
         for layer in &self.layers {
             match *layer {
                 Layer::V4(at, _) => number_v4(room.get_mut(at..).unwrap_or_default(), index),
@@ -121,7 +121,7 @@ impl<'a> InnerSegments<'a> {
     }
 }
 
-/// Writes the checksum of a header, which covers all bytes behind it. `outer` are the headers in front.
+/// Writes the checksum of a header, which covers all bytes behind it. `outer` contains the headers before it.
 fn sum_up(room: &mut [u8], layer: Layer, outer: &[Layer], offset: usize, place: Place) {
     match layer {
         Layer::Transport(at, TCP) => {
@@ -129,7 +129,7 @@ fn sum_up(room: &mut [u8], layer: Layer, outer: &[Layer], offset: usize, place: 
             let seq = seq.wrapping_add(offset as u32);
             put(room, at + SEQ_AT, (seq >> 16) as u16);
             put(room, at + SEQ_AT + 2, seq as u16);
-            // Header length and AE are in front of the flags.
+            // Header length and the AE bit precede the flags.
             let marks = word(room, at + MARKS_AT);
             let repeated = if marks & ACCURATE_ECN == 0 { 0 } else { tcp::CWR };
             put(room, at + MARKS_AT, marks & (0xFF00 | u16::from(place.flags() | repeated)));
@@ -139,7 +139,7 @@ fn sum_up(room: &mut [u8], layer: Layer, outer: &[Layer], offset: usize, place: 
         }
         Layer::Transport(at, _) | Layer::Udp(at) => {
             let is_outer = matches!(layer, Layer::Udp(_));
-            // A sum of 0 means no checksum, except that a partial checksum may be 0.
+            // 0 in a UDP checksum field means "no checksum", except that a partial checksum may be 0.
             if word(room, at + UDP_SUM_AT) == 0 && is_outer {
                 return;
             }
@@ -156,7 +156,7 @@ fn sum_up(room: &mut [u8], layer: Layer, outer: &[Layer], offset: usize, place: 
     }
 }
 
-/// The sum of a transport header at `at`, all bytes behind it, and the pseudo-header of the IP header in front.
+/// Returns the sum of the pseudo-header, the transport header at `at`, and all bytes behind it.
 fn covered(room: &[u8], at: usize, outer: &[Layer], protocol: u8) -> Sum {
     let addresses = outer.iter().rev().find_map(|layer| match *layer {
         Layer::V4(at, to) => Some([room.get(at + 12..at + 16)?, room.get(to..to + 4)?]),
@@ -169,7 +169,7 @@ fn covered(room: &[u8], at: usize, outer: &[Layer], protocol: u8) -> Sum {
     pseudo + Sum::long(covered.len() as u32) + Sum::of(covered)
 }
 
-/// A parse from header to header, toward the transport header.
+/// The state of a parse from header to header, toward the transport header.
 struct Walk<'a> {
     frame: &'a [u8],
     transport_at: usize,
@@ -177,7 +177,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Whether a parse from an IP header of this version at `at` reaches the transport header.
+    /// Parses an IP header of this version at `at`. Returns whether the parse reaches the transport header.
     fn ip(&mut self, at: usize, version: u8) -> bool {
         let Some(header) = self.frame.get(at..) else { return false };
         match (version, header) {
@@ -218,7 +218,7 @@ impl Walk<'_> {
         }
     }
 
-    /// FOU (IP directly behind UDP), VXLAN, GENEVE, GRE.
+    /// Parses the content of UDP: FOU (IP directly behind UDP), VXLAN, GENEVE, GRE.
     fn in_udp(&mut self, at: usize) -> bool {
         let options_len = self.frame.get(at).map_or(0, |first| 4 * usize::from(first & 0x3F));
         let kind = self.frame.get(at + 2..at + 4).map_or(0, |kind| word(kind, 0));
@@ -232,7 +232,7 @@ impl Walk<'_> {
     fn gre(&mut self, at: usize) -> bool {
         let Some(&[flags, version, high, low]) = self.frame.get(at..at + 4) else { return false };
         let kind = u16::from_be_bytes([high, low]);
-        // Numbered packets, and other versions, are not left to network cards.
+        // Neither GRE with sequence numbers nor another GRE version is offloaded to NICs.
         if flags & !(GRE_SUM | GRE_KEY) != 0 || version != 0 {
             return false;
         }
@@ -244,7 +244,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Parses the header that an EtherType announces.
+    /// Parses the header for an EtherType.
     fn content(&mut self, kind: u16, at: usize) -> bool {
         match kind {
             0x0800 => self.ip(at, 4),
@@ -263,7 +263,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Takes this header and goes on; removes it again if the parse fails.
+    /// Adds a header and continues the parse. Removes the header if the parse fails.
     fn goes_on(&mut self, layer: Layer, next: impl FnOnce(&mut Self) -> bool) -> bool {
         let len = self.layers.len();
         if self.layers.try_push(layer).is_ok() && next(self) {
@@ -274,10 +274,10 @@ impl Walk<'_> {
     }
 }
 
-/// Offset of the final destination in the options of an IPv4 header, in bytes from the first option (RFC 791
-/// section 3.1). It exists for a source route with hops left.
+/// Returns the offset of the final destination in the options of an IPv4 header, in bytes from the first option
+/// (RFC 791 section 3.1). It exists in a source route with hops left.
 ///
-/// Inner none: the header itself has the destination. Outer none: the options cannot be read.
+/// `Some(None)`: the header itself has the destination. `None`: the option cannot be parsed.
 fn source_routed_at(options: &[u8]) -> Option<Option<usize>> {
     let (mut at, mut found) = (0, None);
     while let Some(&kind) = options.get(at) {
@@ -301,23 +301,23 @@ fn source_routed_at(options: &[u8]) -> Option<Option<usize>> {
     Some(found)
 }
 
-/// Offset of the final destination in a Routing header with segments left, in bytes from its start.
+/// Returns the offset of the final destination in a Routing header with segments left, in bytes from its start.
 ///
-/// Inner none: no segments are left. Outer none: the type is unknown, or the header lacks the address.
+/// `Some(None)`: no segments are left. `None`: the type is unknown, or the header lacks the address.
 fn routed_at(header: &[u8]) -> Option<Option<usize>> {
     let (kind, left) = (*header.get(2)?, *header.get(3)?);
     let at = match kind {
         _ if left == 0 => return Some(None),
-        // The last of the addresses (RFC 2460 section 4.4; RFC 6275 section 6.4.1, which has one).
+        // The last address of the list (RFC 2460 section 4.4; RFC 6275 section 6.4.1, with a single address).
         0 | 2 => header.len().checked_sub(16)?,
-        // The first: the addresses are in reverse order (RFC 8754 section 2).
+        // The first address of the list, because the addresses are in reverse order (RFC 8754 section 2).
         4 => 8,
         _ => return None,
     };
     (at >= 8 && header.len() >= at + 16).then_some(Some(at))
 }
 
-/// Sets length and identification of an IPv4 header and updates its checksum (RFC 1624).
+/// Sets length and identification of an IPv4 header, and updates its checksum (RFC 1624).
 fn number_v4(packet: &mut [u8], index: u16) {
     let len = packet.len() as u16;
     for (at, new) in [(2, len), (4, word(packet, 4).wrapping_add(index))] {
@@ -327,7 +327,7 @@ fn number_v4(packet: &mut [u8], index: u16) {
     }
 }
 
-/// Two bytes of a parsed header; 0 where there are none.
+/// Returns two bytes of a parsed header as a number; 0 if they are missing.
 fn word(bytes: &[u8], at: usize) -> u16 {
     match bytes.get(at..at + 2) {
         Some(&[high, low]) => u16::from_be_bytes([high, low]),
@@ -343,14 +343,14 @@ fn put(bytes: &mut [u8], at: usize, value: u16) {
 
 /// Maximum number of parsed headers.
 const LAYERS_MAX: usize = 12;
-/// Lengths of headers, in bytes.
+/// Lengths of the headers of a tunnel, in bytes.
 const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;
 const VXLAN_LEN: usize = 8;
 const GENEVE_LEN: usize = 8;
-/// AE, in the two bytes that end with TCP's flags (RFC 9768 section 3.2).
+/// The AE bit, in the two bytes that end with the TCP flags (RFC 9768 section 3.2).
 const ACCURATE_ECN: u16 = 0x0100;
-/// Offsets in TCP's and UDP's headers, in bytes.
+/// Offsets of fields in TCP and UDP headers, in bytes.
 const SEQ_AT: usize = 4;
 const MARKS_AT: usize = 12;
 const UDP_SUM_AT: usize = 6;
@@ -358,12 +358,12 @@ const UDP_SUM_AT: usize = 6;
 const IPV4: u8 = 4;
 const IPV6: u8 = 41;
 const GRE: u8 = 47;
-/// Hop-by-hop options, routing, destination options.
+/// Protocol numbers of hop-by-hop options, Routing header and destination options.
 const EXTENSIONS: [u8; 3] = [0, ROUTING, 60];
 const ROUTING: u8 = 43;
-/// Kinds of IPv4 options (RFC 791 section 3.1).
+/// Kinds of the IPv4 options for source routes (RFC 791 section 3.1).
 const LOOSE_ROUTE: u8 = 131;
 const STRICT_ROUTE: u8 = 137;
-/// First byte of GRE: a checksum is present, a key is present (RFC 2890).
+/// Bits in the first byte of GRE: a checksum is present, a key is present (RFC 2890).
 const GRE_SUM: u8 = 0x80;
 const GRE_KEY: u8 = 0x20;

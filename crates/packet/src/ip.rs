@@ -1,56 +1,58 @@
 //! The facts of an IP header, in the same form for versions 4 and 6.
 //!
-//! Code that fragments, reassembles or merges packets uses only [`Ip`]. The two header files implement everything
-//! on which the versions differ; `version.rs` calls the right one.
+//! Code that fragments, reassembles or merges packets uses only [`Ip`]. The files `ipv4.rs` and `ipv6.rs` implement
+//! everything that differs between the versions. `version.rs` calls the right one.
 
 use crate::checksum::Sum;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The facts of an IP header, in bytes and without units of eight or four.
+/// The facts of an IP header. Lengths and offsets are in bytes, not in the header's units of four or eight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ip {
     /// IP version of the header.
     pub version: Version,
-    /// Length of the header that every fragment repeats, in bytes, without a Fragment header. IPv4: header with
-    /// options. IPv6: up to the last header that routers on the path read.
+    /// Length of the header that every fragment repeats, in bytes, without a Fragment header. In IPv4, this
+    /// includes options. In IPv6, it ends with the last header that routers in transit read.
     pub header_len: u16,
-    /// Offset of the payload that fragmentation divides, in bytes from the IP header: behind any Fragment header.
+    /// Offset of the payload that fragmentation divides, in bytes from the IP header. The payload is behind any
+    /// Fragment header.
     pub payload_at: u16,
-    /// Offset of the byte that names the payload's protocol.
+    /// Offset of the byte that names the payload's protocol, in bytes from the IP header.
     pub protocol_at: u16,
-    /// The payload's protocol or next header.
+    /// Protocol number, or next header, of the payload.
     pub protocol: u8,
     /// ECN codepoint (RFC 3168 section 5).
     pub ecn: Ecn,
-    /// Length of the packet, header included, in bytes.
+    /// Length of the packet, in bytes, including the IP header.
     pub len: u32,
-    /// Whether routers must not fragment this packet: IPv4's DF bit, and always in IPv6 (RFC 8200 section 4.5).
+    /// Whether routers must not fragment this packet: the DF bit in IPv4, always true in IPv6 (RFC 8200 section
+    /// 4.5).
     pub dont_fragment: bool,
-    /// The sender's identification: 16 bits in IPv4; 32 bits in an IPv6 fragment, else 0.
+    /// The identification: 16 bits in IPv4, 32 bits in an IPv6 fragment, 0 in any other IPv6 packet.
     pub id: u32,
-    /// Position in the datagram, if this is a fragment.
+    /// Position in the datagram. `None` if the packet is no fragment.
     pub fragment: Option<Fragment>,
-    /// The transport header, where the packet holds all headers in front of it.
+    /// The transport header. `None` if the packet lacks any header before it.
     pub upper: Option<Transport>,
-    /// End of the headers that a first fragment must hold, in bytes from the IP header, with the shortest transport
-    /// header (RFC 7112 section 5). It lies beyond the packet's end where the packet lacks some of them. IPv4 has
-    /// no such rule.
+    /// End of the headers that a first fragment must contain, in bytes from the IP header. It assumes the minimum
+    /// transport header (RFC 7112 section 5). It exceeds the packet length if some of these headers are missing.
+    /// IPv4 has no such rule.
     pub headers_end: u16,
-    /// Whether a later fragment carries an option that only a first one may carry (RFC 6274 section 3.13.2.5).
+    /// Whether a later fragment has an option that only a first fragment may have (RFC 6274 section 3.13.2.5).
     pub option_misplaced: bool,
-    /// Whether the length field is 0, as in captures of offloading senders.
+    /// Whether the length field is 0, as in captures on hosts with segmentation offload.
     pub length_missing: bool,
-    /// Fingerprint of the fields that reassembly checks.
+    /// Fingerprint of the header fields that reassembly checks.
     pub shape: FragmentFingerprint,
 }
 
-/// The header fields that reassembly checks, in one word. Two later fragments of a datagram with equal fingerprints
-/// differ, for reassembly, only in their offset.
+/// The header fields that reassembly checks, in one word. Later fragments of a datagram with equal fingerprints
+/// differ only in their offset, as far as reassembly is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentFingerprint(u64);
 
-/// The two Internet protocols.
+/// The IP version of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
     /// RFC 791.
@@ -62,66 +64,67 @@ pub enum Version {
 /// The position of a fragment in its datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// Identification of all fragments of the datagram.
+    /// IP ID, equal in all fragments of the datagram.
     pub id: u32,
-    /// Offset of the payload in the datagram, in bytes; a multiple of 8.
+    /// Offset of the payload in the datagram, in bytes: a multiple of 8.
     pub offset: u16,
-    /// Whether more fragments follow this one in the datagram (MF).
+    /// Whether other fragments of the datagram follow this one (MF).
     pub more: bool,
 }
 
-/// The header behind the IP headers.
+/// The header behind the IP headers of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transport {
-    /// Its protocol number.
+    /// Protocol number of the transport.
     pub protocol: u8,
-    /// Its offset, in bytes from the IP header.
+    /// Offset of the transport header, in bytes from the IP header.
     pub at: u16,
 }
 
-/// Values that the fragments of a packet share beside the header's bytes; unused in IPv6.
+/// Values that all fragments of a packet share, used to write their headers. Unused in IPv6.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Common {
-    /// Flags, as they stand beside the fragment offset.
+    /// Flags, at their position beside the fragment offset.
     pub(crate) flags: u16,
-    /// The sum of the bytes that are equal in every fragment.
+    /// Checksum sum of the header bytes that are equal in every fragment.
     pub(crate) rest: Sum,
 }
 
 /// The ECN codepoint of a packet (RFC 3168 section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ecn {
-    /// The sender does not support ECN.
+    /// The source host does not support ECN.
     NotEct,
-    /// The sender supports ECN (second codepoint).
+    /// The source host supports ECN: codepoint ECT(1).
     Ect1,
-    /// The sender supports ECN.
+    /// The source host supports ECN: codepoint ECT(0).
     Ect0,
     /// Congestion experienced: a router marked the packet.
     Ce,
 }
 
-/// An IPv4 or IPv6 address in one number; IPv4 as an IPv4-mapped address (RFC 4291 section 2.5.5.2).
+/// An IPv4 or IPv6 address as one number. An IPv4 address is stored as IPv4-mapped address (RFC 4291 section
+/// 2.5.5.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(u128);
 
-/// Source and destination as they stand in a header, in four words. IPv4 uses the first word only. The words do not
-/// record the version.
+/// Source and destination as in a header, in four words. IPv4 uses only the first word. The IP version is not
+/// recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AddressPair([u64; 4]);
 
-/// Reason for which a frame is unparsed.
+/// The reason why a frame is unparsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParseError {
     /// The link header announces a protocol other than IP.
     NotIp,
-    /// The frame ends before its headers, or before the length that they claim.
+    /// The frame ends before its headers, or before the length in its headers.
     Truncated,
-    /// The version is neither 4 nor 6, or not the one that the link header announces.
+    /// The version is neither 4 nor 6, or differs from the version in the link header.
     BadVersion,
-    /// The IPv4 header length is below 20 bytes, or above the packet's.
+    /// The IPv4 header length is below 20 bytes, or above the length of the packet.
     BadHeaderLen,
-    /// The total length is below the header's.
+    /// The total length is below the header length.
     BadTotalLen,
     /// The IPv4 header checksum is wrong.
     BadHeaderSum,
@@ -131,16 +134,16 @@ pub enum ParseError {
     ChainCut,
     /// A Fragment header behind a Fragment header (rel:A17).
     NestedFragment,
-    /// Hop-by-Hop options behind a Fragment header; only the IPv6 header may name them (RFC 8200 section 4.1).
+    /// Hop-by-Hop options are behind a Fragment header. Only the IPv6 header may name them (RFC 8200 section 4.1).
     HopByHopMisplaced,
-    /// Longer than 65,535 bytes.
+    /// The packet is longer than 65,535 bytes.
     TooLong,
-    /// A GSO packet inside a tunnel with more segments than a kernel makes.
+    /// A GSO packet inside a tunnel has more segments than a kernel makes.
     TooManySegments,
 }
 
 impl Ip {
-    /// The value before a header is read.
+    /// The value before a header is parsed.
     pub(crate) const NONE: Ip = Ip {
         version: Version::V4,
         header_len: 0,
@@ -159,23 +162,23 @@ impl Ip {
         shape: FragmentFingerprint::CHANGED,
     };
 
-    /// Bytes that fragmentation divides.
+    /// Returns the length of the payload that fragmentation divides, in bytes.
     #[inline(always)]
     pub fn payload_len(&self) -> usize {
         self.len as usize - usize::from(self.payload_at)
     }
 
-    /// Size of the identification field, in bits.
+    /// Returns the size of the identification field of this packet, in bits.
     pub fn id_bits(&self) -> u32 {
         self.version.id_bits()
     }
 
-    /// Whether this is a first fragment or a whole datagram.
+    /// Whether the packet is a first fragment, or unfragmented.
     pub fn starts(&self) -> bool {
         self.fragment.is_none_or(|fragment| fragment.offset == 0)
     }
 
-    /// The same header without its Fragment header.
+    /// Returns these facts without the Fragment header.
     pub(crate) fn without_fragment_header(mut self) -> Ip {
         let len = self.payload_at - self.header_len;
         if len == 0 {
@@ -190,8 +193,9 @@ impl Ip {
         self
     }
 
-    /// The protocol, if it is part of the fragment key. It is in IPv4 (RFC 791 section 3.2, R006). It is not in
-    /// IPv6, where later fragments may name any protocol (RFC 8200 section 4.5, R093).
+    /// Returns the protocol, or 0 if it is not part of the fragment key. The protocol is part of the key in IPv4
+    /// (RFC 791 section 3.2, R006). In IPv6 it is not, because later fragments may name any protocol (RFC 8200
+    /// section 4.5, R093).
     pub fn key_protocol(&self) -> u8 {
         match self.version {
             Version::V4 => self.protocol,
@@ -199,27 +203,27 @@ impl Ip {
         }
     }
 
-    /// Whether a whole packet of this version has an identification. In IPv6 only fragments have one (RFC 8200
-    /// section 4.5).
+    /// Whether an unfragmented packet of this version has an identification. In IPv6, only fragments have one (RFC
+    /// 8200 section 4.5).
     pub fn is_numbered(&self) -> bool {
         self.version == Version::V4
     }
 
-    /// Whether routers fragment packets of this version. In IPv6 packets keep their sender's length (RFC 8200
-    /// section 4, R087).
+    /// Whether routers fragment packets of this version. IPv6 packets keep the length that their source host chose
+    /// (RFC 8200 section 4, R087).
     pub fn is_fragmented_on_path(&self) -> bool {
         self.version == Version::V4
     }
 
-    /// Whether a router may merge this fragment into a longer one. Not with DF: a longer fragment could be
-    /// undeliverable, and its sender would be told of a size that it already kept to (rel:C8).
+    /// Whether a router may merge this fragment into a longer one. False with DF: a longer fragment might be
+    /// undeliverable. Its source host would get an error about a size that it already respects (rel:C8).
     pub fn may_grow_on_path(&self) -> bool {
         self.is_fragmented_on_path() && !self.dont_fragment
     }
 }
 
 impl Version {
-    /// Size of the identification field, in bits.
+    /// Returns the size of the identification field of this version, in bits.
     #[inline]
     pub fn id_bits(self) -> u32 {
         match self {
@@ -230,16 +234,16 @@ impl Version {
 }
 
 impl FragmentFingerprint {
-    /// The fingerprint of a header that was changed after it was read.
+    /// The fingerprint of a header that was changed after parsing.
     pub const CHANGED: FragmentFingerprint = FragmentFingerprint(0);
 
-    /// The fingerprint of the fields in `says`; never 0, and never equal for two versions.
+    /// Returns the fingerprint of the fields in `says`. It is never 0, and never equal for two IP versions.
     #[inline(always)]
     pub(crate) fn new(says: u64) -> FragmentFingerprint {
         FragmentFingerprint(says)
     }
 
-    /// Whether two fingerprints are equal. Those of changed headers never are.
+    /// Whether two fingerprints are equal. False for headers that were changed after parsing.
     #[inline(always)]
     pub fn is_same(self, other: FragmentFingerprint) -> bool {
         self == other && other != FragmentFingerprint::CHANGED
@@ -256,7 +260,7 @@ impl Ecn {
         }
     }
 
-    /// The two bits as they stand in a header.
+    /// Returns the two ECN bits of a header.
     pub fn bits(self) -> u8 {
         match self {
             Ecn::NotEct => 0,
@@ -268,20 +272,20 @@ impl Ecn {
 }
 
 impl Address {
-    /// The address as a number, the same for every packet that carries it.
+    /// Returns the address as a number, equal for all packets with this address.
     pub fn number(self) -> u128 {
         self.0
     }
 
-    /// The first address of the surrounding network, of the smallest size that the Internet routes: 24 bits in
-    /// IPv4, 48 in IPv6.
+    /// Returns the first address of the network around this address. Its size is the smallest that the Internet
+    /// routes: /24 in IPv4, /48 in IPv6.
     pub fn site(self) -> Address {
         let host_bits = if mapped(self) == 0 { 80 } else { 8 };
         Address(self.0 >> host_bits << host_bits)
     }
 
-    /// Whether the address stands for exactly one host. ICMP errors to other addresses, or about packets for them,
-    /// are forbidden (RFC 1122 section 3.2.2, RFC 4443 section 2.4(e); R020, R047).
+    /// Whether the address belongs to exactly one host. ICMP errors to other addresses, or about packets for other
+    /// addresses, are forbidden (RFC 1122 section 3.2.2, RFC 4443 section 2.4(e); R020, R047).
     pub fn is_one_host(self) -> bool {
         match IpAddr::from(self) {
             IpAddr::V4(ip) => {
@@ -298,12 +302,12 @@ impl AddressPair {
         AddressPair(words)
     }
 
-    /// The pair as four numbers, for tables.
+    /// Returns the pair as four numbers, for tables.
     pub fn words(self) -> [u64; 4] {
         self.0
     }
 
-    /// The destination of a packet of this version.
+    /// Returns the destination address, for a packet of this IP version.
     pub fn destination(self, version: Version) -> Address {
         let [first, _, third, fourth] = self.0;
         match version {
@@ -312,7 +316,7 @@ impl AddressPair {
         }
     }
 
-    /// The source of a packet of this version.
+    /// Returns the source address, for a packet of this IP version.
     pub fn source(self, version: Version) -> Address {
         let [first, second, ..] = self.0;
         match version {
@@ -346,8 +350,8 @@ impl fmt::Debug for Address {
     }
 }
 
-/// The sum of the pseudo-header that TCP, UDP and ICMPv6 checksums cover (RFC 9293 section 3.1, RFC 8200
-/// section 8.1).
+/// Returns the sum of the pseudo-header in TCP, UDP and ICMPv6 checksums (RFC 9293 section 3.1, RFC 8200 section
+/// 8.1).
 pub fn pseudo_sum((source, destination): (Address, Address), protocol: u8, upper_len: usize) -> Sum {
     let address = |address: Address| Sum::number(address.0 ^ mapped(address));
     let len = upper_len as u32;
@@ -358,21 +362,21 @@ pub fn pseudo_sum((source, destination): (Address, Address), protocol: u8, upper
         + Sum::word(len as u16)
 }
 
-/// The IPv4-mapped prefix, if this address has it; else 0.
+/// Returns the IPv4-mapped prefix if this address has it, otherwise 0.
 fn mapped(address: Address) -> u128 {
     if (address.0 ^ MAPPED_PREFIX) <= u128::from(u32::MAX) { MAPPED_PREFIX } else { 0 }
 }
 
-/// A frame up to Ethernet's minimum may be padding behind a short packet. A longer frame whose length field is 0
-/// comes from an offloading sender. In bytes of IP.
+/// Maximum length of a packet that may be followed by Ethernet padding, in bytes. A longer packet whose length
+/// field is 0 comes from a host with segmentation offload.
 pub(crate) const PADDED_LEN_MAX: usize = 60;
-/// Maximum of a 16-bit length field, in bytes.
+/// Maximum value of a 16-bit length field, in bytes.
 pub const LEN_MAX: usize = 65_535;
-/// ::ffff:0:0/96 (RFC 4291 section 2.5.5.2).
+/// The IPv4-mapped prefix ::ffff:0:0/96 (RFC 4291 section 2.5.5.2).
 const MAPPED_PREFIX: u128 = 0xFFFF_0000_0000;
 /// Addresses from 240.0.0.0 on are reserved (RFC 1112 section 4).
 const FIRST_RESERVED_NETWORK: u8 = 240;
-/// Protocol numbers (IANA) that the engine inspects.
+/// ICMP (RFC 792). This number and the next three are the protocol numbers (IANA) that the engine parses.
 pub const ICMP: u8 = 1;
 /// TCP (RFC 9293).
 pub const TCP: u8 = 6;

@@ -1,4 +1,7 @@
 //! IPv4 header bytes -> an [`Ip`]; a packet's header -> the headers of its datagram and fragments (RFC 791).
+//!
+//! Everything that only IPv4 has is in this file: options, the header checksum, the total length. The choice
+//! between the IP versions is left to `version.rs`.
 
 use crate::checksum::{Sum, patched};
 use crate::ip::{
@@ -26,12 +29,12 @@ pub struct Ipv4Header {
     destination: [u8; 4],
 }
 
-/// Time to live.
+/// Returns the TTL of a header.
 pub(crate) fn ttl(header: &[u8]) -> u8 {
     Ipv4Header::ref_from_prefix(header).map_or(0, |(header, _)| header.ttl)
 }
 
-/// Decrements the TTL and patches the checksum (RFC 1812 section 5.3.1, RFC 1624).
+/// Decrements the TTL, and updates the checksum (RFC 1812 section 5.3.1, RFC 1624).
 pub(crate) fn decrement_ttl(header: &mut [u8]) {
     let Ok((header, _)) = Ipv4Header::mut_from_prefix(header) else { return };
     let word = |header: &Ipv4Header| u16::from_be_bytes([header.ttl, header.protocol]);
@@ -40,8 +43,8 @@ pub(crate) fn decrement_ttl(header: &mut [u8]) {
     header.checksum = U16::new(patched(header.checksum.get(), before, word(header)));
 }
 
-/// Reads an IPv4 header. It makes the five checks of RFC 1812 section 5.2.2 (R032) in that order, except that the
-/// checksum needs the header's length first.
+/// Parses an IPv4 header. The five checks of RFC 1812 section 5.2.2 (R032) are made in their order, except that the
+/// checksum requires the header length first.
 #[inline]
 pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), ParseError> {
     let (header, _) = Ipv4Header::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
@@ -61,7 +64,7 @@ fn read_options(ip: &mut Ip, header: &Ipv4Header, bytes: &[u8]) -> Result<(), Pa
     read_fields(ip, header, header_len, bytes, Sum::of, has_uncopied_option)
 }
 
-/// Reads a header of this length; `sum` and `has_option` cover all its bytes.
+/// Parses a header of this length. `sum` and `has_option` are facts about all its bytes.
 #[inline(always)]
 fn read_fields(
     ip: &mut Ip,
@@ -75,7 +78,8 @@ fn read_fields(
     let word = header.flags_offset.get();
     let (offset, more) = ((word & OFFSET_MASK) << 3, word & MORE != 0);
     let is_fragment = offset != 0 || more;
-    // Offloading senders omit the lengths of whole packets. In a fragment, padding could not be told from payload.
+    // Hosts with segmentation offload omit the lengths of unfragmented packets. In a fragment without length,
+    // padding and payload could not be distinguished.
     let length_missing =
         claimed_len == 0 && !is_fragment && matches!(header.protocol, TCP | UDP) && bytes.len() > PADDED_LEN_MAX;
     let len = if length_missing { bytes.len() } else { claimed_len };
@@ -117,7 +121,7 @@ fn read_fields(
     Ok(())
 }
 
-/// Version and header length, class, length, flags, protocol, and whether an option is misplaced.
+/// Returns the fingerprint of version and header length, class, length, flags, protocol, and misplaced options.
 #[inline(always)]
 fn shape(header: &Ipv4Header, option_misplaced: bool) -> FragmentFingerprint {
     let [len_high, len_low] = header.total_len.to_bytes();
@@ -128,7 +132,7 @@ fn shape(header: &Ipv4Header, option_misplaced: bool) -> FragmentFingerprint {
 }
 
 impl Ipv4Header {
-    /// The sum of the fixed part.
+    /// Returns the sum of the fixed part of the header.
     #[inline]
     fn sum(&self) -> Sum {
         match self.as_bytes().first_chunk() {
@@ -148,7 +152,7 @@ pub(crate) fn has_ends(header: &[u8], ends: &AddressPair) -> bool {
     both(header) == known
 }
 
-/// Both addresses in one word, as they stand.
+/// Returns both addresses in one word, in header order.
 #[inline(always)]
 fn both(header: &[u8]) -> u64 {
     match header.get(SOURCE_AT..SOURCE_AT + 8) {
@@ -164,7 +168,7 @@ pub(crate) fn addresses(header: &[u8]) -> (Address, Address) {
     }
 }
 
-/// Writes the fields of one datagram or fragment: length, DF, offset, ECN and the header checksum.
+/// Writes the fields of a datagram or fragment: length, DF, offset, ECN and the header checksum.
 #[inline]
 pub(crate) fn seal(ip: &Ip, header: &mut [u8], fragment: Option<Fragment>) {
     let Ok((fixed, options)) = Ipv4Header::mut_from_prefix(header) else {
@@ -175,7 +179,7 @@ pub(crate) fn seal(ip: &Ip, header: &mut [u8], fragment: Option<Fragment>) {
     let flags_offset = reserved | if ip.dont_fragment { DONT_FRAGMENT } else { 0 } | place;
     let tos = fixed.tos & !3 | ip.ecn.bits();
     let total_len = ip.len as u16;
-    // Bytes just written are slow to read as longer words, so the sum is taken from the fields.
+    // Wide reads of bytes that were just written are slow, so the sum is computed from the fields.
     let [front, rest] = [[fixed.version_ihl, tos], [fixed.ttl, fixed.protocol]].map(u16::from_be_bytes);
     let words = [front, total_len, fixed.id.get(), flags_offset, rest];
     let sum = Sum::long(words.into_iter().map(u32::from).sum()) + Sum::native(fixed.ends());
@@ -186,7 +190,7 @@ pub(crate) fn seal(ip: &Ip, header: &mut [u8], fragment: Option<Fragment>) {
     fixed.checksum = U16::new(sum.checksum());
 }
 
-/// The sum of a header; nearly all headers have no options.
+/// Returns the sum of a header. Optimized for headers without options.
 #[inline]
 fn header_sum(header: &[u8]) -> Sum {
     match Ipv4Header::ref_from_prefix(header) {
@@ -195,8 +199,8 @@ fn header_sum(header: &[u8]) -> Sum {
     }
 }
 
-/// Copies the header of later fragments into `out` and returns its length. Only options with the copied bit are
-/// kept (RFC 791 section 3.1, R004).
+/// Copies the header for later fragments to `out`, and returns its length. Only options with the copied bit are
+/// included (RFC 791 section 3.1, R004).
 pub(crate) fn later_header(header: &[u8], out: &mut [u8]) -> usize {
     let (fixed, options) = header.split_at(HEADER_LEN.min(header.len()));
     let mut len = place(out, 0, fixed);
@@ -210,7 +214,7 @@ pub(crate) fn later_header(header: &[u8], out: &mut [u8]) -> usize {
     len
 }
 
-/// Header lengths of the fragments of a packet: of the first, and of the others.
+/// Returns the header lengths of the first and of later fragments, in bytes.
 #[inline]
 pub(crate) fn fragment_header_lens(header: &[u8], starts: bool) -> [usize; 2] {
     if header.len() == HEADER_LEN {
@@ -220,8 +224,8 @@ pub(crate) fn fragment_header_lens(header: &[u8], starts: bool) -> [usize; 2] {
     [if starts { header.len() } else { later }, later]
 }
 
-/// Values shared by all fragments with this header: flags, and the sum of all but length, identification, offset
-/// and checksum.
+/// Returns the values that all fragments with this header share: flags, and the sum of all other constant fields.
+/// The sum excludes length, identification, offset and checksum.
 #[inline]
 pub(crate) fn common(header: &[u8], dont_fragment: bool) -> Common {
     let Ok((fixed, _)) = Ipv4Header::ref_from_prefix(header) else { panic!("a parsed IPv4 packet has its header") };
@@ -230,7 +234,7 @@ pub(crate) fn common(header: &[u8], dont_fragment: bool) -> Common {
     Common { flags, rest: sum_of_rest(header) - Sum::word(word) }
 }
 
-/// The sum of a header without length, identification and checksum.
+/// Returns the sum of a header without length, identification and checksum.
 #[inline]
 pub(crate) fn sum_of_rest(header: &[u8]) -> Sum {
     let Ok((fixed, _)) = Ipv4Header::ref_from_prefix(header) else { panic!("a parsed IPv4 packet has its header") };
@@ -238,8 +242,8 @@ pub(crate) fn sum_of_rest(header: &[u8]) -> Sum {
     header_sum(header) - Sum::long(differs.iter().sum())
 }
 
-/// Writes the fields that differ between the fragments of one packet: length, offset, identification. The checksum
-/// follows from these and the shared sum.
+/// Writes the fields that differ between the fragments of a packet: length, offset, identification. The checksum is
+/// computed from these fields and the shared sum.
 #[inline]
 pub(crate) fn stamp(header: &mut [u8], common: Common, payload_len: usize, fragment: Fragment) {
     let total_len = header.len() + payload_len;
@@ -254,8 +258,8 @@ pub(crate) fn stamp(header: &mut [u8], common: Common, payload_len: usize, fragm
     fixed.checksum = U16::new(sum.checksum());
 }
 
-/// Writes the fields that differ between the segments of a GSO packet: length, identification, checksum. DF is
-/// kept. `rest` is the [`sum_of_rest`].
+/// Writes the fields that differ between the segments of a GSO packet: length, identification, checksum. DF is not
+/// changed. `rest` is the [`sum_of_rest`].
 #[inline]
 pub(crate) fn stamp_segment(header: &mut [u8], rest: Sum, upper_len: usize, id: u32) {
     let total_len = (header.len() + upper_len) as u16;
@@ -267,12 +271,12 @@ pub(crate) fn stamp_segment(header: &mut [u8], rest: Sum, upper_len: usize, id: 
     fixed.checksum = U16::new(sum.checksum());
 }
 
-/// Whether later fragments lack any option, or any padding between options, of the first.
+/// Whether later fragments lack any option, or any padding between options, of the first fragment.
 pub(crate) fn has_option_of_the_first(header: &[u8]) -> bool {
     Options(header.get(HEADER_LEN..).unwrap_or_default()).any(|option| !option.is_copied())
 }
 
-/// Whether a header carries an option that only a first fragment may carry. No sender puts one into a later
+/// Whether a header has an option that only a first fragment may have. No host puts such an option into a later
 /// fragment (RFC 6274 section 3.13.2.5, R074).
 fn has_uncopied_option(header: &[u8]) -> bool {
     let options = header.get(HEADER_LEN..).unwrap_or_default();
@@ -285,9 +289,9 @@ pub(crate) fn shares_header(one: &[u8], other: &[u8]) -> bool {
     same(0, TOTAL_LEN_AT) && same(FLAGS_AT, CHECKSUM_AT) && same(CHECKSUM_AT + 2, one.len().max(other.len()))
 }
 
-/// Whether the header of a fragment can also stand for the next fragment of its datagram. The two must be equal,
-/// except length, offset and checksum. The second has the same options, or only those that later fragments carry
-/// (RFC 791 section 3.1, R004); their padding may differ.
+/// Whether the header of a fragment can represent the next fragment of its datagram. The headers must be equal,
+/// except length, offset and checksum. The second has the same options, or only those that later fragments repeat
+/// (RFC 791 section 3.1, R004). Padding may differ.
 pub(crate) fn shares_fragment_header(one: &[u8], next: &[u8]) -> bool {
     let (Ok((one, options)), Ok((next, next_options))) =
         (Ipv4Header::ref_from_prefix(one), Ipv4Header::ref_from_prefix(next))
@@ -302,17 +306,17 @@ pub(crate) fn shares_fragment_header(one: &[u8], next: &[u8]) -> bool {
     marks(one) == marks(next) && (one.source, one.destination) == (next.source, next.destination) && same_options
 }
 
-/// Whether the header carries options, which may describe one packet only.
+/// Whether the header has options, which may apply to a single packet only.
 pub(crate) fn has_options(ip: &Ip) -> bool {
     usize::from(ip.header_len) > HEADER_LEN
 }
 
-/// Whether the checksum is the one that sealing writes. All ones is as correct as 0, but sealing does not write it.
+/// Whether the header checksum has the form that sealing writes. All ones is as correct as 0, but never written.
 pub(crate) fn checksum_is_canonical(header: &[u8]) -> bool {
     header.get(CHECKSUM_AT..CHECKSUM_AT + 2) != Some(&[0xFF, 0xFF])
 }
 
-/// The options of a header, one by one; a malformed option ends the walk.
+/// Iterator over the options of a header. A malformed option ends the iteration.
 struct Options<'a>(&'a [u8]);
 
 impl Options<'_> {
@@ -323,7 +327,7 @@ impl Options<'_> {
     }
 }
 
-/// One option with its kind, length and data.
+/// An option with its kind, length and data.
 struct Ipv4Option<'a> {
     bytes: &'a [u8],
 }
@@ -355,7 +359,7 @@ impl<'a> Iterator for Options<'a> {
 }
 
 impl Ipv4Header {
-    /// Both addresses in one word, as they stand.
+    /// Returns both addresses in one word, in header order.
     #[inline]
     fn ends(&self) -> u64 {
         let ([a, b, c, d], [e, f, g, h]) = (self.source, self.destination);
@@ -366,7 +370,7 @@ impl Ipv4Header {
         usize::from(self.version_ihl & 0x0F) * 4
     }
 
-    /// The header of an ICMP error: no options, DF, identification 0 (RFC 6864 section 4.1).
+    /// Returns the header of an ICMP error: no options, DF, identification 0 (RFC 6864 section 4.1).
     pub(crate) fn for_error(source: [u8; 4], destination: [u8; 4], total_len: usize) -> Ipv4Header {
         let mut header = Ipv4Header {
             version_ihl: 0x45,
@@ -385,7 +389,7 @@ impl Ipv4Header {
     }
 }
 
-/// Copies `bytes` to `out` at `at` and returns where they end.
+/// Copies `bytes` to `out` at offset `at`. Returns the offset behind them.
 fn place(out: &mut [u8], at: usize, bytes: &[u8]) -> usize {
     let to = out.get_mut(at..at + bytes.len());
     assert!(to.is_some(), "a template takes any header");
@@ -393,36 +397,36 @@ fn place(out: &mut [u8], at: usize, bytes: &[u8]) -> usize {
     at + bytes.len()
 }
 
-/// Every link takes 68 bytes: 60 of header and 8 of payload (RFC 791 section 3.2, R005).
+/// Minimum MTU of every link, in bytes: 60 of header and 8 of payload (RFC 791 section 3.2, R005).
 pub const MTU_MIN: usize = 68;
-/// Header without options, in bytes.
+/// Length of a header without options, in bytes.
 pub(crate) const HEADER_LEN: usize = 20;
 /// MSS of a host that announces none, in bytes: 576 less both headers (RFC 9293 section 3.7.1).
 pub(crate) const MSS_DEFAULT: u16 = 536;
-/// Header with the maximum of options, in bytes.
+/// Maximum length of a header with options, in bytes.
 const HEADER_LEN_MAX: usize = 60;
-/// Reassembly time-out, as in Linux: half of RFC 1122 section 3.3.2 (R016), because identifiers repeat sooner than
-/// that.
+/// Reassembly time-out, as in Linux. It is half the minimum of RFC 1122 section 3.3.2 (R016), because IP IDs repeat
+/// sooner.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// Offsets in the header, in bytes (RFC 791 section 3.1).
+/// Offsets of fields in an IPv4 header, in bytes (RFC 791 section 3.1).
 const PROTOCOL_AT: u16 = 9;
 const TOTAL_LEN_AT: usize = 2;
 const FLAGS_AT: usize = 6;
 const CHECKSUM_AT: usize = 10;
 /// See [`TOTAL_LEN_AT`].
 const SOURCE_AT: usize = 12;
-/// First byte: version, and length of a header without options.
+/// First byte of a header without options: version and header length.
 const PLAIN: u8 = 0x45;
-/// Flags, in the first byte of their word.
+/// Mask of the flags, in the first byte of the offset word.
 const FLAGS: u8 = 0xE0;
 const RESERVED: u16 = 0x8000;
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1FFF;
-/// Option kinds, and the copied bit ("in every fragment", RFC 791 section 3.1).
+/// Kinds of IPv4 options, and the copied bit of a kind ("in every fragment", RFC 791 section 3.1).
 const END_OF_OPTIONS: u8 = 0;
 const NO_OPERATION: u8 = 1;
 const COPIED: u8 = 0x80;
-/// Precedence of ICMP errors: internetwork control (RFC 1812 section 4.3.2.5).
+/// Type of service of ICMP errors: precedence internetwork control (RFC 1812 section 4.3.2.5).
 const ERROR_TOS: u8 = 0xC0;
 const ERROR_TTL: u8 = 64;

@@ -1,4 +1,7 @@
 //! IPv6 header bytes -> an [`Ip`]; a packet's header -> the headers of its datagram and fragments (RFC 8200).
+//!
+//! Everything that only IPv6 has is in this file: extension headers, and the Fragment header. The choice between
+//! the IP versions is left to `version.rs`.
 
 use crate::ip::{
     Address, AddressPair, Ecn, Fragment, FragmentFingerprint, ICMPV6, Ip, LEN_MAX, PADDED_LEN_MAX, ParseError, TCP,
@@ -22,7 +25,7 @@ pub struct Ipv6Header {
     destination: [u8; 16],
 }
 
-/// Hop limit.
+/// Returns the hop limit of a header.
 pub(crate) fn ttl(header: &[u8]) -> u8 {
     Ipv6Header::ref_from_prefix(header).map_or(0, |(header, _)| header.hop_limit)
 }
@@ -52,19 +55,20 @@ struct ExtensionHeader {
     len: u8,
 }
 
-/// The state of a walk along the headers.
+/// The state of a parse along the extension headers.
 struct Walk {
-    /// Protocol of the next header, its offset, and the offset of the byte that named it.
+    /// Protocol of the next header, its offset in bytes, and the offset of the byte that names it.
     next_header: u8,
     at: usize,
     named_at: usize,
-    /// End of the part that every fragment repeats, and the offset of the byte that names the header behind it.
+    /// End of the headers that every fragment repeats, in bytes. Also the offset of the byte that names the header
+    /// behind them.
     repeated_len: usize,
     repeated_named_at: usize,
     fragment: Option<(Fragment, usize)>,
 }
 
-/// Reads an IPv6 header and the extension headers behind it.
+/// Parses an IPv6 header and the extension headers behind it.
 pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), ParseError> {
     let (header, _) = Ipv6Header::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
     let claimed_len = usize::from(header.payload_len.get());
@@ -89,7 +93,7 @@ pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), ParseError> {
     let (upper, headers_end) = match walk.follow(packet) {
         Ok(Some(upper)) => (Some(upper), walk.at + upper_len_min(upper.protocol)),
         Ok(None) => (None, walk.at),
-        // A first fragment may lack the rest of its headers; reassembly judges that (RFC 7112 section 5).
+        // A first fragment may lack the rest of its headers. Reassembly handles this case (RFC 7112 section 5).
         Err(ParseError::ChainCut) if walk.fragment.is_some_and(|(fragment, _)| fragment.more) => (None, LEN_MAX),
         Err(unfit) => return Err(unfit),
     };
@@ -118,7 +122,7 @@ pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// End of the header that every fragment repeats, start of the payload; ECN; length and MF.
+/// Returns the fingerprint of the end of the repeated headers, the start of the payload, ECN, length and MF.
 fn shape(
     len: usize,
     header_len: usize,
@@ -133,11 +137,11 @@ fn shape(
 }
 
 impl Walk {
-    /// Follows the headers to the transport header; none where a later fragment hides it.
+    /// Parses extension headers up to the transport header. `None` if a later fragment does not contain it.
     ///
-    /// The cap is ours: RFC 8200 section 4.1 lets headers repeat without end, RFC 8504 section 5.3 lets a host
-    /// limit them (R097). A Fragment header does not count, so that the fragments of an accepted packet are
-    /// accepted too.
+    /// The limits are our own. RFC 8200 section 4.1 lets headers repeat without limit, and RFC 8504 section 5.3
+    /// lets a host limit them (R097). A Fragment header is not included, so that the fragments of an accepted
+    /// packet are accepted too.
     fn follow(&mut self, packet: &[u8]) -> Result<Option<Transport>, ParseError> {
         let (mut count, mut len_max) = (0, HEADER_LEN + CHAIN_LEN_MAX);
         while count <= HEADER_COUNT_MAX && self.at <= len_max {
@@ -153,7 +157,8 @@ impl Walk {
                 AUTHENTICATION => self.step(packet, 4, 8)?,
                 FRAGMENT => {
                     self.fragment_header(packet)?;
-                    // Without the Fragment header they would stand behind the IPv6 header, as if sent there.
+                    // Without the Fragment header, they would be directly behind the IPv6 header, like valid
+                    // Hop-by-Hop options.
                     if self.next_header == HOP_BY_HOP {
                         return Err(ParseError::HopByHopMisplaced);
                     }
@@ -171,7 +176,7 @@ impl Walk {
         Err(ParseError::ChainTooLong)
     }
 
-    /// Skips one extension header, whose length field counts `unit` bytes beyond the first `base`.
+    /// Skips an extension header. Its length field is in units of `unit` bytes, beyond the first `base` bytes.
     fn step(&mut self, packet: &[u8], unit: usize, base: usize) -> Result<(), ParseError> {
         let rest = packet.get(self.at..).ok_or(ParseError::ChainCut)?;
         let (header, _) = ExtensionHeader::ref_from_prefix(rest).map_err(|_| ParseError::ChainCut)?;
@@ -221,7 +226,7 @@ pub(crate) fn addresses(header: &[u8]) -> (Address, Address) {
     }
 }
 
-/// Writes the fields of one whole datagram: length, ECN, and the protocol in place of a Fragment header.
+/// Writes the fields of an unfragmented datagram: length, ECN, and the protocol in place of a Fragment header.
 pub(crate) fn seal(ip: &Ip, header: &mut [u8]) {
     name_next(header, usize::from(ip.protocol_at), ip.protocol);
     let Ok((fixed, _)) = Ipv6Header::mut_from_prefix(header) else { panic!("a parsed IPv6 packet has its header") };
@@ -230,9 +235,9 @@ pub(crate) fn seal(ip: &Ip, header: &mut [u8]) {
     fixed.version_class_flow = U32::new(others | u32::from(ip.ecn.bits()) << CLASS_SHIFT);
 }
 
-/// Turns the header of a packet, at the front of `header`, into that of a fragment.
+/// Converts the header of a packet, at the start of `header`, to the header of a fragment.
 ///
-/// The Fragment header comes last, directly behind the last header that routers on the path read (RFC 8200
+/// The Fragment header is the last header, directly behind the last header that routers in transit read (RFC 8200
 /// section 4.5, R088).
 #[inline]
 pub(crate) fn stamp(ip: &Ip, header: &mut [u8], payload_len: usize, fragment: Fragment) {
@@ -281,7 +286,7 @@ pub(crate) fn is_authenticated(packet: &[u8], upper: Transport) -> bool {
 }
 
 impl Ipv6Header {
-    /// The header of an ICMPv6 error.
+    /// Returns the header of an ICMPv6 error.
     pub(crate) fn for_error(source: [u8; 16], destination: [u8; 16], payload_len: usize) -> Ipv6Header {
         Ipv6Header {
             version_class_flow: U32::new(6 << 28),
@@ -294,7 +299,7 @@ impl Ipv6Header {
     }
 }
 
-/// Shortest header of a transport protocol, in bytes; 0 for an unknown protocol.
+/// Returns the minimum length of a transport header, in bytes; 0 for an unknown protocol.
 fn upper_len_min(protocol: u8) -> usize {
     match protocol {
         TCP => tcp::HEADER_LEN,
@@ -310,32 +315,32 @@ fn name_next(header: &mut [u8], at: usize, protocol: u8) {
     }
 }
 
-/// Every IPv6 link takes 1,280 bytes (RFC 8200 section 5, R095).
+/// Minimum MTU of every IPv6 link, in bytes (RFC 8200 section 5, R095).
 pub const MTU_MIN: usize = 1_280;
 /// Reassembly time-out (RFC 8200 section 4.5, R091).
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// The fixed header, in bytes.
+/// Length of the fixed header, in bytes.
 pub(crate) const HEADER_LEN: usize = 40;
 /// MSS of a host that announces none, in bytes: 1,280 less both headers (RFC 9293 section 3.7.1).
 pub(crate) const MSS_DEFAULT: u16 = 1_220;
-/// The Fragment header, in bytes.
+/// Length of the Fragment header, in bytes.
 pub(crate) const FRAGMENT_HEADER_LEN: usize = 8;
-/// Caps on extension headers, Fragment header excluded: their number, and their bytes (rel:C7).
+/// Maximum number of extension headers, without the Fragment header (rel:C7).
 const HEADER_COUNT_MAX: usize = 8;
-/// See [`HEADER_COUNT_MAX`].
+/// Maximum length of all extension headers together, in bytes, without the Fragment header (rel:C7).
 pub(crate) const CHAIN_LEN_MAX: usize = 256;
-/// Offsets in the header, in bytes (RFC 8200 section 3).
+/// Offsets of fields in an IPv6 header, in bytes (RFC 8200 section 3).
 const PAYLOAD_LEN_AT: usize = 4;
 const NEXT_HEADER_AT: usize = 6;
 /// See [`PAYLOAD_LEN_AT`].
 const SOURCE_AT: usize = 8;
-/// Bit that only the fingerprints of IPv6 packets have.
+/// Bit that is set only in fingerprints of IPv6 packets.
 const SHAPE_V6: u64 = 1 << 63;
 /// Position of the traffic class in the first word, in bits.
 const CLASS_SHIFT: u32 = 20;
 const OFFSET_MASK: u16 = 0xFFF8;
 const MORE: u16 = 1;
-/// Next header numbers (IANA).
+/// Next header numbers of IPv6 (IANA).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;

@@ -1,7 +1,7 @@
 //! Packets in pooled buffers: link and IP headers, checksums, fragment and segment arithmetic, time.
 //!
-//! This crate reads and writes single packets. It keeps no state between them: reassembly, coalescing and policy
-//! are the engine's.
+//! This crate parses and writes single packets. It keeps no state between packets: reassembly, coalescing and
+//! policy are left to the engine.
 //!
 //! ```
 //! use std::net::IpAddr;

@@ -1,17 +1,20 @@
-//! The bytes of a frame -> the offset of its IP packet, its VLANs and its cooked interface.
+//! The bytes of a frame -> the offset of its IP packet, its VLAN tags and its cooked interface.
+//!
+//! Captures and ports have several kinds of link headers, but the engine sees only IP packets and their
+//! [`L2Scope`]. The IP header is left to [`Ip`](crate::Ip).
 
 use crate::ip::{ParseError, Version};
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// The kind of link header in front of an IP packet.
+/// The kind of link header before an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkType {
-    /// Ethernet II, with any IEEE 802.1Q and 802.1ad tags.
+    /// Ethernet II, with or without IEEE 802.1Q and 802.1ad tags.
     Ethernet,
-    /// No link header: the packet starts with its IP header.
+    /// No link header: the frame starts with the IP header.
     Ip,
-    /// BSD loopback: four bytes of address family, in either byte order.
+    /// BSD loopback: an address family of four bytes, in either byte order.
     Loopback,
     /// Linux cooked capture, version 1 (16 bytes).
     Cooked,
@@ -22,48 +25,49 @@ pub enum LinkType {
 /// The facts of a link header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Bytes in front of the IP header, at most [`LINK_LEN_MAX`].
+    /// Length of the link header, in bytes, at most [`LINK_LEN_MAX`].
     pub len: usize,
-    /// Link type of the header.
+    /// Kind of the link header.
     pub medium: LinkType,
-    /// The IP version that it announces, if it announces one.
+    /// The IP version in the link header. `None` if the header does not name a version.
     pub version: Option<Version>,
-    /// The VLANs of the packet.
+    /// The VLAN tags of the packet.
     pub tags: Tags,
-    /// The interface of the capturing host that it names.
+    /// The interface of the capturing host, if the header is a cooked one.
     pub channel: CookedInterface,
 }
 
-/// The interface named by a cooked header.
+/// The interface in a Linux cooked header.
 ///
-/// A capture of all interfaces has one link type for them all. The number combines the interface's index with the
-/// direction, received or sent; 0 where the header names none.
+/// A capture of all interfaces has a single link type. This number combines the index of the interface with the
+/// direction, received or sent. 0 if the header names no interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CookedInterface(u64);
 
-/// The ingress of a packet: port, VLANs, and cooked interface. Packets of different scopes are never mixed.
+/// The ingress of a packet: port, VLAN tags, and cooked interface. Packets of different scopes are never joined.
 ///
-/// It has two words, so that one compare is enough: tags and direction; interface and port.
+/// Two words, so that a comparison is cheap: tags and direction; interface and port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct L2Scope([u64; 2]);
 
-/// The port through which a packet arrived: an interface, as a number that its worker assigned.
+/// The port that received a packet: the number that a worker assigned to an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ingress(pub u32);
 
-/// The link address of the station that sent a frame, as a number; 0 where its link type has none.
+/// The MAC address of the station that sent a frame, as a number. 0 if the link type has no addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PrevHop(u64);
 
-/// The VLAN identifiers of a frame's tags, outermost first: twelve bits each, and a bit that marks the tag.
+/// The VLAN identifiers of a frame's tags, the outermost first. Each has twelve bits, and a bit that marks a
+/// present tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tags(u64);
 
 impl Link {
-    /// Reads the link header of a frame.
+    /// Parses the link header of a frame.
     ///
     /// # Errors
-    /// The reason for which the frame is unparsed.
+    /// The reason why the frame is unparsed.
     #[inline]
     pub fn parse(medium: LinkType, frame: &[u8]) -> Result<Link, ParseError> {
         let plain =
@@ -79,7 +83,7 @@ impl Link {
 }
 
 impl LinkType {
-    /// Whether the frame behind this link header was sent to more than one station.
+    /// Whether the frame with this link header was sent to more than one station.
     pub(crate) fn is_for_many(self, header: &[u8]) -> bool {
         match self {
             // The group bit of the destination (IEEE 802 section 8.2.2).
@@ -93,44 +97,44 @@ impl LinkType {
 }
 
 impl L2Scope {
-    /// The scope of a frame that arrives at `ingress` with this link header.
+    /// Returns the scope of a frame that was received by `ingress` with this link header.
     #[inline]
     pub fn new(link: &Link, ingress: Ingress) -> L2Scope {
         let CookedInterface(channel) = link.channel;
         L2Scope([link.tags.0 << 1 | channel & 1, channel >> 1 << 32 | u64::from(ingress.0)])
     }
 
-    /// The port.
+    /// Returns the ingress port.
     pub fn ingress(self) -> Ingress {
         let [_, ports] = self.0;
         Ingress(ports as u32)
     }
 
-    /// The VLANs.
+    /// Returns the VLAN tags.
     pub fn tags(self) -> Tags {
         let [tags, _] = self.0;
         Tags(tags >> 1)
     }
 
-    /// The interface of the capturing host.
+    /// Returns the interface of the capturing host.
     pub fn channel(self) -> CookedInterface {
         let [tags, ports] = self.0;
         CookedInterface(ports >> 32 << 1 | tags & 1)
     }
 
-    /// The scope as two numbers, for tables.
+    /// Returns the scope as two numbers, for tables.
     pub fn words(self) -> [u64; 2] {
         self.0
     }
 }
 
 impl PrevHop {
-    /// The address as a number, for tables.
+    /// Returns the address as a number, for tables.
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// The station that a link header of this type names as the sender.
+    /// Returns the source station in a link header of this kind.
     pub(crate) fn of(medium: LinkType, header: &[u8]) -> PrevHop {
         let address = match medium {
             LinkType::Ethernet => header.get(6..12),
@@ -159,7 +163,7 @@ impl CookedInterface {
     }
 }
 
-/// Follows EtherTypes from offset `at` through any VLAN tags to IP.
+/// Skips VLAN tags from the EtherType at offset `at` to the IP header.
 fn tagged(frame: &[u8], mut at: usize, mut link: Link) -> Result<Link, ParseError> {
     for _ in 0..=TAGS_MAX {
         let rest = frame.get(at..).ok_or(ParseError::Truncated)?;
@@ -174,7 +178,7 @@ fn tagged(frame: &[u8], mut at: usize, mut link: Link) -> Result<Link, ParseErro
     Err(ParseError::NotIp)
 }
 
-/// The IP version of an EtherType; none for a tag.
+/// Returns the IP version of an EtherType. `None` for a VLAN tag.
 fn version(ether_type: U16) -> Result<Option<Version>, ParseError> {
     match ether_type.get() {
         IPV4 => Ok(Some(Version::V4)),
@@ -194,7 +198,8 @@ fn loopback(frame: &[u8], link: Link) -> Result<Link, ParseError> {
     Ok(Link { len: 4, version: Some(version), ..link })
 }
 
-/// Version 2 has the EtherType first. A tag that the kernel left in place follows its 20 bytes.
+/// Parses a Linux cooked header of version 2. The EtherType comes first, and a remaining VLAN tag follows the 20
+/// bytes.
 fn cooked2(frame: &[u8], link: Link) -> Result<Link, ParseError> {
     let (header, rest) = Cooked2Header::read_from_prefix(frame).map_err(|_| ParseError::Truncated)?;
     let link = Link { channel: CookedInterface::cooked2(&header), ..link };
@@ -219,27 +224,27 @@ struct Cooked2Header {
     _address: [u8; 8],
 }
 
-/// Longest supported link header, in bytes: Ethernet or Linux cooked version 2, with three tags.
+/// Maximum length of a supported link header, in bytes: Linux cooked version 2 with three tags.
 pub const LINK_LEN_MAX: usize = COOKED2_LEN + TAGS_MAX * TAG_LEN;
 
-/// EtherTypes (IEEE 802 numbers): IP, and the tags that may precede it.
+/// EtherTypes (IEEE 802 numbers) of IP, and of VLAN tags before it.
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86DD;
 const CUSTOMER_TAG: u16 = 0x8100;
 const SERVICE_TAG: u16 = 0x88A8;
-/// Service tag of equipment older than 802.1ad.
+/// EtherType of service tags from equipment older than 802.1ad.
 const OLD_SERVICE_TAG: u16 = 0x9100;
-/// The VLAN identifier within a tag's 16 bits.
+/// Mask of the VLAN identifier in a tag's 16 bits.
 const VLAN_ID: u16 = 0x0FFF;
 const TAG_LEN: usize = 4;
 const TAGS_MAX: usize = 3;
 const COOKED2_LEN: usize = 20;
-/// Packet type of frames that the capturing host sent.
+/// Cooked packet type of frames that the capturing host sent.
 const OUTGOING: u16 = 4;
 /// Offset of the packet type in a Linux cooked header of version 2, in bytes.
 const COOKED2_TYPE_AT: usize = 10;
 const AF_INET: u32 = 2;
-/// AF_INET6 of Linux (10), NetBSD and OpenBSD (24), FreeBSD (28) and macOS (30).
+/// Numbers of AF_INET6: Linux (10), NetBSD and OpenBSD (24), FreeBSD (28) and macOS (30).
 const AF_INET6: [u32; 4] = [10, 24, 28, 30];
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! A SYN -> the MSS that it announces; the same SYN with another MSS.
+//! A SYN -> its announced MSS; a SYN with another MSS written.
 //!
-//! An unclear announcement is read as the smallest value that its receiver may read. An MSS is written only into
-//! options that are unsigned and can be read to their end.
+//! An ambiguous announcement is treated as the smallest value that a receiver may read. An MSS is written only into
+//! options that are unsigned and can be parsed completely. The choice of the MSS is left to the engine.
 
 use crate::checksum::patched;
 use crate::ip::TCP;
@@ -12,33 +12,34 @@ use crate::tcp::{self, Segment, TcpOption};
 /// The announcements of a SYN (RFC 9293 section 3.7.1, R112).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MssOption {
-    /// Whether it opens a connection; else it is a SYN-ACK.
+    /// Whether the packet is a SYN; false for a SYN-ACK.
     pub opens: bool,
-    /// Longest TCP payload that its sender accepts, without options, in bytes. The default of the IP version where
-    /// the SYN announces none, or none clearly.
+    /// Maximum TCP payload that the SYN's source accepts, without options, in bytes. If the SYN has no valid MSS,
+    /// the default of the IP version.
     pub mss: u16,
-    /// Option bytes in each segment of the connection, if the peer agrees to timestamps; 0 where the SYN offers
+    /// Bytes of options in each segment of the connection, if the peer agrees to timestamps; 0 if the SYN offers
     /// none.
     pub options_len: u16,
-    /// Initial receive window of its sender, in bytes; a SYN's window is never scaled (RFC 7323 section 2.2).
+    /// Initial receive window of the SYN's source, in bytes. The window of a SYN is never scaled (RFC 7323 section
+    /// 2.2).
     pub window: u16,
-    /// Its sequence number.
+    /// Sequence number of the SYN.
     pub seq: u32,
-    /// The next byte that its sender expects.
+    /// Acknowledgement number of the SYN-ACK.
     pub ack: u32,
-    /// Whether it requests or carries a TCP Fast Open cookie (RFC 7413). Its sender remembers the MSS of the
-    /// answer, for packets that no border may segment.
+    /// Whether the SYN requests or contains a TCP Fast Open cookie (RFC 7413). Its source stores the MSS of the
+    /// SYN-ACK, for SYNs with data that no border may segment.
     pub is_fast_open: bool,
-    /// Its accurate ECN bits: AE, CWR and ECE (RFC 9768 section 3.1).
+    /// The accurate ECN bits of the SYN: AE, CWR and ECE (RFC 9768 section 3.1).
     pub accurate_ecn_field: u8,
     is_clear: bool,
-    /// Offset of the MSS, in bytes from the TCP header, if another may be written.
+    /// Offset of the MSS value, in bytes from the TCP header. `None` if no other MSS may be written.
     place: Option<u8>,
 }
 
 impl MssOption {
-    /// The announcements of this packet, if it is a whole SYN. A damaged SYN announces nothing. The check also
-    /// settles the packet's checksum state.
+    /// Returns the announcements of an unfragmented SYN. A damaged SYN gives an error. The check also records the
+    /// packet's checksum state.
     pub fn by(packet: &mut Packet) -> Option<Result<MssOption, Damaged>> {
         let ip = packet.ip();
         let upper = ip.upper.filter(|upper| upper.protocol == TCP && ip.fragment.is_none())?;
@@ -61,7 +62,7 @@ impl MssOption {
         Some(Ok(announced))
     }
 
-    /// Whether its options can be read in one way only.
+    /// Whether the options can be parsed in only one way.
     pub fn is_clear(&self) -> bool {
         self.is_clear
     }
@@ -71,8 +72,8 @@ impl MssOption {
         self.place.is_some()
     }
 
-    /// Writes another MSS into the packet that this was read from, where that is allowed. The checksum is updated
-    /// (RFC 1624, R029). A partial checksum stays: it covers no option.
+    /// Writes another MSS into the packet that was parsed, if [allowed](MssOption::may_change). Updates the
+    /// checksum (RFC 1624, R029). A partial checksum stays unchanged, because it covers no option.
     pub fn write(&self, packet: &mut Packet, mss: u16) {
         let (Some(place), Some(upper)) = (self.place, packet.ip().upper) else { return };
         let at = usize::from(upper.at) + usize::from(place);
@@ -80,7 +81,7 @@ impl MssOption {
         packet.set_word(at, mss);
         if packet.checksum != Checksum::Partial {
             let field_at = usize::from(upper.at) + tcp::CHECKSUM_AT;
-            // A number at an odd offset is the end of one word and the start of the next.
+            // A number at an odd offset is the low byte of one word and the high byte of the next.
             let swapped = |word: u16| if place.is_multiple_of(2) { word } else { word.swap_bytes() };
             let field = patched(packet.word(field_at), swapped(before), swapped(mss));
             packet.set_word(field_at, field);
@@ -89,11 +90,11 @@ impl MssOption {
     }
 }
 
-/// The SYN's checksum is wrong: its receiver will drop it.
+/// The checksum of a SYN is wrong, so its receiver will drop it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged;
 
-/// Reads the options of a SYN.
+/// Parses the options of a SYN.
 fn read(segment: &Segment<'_>, default: u16) -> MssOption {
     let (mut at, mut least, mut place) = (tcp::HEADER_LEN, None::<u16>, None);
     let (mut is_clear, mut is_signed, mut options_len, mut is_fast_open) = (true, false, 0, false);
@@ -135,15 +136,16 @@ fn read(segment: &Segment<'_>, default: u16) -> MssOption {
     }
 }
 
-/// Smallest accepted MSS, in bytes: below it, most of the traffic would be headers (R113, CVE-2019-11479).
+/// Minimum accepted MSS, in bytes. With smaller values, most of the traffic would be headers (R113,
+/// CVE-2019-11479).
 pub const MSS_MIN: u16 = 48;
-/// Timestamps, and the padding to a multiple of four, in bytes (RFC 7323 appendix A).
+/// Length of timestamps with their padding to a multiple of four, in bytes (RFC 7323 appendix A).
 const STAMPS_LEN: u16 = 12;
-/// Kind of the option (RFC 9293 section 3.7.1).
+/// Kind of the MSS option (RFC 9293 section 3.7.1).
 const MSS: u8 = 2;
-/// Kind of the option (RFC 7413 section 4.1.1).
+/// Kind of the TCP Fast Open option (RFC 7413 section 4.1.1).
 const FAST_OPEN: u8 = 34;
-/// Kind of experimental options (RFC 6994), and the identifier of this one.
+/// Kind of experimental options (RFC 6994).
 const EXPERIMENT: u8 = 254;
-/// See [`EXPERIMENT`].
+/// Identifier of TCP Fast Open in experimental options.
 const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xF9, 0x89];

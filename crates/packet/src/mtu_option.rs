@@ -1,22 +1,22 @@
 //! A router advertisement or a DHCP message -> the MTU that it advises to hosts.
 //!
-//! On a jumbo network, hosts follow a router or a DHCP server that advises 1,500 bytes, and send small packets
-//! again. This file changes no packet; its caller can warn the operator. Only advice that a host would follow
-//! counts, and only from a single packet: no exchange is remembered.
+//! On a network of wide packets, a router or DHCP server may advise 1,500 bytes. Hosts follow this advice, and send
+//! small packets again. This file changes no packet; the warning of the operator is left to the caller. Only advice
+//! that a host would follow is reported. Each packet is evaluated alone: no DHCP exchange is remembered.
 
 use crate::checksum::Sum;
 use crate::ip::{ICMPV6, UDP, Version, pseudo_sum};
 use crate::packet::Packet;
 use crate::udp::{self, UdpHeader};
 
-/// The MTU that a packet advises to the hosts that receive it, in bytes; the smallest, if it advises several.
+/// Returns the MTU that a packet advises to its receivers, in bytes. Of several MTUs, the smallest is returned.
 ///
-/// - A router advertisement advises by its MTU option (RFC 4861 section 4.6.4), if hosts consider it valid
+/// - A router advertisement advises an MTU by its MTU option (RFC 4861 section 4.6.4). It must be valid for hosts
 ///   (section 6.1.2).
-/// - A DHCPv4 server advises by the option Interface MTU (RFC 2132 section 5.1) in an offer, an acknowledgement or
-///   a BOOTP reply.
+/// - A DHCPv4 server advises an MTU by the option Interface MTU (RFC 2132 section 5.1). The message is an offer, an
+///   acknowledgement or a BOOTP reply.
 ///
-/// An MTU below the minimum of every link is ignored.
+/// An MTU below the minimum MTU of the IP version is ignored.
 pub fn advised_mtu(packet: &Packet) -> Option<u32> {
     let ip = packet.ip();
     let upper = ip.upper.filter(|_| ip.fragment.is_none())?;
@@ -29,19 +29,19 @@ pub fn advised_mtu(packet: &Packet) -> Option<u32> {
     .filter(|mtu| *mtu as usize >= ip.mtu_min())
 }
 
-/// The MTU that a router advertises on its link.
+/// Returns the MTU that a router advertises on its link.
 fn router_mtu(packet: &Packet, bytes: &[u8]) -> Option<u32> {
     let (header, options) = bytes.split_first_chunk::<ADVERTISEMENT_LEN>()?;
     let [ROUTER_ADVERTISEMENT, 0, ..] = header else { return None };
-    // A packet that was forwarded did not come from a router on this link (RFC 4861 section 6.1.2).
+    // A forwarded packet was not sent by a router on this link (RFC 4861 section 6.1.2).
     let is_from_here = packet.header().get(HOP_LIMIT_AT) == Some(&HOP_LIMIT_MAX)
         && packet.header().get(SOURCE_AT..SOURCE_AT + 2).is_some_and(is_link_local);
     let sum = pseudo_sum(packet.addresses(), ICMPV6, bytes.len()) + Sum::of(bytes);
     if is_from_here && sum.is_right() { smallest_router_mtu(options) } else { None }
 }
 
-/// The smallest MTU among these options. None where they do not end with the packet, which is then ignored as a
-/// whole.
+/// Returns the smallest MTU in these options. `None` if the last option exceeds the packet, which is then ignored
+/// completely.
 fn smallest_router_mtu(mut options: &[u8]) -> Option<u32> {
     let mut smallest: Option<u32> = None;
     while let [kind, eights, ..] = *options {
@@ -56,7 +56,7 @@ fn smallest_router_mtu(mut options: &[u8]) -> Option<u32> {
     smallest.filter(|_| options.is_empty())
 }
 
-/// The MTU that a DHCP server assigns to a client's interface.
+/// Returns the MTU that a DHCP server assigns to a client's interface.
 fn dhcp_mtu(packet: &Packet, bytes: &[u8]) -> Option<u32> {
     let (header, message) = UdpHeader::parse(bytes)?;
     let is_for_client = (header.source.get(), header.destination.get()) == (SERVER_PORT, CLIENT_PORT);
@@ -85,12 +85,12 @@ fn dhcp_mtu(packet: &Packet, bytes: &[u8]) -> Option<u32> {
 struct Said {
     kind: Option<u8>,
     overload: u8,
-    /// The smallest MTU.
+    /// The smallest MTU in the options. `None` if there is none.
     mtu: Option<u16>,
 }
 
 impl Said {
-    /// Reads options up to their end (RFC 2132 section 2); none where one runs past it.
+    /// Reads options up to their end (RFC 2132 section 2). `None` if an option exceeds the field.
     fn read(&mut self, mut options: &[u8]) -> Option<()> {
         while let [kind, rest @ ..] = options {
             options = match *kind {
@@ -120,49 +120,48 @@ impl Said {
     }
 }
 
-/// fe80::/10 (RFC 4291 section 2.4).
+/// Whether the address is link-local: in fe80::/10 (RFC 4291 section 2.4).
 fn is_link_local(front: &[u8]) -> bool {
     matches!(front, [0xFE, second] if second & 0xC0 == 0x80)
 }
 
-/// ICMPv6 type (RFC 4861 section 4.2).
+/// ICMPv6 type of router advertisements (RFC 4861 section 4.2).
 const ROUTER_ADVERTISEMENT: u8 = 134;
-/// Its fixed part, in bytes.
+/// Length of the fixed part of a router advertisement, in bytes.
 const ADVERTISEMENT_LEN: usize = 16;
-/// Option type (RFC 4861 section 4.6.4).
+/// Type of the MTU option (RFC 4861 section 4.6.4).
 const MTU_OPTION: u8 = 5;
-/// Offsets of hop limit and source in an IPv6 header, in bytes (RFC 8200 section 3).
+/// Offset of the hop limit in an IPv6 header, in bytes (RFC 8200 section 3).
 const HOP_LIMIT_AT: usize = 7;
-/// See [`HOP_LIMIT_AT`].
+/// Offset of the source address in an IPv6 header, in bytes (RFC 8200 section 3).
 const SOURCE_AT: usize = 8;
-/// The hop limit of packets that were not forwarded (RFC 4861 section 6.1.2).
+/// Hop limit of packets that were not forwarded (RFC 4861 section 6.1.2).
 const HOP_LIMIT_MAX: u8 = 255;
-/// Ports of DHCP (RFC 2131 section 4.1).
+/// UDP port of DHCP servers (RFC 2131 section 4.1).
 const SERVER_PORT: u16 = 67;
-/// See [`SERVER_PORT`].
+/// UDP port of DHCP clients (RFC 2131 section 4.1).
 const CLIENT_PORT: u16 = 68;
-/// The operation of server messages (RFC 2131 section 2).
+/// Operation code of server messages (RFC 2131 section 2).
 const BOOT_REPLY: u8 = 2;
-/// The bytes in front of options (RFC 2131 section 3).
+/// The magic cookie before the options (RFC 2131 section 3).
 const COOKIE: [u8; 4] = [99, 130, 83, 99];
-/// Ranges of the fields for names in a message, and offset of the options behind the cookie, in bytes (RFC 2131
-/// section 2).
+/// Range of the server name in a message, in bytes (RFC 2131 section 2). The field may contain options.
 const SERVER_NAME: core::ops::Range<usize> = 44..108;
-/// See [`SERVER_NAME`].
+/// Range of the file name in a message, in bytes. The field may contain options.
 const FILE: core::ops::Range<usize> = 108..236;
-/// See [`SERVER_NAME`].
+/// Offset of the options behind the cookie, in bytes.
 const OPTIONS_AT: usize = 240;
-/// Options (RFC 2132 sections 3.1, 3.2, 5.1, 9.3, 9.6).
+/// Code of the padding option (RFC 2132 section 3.1).
 const PAD: u8 = 0;
-/// See [`PAD`].
+/// Code of the end option (RFC 2132 section 3.2).
 const END: u8 = 255;
-/// See [`PAD`].
+/// Code of the option Interface MTU (RFC 2132 section 5.1).
 const INTERFACE_MTU: u8 = 26;
-/// See [`PAD`].
+/// Code of the option Option Overload (RFC 2132 section 9.3).
 const OVERLOAD: u8 = 52;
-/// See [`PAD`].
+/// Code of the option DHCP Message Type (RFC 2132 section 9.6).
 const MESSAGE_TYPE: u8 = 53;
-/// Message types (RFC 2132 section 9.6).
+/// Message type of an offer (RFC 2132 section 9.6).
 const OFFER: u8 = 2;
-/// See [`OFFER`].
+/// Message type of an acknowledgement (RFC 2132 section 9.6).
 const ACKNOWLEDGEMENT: u8 = 5;

@@ -1,8 +1,8 @@
-//! A TCP segment or UDP datagram -> the facts that decide whether it continues another one.
+//! A TCP segment or UDP datagram -> the facts that decide whether it continues another packet.
 //!
-//! Two packets can share one header if everything in front of their payload is equal, with two exceptions. The
-//! first are the fields recorded here. The second are the fields that each segment of a GSO packet gets anew:
-//! lengths, identification, checksums.
+//! Two packets can share one header if all bytes before their payload are equal, with two exceptions. The first
+//! exception are the fields recorded here. The second exception are the fields that are rewritten for each segment:
+//! lengths, identification, checksums. The decision to join is left to the engine.
 
 use crate::checksum::Sum;
 use crate::ip::{TCP, Transport, UDP, pseudo_sum};
@@ -15,20 +15,21 @@ use crate::udp::{self, UdpHeader};
 pub struct SegmentFacts {
     /// Offset of the payload, in bytes from the IP header.
     pub payload_at: u16,
-    /// Payload bytes of the flow; at least one.
+    /// Length of the payload, in bytes; at least 1.
     pub payload_len: u16,
-    /// Their sum, as at an even offset.
+    /// Sum of the payload, as at an even offset.
     pub payload_sum: Sum,
-    /// The sender's identification.
+    /// IP ID of the packet.
     pub id: u32,
-    /// Whether sealing its headers anew would give the same checksums, bit for bit. 0 can be written in two ways.
+    /// Whether rewriting the headers would produce identical checksums. The value 0 has two representations.
     pub canonical: bool,
-    /// The TCP fields.
+    /// The TCP fields. `None` for UDP.
     pub tcp: Option<TcpSegmentFacts>,
 }
 
 impl SegmentFacts {
-    /// The facts of a packet. None for a packet that may share its header with no other (L6; R114, R115, R118):
+    /// Returns the facts of a packet. `None` for a packet that can share its header with no other (L6; R114, R115,
+    /// R118):
     ///
     /// - a fragment, or a packet without payload;
     /// - a packet with IPv4 options or an Authentication header;
@@ -38,7 +39,8 @@ impl SegmentFacts {
         SegmentFacts::with(packet, packet.tcp_facts().as_ref())
     }
 
-    /// The same for a packet whose TCP header facts are already read.
+    /// Returns the facts of a packet, as [`of`](SegmentFacts::of) does. `facts` are the facts of its TCP header, if
+    /// already parsed.
     pub fn with(packet: &Packet, facts: Option<&TcpFacts>) -> Option<SegmentFacts> {
         let ip = packet.ip();
         let upper = ip.upper?;
@@ -63,17 +65,17 @@ impl SegmentFacts {
         })
     }
 
-    /// The sequence number behind its last byte.
+    /// Returns the sequence number behind the last byte. `None` for UDP.
     pub fn seq_end(&self) -> Option<u32> {
         self.tcp.map(|tcp| tcp.seq.wrapping_add(u32::from(self.payload_len)))
     }
 }
 
-/// Whether the headers of two packets are equal, except the fields in [`SegmentFacts`] and those that are sealed
-/// anew.
+/// Whether the headers of two packets are equal, except the fields in [`SegmentFacts`] and the fields that are
+/// rewritten for each segment.
 ///
-/// Compared are link header, IP header (with DF, hop count, class and ECN), ports, reserved bits, flags, and the
-/// layout of options.
+/// The comparison includes link header, IP header (with DF, hop limit, traffic class and ECN), ports, reserved
+/// bits, flags, and the layout of options.
 pub fn share_headers(one: &Packet, one_part: &SegmentFacts, other: &Packet, other_part: &SegmentFacts) -> bool {
     let (ip, other_ip) = (one.ip(), other.ip());
     let same_layout = ip.version == other_ip.version && ip.upper == other_ip.upper;
@@ -99,7 +101,8 @@ fn split(packet: &Packet, end: usize, upper: Transport) -> Option<(&[u8], &[u8])
     packet.bytes().get(..end)?.split_at_checked(upper.at.into())
 }
 
-/// Compares all but sequence and acknowledgement number, PSH and FIN, window, checksum and timestamps.
+/// Whether two TCP headers are equal, except sequence and acknowledgement number, PSH and FIN, window, checksum and
+/// timestamps.
 fn tcp_headers_share(one: &[u8], one_part: &TcpSegmentFacts, other: &[u8], other_part: &TcpSegmentFacts) -> bool {
     let stamps_at = |part: &TcpSegmentFacts| part.timestamps.map(|stamps| usize::from(stamps.at));
     if one.len() != other.len() || stamps_at(one_part) != stamps_at(other_part) {
@@ -118,14 +121,14 @@ fn tcp_headers_share(one: &[u8], one_part: &TcpSegmentFacts, other: &[u8], other
         && same_options
 }
 
-/// Compares the ports, and whether there is a checksum.
+/// Whether two UDP headers have equal ports, and both or neither have a checksum.
 fn udp_headers_share(one: &[u8], other: &[u8]) -> bool {
     let has_checksum = |header| UdpHeader::parse(header).is_some_and(|(header, _)| header.checksum.get() != 0);
     one.get(..UDP_LEN_AT) == other.get(..UDP_LEN_AT) && has_checksum(one) == has_checksum(other)
 }
 
-/// The length of a TCP header and its changing fields. None if the header has anything that the segments of a GSO
-/// packet may not repeat.
+/// Returns the length of a TCP header and its changing fields. `None` if the header has a field that the segments
+/// of a GSO packet cannot repeat.
 fn tcp_part(bytes: &[u8], facts: &TcpFacts) -> Option<(usize, Option<TcpSegmentFacts>)> {
     let &TcpFacts { seq, ack, window, flags, header_len, payload_len, .. } = facts;
     let plain = flags & !(tcp::PSH | tcp::FIN | tcp::ECE) == tcp::ACK;
@@ -137,7 +140,7 @@ fn tcp_part(bytes: &[u8], facts: &TcpFacts) -> Option<(usize, Option<TcpSegmentF
     Some((header_len.into(), Some(part)))
 }
 
-/// The timestamps. Inner none: there are none. Outer none: there is any other option.
+/// Returns the timestamps. `Some(None)` without timestamps. `None` if there is any other option.
 fn timestamps(options: &[u8]) -> Option<Option<Timestamps>> {
     let mut found = None;
     let mut at = tcp::HEADER_LEN;
@@ -155,14 +158,15 @@ fn timestamps(options: &[u8]) -> Option<Option<Timestamps>> {
     Some(found)
 }
 
-/// The length of the UDP header, if the datagram has payload and the length that its header states.
+/// Returns the length of the UDP header. `None` without payload, or if the UDP length differs from the actual
+/// length.
 fn udp_header_len(bytes: &[u8]) -> Option<usize> {
     let (header, payload) = UdpHeader::parse(bytes)?;
     (usize::from(header.len.get()) == bytes.len() && !payload.is_empty()).then_some(udp::HEADER_LEN)
 }
 
-/// The sum of the payload; none where the transport checksum is wrong. Where the checksum is known to be correct,
-/// the payload's sum follows from the headers' (X3).
+/// Returns the sum of the payload. `None` if the transport checksum is wrong. If the checksum is known to be
+/// correct, the sum follows from the headers (X3).
 fn payload_sum(packet: &Packet, upper: Transport, header: &[u8], payload: &[u8]) -> Option<Sum> {
     let has_checksum =
         upper.protocol == TCP || UdpHeader::parse(header).is_some_and(|(it, _)| it.checksum.get() != 0);
@@ -177,7 +181,7 @@ fn payload_sum(packet: &Packet, upper: Transport, header: &[u8], payload: &[u8])
     }
 }
 
-/// Offsets in a TCP header, in bytes (RFC 9293 section 3.1).
+/// Offset of the sequence number in a TCP header, in bytes (RFC 9293 section 3.1).
 const SEQ_AT: usize = 4;
 /// See [`SEQ_AT`].
 const FLAGS_AT: usize = 13;
@@ -185,5 +189,5 @@ const FLAGS_AT: usize = 13;
 const URGENT_AT: usize = 18;
 /// Offset of the length in a UDP header, in bytes.
 const UDP_LEN_AT: usize = 4;
-/// Value and echo of the time stamps option, in bytes.
+/// Length of the data of a timestamps option, in bytes: value and echo.
 const TIMESTAMPS_LEN: usize = 8;

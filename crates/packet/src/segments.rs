@@ -1,7 +1,8 @@
 //! A GSO packet -> the headers of its segments.
 //!
 //! A GSO packet has one header and the payload of all its segments, as in virtio-net and GSO. Its segments differ
-//! only in length, sequence number, flags, identification and checksums.
+//! only in length, sequence number, flags, identification and checksums. Copying of the payload is left to the
+//! caller.
 
 use crate::checksum::Sum;
 use crate::gso::Identifications;
@@ -15,20 +16,21 @@ use crate::udp::{self, UdpHeader};
 ///
 /// Excluded are:
 ///
-/// - packets that are not whole TCP packets;
+/// - packets that are not unfragmented TCP;
 /// - packets that open or reset a connection, or are urgent (R117, R118);
-/// - packets that are signed as a whole (RFC 2385, RFC 4302, RFC 5925);
-/// - packets whose options cannot be read.
+/// - packets with a signature over the complete packet (RFC 2385, RFC 4302, RFC 5925);
+/// - packets whose options cannot be parsed.
 pub fn may_be_segmented(packet: &Packet) -> bool {
     is_divisible(packet, tcp::SYN | tcp::RST | tcp::URG)
 }
 
-/// Whether the later packets of the connection that this packet agrees to may be divided: it must sign nothing.
+/// Whether later packets of the connection that this SYN-ACK accepts may be divided. False if it has a signature.
 pub fn may_be_segmented_hence(packet: &Packet) -> bool {
     is_divisible(packet, tcp::RST | tcp::URG)
 }
 
-/// Whether this is a whole, unsigned TCP packet without the flags in `without` and with readable options.
+/// Whether this is an unfragmented TCP packet without signature, without the flags `without`, and with valid
+/// options.
 fn is_divisible(packet: &Packet, without: u8) -> bool {
     let ip = packet.ip();
     let Some(upper) = ip.upper.filter(|upper| upper.protocol == TCP && ip.fragment.is_none()) else { return false };
@@ -41,28 +43,28 @@ fn is_divisible(packet: &Packet, without: u8) -> bool {
     !ip.is_authenticated(packet.bytes()) && segment.header.flags() & without == 0 && !segment.options().any(signs)
 }
 
-/// Whether a TCP option of this kind covers the bytes of its segment.
+/// Whether a TCP option of this kind is a signature over its segment.
 #[inline]
 pub(crate) fn is_signature(kind: u8) -> bool {
     matches!(kind, MD5_SIGNATURE | AUTHENTICATION)
 }
 
-/// The headers of a GSO packet's segments. Common fields are read once; fields that differ are written for each
-/// segment.
+/// The header template of a GSO packet's segments. Common fields are computed once. Fields that differ are written
+/// for each segment.
 #[derive(Debug)]
 pub struct SegmentTemplate<'a> {
     version: Version,
     /// Link, IP and transport header of the GSO packet.
     front: &'a [u8],
     link_len: usize,
-    /// Offset of the transport header.
+    /// Offset of the transport header in `front`, in bytes.
     upper_at: usize,
     id: u32,
     ids: Identifications,
-    /// Sum of the IP header, where it has a checksum.
+    /// Sum of the constant fields of the IP header; 0 in IPv6.
     ip_rest: Sum,
-    /// Sum of the transport header and of the pseudo-header without the length, less the error of the GSO packet's
-    /// own sum.
+    /// Sum of the transport header and of the pseudo-header without the length. The error of the GSO packet's own
+    /// sum is subtracted.
     upper_rest: Sum,
     transport: SegmentTransport,
 }
@@ -73,21 +75,22 @@ enum SegmentTransport {
     Udp { has_checksum: bool },
 }
 
-/// A segment and its position in its GSO packet.
+/// A segment, and its position in its GSO packet.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentRange<'a> {
-    /// Number of segments in front of it.
+    /// Number of earlier segments of the GSO packet.
     pub index: usize,
-    /// Payload bytes in front of it.
+    /// Payload of the earlier segments, in bytes.
     pub offset: usize,
-    /// Its payload.
+    /// Payload of the segment.
     pub payload: &'a [u8],
-    /// Whether it is the first or the last.
+    /// Whether the segment is the first or the last.
     pub place: Place,
 }
 
 impl<'a> SegmentTemplate<'a> {
-    /// The template of `packet`'s segments; none if it is not a TCP or UDP packet with its whole header.
+    /// Creates the template for the segments of `packet`. `None` if it is no TCP or UDP packet with a complete
+    /// header.
     #[inline]
     pub fn new(packet: &'a Packet, ids: Identifications) -> Option<SegmentTemplate<'a>> {
         let upper = packet.ip().upper?;
@@ -97,7 +100,7 @@ impl<'a> SegmentTemplate<'a> {
         let upper_at = link_len + usize::from(upper.at);
         let front = packet.frame().get(..upper_at + header_len)?;
         let (ip_header, upper_header) = front.get(link_len..)?.split_at_checked(upper.at.into())?;
-        // A wrong sum stays wrong, by the same amount, in every segment: a damaged packet never becomes valid.
+        // A wrong sum stays wrong by an equal amount in every segment, so a damaged packet never becomes valid.
         let pseudo = pseudo_sum(packet.addresses(), upper.protocol, 0) - packet.checksum_error();
         let upper_rest = match transport {
             SegmentTransport::Tcp { .. } => pseudo + tcp::sum_of_rest(upper_header),
@@ -108,7 +111,7 @@ impl<'a> SegmentTemplate<'a> {
         Some(SegmentTemplate { version, front, link_len, upper_at, id, ids, ip_rest, upper_rest, transport })
     }
 
-    /// Length of link, IP and transport header, in bytes.
+    /// Returns the length of link, IP and transport header, in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.front.len()
@@ -119,7 +122,7 @@ impl<'a> SegmentTemplate<'a> {
         false
     }
 
-    /// Writes the headers of a segment, with both checksums, to the front of `room`, and returns them.
+    /// Writes the headers of a segment, including both checksums, to the start of `room`. Returns the headers.
     ///
     /// # Panics
     /// If `room` is too short.
@@ -151,17 +154,17 @@ impl<'a> SegmentTemplate<'a> {
 /// The position of a segment in its GSO packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// It is the first.
+    /// Whether the segment is the first.
     pub first: bool,
-    /// It is the last.
+    /// Whether the segment is the last.
     pub last: bool,
 }
 
 impl Place {
-    /// The flags that a segment may have at this position.
+    /// Returns the flags that a segment may have at this position.
     ///
-    /// CWR is for the first only (RFC 3168 section 6.1.2, R043), unless the connection uses accurate ECN (RFC 9768
-    /// section 3.2.2). PSH and FIN are for the last only (RFC 9293 section 3.9.1.2, R117).
+    /// CWR is only set in the first segment (RFC 3168 section 6.1.2, R043), unless the connection uses accurate ECN
+    /// (RFC 9768 section 3.2.2). PSH and FIN are only set in the last segment (RFC 9293 section 3.9.1.2, R117).
     pub(crate) fn flags(self) -> u8 {
         let without_first = if self.first { 0 } else { tcp::CWR };
         let without_last = if self.last { 0 } else { tcp::PSH | tcp::FIN };
@@ -187,9 +190,9 @@ fn transport(packet: &Packet, upper: Transport) -> Option<(usize, SegmentTranspo
     }
 }
 
-/// TCP options that cover the bytes of one segment (RFC 2385 section 3, RFC 5925 section 2.2).
+/// Kind of the MD5 signature option (RFC 2385 section 3).
 const MD5_SIGNATURE: u8 = 19;
-/// See [`MD5_SIGNATURE`].
+/// Kind of the authentication option, TCP-AO (RFC 5925 section 2.2).
 const AUTHENTICATION: u8 = 29;
-/// Longest header of a fragment or segment, in bytes: link, IP with all headers that it repeats, transport.
+/// Maximum header length of a fragment or segment, in bytes: link, repeated IP headers, transport.
 pub const FRAGMENT_HEADER_LEN_MAX: usize = LINK_LEN_MAX + HEADROOM + tcp::HEADER_LEN_MAX;

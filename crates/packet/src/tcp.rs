@@ -1,4 +1,7 @@
 //! TCP header bytes -> fields and options (RFC 9293).
+//!
+//! The engine needs typed access to headers, and a canonical form for changed ones. Sequence number comparisons are
+//! left to the engine.
 
 use crate::checksum::Sum;
 use zerocopy::byteorder::network_endian::{U16, U32};
@@ -12,13 +15,13 @@ pub struct TcpHeader {
     pub source: U16,
     /// Destination port.
     pub destination: U16,
-    /// Sequence number of the first byte.
+    /// Sequence number of the first payload byte.
     pub seq: U32,
-    /// The next byte that the sender of this segment expects.
+    /// Acknowledgement number: the next byte expected from the peer.
     pub ack: U32,
     data_offset: u8,
     flags: u8,
-    /// Receive window, not scaled.
+    /// Receive window, without window scaling.
     pub window: U16,
     /// Checksum over pseudo-header, header and payload.
     pub checksum: U16,
@@ -26,72 +29,72 @@ pub struct TcpHeader {
     pub urgent: U16,
 }
 
-/// A parsed segment: its fixed header, its options and its payload.
+/// A parsed TCP segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
     /// The fixed part of the header.
     pub header: &'a TcpHeader,
-    /// Option bytes, padding included.
+    /// Option bytes, including padding.
     pub options: &'a [u8],
-    /// Bytes of the stream.
+    /// Payload of the segment.
     pub payload: &'a [u8],
 }
 
-/// One TCP option, with its bytes.
+/// A TCP option, with its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpOption<'a> {
-    /// End of the list; the rest is padding.
+    /// End of the option list. All further bytes are padding.
     End,
-    /// One byte of alignment.
+    /// One byte of padding.
     NoOperation,
-    /// Longest payload that the sender accepts, in bytes (RFC 9293 section 3.7.1).
+    /// Maximum TCP payload that the source accepts in a segment, in bytes (RFC 9293 section 3.7.1).
     MaximumSegmentSize(u16),
-    /// Shift of the window field (RFC 7323 section 2).
+    /// Window scale: the shift of the window field, in bits (RFC 7323 section 2).
     WindowScale(u8),
-    /// The sender accepts selective acknowledgements (RFC 2018 section 2).
+    /// The source accepts selective acknowledgements (RFC 2018 section 2).
     SackPermitted,
-    /// Blocks of eight bytes, each two sequence numbers (RFC 2018 section 3).
+    /// Blocks of selective acknowledgements, eight bytes each: two sequence numbers (RFC 2018 section 3).
     Sack(&'a [u8]),
-    /// Clock of the sender and echo of the other clock (RFC 7323 section 3).
+    /// Timestamps of the source and of its peer (RFC 7323 section 3).
     Timestamps {
-        /// The sender's clock.
+        /// Timestamp of the source.
         value: u32,
-        /// The peer's clock, echoed.
+        /// The peer's timestamp, echoed.
         echo: u32,
     },
-    /// Any other kind, with its data.
+    /// Any other option: its kind and its data.
     Other(u8, &'a [u8]),
-    /// An impossible length: the rest of the options, as they stand (R114).
+    /// An option of impossible length: all remaining option bytes (R114).
     Malformed(&'a [u8]),
 }
 
-/// The fields of a whole segment's header, without options.
+/// The fixed header fields of an unfragmented segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpFacts {
     /// Source and destination port.
     pub ports: [u16; 2],
-    /// Sequence number of the first byte.
+    /// Sequence number of the first payload byte.
     pub seq: u32,
-    /// The next byte that the sender of this segment expects.
+    /// Acknowledgement number: the next byte expected from the peer.
     pub ack: u32,
-    /// Receive window, not scaled.
+    /// Receive window, without window scaling.
     pub window: u16,
-    /// The eight flags, CWR first and FIN last.
+    /// The eight flags: CWR is the highest bit, FIN the lowest.
     pub flags: u8,
-    /// Length of the header with its options, in bytes.
+    /// Length of the header including options, in bytes.
     pub header_len: u16,
-    /// Payload bytes of the stream.
+    /// Length of the payload, in bytes.
     pub payload_len: u32,
 }
 
 /// The fields of a TCP segment that change along its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpSegmentFacts {
-    /// Sequence number of the first byte.
+    /// Sequence number of the first payload byte.
     pub seq: u32,
-    /// The next byte expected from the peer.
+    /// Acknowledgement number: the next byte expected from the peer.
     pub ack: u32,
-    /// Receive window, not scaled.
+    /// Receive window, without window scaling.
     pub window: u16,
     /// PSH and FIN, if set.
     pub ends: u8,
@@ -102,16 +105,16 @@ pub struct TcpSegmentFacts {
 /// The timestamps of a segment, and their offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamps {
-    /// Offset of the sender's clock, in bytes from the TCP header.
+    /// Offset of the source's timestamp, in bytes from the TCP header.
     pub at: u16,
-    /// The sender's clock.
+    /// Timestamp of the source.
     pub value: u32,
-    /// The peer's clock, echoed.
+    /// The peer's timestamp, echoed.
     pub echo: u32,
 }
 
 impl Segment<'_> {
-    /// Reads a TCP segment; none where its header is cut off or malformed.
+    /// Parses a TCP segment. `None` if its header is truncated or malformed.
     pub fn parse(bytes: &[u8]) -> Option<Segment<'_>> {
         let (header, rest) = TcpHeader::ref_from_prefix(bytes).ok()?;
         let options_len = header.header_len().checked_sub(HEADER_LEN)?;
@@ -120,7 +123,7 @@ impl Segment<'_> {
     }
 }
 
-/// Bytes behind the header; none where the header is incomplete.
+/// Returns the bytes behind the header. `None` if the header is incomplete.
 #[inline]
 pub(crate) fn payload_len(segment: &[u8]) -> usize {
     let header_len = segment.get(OFFSET_AT).map_or(0, |byte| usize::from(byte >> 4) * 4);
@@ -128,13 +131,13 @@ pub(crate) fn payload_len(segment: &[u8]) -> usize {
 }
 
 impl<'a> Segment<'a> {
-    /// The options in order; together they cover all option bytes.
+    /// Returns the options in order. Together they include all option bytes.
     pub fn options(&self) -> impl Iterator<Item = TcpOption<'a>> {
         options(self.options)
     }
 }
 
-/// The options in order; together they cover all of these bytes.
+/// Parses options in order. Together they include all of `bytes`.
 pub(crate) fn options(bytes: &[u8]) -> impl Iterator<Item = TcpOption<'_>> {
     let mut rest = bytes;
     core::iter::from_fn(move || {
@@ -145,7 +148,7 @@ pub(crate) fn options(bytes: &[u8]) -> impl Iterator<Item = TcpOption<'_>> {
 }
 
 impl TcpOption<'_> {
-    /// Number of its bytes; 1 for the end of the list.
+    /// Returns the number of bytes of this option; 1 for the end of the list.
     pub(crate) fn len(&self) -> usize {
         match self {
             TcpOption::End | TcpOption::NoOperation => 1,
@@ -160,7 +163,7 @@ impl TcpOption<'_> {
 }
 
 impl TcpFacts {
-    /// The facts of a segment; none where its header does not fit (see [`Segment::parse`]).
+    /// Returns the facts of a segment. `None` if [`Segment::parse`] fails.
     #[inline]
     pub fn read(segment: &[u8]) -> Option<TcpFacts> {
         let Segment { header, payload, .. } = Segment::parse(segment)?;
@@ -177,40 +180,40 @@ impl TcpFacts {
 }
 
 impl TcpSegmentFacts {
-    /// Whether the sender has no more data for now (RFC 9293 section 3.9.1.2, R116).
+    /// Whether the segment has PSH or FIN, so that a run ends behind it (RFC 9293 section 3.9.1.2, R116).
     pub fn ends(&self) -> bool {
         self.ends != 0
     }
 
-    /// Whether it ends the stream.
+    /// Whether the segment ends the stream.
     pub fn is_last(&self) -> bool {
         self.ends & FIN != 0
     }
 }
 
 impl TcpHeader {
-    /// Length of the header with its options, in bytes.
+    /// Returns the length of the header including options, in bytes.
     pub fn header_len(&self) -> usize {
         usize::from(self.data_offset >> 4) * 4
     }
 
-    /// The three bits of accurate ECN: AE, CWR and ECE (RFC 9768 section 3.2.2).
+    /// Returns the three bits of accurate ECN: AE, CWR and ECE (RFC 9768 section 3.2.2).
     pub fn accurate_ecn_field(&self) -> u8 {
         (self.data_offset & 1) << 2 | self.flags >> 6
     }
 
-    /// Whether AE is set, which only accurate ECN uses (RFC 9768 section 3.2).
+    /// Whether the AE bit is set, which only accurate ECN uses (RFC 9768 section 3.2).
     pub fn has_accurate_ecn_bit(&self) -> bool {
         self.data_offset & 1 != 0
     }
 
-    /// The eight flags, CWR first and FIN last.
+    /// Returns the eight flags: CWR is the highest bit, FIN the lowest.
     pub fn flags(&self) -> u8 {
         self.flags
     }
 }
 
-/// The sum of a header without the fields that differ between segments: sequence number, flags, checksum.
+/// Returns the sum of a header, without the fields that differ between segments: sequence number, flags, checksum.
 pub(crate) fn sum_of_rest(header: &[u8]) -> Sum {
     let Ok((fixed, _)) = TcpHeader::ref_from_prefix(header) else { panic!("a segment has its TCP header") };
     let marks = Sum::long(u32::from(fixed.flags) + u32::from(fixed.checksum.get()));
@@ -219,7 +222,7 @@ pub(crate) fn sum_of_rest(header: &[u8]) -> Sum {
 
 /// Writes the fields that differ between the segments of a GSO packet: sequence number, flags, checksum.
 ///
-/// `rest` is the sum of pseudo-header and payload, and the [`sum_of_rest`].
+/// `rest` is the sum of the pseudo-header, the payload, and the [`sum_of_rest`].
 #[inline]
 pub(crate) fn stamp(header: &mut [u8], seq: u32, flags: u8, rest: Sum) {
     let Ok((fixed, _)) = TcpHeader::mut_from_prefix(header) else { panic!("a template has its TCP header") };
@@ -228,8 +231,8 @@ pub(crate) fn stamp(header: &mut [u8], seq: u32, flags: u8, rest: Sum) {
     fixed.checksum = U16::new((rest + Sum::long(seq) + Sum::word(flags.into())).checksum());
 }
 
-/// Writes the fields that a GSO packet takes from its last segment: acknowledgement, window, PSH and FIN, echo.
-/// Then writes the checksum. `rest` is the sum of the pseudo-header and the payload.
+/// Writes the fields that a GSO packet takes from its last segment: acknowledgement number, window, PSH and FIN,
+/// timestamp echo. Then writes the checksum. `rest` is the sum of the pseudo-header and the payload.
 pub(crate) fn seal(header: &mut [u8], last: &TcpSegmentFacts, rest: Sum) {
     let Ok((fixed, _)) = TcpHeader::mut_from_prefix(header) else { panic!("a segment has its TCP header") };
     (fixed.ack, fixed.window) = (U32::new(last.ack), U16::new(last.window));
@@ -268,16 +271,16 @@ fn next_option(bytes: &[u8]) -> Option<(TcpOption<'_>, &[u8])> {
     Some((option, tail))
 }
 
-/// Offset of the checksum field, in a segment that holds its whole header.
+/// Returns the offset of the checksum field. `None` if the header is incomplete.
 pub(crate) fn checksum_at(bytes: &[u8]) -> Option<usize> {
     Segment::parse(bytes).map(|_| CHECKSUM_AT)
 }
 
-/// Header without options, in bytes.
+/// Length of a header without options, in bytes.
 pub const HEADER_LEN: usize = 20;
-/// Header with the maximum of options, in bytes.
+/// Maximum length of a header with options, in bytes.
 pub const HEADER_LEN_MAX: usize = 60;
-/// Flags (RFC 9293 section 3.1, RFC 3168 section 6.1).
+/// The FIN flag. Flags are defined in RFC 9293 section 3.1 and RFC 3168 section 6.1.
 pub const FIN: u8 = 0x01;
 /// See [`FIN`].
 pub const SYN: u8 = 0x02;
@@ -293,11 +296,11 @@ pub const URG: u8 = 0x20;
 pub const ECE: u8 = 0x40;
 /// See [`FIN`].
 pub const CWR: u8 = 0x80;
-/// Offset of the data offset, in bytes; it has the upper four bits (RFC 9293 section 3.1).
+/// Offset of the byte with the data offset in its upper four bits, in bytes (RFC 9293 section 3.1).
 const OFFSET_AT: usize = 12;
-/// Offset of the checksum, in bytes.
+/// Offset of the checksum field, in bytes.
 pub(crate) const CHECKSUM_AT: usize = 16;
-/// Kind and length of an option, in bytes.
+/// Length of the kind and length bytes of an option, in bytes.
 const OPTION_HEADER_LEN: usize = 2;
 
 #[cfg(test)]

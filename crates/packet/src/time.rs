@@ -1,38 +1,40 @@
-//! Time as a value: callers supply it, and nothing here reads a clock.
+//! Time as a value.
+//!
+//! Callers supply the time, and no code here reads a clock. So a simulation or a capture can replace the clock.
 
 use core::fmt;
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
-/// A moment, in nanoseconds since an origin of the caller's choice.
+/// A point in time, in nanoseconds since an origin chosen by the caller.
 ///
-/// A live worker counts from its start, a capture from 1970. Arithmetic saturates, so a hostile timestamp cannot
-/// wrap a deadline into the past.
+/// Live workers measure time since their start. Captures measure it since the year 1970 (Unix time). Arithmetic
+/// saturates, so a hostile timestamp cannot wrap a deadline into the past.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
 impl Time {
-    /// The moment `nanos` nanoseconds later; at most [`NEVER`](Time::NEVER).
+    /// Returns the time `nanos` nanoseconds later, at most [`NEVER`](Time::NEVER).
     pub fn later(self, nanos: u64) -> Time {
         Time(self.0.saturating_add(nanos))
     }
 
     /// The origin.
     pub const ZERO: Time = Time(0);
-    /// A moment that is never reached.
+    /// A time that is never reached.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// The moment `nanos` nanoseconds after the origin.
+    /// Returns the time `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     pub const fn nanos(self) -> u64 {
         self.0
     }
 
-    /// Duration from `earlier` to this moment; zero if `earlier` is later.
+    /// Returns the duration from `earlier` to this time; zero if `earlier` is later.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

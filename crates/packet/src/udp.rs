@@ -1,11 +1,13 @@
 //! UDP header bytes -> fields and checksum (RFC 768).
+//!
+//! UDP differs from TCP in its own length field and its optional checksum. The pseudo-header is left to the caller.
 
 use crate::checksum::Sum;
 use crate::ip::UDP;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The UDP header.
+/// The UDP header (RFC 768).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct UdpHeader {
@@ -13,21 +15,21 @@ pub struct UdpHeader {
     pub source: U16,
     /// Destination port.
     pub destination: U16,
-    /// Header and payload, in bytes.
+    /// Length of header and payload, in bytes.
     pub len: U16,
-    /// Checksum; 0 where the sender computed none.
+    /// Checksum field; 0 if the source host computed no checksum.
     pub checksum: U16,
 }
 
 impl UdpHeader {
-    /// Reads the header at the start of a datagram, and returns it with the bytes behind it.
+    /// Parses the UDP header at the start of `bytes`. Returns the header, and the bytes behind it.
     pub fn parse(bytes: &[u8]) -> Option<(&UdpHeader, &[u8])> {
         UdpHeader::ref_from_prefix(bytes).ok()
     }
 }
 
-/// The checksum field for this sum. A complement of 0 is written as all ones, because 0 means "none" (RFC 768,
-/// RFC 8200 section 8.1, R096).
+/// Returns the checksum field for this sum. A complement of 0 is written as all ones, because 0 means "no checksum"
+/// (RFC 768, RFC 8200 section 8.1, R096).
 pub fn field(sum: Sum) -> u16 {
     match sum.checksum() {
         0 => 0xFFFF,
@@ -35,8 +37,8 @@ pub fn field(sum: Sum) -> u16 {
     }
 }
 
-/// Offset of the checksum field, in a datagram with a checksum and the length that its header states.
-/// `len_missing`: the sender omitted that length.
+/// Returns the offset of the checksum field, if the datagram has a checksum and a correct length field.
+/// `len_missing`: the source host left the length to segmentation offload.
 pub(crate) fn checksum_at(bytes: &[u8], len_missing: bool) -> Option<usize> {
     let (header, _) = UdpHeader::parse(bytes)?;
     let claimed_len = usize::from(header.len.get());
@@ -44,21 +46,23 @@ pub(crate) fn checksum_at(bytes: &[u8], len_missing: bool) -> Option<usize> {
         .then_some(CHECKSUM_AT)
 }
 
-/// Offset of the length field, in a datagram whose sender omitted the length.
+/// Returns the offset of the length field, if the source host left the length to segmentation offload.
 pub(crate) fn missing_len_at(protocol: u8, bytes: &[u8]) -> Option<usize> {
     let (header, _) = UdpHeader::parse(bytes)?;
     (protocol == UDP && header.len.get() == 0).then_some(LEN_AT)
 }
 
-/// The sum of a header without the fields that differ between the datagrams of a GSO packet: length and checksum.
+/// Returns the sum of a header, without the fields that differ between the datagrams of a GSO packet: length and
+/// checksum.
 pub(crate) fn sum_of_rest(header: &[u8]) -> Sum {
     let Ok((fixed, _)) = UdpHeader::ref_from_prefix(header) else { panic!("a datagram has its UDP header") };
     Sum::long(u32::from(fixed.source.get()) + u32::from(fixed.destination.get()))
 }
 
-/// Writes the fields that differ between the datagrams of a GSO packet: length and, if the first has one, checksum.
+/// Writes the fields that differ between the datagrams of a GSO packet: the length, and the checksum if the first
+/// has one.
 ///
-/// `rest` is the sum of pseudo-header and payload, and the [`sum_of_rest`].
+/// `rest` is the sum of the pseudo-header, the payload, and the [`sum_of_rest`].
 #[inline]
 pub(crate) fn stamp(header: &mut [u8], has_checksum: bool, rest: Sum, len: usize) {
     let Ok((fixed, _)) = UdpHeader::mut_from_prefix(header) else { panic!("a template has its UDP header") };
@@ -66,7 +70,7 @@ pub(crate) fn stamp(header: &mut [u8], has_checksum: bool, rest: Sum, len: usize
     fixed.checksum = U16::new(if has_checksum { field(rest + Sum::word(len as u16)) } else { 0 });
 }
 
-/// Writes the length of a GSO packet and, if it has one, its checksum. `rest` is the sum of the pseudo-header and
+/// Writes the length of a GSO packet, and its checksum if it has one. `rest` is the sum of the pseudo-header and
 /// the payload.
 pub(crate) fn seal(datagram: &mut [u8], rest: Sum) {
     let len = datagram.len();
@@ -78,9 +82,9 @@ pub(crate) fn seal(datagram: &mut [u8], rest: Sum) {
     }
 }
 
-/// The header, in bytes.
+/// Length of the UDP header, in bytes.
 pub const HEADER_LEN: usize = 8;
-/// Offset of the length, in bytes.
+/// Offset of the length field, in bytes.
 const LEN_AT: usize = 4;
-/// Offset of the checksum, in bytes.
+/// Offset of the checksum field, in bytes.
 pub(crate) const CHECKSUM_AT: usize = 6;

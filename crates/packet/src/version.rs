@@ -1,21 +1,24 @@
 //! A call on an IP header -> the implementation of its version, `ipv4.rs` or `ipv6.rs`.
+//!
+//! Only this file selects by IP version, so all other code is written for both. The implementations are left to the
+//! two files.
 
 use crate::checksum::Sum;
 use crate::ip::{Address, AddressPair, Common, Fragment, Ip, LEN_MAX, ParseError, Version};
 use crate::{ipv4, ipv6};
 
 impl Ip {
-    /// Reads the IP header at the start of `bytes`, which may extend past the packet (link padding).
+    /// Parses the IP header at the start of `bytes`. `bytes` may include link padding behind the packet.
     ///
     /// # Errors
-    /// The reason for which these bytes are unparsed.
+    /// The reason why the bytes are unparsed.
     pub fn parse(bytes: &[u8]) -> Result<Ip, ParseError> {
         let mut ip = Ip::NONE;
         ip.read(bytes)?;
         Ok(ip)
     }
 
-    /// Replaces itself by the facts of the IP header at the start of `bytes`; unchanged on an error.
+    /// Replaces these facts by those of the IP header at the start of `bytes`. Unchanged after an error.
     ///
     /// # Errors
     /// See [`parse`](Ip::parse).
@@ -29,7 +32,7 @@ impl Ip {
         }
     }
 
-    /// Source and destination, from the header that this was read from.
+    /// Returns the source and destination address. `header` is the parsed header.
     pub fn addresses(&self, header: &[u8]) -> (Address, Address) {
         match self.version {
             Version::V4 => ipv4::addresses(header),
@@ -37,7 +40,7 @@ impl Ip {
         }
     }
 
-    /// Time to live or hop limit.
+    /// Returns the TTL or hop limit in `header`.
     pub(crate) fn ttl(&self, header: &[u8]) -> u8 {
         match self.version {
             Version::V4 => ipv4::ttl(header),
@@ -45,7 +48,7 @@ impl Ip {
         }
     }
 
-    /// Decrements it.
+    /// Decrements the TTL or hop limit in `header`.
     pub(crate) fn decrement_ttl(&self, header: &mut [u8]) {
         match self.version {
             Version::V4 => ipv4::decrement_ttl(header),
@@ -53,7 +56,7 @@ impl Ip {
         }
     }
 
-    /// The minimum MTU of every link: packets are never fragmented for a smaller one.
+    /// Returns the minimum MTU of every link, in bytes. Packets are never fragmented for a smaller MTU.
     pub fn mtu_min(&self) -> usize {
         match self.version {
             Version::V4 => ipv4::MTU_MIN,
@@ -61,8 +64,8 @@ impl Ip {
         }
     }
 
-    /// Length of a header without options or extension headers, in bytes. An MSS counts neither this nor TCP's
-    /// header.
+    /// Returns the length of a header without options or extension headers, in bytes. An MSS includes neither this
+    /// header nor the TCP header.
     pub fn header_len_min(&self) -> usize {
         match self.version {
             Version::V4 => ipv4::HEADER_LEN,
@@ -70,8 +73,8 @@ impl Ip {
         }
     }
 
-    /// Longest TCP payload that every host accepts, in bytes: the MSS of a host that announces none (RFC 9293
-    /// section 3.7.1, R112).
+    /// Returns the maximum TCP payload that every host accepts, in bytes: the MSS of a host that announces none
+    /// (RFC 9293 section 3.7.1, R112).
     pub fn mss_default(&self) -> u16 {
         match self.version {
             Version::V4 => ipv4::MSS_DEFAULT,
@@ -79,8 +82,8 @@ impl Ip {
         }
     }
 
-    /// The longest payload behind this header. The 16-bit length field includes the header in IPv4 and the
-    /// extension headers in IPv6.
+    /// Returns the maximum payload behind this header, in bytes. The 16-bit length field includes the complete
+    /// header in IPv4, but only the extension headers in IPv6.
     pub fn payload_len_max(&self) -> usize {
         match self.version {
             Version::V4 => LEN_MAX - usize::from(self.header_len),
@@ -88,7 +91,7 @@ impl Ip {
         }
     }
 
-    /// The address pair of a packet with this header, as its bytes state it.
+    /// Returns the address pair of a header.
     #[inline(always)]
     pub fn ends(&self, header: &[u8]) -> AddressPair {
         match self.version {
@@ -97,7 +100,7 @@ impl Ip {
         }
     }
 
-    /// Whether a packet with this header has this address pair.
+    /// Whether a header has this address pair.
     #[inline(always)]
     pub fn has_ends(&self, header: &[u8], ends: &AddressPair) -> bool {
         match self.version {
@@ -106,13 +109,13 @@ impl Ip {
         }
     }
 
-    /// Whether it carries options that only a first fragment carries.
+    /// Whether the header has options that only a first fragment has.
     #[inline]
     pub(crate) fn keeps_options_to_the_first(&self, header: &[u8]) -> bool {
         self.version == Version::V4 && ipv4::has_options(self) && ipv4::has_option_of_the_first(header)
     }
 
-    /// Length of the header that fragments have and whole packets lack, in bytes.
+    /// Returns the length of the header that only fragments have, in bytes: the IPv6 Fragment header.
     #[inline]
     pub(crate) fn fragment_header_len(&self) -> usize {
         match self.version {
@@ -121,7 +124,7 @@ impl Ip {
         }
     }
 
-    /// Header lengths of fragments: of the first, and of the others.
+    /// Returns the header lengths of the first and of later fragments, in bytes.
     #[inline]
     pub(crate) fn fragment_header_lens(&self, header: &[u8]) -> [usize; 2] {
         match self.version {
@@ -130,7 +133,7 @@ impl Ip {
         }
     }
 
-    /// Reassembly time-out.
+    /// Returns the standard reassembly time-out of this IP version.
     pub fn patience(&self) -> core::time::Duration {
         match self.version {
             Version::V4 => ipv4::PATIENCE,
@@ -138,7 +141,7 @@ impl Ip {
         }
     }
 
-    /// Values shared by all fragments with this header. `dont_fragment`: no router may fragment them.
+    /// Returns the values that all fragments with this header share. `dont_fragment`: the fragments get DF.
     #[inline]
     pub(crate) fn common(&self, header: &[u8], dont_fragment: bool) -> Common {
         match self.version {
@@ -147,7 +150,7 @@ impl Ip {
         }
     }
 
-    /// Writes the header of later fragments to the front of `out`, where it differs from that of the first.
+    /// Writes the header of later fragments to the start of `out`, if it differs from the first fragment's.
     pub(crate) fn later_header(&self, header: &[u8], out: &mut [u8]) {
         match self.version {
             Version::V4 => drop(ipv4::later_header(header, out)),
@@ -155,8 +158,8 @@ impl Ip {
         }
     }
 
-    /// Turns a copy of the packet's header into that of a fragment. In IPv6, the copy has room for a Fragment
-    /// header behind it.
+    /// Converts a copy of the packet's header to the header of a fragment. In IPv6, the copy has room for a
+    /// Fragment header behind it.
     #[inline]
     pub(crate) fn stamp(&self, header: &mut [u8], common: Common, payload_len: usize, fragment: Fragment) {
         match self.version {
@@ -165,7 +168,8 @@ impl Ip {
         }
     }
 
-    /// The sum of a header without the fields that differ between segments, where it has a checksum.
+    /// Returns the sum of a header without the fields that differ between segments. 0 if the header has no
+    /// checksum.
     #[inline]
     pub(crate) fn sum_of_rest(version: Version, header: &[u8]) -> Sum {
         match version {
@@ -174,7 +178,7 @@ impl Ip {
         }
     }
 
-    /// Writes the fields that differ between the segments of a GSO packet, for one with `upper_len` bytes behind
+    /// Writes the fields that differ between the segments of a GSO packet. The segment has `upper_len` bytes behind
     /// the IP headers. `rest` is the [`sum_of_rest`](Ip::sum_of_rest).
     #[inline]
     pub(crate) fn stamp_segment(version: Version, header: &mut [u8], rest: Sum, upper_len: usize, id: u32) {
@@ -184,8 +188,7 @@ impl Ip {
         }
     }
 
-    /// Whether two headers of this version, up to the transport header, are equal, except lengths, identification
-    /// and checksum.
+    /// Whether two headers up to the transport header are equal, except lengths, identification and checksum.
     pub(crate) fn shares_header(&self, one: &[u8], other: &[u8]) -> bool {
         match self.version {
             Version::V4 => ipv4::shares_header(one, other),
@@ -207,7 +210,7 @@ impl Ip {
         !has_options && !self.is_authenticated(packet)
     }
 
-    /// Whether an Authentication header covers all of this packet (RFC 4302 section 3.3.3). In IPv4 it hides the
+    /// Whether an Authentication header covers the complete packet (RFC 4302 section 3.3.3). In IPv4, it hides the
     /// bytes behind it.
     pub(crate) fn is_authenticated(&self, packet: &[u8]) -> bool {
         match (self.version, self.upper) {
@@ -216,7 +219,7 @@ impl Ip {
         }
     }
 
-    /// Whether the header's checksum, if it has one, is the one that sealing would write.
+    /// Whether the header's checksum has the form that sealing would write. True without a checksum.
     pub(crate) fn checksum_is_canonical(&self, header: &[u8]) -> bool {
         match self.version {
             Version::V4 => ipv4::checksum_is_canonical(header),
@@ -224,8 +227,8 @@ impl Ip {
         }
     }
 
-    /// Writes lengths, flags, ECN and the header's checksum for one packet of `len` bytes: a whole datagram, or in
-    /// IPv4 this fragment of one.
+    /// Writes lengths, flags, ECN and the checksum of the header, for a packet of `len` bytes. The packet is an
+    /// unfragmented datagram, or an IPv4 fragment.
     #[inline]
     pub(crate) fn seal(&self, header: &mut [u8], fragment: Option<Fragment>) {
         match self.version {

@@ -1,49 +1,49 @@
 //! A segment, and a run of segments in order -> whether the segment may join.
 //!
-//! Both the fast path and the slow path of the coalescer ask here. The fast path has the facts at less cost, since
-//! it compared the headers with a mask. The actions are left to the callers.
+//! The fast path and the slow path of the coalescer use these decisions. The fast path obtains the facts at less
+//! cost, by a masked comparison of headers. Appending and releasing are left to the callers.
 
 use crate::ledger::Event;
 use crate::rules::{Mode, Rules, Toggle};
 use packet::{Identifications, Ip, Packet, SegmentFacts, TcpSegmentFacts};
 
-/// The state that a further segment of a run has to continue.
+/// The state of a run that its next segment has to continue.
 #[derive(Debug)]
 pub(super) struct RunEnd {
-    /// The facts of the last segment.
+    /// The facts of the last segment of the run.
     pub(super) last: SegmentFacts,
-    /// Progress of the IP IDs. The second segment decides it.
+    /// Progress of the IP IDs. `None` until the second segment determines it.
     pub(super) ids: Option<Identifications>,
-    /// Number of segments so far.
+    /// Number of segments in the run.
     pub(super) count: u32,
-    /// Payload of the first segment, and of the longest, in bytes.
+    /// Payload of the first segment, in bytes. `longest` is the longest payload.
     pub(super) first_len: u16,
     pub(super) longest: u16,
-    /// Longest packet that the run may become, in bytes.
+    /// Maximum length of the run, in bytes.
     pub(super) len_max: u32,
 }
 
-/// Whether a packet may wait for others, or join them. `canonical`: whether sealing its headers anew would give the
-/// same checksums.
+/// Whether a packet may be held for others, or join others. `canonical`: rewriting its headers would not change
+/// their checksums.
 #[inline(always)]
 pub(super) fn may_wait(packet: &Packet, rules: &Rules, canonical: impl FnOnce() -> bool) -> bool {
     let can_be_given_back = rules.mode == Mode::Resize || canonical();
     let may_be_so_long = packet.len() <= usize::from(rules.len_max) || rules.longer == Toggle::On;
-    // A longer packet would not have the IDs of a fragmented IPv6 datagram, under which it may have to leave.
+    // A longer packet may have to be sent in fragments, and lacks the ID of the fragmented IPv6 datagram.
     let keeps_its_number = packet.max_fragment_len().is_none() || packet.ip().is_numbered();
     can_be_given_back && may_be_so_long && keeps_its_number && packet.is_single()
 }
 
-/// Distance of a segment from the next expected byte. UDP datagrams are always next.
+/// Returns the distance of a segment from the next expected byte. Always 0 for UDP datagrams.
 #[inline(always)]
 pub(super) fn ahead(next_seq: u32, tcp: Option<&TcpSegmentFacts>) -> i32 {
     tcp.map_or(0, |tcp| distance(next_seq, tcp.seq))
 }
 
-/// Whether one segment may leave before another that may have arrived first. It may not in two cases:
+/// Whether `one` may be sent before `other`, which may have arrived first. Two cases forbid it:
 ///
-/// - They share bytes, of which the receiver keeps the first copy.
-/// - Its timestamp is newer. The receiver would drop the other segment (RFC 7323 section 5.3).
+/// - The segments share bytes: the receiver keeps the first copy.
+/// - The timestamp of `one` is newer: the receiver would drop `other` (RFC 7323 section 5.3).
 pub(super) fn may_precede(one: &SegmentFacts, other: &SegmentFacts) -> bool {
     let (Some(first), Some(second), Some(end)) = (one.tcp, other.tcp, one.seq_end()) else { return false };
     let by_clock = match (first.timestamps, second.timestamps) {
@@ -54,9 +54,9 @@ pub(super) fn may_precede(one: &SegmentFacts, other: &SegmentFacts) -> bool {
 }
 
 impl RunEnd {
-    /// Why the next segment of the stream does not join a run of `len` bytes, or `None` if it joins. `is_alike`:
-    /// whether all constant header fields equal the run's. Both must also have been unfragmented, or fragmented to
-    /// the same length.
+    /// Returns the reason why the next segment of the stream does not join a run of `len` bytes. `None` if it
+    /// joins. `is_alike`: all constant header fields equal the run's, and both were unfragmented or fragmented to
+    /// equal lengths.
     #[inline(always)]
     pub(super) fn refuses(
         &self,
@@ -80,7 +80,7 @@ impl RunEnd {
         }
     }
 
-    /// Why nothing more can join a run of `len` bytes, or `None` if more can.
+    /// Returns the reason why no segment can join a run of `len` bytes. `None` if one can.
     #[inline]
     pub(super) fn is_whole(&self, len: usize, rules: &Rules) -> Option<Event> {
         if self.last.tcp.is_some_and(|tcp| tcp.ends()) {
@@ -94,7 +94,7 @@ impl RunEnd {
         }
     }
 
-    /// Advances behind a segment that joined.
+    /// Updates the state for a segment that joined.
     #[inline(always)]
     pub(super) fn go_on(&mut self, ip: &Ip, tcp: Option<TcpSegmentFacts>, payload_len: u16) {
         self.ids = self.next_ids(ip);
@@ -103,14 +103,14 @@ impl RunEnd {
         self.count += 1;
     }
 
-    /// Whether segmentation must give back the segments that came. Datagrams in a UDP GSO packet keep their
+    /// Whether segmentation must restore the received segments exactly. Datagrams in a UDP GSO packet keep their
     /// boundaries in every mode.
     pub(super) fn is_strict(&self, rules: &Rules) -> bool {
         rules.mode == Mode::Reversible || self.last.tcp.is_none()
     }
 
-    /// Whether the changes of the TCP header are allowed. In a reversible run nothing changes. Else acknowledgement
-    /// and timestamps never go back (R135).
+    /// Whether the changes of the TCP header are allowed. In a reversible run, no field may change. In other runs,
+    /// acknowledgement number and timestamps never decrease (R135).
     #[inline(always)]
     fn tcp_moves_on(&self, next: Option<&TcpSegmentFacts>, rules: &Rules) -> bool {
         let (Some(last), Some(next)) = (&self.last.tcp, next) else { return next.is_none() };
@@ -126,7 +126,8 @@ impl RunEnd {
         distance(last.ack, next.ack) >= 0 && stamps
     }
 
-    /// Progress of the IP IDs with this packet: all by one, or all the same. `None` if neither.
+    /// Returns the progress of the IP IDs including this packet: all increase by one, or all are equal. `None` if
+    /// neither is true.
     #[inline(always)]
     fn next_ids(&self, ip: &Ip) -> Option<Identifications> {
         let step = ip.id.wrapping_sub(self.last.id) & ((1u64 << ip.id_bits()) - 1) as u32;
@@ -148,13 +149,13 @@ fn count_max(tcp: Option<&TcpSegmentFacts>, is_strict: bool) -> u32 {
     }
 }
 
-/// Distance from one sequence number to another, modulo 2^32 (RFC 9293 section 3.4).
+/// Returns the distance between two sequence numbers, modulo 2^32 (RFC 9293 section 3.4).
 #[inline(always)]
 pub(super) fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
 
-/// Maximum number of packets in a GSO packet (rel:A38).
+/// Maximum number of TCP segments in a GSO packet (rel:A38).
 const SEGMENTS_MAX: u32 = 128;
-/// See [`SEGMENTS_MAX`].
+/// Maximum number of UDP datagrams in a GSO packet.
 const DATAGRAMS_MAX: u32 = 64;

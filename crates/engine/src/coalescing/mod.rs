@@ -1,16 +1,16 @@
 //! TCP segments and UDP datagrams of a stream -> GSO packets: one header for many segments (Li; RFC 9293,
 //! RFC 7323).
 //!
-//! A stream is one direction of a connection and has at most one open run. A segment that continues the run is
+//! A stream is one direction of a connection, and has at most one open run. A segment that continues the run is
 //! appended to the run's first packet, whose buffer grows. Any other packet closes the run.
 //!
-//! - In *reversible* mode a segment joins only if its whole header follows from the first one's. Segmenting the GSO
-//!   packet then gives back every packet byte for byte.
-//! - In *resize* mode only the byte stream stays the same. Acknowledgement, window and timestamp echo are those of
-//!   the last segment. Segments that arrive early wait for the gap to close (L7, L8).
+//! - In *reversible* mode, a segment joins only if its complete header follows from the header of the first
+//!   segment. Segmentation of the GSO packet then restores every packet byte for byte.
+//! - In *resize* mode, only the byte stream is preserved. Acknowledgement number, window and timestamp echo are
+//!   those of the last segment. Early segments wait in a queue until the gap is closed (L7, L8).
 //!
-//! The coalescer drops nothing. A packet that does not join passes as it came, behind all earlier packets of its
-//! stream. Only payload is copied, and only that of segments that join.
+//! The coalescer drops no packet. A packet that does not join is forwarded unchanged, behind all earlier packets of
+//! its stream. Only the payload of joining segments is copied.
 
 mod may_join;
 mod reorder;
@@ -31,13 +31,13 @@ use packet::{Frame, Packet, SegmentFacts, TcpFacts, TcpSegmentFacts, Time, tcp};
 use reorder::ReorderSlab;
 use stream::{HOLD_MAX, HOLD_MIN, Outcome, STREAM_CHARGE, Stream};
 
-/// Coalesces the segments of each stream into GSO packets. The connection table finds its streams.
+/// Coalesces the segments of each stream into GSO packets. The connection table leads to the streams.
 #[derive(Debug)]
 pub struct Coalescer {
     streams: FairQueue<Stream>,
-    /// Streams that hold packets since [`moment`](Coalescer::moment), without early segments, and may have released
-    /// them since. `streams` treats them as idle. Most of a burst is released before time advances, and so costs no
-    /// place in a queue.
+    /// Streams that became active at the present time (see [`moment`](Coalescer::moment)) and have no early
+    /// segments. Some may have released their packets already. `streams` lists them as idle. Most of a burst is
+    /// released before the time advances, and so costs no queue operations.
     ///
     /// Invariant: exactly these streams have `is_in_burst` set.
     burst: Vec<Handle>,
@@ -47,19 +47,19 @@ pub struct Coalescer {
     rules: Rules,
     limit: usize,
     exempt: Vec<Exempt>,
-    /// The direction of the gateway that it serves.
+    /// The number of the direction whose packets are coalesced.
     direction: usize,
-    /// The number of streams that hold packets, by a hash of their two addresses. A fragment does not tell which of
-    /// them it belongs to.
+    /// Number of streams with held packets, indexed by a hash of the two addresses. Needed for fragments, which do
+    /// not identify their stream.
     pairs: Box<[u32]>,
     secret: Secret,
 }
 
 impl Coalescer {
-    /// A coalescer of a gateway's first direction with a memory limit of `limit` bytes.
+    /// Creates a coalescer for a gateway's first direction, with a memory limit of `limit` bytes.
     ///
     /// # Panics
-    /// If a run may wait longer than an idle stream is remembered.
+    /// If the hold time of a run exceeds the time-out of an idle stream.
     pub fn new(limit: usize, rules: Rules, exempt: Vec<Exempt>, secret: Secret) -> Coalescer {
         let holds: &[Duration] = match &rules.hold {
             Hold::Adaptive => &HOLDS,
@@ -81,7 +81,7 @@ impl Coalescer {
         }
     }
 
-    /// The same in another direction.
+    /// Sets the number of the direction whose packets are coalesced.
     pub fn in_direction(self, direction: usize) -> Coalescer {
         Coalescer { direction, ..self }
     }
@@ -91,14 +91,14 @@ impl Coalescer {
         self.rules.mode == Mode::Resize
     }
 
-    /// Sets the key of its hash tables.
+    /// Sets the hash key of the tables.
     pub fn with_table_key(mut self, key: Secret) -> Coalescer {
         self.streams.set_key(key);
         self.secret = key;
         self
     }
 
-    /// Looks up the connection of a packet, and whether its headers continue those of its stream.
+    /// Looks up the connection of a packet, and compares its headers with those of its stream.
     #[inline(always)]
     pub(crate) fn find(&self, connections: &mut Connections, packet: &Packet) -> Found {
         let continues = |at, packet: &Packet| {
@@ -108,14 +108,14 @@ impl Coalescer {
         connections.flows.find(packet, self.direction, self.rules.udp, continues)
     }
 
-    /// Takes a packet. A segment joins its stream's run or starts one. Any other packet leaves behind the packets
-    /// that its stream holds.
+    /// Takes a packet. A segment joins its stream's run or starts a new one. Any other packet is forwarded behind
+    /// the held packets of its stream.
     pub fn push(&mut self, now: Time, packet: Packet, connections: &mut Connections, out: &mut impl Next) {
         self.push_with(now, packet, connections, out, &mut CopyPayload);
     }
 
-    /// The same with another [`PayloadSink`]. It copies the payloads of segments whose headers continue their
-    /// stream's and whose checksums are known to be right.
+    /// Takes a packet as [`push`](Coalescer::push) does, with another [`PayloadSink`]. The sink copies payloads on
+    /// the fast path: the headers continue the stream's headers, and the checksum is known to be right.
     #[inline]
     pub fn push_with(
         &mut self,
@@ -129,7 +129,7 @@ impl Coalescer {
         self.push_found(now, packet, found, connections, out, sink);
     }
 
-    /// The same for a packet whose connection was looked up.
+    /// Takes a packet whose connection was looked up before.
     #[inline(always)]
     pub(crate) fn push_found(
         &mut self,
@@ -173,7 +173,7 @@ impl Coalescer {
         }
     }
 
-    /// Takes a packet whose headers differ from its stream's, or that has no stream.
+    /// Takes a packet without a stream, or with headers that differ from its stream's.
     #[inline(never)]
     fn push_unlike(
         &mut self,
@@ -192,7 +192,7 @@ impl Coalescer {
             if self.streams.slot_mut(at).came_from(&packet) {
                 return self.push_to(now, at, packet, facts.as_ref(), connections, out);
             }
-            // It came from another port or other VLANs: the stream of the former ones ends here.
+            // The ingress port or the VLAN tags changed, so the former stream ends here.
             self.end(now, at, Event::RunInterrupted, connections, out);
             found = self.find(connections, &packet);
         }
@@ -227,7 +227,7 @@ impl Coalescer {
         }
     }
 
-    /// Advances the clock.
+    /// Sets the present time.
     #[inline]
     fn set_now(&mut self, now: Time) {
         if now != self.moment {
@@ -236,7 +236,7 @@ impl Coalescer {
         }
     }
 
-    /// Files all streams of the burst in `streams`.
+    /// Records all streams of the burst in `streams`.
     fn file_burst(&mut self) {
         let mut fresh = core::mem::take(&mut self.burst);
         fresh.drain(..).for_each(|at| self.file_stream(at));
@@ -251,8 +251,8 @@ impl Coalescer {
         self.count_pair(pair, false, holds_something);
     }
 
-    /// Whether no stream has to be evicted, even if all streams of the burst, and `more` others, held their
-    /// maximum.
+    /// Whether no stream has to be evicted, even if all streams of the burst, and `more` others, reach their
+    /// maximum charge.
     fn has_room_for(&self, more: usize) -> bool {
         self.streams.charged() + (self.burst.len() + more) * FRESH_LEN_MAX <= self.limit
     }
@@ -268,7 +268,7 @@ impl Coalescer {
         }
     }
 
-    /// Releases the packets that have waited long enough, and forgets streams that were idle long enough.
+    /// Releases packets whose hold time is over, and removes streams that were idle too long.
     pub fn expire(&mut self, now: Time, connections: &mut Connections, out: &mut impl Next) {
         self.set_now(now);
         self.file_burst();
@@ -277,7 +277,7 @@ impl Coalescer {
         }
     }
 
-    /// Releases all held packets: the port has no more packets, or the input has ended.
+    /// Releases all held packets, because the port has no more packets or the input has ended.
     pub fn release(&mut self, now: Time, connections: &mut Connections, out: &mut impl Next) {
         self.set_now(now);
         while let Some(at) = self.streams.oldest_within(self.longest_hold()) {
@@ -300,7 +300,7 @@ impl Coalescer {
         }
     }
 
-    /// Ends a stream. Its held packets leave, counted under this event.
+    /// Ends a stream. Its held packets are forwarded, and counted under `event`.
     fn end(&mut self, now: Time, at: Handle, event: Event, connections: &mut Connections, out: &mut impl Next) {
         self.flush_stream(now, at, event, connections, out);
         if self.streams.get(at).is_some() {
@@ -308,14 +308,14 @@ impl Coalescer {
         }
     }
 
-    /// Removes all streams, which hold nothing, from the connection table.
+    /// Removes all streams from the connection table. No stream may have held packets.
     pub(crate) fn forget_all(self, connections: &mut Connections) {
         self.streams
             .entries()
             .for_each(|(at, stream)| connections.flows.end(stream.connection, self.direction, at));
     }
 
-    /// When [`expire`](Coalescer::expire) next has work.
+    /// Returns the time at which [`expire`](Coalescer::expire) next has work.
     pub fn next_deadline(&self) -> Option<Time> {
         let fresh = self.burst_streams().map(|stream| self.moment + self.hold_timeout(stream));
         fresh.chain(self.streams.next_deadline()).min()
@@ -326,7 +326,7 @@ impl Coalescer {
         streams.filter(|stream| stream.holds_something())
     }
 
-    /// The time-out that this stream gets in `streams`.
+    /// Returns the time-out of this stream in `streams`.
     fn hold_timeout(&self, stream: &Stream) -> Duration {
         let hold = stream.hold(&self.rules);
         match self.rules.hold {
@@ -335,18 +335,18 @@ impl Coalescer {
         }
     }
 
-    /// Whether nothing is held.
+    /// Whether no packet is held.
     pub fn is_empty(&self) -> bool {
-        // No stream that holds packets has a longer time-out.
+        // A stream with held packets has at most this time-out.
         self.burst_streams().next().is_none() && self.streams.oldest_within(self.longest_hold()).is_none()
     }
 
-    /// Sets whether segments may become longer than their sender made them, from now on.
+    /// Sets whether later segments may become longer than received.
     pub(crate) fn set_longer(&mut self, longer: Toggle) {
         self.rules.longer = longer;
     }
 
-    /// The packets that are held, counted anew, and the number of their buffers.
+    /// Recounts the held packets and payload bytes, and the number of their buffers.
     pub fn held(&self) -> (Tally, usize) {
         let (mut tally, mut buffers) = (Tally::NONE, 0);
         for (held, count) in self.streams.values().map(|stream| stream.held(&self.places)) {
@@ -356,19 +356,19 @@ impl Coalescer {
         (tally, buffers)
     }
 
-    /// Bytes charged against the limit.
+    /// Returns the bytes charged against the limit.
     pub fn charged(&self) -> usize {
         let fresh = self.burst_streams().map(|stream| stream.charge(&self.places) - STREAM_CHARGE);
         self.streams.charged() + fresh.sum::<usize>()
     }
 
-    /// Number of known streams.
+    /// Returns the number of known streams.
     pub fn flow_count(&self) -> usize {
         self.streams.count()
     }
 
-    /// Prefetches for the frames behind the next one, which is the first: hints, then connections and their
-    /// streams, then destinations of payloads.
+    /// Prefetches for all frames except the first: hints, then connections and their streams, then destinations of
+    /// payloads.
     #[inline]
     pub fn prefetch(&self, frames: &[Frame], connections: &Connections, sink: &impl PayloadSink) {
         if self.streams.count() > NEAR_COUNT {
@@ -422,7 +422,7 @@ impl Coalescer {
         Some(at)
     }
 
-    /// Takes a segment that may join, for its stream.
+    /// Takes a segment of a stream that may join its run.
     fn advance(
         &mut self,
         now: Time,
@@ -443,7 +443,7 @@ impl Coalescer {
         self.follow(now, at, held_something, waited, connections, out);
     }
 
-    /// Updates the time-out and the memory charge of a stream that has taken a segment.
+    /// Updates the time-out and the memory charge of a stream that took a segment.
     fn follow(
         &mut self,
         now: Time,
@@ -474,7 +474,7 @@ impl Coalescer {
     }
 
     /// Updates the time-out and the memory charge of a stream in `streams`. The first segment behind a gap sets the
-    /// gap's deadline, and later segments do not move it.
+    /// gap's deadline. Later segments do not change this deadline.
     fn queue_flow(&mut self, now: Time, at: Handle, waits_on: bool) {
         let stream = self.streams.slot_mut(at);
         let charge = stream.charge(&self.places);
@@ -492,21 +492,22 @@ impl Coalescer {
         self.remove(at, connections);
     }
 
-    /// Removes a stream, which has given its places back.
+    /// Removes a stream. Its reorder queue must be empty.
     fn remove(&mut self, at: Handle, connections: &mut Connections) {
         let stream = self.streams.remove(at);
         assert!(!stream.holds_something(), "a stream lets go of all that it holds before it is removed");
         connections.flows.end(stream.connection, self.direction, at);
     }
 
-    /// Takes a stream out of the burst.
+    /// Removes a stream from the burst.
     fn leave_burst(&mut self, at: Handle) {
         if core::mem::take(&mut self.streams.slot_mut(at).is_in_burst) {
             self.burst.retain(|fresh| *fresh != at);
         }
     }
 
-    /// Whether another stream may join the burst, unknown to `streams`. It may not if it could time out at once.
+    /// Whether another stream may join the burst without an entry in `streams`. False if the stream could time out
+    /// immediately.
     fn may_join_burst(&mut self) -> bool {
         if self.burst.len() >= FRESH_MAX {
             self.file_burst();
@@ -514,7 +515,7 @@ impl Coalescer {
         self.rules.hold != Hold::Fixed(Duration::ZERO) && self.has_room_for(1)
     }
 
-    /// Takes a packet that does not join. All earlier packets of its stream leave before it.
+    /// Takes a packet that does not join. All earlier packets of its stream are forwarded first.
     #[expect(clippy::too_many_arguments, reason = "all that a packet says that joins nothing")]
     fn pass(
         &mut self,
@@ -530,7 +531,7 @@ impl Coalescer {
         if let Some(at) = at {
             self.flush_stream(now, at, Event::RunInterrupted, connections, out);
         }
-        // Releasing the run may have ended the stream, and removed its connection.
+        // The release of the run may have ended the stream, and removed its connection.
         let at = match at.filter(|at| self.streams.get(*at).is_some()) {
             Some(at) => Some(at),
             None => match says.next_seq.filter(|_| says.opens) {
@@ -564,7 +565,8 @@ impl Coalescer {
         out.forward(packet);
     }
 
-    /// Handles a time-out or a lack of memory. The held packets leave; a stream that holds none is removed.
+    /// Handles a time-out or a lack of memory. The held packets are forwarded. A stream without held packets is
+    /// removed.
     fn evict(&mut self, now: Time, at: Handle, event: Event, connections: &mut Connections, out: &mut impl Next) {
         if self.streams.slot_mut(at).holds_something() {
             self.flush_stream(now, at, event, connections, out);
@@ -621,8 +623,8 @@ impl Coalescer {
     }
 }
 
-/// The facts of a packet that may wait for others, or join them. GSO packets pass without their payload being
-/// summed.
+/// Returns the facts of a packet that may be held for others, or join others. GSO packets are forwarded without
+/// summing their payload.
 fn part(packet: &Packet, facts: Option<&TcpFacts>, rules: &Rules) -> Option<SegmentFacts> {
     let part = if packet.is_single() { SegmentFacts::with(packet, facts) } else { None };
     part.filter(|part| may_wait(packet, rules, || part.canonical))
@@ -664,15 +666,15 @@ fn pair_of(secret: Secret, packet: &Packet) -> u16 {
 
 /// Maximum number of streams in a burst.
 const FRESH_MAX: usize = 128;
-/// Packets between a prefetch and its use, so that far memory arrives in time.
+/// Distance between a prefetch and its use, in packets: enough for data from distant memory to arrive.
 const FORESIGHT: usize = 4;
-/// This many streams stay in the processor's cache without prefetches.
+/// Number of streams that stay in the CPU's cache without prefetching.
 const NEAR_COUNT: usize = 128;
-/// Maximum charge of one of them beyond an idle stream, in bytes: the largest buffer.
+/// Maximum charge of a stream in a burst, above that of an idle stream, in bytes: the largest buffer.
 const FRESH_LEN_MAX: usize = packet::HEADROOM + 65_536 + 65_536 / 64;
-/// Counters of address pairs that hold packets.
+/// Number of counters for address pairs with held packets.
 const PAIR_COUNT: usize = 1_024;
-/// The time-outs that have a queue.
+/// The time-outs that have a list in `streams`.
 const HOLDS: [Duration; 6] = [
     HOLD_MIN,
     Duration::from_micros(100),
@@ -681,7 +683,7 @@ const HOLDS: [Duration; 6] = [
     Duration::from_micros(700),
     HOLD_MAX,
 ];
-/// How long a stream that holds nothing is remembered; longer than any wait.
+/// Time-out of a stream without held packets. It exceeds every hold time.
 const IDLE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

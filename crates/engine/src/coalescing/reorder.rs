@@ -1,19 +1,19 @@
 //! Early segments -> the same segments in stream order.
 //!
-//! The reorder queues of all flows share one slab, whose slots are reused. Nothing is allocated once the slab has
-//! reached the peak number of waiting segments. A flow without reordering pays only for an empty queue. Which
-//! segments may wait, how long, and in which order, is left to the flow.
+//! The reorder queues of all flows share one slab, whose slots are reused. At the peak number of waiting segments,
+//! the slab stops allocating. A flow without reordering pays only for an empty queue. The flow decides which
+//! segments wait, how long, and in which order.
 
 use packet::{Packet, SegmentFacts};
 
-/// The slots of all waiting segments, whichever flow they belong to.
+/// The slots for the waiting segments of all flows.
 ///
-/// Invariant: a slot is in one queue and has its segment, or it is free and has none. There are never more slots
-/// than were used at once. The callers limit the number of waiting segments, and so the slab.
+/// Invariant: a slot is in one queue and contains its segment, or is free and empty. The number of slots is the
+/// peak number of waiting segments. The callers limit the number of waiting segments, and so the slab.
 #[derive(Debug)]
 pub(crate) struct ReorderSlab {
     places: Vec<ReorderSlot>,
-    /// The first free slot, which links to the next.
+    /// The first free slot. Each free slot links to the next.
     free: u32,
 }
 
@@ -23,20 +23,20 @@ struct ReorderSlot {
     links: SlotLinks,
 }
 
-/// The slots on both sides of a slot in a queue.
+/// The neighbours of a slot in a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotLinks {
     pub(crate) before: u32,
     pub(crate) after: u32,
 }
 
-/// The waiting segments of one flow, in stream order. All its methods take the slab that holds its segments.
+/// The waiting segments of one flow, in stream order. All methods take the slab with the segments.
 #[derive(Debug)]
 pub(crate) struct ReorderQueue {
     first: u32,
     last: u32,
     count: u32,
-    /// Payload of all segments, in bytes.
+    /// Payload of all segments in the queue, in bytes.
     payload_len: u32,
 }
 
@@ -50,22 +50,22 @@ impl ReorderQueue {
         self.first == NONE
     }
 
-    /// Number of waiting segments.
+    /// Returns the number of waiting segments.
     pub(crate) fn count(&self) -> usize {
         self.count as usize
     }
 
-    /// Payload of the waiting segments, in bytes.
+    /// Returns the payload of the waiting segments, in bytes.
     pub(crate) fn payload_len(&self) -> usize {
         self.payload_len as usize
     }
 
-    /// The facts of the next segment.
+    /// Returns the facts of the first segment in stream order.
     pub(crate) fn first<'a>(&self, places: &'a ReorderSlab) -> Option<&'a SegmentFacts> {
         places.part(self.first)
     }
 
-    /// The slots between which a segment belongs: behind the last one whose facts are `is_before` it.
+    /// Returns the position of a new segment: behind the last segment for which `is_before` returns true.
     pub(crate) fn position(&self, places: &ReorderSlab, is_before: impl Fn(&SegmentFacts) -> bool) -> SlotLinks {
         let mut links = SlotLinks { before: self.last, after: NONE };
         while places.part(links.before).is_some_and(|part| !is_before(part)) {
@@ -95,7 +95,7 @@ impl ReorderQueue {
         }
     }
 
-    /// Takes the next segment out of the queue.
+    /// Removes the first segment from the queue, and returns it.
     pub(crate) fn pop(&mut self, places: &mut ReorderSlab) -> Option<(Packet, SegmentFacts)> {
         if self.is_empty() {
             return None;
@@ -112,7 +112,7 @@ impl ReorderQueue {
         Some((packet, part))
     }
 
-    /// All waiting packets, in stream order.
+    /// Returns all waiting packets, in stream order.
     pub(crate) fn packets<'a>(&self, places: &'a ReorderSlab) -> impl Iterator<Item = &'a Packet> {
         let mut next = self.first;
         core::iter::from_fn(move || {
@@ -124,12 +124,12 @@ impl ReorderQueue {
 }
 
 impl ReorderSlab {
-    /// A slab without slots.
+    /// Creates a slab without slots.
     pub(crate) const fn new() -> ReorderSlab {
         ReorderSlab { places: Vec::new(), free: NONE }
     }
 
-    /// The facts of the segment in a slot. `None` where there is no slot.
+    /// Returns the facts of the segment in a slot. `None` if the slot does not exist.
     pub(crate) fn part(&self, at: u32) -> Option<&SegmentFacts> {
         self.segment(at).map(|(_, part)| part)
     }
@@ -180,7 +180,7 @@ impl ReorderSlab {
     }
 }
 
-/// No slot: fewer segments than this ever wait.
+/// The number of no slot: fewer segments than this wait at any time.
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Segments in order -> one GSO packet.
 //!
-//! The run lies in the buffer of its first segment, which grows. Only the payload of the other segments is copied.
+//! The run uses the buffer of its first segment, which grows. Only the payload of later segments is copied.
+//! Decisions about joining are left to [`may_join`](super::may_join).
 
 use super::may_join::RunEnd;
 use crate::ledger::{Event, Tally};
@@ -10,32 +11,32 @@ use crate::sink::PayloadSink;
 use core::time::Duration;
 use packet::{Checksum, Gso, HeaderMatch, Maker, Packet, SegmentFacts, Sum, TcpSegmentFacts, Time, share_headers};
 
-/// Segments in order, in the buffer of the first.
+/// Consecutive segments, in the buffer of the first segment.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) packet: Packet,
-    /// Checksum sum of the payload, and the sum to subtract from it.
+    /// Checksum sum of the payload of all segments. `less` is a sum to subtract from it.
     payload_sum: Sum,
     less: Sum,
     opened: Time,
     /// The state that the next segment has to continue.
     end: RunEnd,
-    /// Length of the stream's last run, in bytes: this run starts with as much memory.
+    /// Length of the stream's last run, in bytes. This run gets a buffer of this size.
     predicted_len: u32,
-    /// Longest packet that fits into its buffer, in bytes.
+    /// Length of the longest packet that fits the buffer, in bytes.
     held_len_max: u32,
-    /// Offset of the payload, in bytes.
+    /// Offset of the payload in the packet, in bytes.
     payload_at: u16,
-    /// Bytes of each segment behind the IP headers, without its payload.
+    /// Length of the transport header in each segment, in bytes.
     repeated_len: u16,
 }
 
-/// Why a segment with like headers does not join on the fast path.
+/// The reason why a segment with matching headers does not join on the fast path.
 #[derive(Debug)]
 pub(crate) enum NotMerged {
-    /// It would join, but the run would become too long.
+    /// The segment is next, but the run would exceed its maximum length.
     Full,
-    /// The slow path has to decide.
+    /// Another reason, which the slow path determines.
     Other,
 }
 
@@ -65,13 +66,13 @@ impl Run {
         run
     }
 
-    /// The packets that were received, and their bytes.
+    /// Returns the number of received packets in the run, and their bytes.
     pub(crate) fn came(&self) -> Tally {
         let count = self.end.count as usize;
         Tally::new(count, self.payload_len() + count * usize::from(self.repeated_len))
     }
 
-    /// Offset of the payload from the IP header, in bytes, in each of its segments.
+    /// Returns the offset of the payload from the IP header, in bytes. It is equal in all segments.
     #[inline]
     pub(crate) fn payload_at(&self) -> usize {
         usize::from(self.payload_at)
@@ -81,8 +82,8 @@ impl Run {
         self.packet.len() - usize::from(self.payload_at)
     }
 
-    /// Appends the next segment of the stream if its headers only continue the first one's: the fast path. For all
-    /// others, [`refuses`](Run::refuses) decides.
+    /// Appends the next segment of the stream if its headers match the first segment's: the fast path. For all
+    /// other segments, [`refuses`](Run::refuses) decides.
     #[inline(always)]
     pub(crate) fn takes(
         &mut self,
@@ -93,8 +94,8 @@ impl Run {
         out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) -> Result<(), NotMerged> {
-        // A payload is copied behind the first segment before its checksum is known. There it must not overwrite
-        // the link's padding.
+        // A payload is copied behind the first segment before its checksum is verified. It must not overwrite the
+        // link padding there.
         if self.end.count == 1 && self.is_padded() {
             return Err(NotMerged::Other);
         }
@@ -125,8 +126,8 @@ impl Run {
         self.packet.frame().len() > self.packet.link().len() + self.packet.len()
     }
 
-    /// Moves to a larger buffer. Its size is the usual length, or a few times the present length if that is above
-    /// the usual one. So a run moves at most twice.
+    /// Moves the run to a larger buffer. Its size is the predicted length. If the run is already longer, the size
+    /// is a small multiple of the present length. So a run moves at most twice.
     #[inline(never)]
     fn grow(&mut self, payload_len: usize, out: &mut impl Next) -> bool {
         let len = self.packet.len() + payload_len;
@@ -138,7 +139,7 @@ impl Run {
         true
     }
 
-    /// Longest packet that fits into its buffer, in bytes.
+    /// Returns the length of the longest packet that fits the buffer, in bytes.
     #[inline]
     pub(crate) fn room(&self) -> u32 {
         self.held_len_max
@@ -149,8 +150,8 @@ impl Run {
         self.held_len_max = self.end.len_max.min((self.packet.len() + self.packet.room()) as u32);
     }
 
-    /// Why the next segment of the stream does not join, or `None` if it joins. Makes room for a segment that
-    /// joins.
+    /// Returns the reason why the next segment of the stream does not join. `None` if it joins; the buffer then has
+    /// room for it.
     pub(crate) fn refuses(
         &mut self,
         packet: &Packet,
@@ -159,8 +160,8 @@ impl Run {
         out: &mut impl Next,
     ) -> Option<Event> {
         let Run { packet: joined, end, .. } = &*self;
-        // A datagram that was fragmented may leave fragmented (rel:C8). So either all segments of a GSO packet were
-        // fragmented to one length, or none was. The fast path takes no fragmented segment.
+        // A datagram that arrived fragmented may be sent in fragments (rel:C8). So all segments of a GSO packet
+        // were fragmented to one length, or none was fragmented. The fast path takes no fragmented segment.
         let is_alike = || {
             joined.max_fragment_len() == packet.max_fragment_len() && share_headers(joined, &end.last, packet, part)
         };
@@ -174,7 +175,7 @@ impl Run {
         (!has_room).then_some(Event::RunEvicted)
     }
 
-    /// Appends a segment. It may have arrived before the run's first one: as early as `since`.
+    /// Appends a segment. The segment arrived at `since` or later, possibly before the run's first segment.
     pub(crate) fn append(&mut self, packet: &Packet, part: &SegmentFacts, since: Time, out: &mut impl Next) {
         self.opened = self.opened.min(since);
         let payload = packet.bytes().get(usize::from(part.payload_at)..).unwrap_or_default();
@@ -190,19 +191,20 @@ impl Run {
         self.end.go_on(packet.ip(), part.tcp, part.payload_len);
     }
 
-    /// Payload of its first segment, and of each that the fast path takes, in bytes.
+    /// Returns the payload length of the first segment, in bytes. Every segment on the fast path has this length.
     #[inline]
     pub(crate) fn first_len(&self) -> u16 {
         self.end.first_len
     }
 
-    /// Why nothing more can join, or may wait for `hold`. `None` if neither holds.
+    /// Returns the reason why no segment can join, or why the run cannot wait for `hold`. `None` if neither
+    /// applies.
     #[inline]
     pub(crate) fn is_done(&self, now: Time, rules: &Rules, hold: Duration) -> Option<Event> {
         self.is_whole(rules).or_else(|| self.is_old(now, rules, hold).then_some(Event::RunTimeout))
     }
 
-    /// Why nothing more can join, or `None` if more can.
+    /// Returns the reason why no segment can join. `None` if one can.
     #[inline]
     pub(crate) fn is_whole(&self, rules: &Rules) -> Option<Event> {
         self.end.is_whole(self.packet.len(), rules)
@@ -212,14 +214,14 @@ impl Run {
     #[inline]
     pub(crate) fn is_old(&self, now: Time, rules: &Rules, hold: Duration) -> bool {
         let age_max = match rules.hold {
-            // A segment that joins may wait this long once more.
+            // A segment that joins may restart the wait one time.
             Hold::Fixed(stretch) if stretch >= AGE_MAX => stretch,
             Hold::Adaptive | Hold::Fixed(_) => AGE_MAX.saturating_sub(hold),
         };
         now.since(self.opened) > age_max
     }
 
-    /// Forwards the run as a GSO packet; a run of one segment leaves as it came.
+    /// Forwards the run as a GSO packet. A run with a single segment is forwarded unchanged.
     pub(crate) fn leave(mut self, rules: &Rules, out: &mut impl Next) {
         if self.end.count > 1 {
             let RunEnd { first_len, longest, ids, last, .. } = &self.end;
@@ -237,9 +239,9 @@ impl Run {
     }
 }
 
-/// Longest packet of an IP header, in bytes.
+/// Maximum length of an IP packet, in bytes.
 const LEN_MAX: u32 = 65_535;
-/// Expected growth of a run that is longer than usual, as a factor.
+/// Growth factor of the buffer for a run above its predicted length.
 const GROWTH: usize = 3;
 /// Maximum age of a run: a tenth of the shortest retransmission time-out in use (R126, RFC 6298).
 const AGE_MAX: Duration = Duration::from_millis(20);

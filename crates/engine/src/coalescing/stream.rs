@@ -1,10 +1,11 @@
 //! Segments of one stream -> runs.
 //!
-//! A stream knows its next sequence number.
+//! A stream stores its next sequence number, which decides about each segment. Time-outs, memory and the table of
+//! streams are left to the [coalescer](super).
 //!
-//! - The next segment joins the run, or closes it and starts another.
-//! - In resize mode an early segment waits in the reorder queue, within bounds (L7, corrected as L8 says).
-//! - A late segment passes as it came.
+//! - The next segment in order joins the run, or closes the run and starts another.
+//! - In resize mode, an early segment waits in the reorder queue, within limits (L7, corrected by L8).
+//! - A late segment is forwarded unchanged.
 
 use super::may_join::{ahead, distance, may_precede, may_wait};
 use super::reorder::{ReorderQueue, ReorderSlab};
@@ -17,56 +18,57 @@ use crate::table::{Handle, HasSource};
 use core::time::Duration;
 use packet::{Address, Checksum, HeaderMatch, L2Scope, Packet, SegmentFacts, TcpSegmentFacts, Time};
 
-/// The state of one direction of a connection (L1). Its first SYN or segment creates it; FIN or RST removes it
-/// (L5).
+/// The state of one direction of a connection (L1). The first SYN or segment creates a stream. FIN or RST removes
+/// it (L5).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Stream {
-    /// The headers of the first segment of its run, or of its last run. `None` where the fast path must not take
+    /// The headers of the first segment of the open run, or of the last run. `None` if the fast path must not take
     /// segments.
     seen: Option<HeaderMatch>,
-    /// The next sequence number.
+    /// The next expected sequence number.
     next_seq: u32,
-    /// The counter of its address pair.
+    /// The index of the counter for the stream's address pair.
     pub(crate) pair: u16,
-    /// Whether its segments never wait (L22).
+    /// Whether segments of the stream are never held (L22).
     pub(crate) is_exempt: bool,
-    /// Whether its last byte has passed.
+    /// Whether the last byte of the stream was forwarded.
     pub(crate) is_over: bool,
-    /// Whether it holds packets that `streams` does not know of.
+    /// Whether the stream belongs to the burst: `streams` may not know of its held packets.
     pub(crate) is_in_burst: bool,
-    /// Average interval of segments, in nanoseconds, and the arrival of the last one.
+    /// Average interval of segments, in nanoseconds.
     interval: u64,
     last_arrival: Time,
-    /// Length of its last run, in bytes: the next run starts with as much memory.
+    /// Length of the stream's last run, in bytes. The next run gets a buffer of this size.
     predicted_len: u32,
     run: Option<Run>,
     /// Early segments, in stream order.
     early: ReorderQueue,
-    /// Arrival of the first early segment of the present gap, or of the last gap.
+    /// Arrival time of the first early segment of the present gap, or of the last gap.
     early_since: Time,
-    /// When `streams` last recorded it as idle; [`Time::NEVER`] if something else was recorded since.
+    /// The time at which `streams` last recorded the stream as idle. [`Time::NEVER`] if it was recorded as active
+    /// since.
     pub(crate) idle_since: Time,
-    /// Its connection.
+    /// The handle of the stream's connection.
     pub(crate) connection: Handle,
-    /// The port and VLANs of its packets.
+    /// The ingress port and VLAN tags of the stream's packets.
     l2_scope: L2Scope,
     source: Address,
 }
 
-/// Result of the fast path.
+/// The result of the fast path.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// It joined, and neither the time-out nor the memory charge of the stream has changed.
+    /// The segment joined. Time-out and memory charge of the stream are unchanged.
     Joined,
-    /// It joined, or is a run of its own.
+    /// The segment joined, or started a run. Time-out or memory charge may have changed.
     Changed,
-    /// Nothing: the slow path has to decide.
+    /// The segment was not taken: the slow path has to decide.
     Not(Packet),
 }
 
 impl Stream {
-    /// The stream of this packet; `next_seq` is its next sequence number.
+    /// Creates the stream of this packet. `next_seq` is the next sequence number.
     pub(crate) fn new(
         now: Time,
         packet: &Packet,
@@ -95,8 +97,8 @@ impl Stream {
         }
     }
 
-    /// Counts the interval before this segment into the average. An interval above the maximum says nothing about
-    /// the flow's pace (L12, L14).
+    /// Includes the interval before this segment in the average. An interval above the maximum is ignored, because
+    /// it says nothing about the flow's rate (L12, L14).
     #[inline]
     pub(crate) fn arrive(&mut self, now: Time) {
         let gap = now.nanos().saturating_sub(self.last_arrival.nanos());
@@ -106,7 +108,7 @@ impl Stream {
         self.last_arrival = now;
     }
 
-    /// How long it waits for its next segment.
+    /// Returns the maximum wait for the next segment.
     pub(crate) fn hold(&self, rules: &Rules) -> Duration {
         match rules.hold {
             Hold::Adaptive => Duration::from_nanos(self.adaptive_hold()),
@@ -119,20 +121,20 @@ impl Stream {
         (self.interval * HOLD_INTERVALS).clamp(HOLD_MIN.as_nanos() as u64, HOLD_MAX.as_nanos() as u64)
     }
 
-    /// The changed fields of a segment whose headers continue those of its last run and whose origin is the same.
-    /// It belongs to this stream then.
+    /// Returns the changed fields of a segment whose headers continue those of the last run. The ingress must match
+    /// too. Such a segment belongs to this stream.
     #[inline(always)]
     pub(crate) fn match_next(&self, packet: &Packet) -> Option<TcpSegmentFacts> {
         self.seen.as_ref()?.match_next(packet).filter(|_| self.came_from(packet))
     }
 
-    /// Whether the packet came from the same port and VLANs as the first one.
+    /// Whether the packet has the ingress port and the VLAN tags of the stream.
     #[inline(always)]
     pub(crate) fn came_from(&self, packet: &Packet) -> bool {
         packet.l2_scope() == self.l2_scope
     }
 
-    /// Prefetches the packet of its run.
+    /// Prefetches the packet of the open run.
     #[inline]
     pub(crate) fn prefetch(&self) {
         if let Some(run) = &self.run {
@@ -140,8 +142,8 @@ impl Stream {
         }
     }
 
-    /// The destination of the next segment's payload, if it is as long as the first one's, and the payload's offset
-    /// in its packet.
+    /// Returns the destination of the next segment's payload, and the payload's offset in the segment. The length
+    /// of the first segment is assumed.
     #[inline]
     pub(crate) fn prefetched_place(&self) -> Option<(&[u8], usize)> {
         let run = self.run.as_ref()?;
@@ -160,7 +162,7 @@ impl Stream {
         self.seen = None;
     }
 
-    /// Takes a segment whose headers continue the stream's and which is next: the fast path. For all others,
+    /// Takes the next segment if its headers continue the stream's: the fast path. For all other segments,
     /// [`take`](Stream::take) decides.
     #[inline(always)]
     pub(crate) fn match_header(
@@ -196,8 +198,8 @@ impl Stream {
             }
             Hold::Fixed(_) => true,
         };
-        // The run was not too old for another segment at this moment, with as long a wait ahead of it. So it is not
-        // too old now.
+        // At this same time, the run was young enough for another segment with the same wait ahead. So it is young
+        // enough now.
         if arrival == now && waits_as_long && has_room_as_before {
             return Outcome::Joined;
         }
@@ -208,8 +210,8 @@ impl Stream {
         Outcome::Changed
     }
 
-    /// Starts a run with a segment whose headers continue those of the last run. That run is full if it is still
-    /// open.
+    /// Starts a run with a segment whose headers continue those of the last run. The last run is full if it is
+    /// still open.
     #[inline(never)]
     fn start(
         &mut self,
@@ -260,8 +262,7 @@ impl Stream {
         }
     }
 
-    /// Appends the next segment to the run, or starts another run. The segment may have arrived as early as
-    /// `since`.
+    /// Appends the next segment to the run, or starts another run. The segment arrived at `since` or later.
     fn append(&mut self, since: Time, packet: Packet, part: SegmentFacts, rules: &Rules, out: &mut impl Next) {
         self.next_seq = part.seq_end().unwrap_or_default();
         self.is_over = part.tcp.is_some_and(|tcp| tcp.is_last());
@@ -286,7 +287,7 @@ impl Stream {
         }
     }
 
-    /// Closes the run if it would exceed its maximum age by waiting on.
+    /// Closes the run if it would exceed its maximum age during another wait.
     fn close_if_old(&mut self, now: Time, rules: &Rules, out: &mut impl Next) {
         let hold = self.hold(rules);
         if self.run.as_ref().is_some_and(|run| run.is_old(now, rules, hold)) {
@@ -294,7 +295,7 @@ impl Stream {
         }
     }
 
-    /// Appends the early segments that are next now.
+    /// Appends the early segments that have become next in order.
     fn catch_up(&mut self, rules: &Rules, places: &mut ReorderSlab, out: &mut impl Next) {
         while let Some(part) = self.early.first(places) {
             if part.tcp.is_some_and(|tcp| tcp.seq != self.next_seq) {
@@ -311,7 +312,7 @@ impl Stream {
             && self.early.payload_len() + usize::from(part.payload_len) <= EARLY_LEN_MAX
     }
 
-    /// Queues an early segment. The last to arrive is mostly the last in the stream (L8g).
+    /// Queues an early segment. The last segment to arrive is usually the last in the stream (L8g).
     fn wait(
         &mut self,
         now: Time,
@@ -333,13 +334,14 @@ impl Stream {
         out.ledger().note(Event::Reordered, Tally::of(&packet));
         if self.early.is_empty() {
             self.early_since = now;
-            // The run in front of the gap waits for it too, up to its maximum age.
+            // The run before the gap is held too, up to its maximum age.
             self.close_if_old(now, rules, out);
         }
         self.early.insert(places, links, packet, part);
     }
 
-    /// Takes a segment that is not next, while nothing is held. A late segment passes; an early one starts a run.
+    /// Takes a segment that is not next, while no packet is held. A late segment is forwarded. An early segment
+    /// starts a run.
     fn skip_to(&mut self, now: Time, packet: Packet, part: SegmentFacts, rules: &Rules, out: &mut impl Next) {
         let Some(tcp) = part.tcp else { return out.forward(packet) };
         let ahead = distance(self.next_seq, tcp.seq);
@@ -352,7 +354,7 @@ impl Stream {
         self.append(now, packet, part, rules, out);
     }
 
-    /// Releases everything, in stream order.
+    /// Releases all held packets, in stream order.
     pub(crate) fn flush(
         &mut self,
         now: Time,
@@ -373,7 +375,7 @@ impl Stream {
         self.close(event, rules, out);
     }
 
-    /// Closes the run and counts it under this event.
+    /// Closes the run, and counts it under `event`.
     pub(crate) fn close(&mut self, event: Event, rules: &Rules, out: &mut impl Next) {
         let Some(run) = self.run.take() else { return };
         self.predicted_len = run.packet.len() as u32;
@@ -383,7 +385,7 @@ impl Stream {
         run.leave(rules, out);
     }
 
-    /// Advances to this sequence number because of a packet that does not join. `opens`: whether it starts a
+    /// Advances to this sequence number because of a packet that does not join. `opens`: the packet starts a
     /// stream.
     pub(crate) fn advance_next_seq(&mut self, next_seq: u32, opens: bool) {
         if opens || distance(self.next_seq, next_seq) > 0 {
@@ -391,13 +393,13 @@ impl Stream {
         }
     }
 
-    /// Whether early segments wait.
+    /// Whether any early segment waits.
     #[inline]
     pub(crate) fn waits(&self) -> bool {
         !self.early.is_empty()
     }
 
-    /// The packets that it holds, and the number of their buffers.
+    /// Returns the packets and payload bytes that the stream holds, and the number of their buffers.
     pub(crate) fn held(&self, places: &ReorderSlab) -> (Tally, usize) {
         let (mut tally, mut buffers) = (Tally::NONE, self.early.count());
         if let Some(run) = &self.run {
@@ -408,13 +410,13 @@ impl Stream {
         (tally, buffers)
     }
 
-    /// Whether it holds any packet.
+    /// Whether the stream holds any packet.
     #[inline]
     pub(crate) fn holds_something(&self) -> bool {
         self.run.is_some() || self.waits()
     }
 
-    /// Its memory charge, in bytes.
+    /// Returns the memory charge of the stream, in bytes.
     pub(crate) fn charge(&self, places: &ReorderSlab) -> usize {
         let early: usize = self.early.packets(places).map(|packet| packet.pinned_len()).sum();
         STREAM_CHARGE + self.run.as_ref().map_or(0, |run| run.packet.pinned_len()) + early
@@ -427,22 +429,22 @@ impl HasSource for Stream {
     }
 }
 
-/// Charge of a stream beside its packet buffers, in bytes: its slot, its source and their places in tables.
+/// Charge of a stream without packet buffers, in bytes: its slot, its source and their table entries.
 pub(crate) const STREAM_CHARGE: usize = 1_024;
-/// How long a run waits, in average intervals (L13).
+/// Maximum wait of a run, in average intervals (L13).
 const HOLD_INTERVALS: u64 = 10;
-/// Shortest and longest wait for the next segment (L14).
+/// Minimum wait for the next segment (L14).
 pub(crate) const HOLD_MIN: Duration = Duration::from_micros(50);
-/// See [`HOLD_MIN`].
+/// Maximum wait for the next segment (L14).
 pub(crate) const HOLD_MAX: Duration = Duration::from_millis(1);
-/// Up to this average interval, the wait is the shortest, in nanoseconds.
+/// Average interval in nanoseconds up to which the minimum wait applies.
 const HOLD_MIN_INTERVAL: u64 = HOLD_MIN.as_nanos() as u64 / HOLD_INTERVALS;
-/// Limits of early segments: their number, their bytes, and their distance in the stream (rel:A37).
+/// Maximum number of early segments (rel:A37).
 const EARLY_COUNT_MAX: usize = 64;
-/// See [`EARLY_COUNT_MAX`].
+/// Maximum payload of early segments, in bytes (rel:A37).
 const EARLY_LEN_MAX: usize = 65_536;
-/// See [`EARLY_COUNT_MAX`].
+/// Maximum distance of an early segment in the stream, in bytes (rel:A37).
 const EARLY_SPAN: i32 = 1 << 20;
-/// A segment that lies further back belongs to another connection, whose SYN was not seen: no sender repeats such
-/// old data.
+/// Distance in bytes beyond which an old segment is attributed to another connection whose SYN was not seen. No
+/// host repeats such old data.
 const STALE_SPAN: i32 = 1 << 24;

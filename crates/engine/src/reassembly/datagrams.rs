@@ -1,4 +1,7 @@
 //! Fragments -> their datagrams, within limits of memory and time.
+//!
+//! The table of datagrams selects the datagram of each fragment, and evicts datagrams. The bytes and holes of one
+//! datagram are left to [`Run`].
 
 use super::Late;
 use super::hints::Hints;
@@ -15,14 +18,14 @@ use core::time::Duration;
 use packet::icmp::IcmpError;
 use packet::{Address, Buffer, Fragment, Packet, PrevHop, Time};
 
-/// The incomplete datagrams, by their keys.
+/// The incomplete datagrams, and the keys of poisoned datagrams.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     held: FairTable<DatagramKey, State>,
     hints: Hints<HINT_COUNT>,
     pairs: Pairs,
     late: Late,
-    /// The datagram that last gained a fragment. It may be gone.
+    /// The handle of the datagram that last gained a fragment. The datagram may have been removed.
     touched: Handle,
     last_complete: Option<LastComplete>,
     limit: usize,
@@ -31,7 +34,7 @@ pub(super) struct Datagrams {
 #[derive(Debug)]
 enum State {
     Open(Run),
-    /// Ended by an overlap; later fragments under its key end too.
+    /// A datagram dropped for an overlap. Later fragments with its key are dropped too.
     Poisoned,
 }
 
@@ -52,8 +55,8 @@ impl Datagrams {
         self.held.set_key(key);
     }
 
-    /// Takes the leading fragments that belong to the datagram hinted for the first one, as long as each takes the
-    /// fast path. Returns their number (C2, C3, C6).
+    /// Takes the leading fragments of the datagram hinted for the first one, until a fragment needs the slow path.
+    /// Returns the number of fragments taken (C2, C3, C6).
     #[inline(always)]
     pub(super) fn take_front<'p>(
         &mut self,
@@ -87,7 +90,7 @@ impl Datagrams {
         taken
     }
 
-    /// The run at this handle, if it is open and its identification cannot have been reused.
+    /// Returns the run at this handle, if it is open and its identification cannot have been reused.
     #[inline(always)]
     fn open_run(&mut self, at: Handle) -> Option<(&DatagramKey, &mut Run)> {
         match self.held.get_mut(at)? {
@@ -98,7 +101,7 @@ impl Datagrams {
         }
     }
 
-    /// Copies a fragment's payload to its position. `hop` is none for fragments to a host.
+    /// Copies a fragment's payload to its position in its datagram. `hop` is `None` if the fragment is for a host.
     ///
     /// # Errors
     /// The reason why the fragment is dropped.
@@ -129,7 +132,7 @@ impl Datagrams {
         match sought {
             Ok(vacant) => {
                 let pair = self.pairs.of(&key);
-                // The fragment uses up an identification even where there is no memory for it.
+                // Even a fragment that finds no memory consumes an identification.
                 let (timeout, epoch) = self.pairs.count(now, pair, key.version);
                 let end = usize::from(frag.offset) + fragment.ip().payload_len();
                 let buffer = out.pool().share(end.max(self.pairs.predicted_len(pair))).ok_or(Reason::NoBuffer)?;
@@ -141,7 +144,7 @@ impl Datagrams {
         }
     }
 
-    /// Holds a new datagram.
+    /// Inserts a new datagram.
     #[inline(always)]
     fn hold(&mut self, now: Time, vacant: VacantEntry, key: DatagramKey, run: Run, timeout: Duration) -> Handle {
         let charge = run.packet().pinned_len();
@@ -151,7 +154,7 @@ impl Datagrams {
         at
     }
 
-    /// Adds a fragment to its datagram.
+    /// Adds a fragment to its open datagram.
     fn join(
         &mut self,
         at: Handle,
@@ -202,7 +205,7 @@ impl Datagrams {
         }
     }
 
-    /// Ends a datagram for this reason. Its key stays poisoned until its deadline.
+    /// Drops a datagram for this reason. Its key stays poisoned until its deadline.
     fn end(&mut self, at: Handle, reason: Reason, out: &mut impl Next) -> Reason {
         core::mem::replace(self.held.slot_mut(at), State::Poisoned).retire(reason, out);
         self.held.charge(at, POISON_CHARGE);
@@ -213,7 +216,7 @@ impl Datagrams {
     #[inline]
     pub(super) fn make_room(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.held.over_limit() {
-            // Reserve membership is decided only when memory is short, which is rare.
+            // Whether a datagram belongs to the reserve is decided only when memory is short, which is rare.
             let is_promising = matches!(self.held.get(at), Some(State::Open(run)) if run.is_promising());
             if !(is_promising && self.held.move_to_reserve(at)) {
                 self.evict(now, at, Event::ReleasedEvicted, Reason::FragEvicted, out);
@@ -221,21 +224,22 @@ impl Datagrams {
         }
     }
 
-    /// Evicts the datagrams whose deadline has passed.
+    /// Removes the datagrams whose deadline has passed.
     pub(super) fn expire(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.held.overdue(now) {
             self.evict(now, at, Event::ReleasedTimeout, Reason::FragLate, out);
         }
     }
 
-    /// Evicts all datagrams, the earliest deadline first.
+    /// Removes all datagrams, the earliest deadline first.
     pub(super) fn flush(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.held.oldest() {
             self.evict(now, at, Event::ReleasedAtEnd, Reason::FragLate, out);
         }
     }
 
-    /// Evicts a datagram: after a time-out, for memory, or because the input has ended.
+    /// Removes a datagram after a time-out, for lack of memory, or because the input has ended. Its fragments are
+    /// released or dropped.
     fn evict(&mut self, now: Time, at: Handle, event: Event, reason: Reason, out: &mut impl Next) {
         let State::Open(run) = self.held.slot_mut(at) else {
             self.held.remove(at);
@@ -262,7 +266,8 @@ impl Datagrams {
             match self.late {
                 Late::Release { .. } => out.forward(packet),
                 Late::Retire => {
-                    // Where memory is short, the pool hands out this buffer next. It has long been out of cache.
+                    // When memory is short, the pool supplies this buffer next, and it is no longer in the CPU's
+                    // cache.
                     packet::prefetch_lines(packet.laid(0, packet.capacity()), NARROW_LINES);
                     out.output().retire(packet, tally, reason);
                 }
@@ -270,12 +275,12 @@ impl Datagrams {
         }
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(super) fn next_deadline(&self) -> Option<Time> {
         self.held.next_deadline()
     }
 
-    /// The held fragments, counted anew, and the number of buffers that they lie in.
+    /// Recounts the held fragments and payload bytes, and the number of their buffers.
     pub(super) fn held(&self) -> (Tally, usize) {
         let open = |state: &State| match state {
             State::Open(run) => Some(run.tally()),
@@ -292,23 +297,23 @@ impl Datagrams {
         self.hints.clear();
     }
 
-    /// Number of held keys.
+    /// Returns the number of open datagrams and poisoned keys.
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.held.count()
     }
 
-    /// Bytes charged against the limit.
+    /// Returns the bytes charged against the limit.
     pub(super) fn charged(&self) -> usize {
         self.held.charged()
     }
 
-    /// Steps of the longest search for a datagram by its key (rel:A10).
+    /// Returns the number of steps of the longest search for a datagram by its key (rel:A10).
     pub(super) fn longest_search(&self) -> usize {
         self.held.longest_search()
     }
 
-    /// Prefetches data for the packets behind the next one. In order of use: hints, runs, their packets, payload
+    /// Prefetches data for the packets behind the next one, in order of use: hints, runs, their packets, payload
     /// positions.
     #[inline]
     pub(super) fn prefetch<'p>(&self, ahead: impl Fn(usize) -> Option<&'p Packet>, sink: &impl PayloadSink) {
@@ -337,20 +342,20 @@ impl Datagrams {
 
 /// The interface for placement prediction: see [`Placement`](super::Placement).
 impl Datagrams {
-    /// The datagram that last gained a fragment, the offset of its next fragment, and its expected rest. None where
-    /// it has gaps or is gone.
+    /// Returns the datagram that last gained a fragment, the offset of its next fragment, and its expected rest.
+    /// `None` if the datagram has gaps or was removed.
     pub(super) fn expected(&self) -> Option<(Handle, usize, Expected)> {
         let (key, State::Open(run)) = self.held.get_entry(self.touched)? else { return None };
         let next = run.next().filter(|_| key.hop.is_none())?;
         Some((self.touched, next, run.expected(self.pairs.predicted_len(run.epoch().pair()))?))
     }
 
-    /// The expected fragments of a datagram like the last complete one.
+    /// Returns the expected fragments of a new datagram like the last complete one.
     pub(super) fn expected_again(&self) -> Option<Expected> {
         self.last_complete?.expected_again()
     }
 
-    /// Forgets the latest fragments, so that no prediction uses them again.
+    /// Clears the state of the latest fragments, so that no further prediction uses it.
     pub(super) fn forget_last(&mut self) {
         (self.touched, self.last_complete) = (Handle::NONE, None);
     }
@@ -364,7 +369,7 @@ impl Datagrams {
         self.touched = known.unwrap_or(Handle::NONE);
     }
 
-    /// Bytes of a datagram, received or not.
+    /// Returns received or unreceived bytes of a datagram, from its buffer.
     pub(super) fn laid(&self, at: Handle, range: Range<usize>) -> &[u8] {
         match self.held.get(at) {
             Some(State::Open(run)) => run.packet().laid(range.start, range.len()),
@@ -372,7 +377,7 @@ impl Datagrams {
         }
     }
 
-    /// The same, to be written; empty where no datagram is held here.
+    /// Returns bytes of a datagram's buffer, mutable. Empty if no datagram is open at this handle.
     pub(super) fn place_mut(&mut self, at: Handle, range: Range<usize>) -> &mut [u8] {
         match self.held.get_mut(at) {
             Some((_, State::Open(run))) => run.place_mut(range),
@@ -380,13 +385,13 @@ impl Datagrams {
         }
     }
 
-    /// Whether so much more can be charged without an eviction.
+    /// Whether `charge` bytes can be charged without an eviction.
     pub(super) fn has_room_for(&self, charge: usize) -> bool {
         self.held.charged() + charge <= self.limit
     }
 
-    /// Takes a fragment whose payload lies at `start` in this datagram, if the fast path accepts it. After the last
-    /// fragment, the datagram waits for [`close`](Datagrams::close).
+    /// Takes a fragment whose payload is at offset `start` of this datagram's buffer, if the fast path accepts it.
+    /// After the last fragment, the caller calls [`close`](Datagrams::close).
     pub(super) fn take_placed(&mut self, at: Handle, start: usize, fragment: &Packet) -> Outcome {
         let Some((key, run)) = self.open_run(at) else { return Outcome::Not };
         if run.next() != Some(start) {
@@ -399,8 +404,8 @@ impl Datagrams {
         taken
     }
 
-    /// Takes fragments that are like the last one, and whose payloads follow its payload in memory. Takes as many
-    /// as there is room for, and returns their number.
+    /// Takes fragments with headers like those of the last fragment, whose payloads follow its payload in memory.
+    /// Returns their number, which is limited by the room in the buffer.
     pub(super) fn take_more_placed(&mut self, at: Handle, len: usize, count: impl FnOnce(usize) -> usize) -> usize {
         match self.held.get_mut(at) {
             Some((_, State::Open(run))) => run.take_more(len, count),
@@ -408,11 +413,11 @@ impl Datagrams {
         }
     }
 
-    /// Starts a datagram with a first fragment whose payload lies in `buffer`. The buffer must have the size that
-    /// the datagram would otherwise get.
+    /// Opens a datagram with a fragment whose payload is in `buffer`. The size of the buffer must be the size that
+    /// the datagram would get without prediction.
     ///
     /// # Errors
-    /// The buffer, where the fragment starts no new datagram, there is no room, or the size differs.
+    /// The buffer, if the fragment starts no new datagram, if memory is short, or if the size differs.
     pub(super) fn open_placed(&mut self, now: Time, fragment: &Packet, buffer: Buffer) -> Result<Handle, Buffer> {
         let Some(frag) = fragment.ip().fragment.filter(|it| it.offset == 0 && it.more) else { return Err(buffer) };
         let charge = buffer.pinned_len();
@@ -443,7 +448,7 @@ impl State {
 }
 
 impl DatagramKey {
-    /// The key of its flow: the same for all datagrams of the flow.
+    /// Returns the key of the datagram's flow, equal for all datagrams of the flow.
     pub(crate) fn flow(self) -> DatagramKey {
         DatagramKey { id: 0, ..self }
     }
@@ -463,11 +468,11 @@ impl Key for DatagramKey {
     }
 }
 
-/// Number of hinted datagrams, by the low bits of their identifications.
+/// Number of hints, indexed by the low bits of the identification.
 const HINT_COUNT: usize = 16_384;
-/// Packets between a prefetch and its use: enough for data to arrive from far memory.
+/// Distance between a prefetch and its use, in packets: enough for data from distant memory to arrive.
 const FORESIGHT: usize = 4;
 /// Cache lines of a narrow packet.
 const NARROW_LINES: usize = 24;
-/// Charge of a poisoned key, in bytes: its slot, its source, and their table entries.
+/// Charge of a poisoned key, in bytes: its slot, its source and its table entries.
 const POISON_CHARGE: usize = 512;

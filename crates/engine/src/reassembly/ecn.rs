@@ -1,4 +1,6 @@
 //! ECN fields of fragments -> the ECN field of their datagram (RFC 3168 section 5.3).
+//!
+//! No congestion mark may be lost in reassembly. Invalid mixtures are left to the caller.
 
 use packet::Ecn;
 
@@ -14,9 +16,9 @@ impl EcnSeen {
         self.0 |= 1 << ecn.bits();
     }
 
-    /// The ECN field of the complete datagram (RFC 3168 section 5.3, R042). One field that all fragments share is
-    /// kept. CE wins if all fragments are ECN-capable. A mix of ECT(0) and ECT(1) gives `first`. None where Not-ECT
-    /// and ECN-capable fragments are mixed.
+    /// Returns the ECN field of the complete datagram (RFC 3168 section 5.3, R042). A field that all fragments
+    /// share is kept. CE wins if all fragments are ECN-capable. A mixture of ECT(0) and ECT(1) gives `first`.
+    /// `None` if Not-ECT and ECN-capable fragments are mixed.
     pub(super) fn joined(self, first: Ecn) -> Option<Ecn> {
         let seen = |ecn: Ecn| self.0 & 1 << ecn.bits() != 0;
         match (seen(Ecn::NotEct), seen(Ecn::Ce)) {
@@ -27,8 +29,8 @@ impl EcnSeen {
         }
     }
 
-    /// The ECN field of released fragments. CE wins, so that no fragment loses it. Where Not-ECT and ECN-capable
-    /// fragments are mixed, the host behind us decides.
+    /// Returns the ECN field of released fragments. CE wins, so that no fragment loses a mark. If Not-ECT and
+    /// ECN-capable fragments are mixed, the host behind this gateway decides.
     pub(super) fn released(self, first: Ecn) -> Ecn {
         let has_ce = self.0 & 1 << Ecn::Ce.bits() != 0;
         if has_ce { Ecn::Ce } else { self.joined(first).unwrap_or(first) }

@@ -1,8 +1,12 @@
-//! Identifications -> probable table handles, in an array by their low bits.
+//! Identifications -> probable table handles, in an array indexed by their low bits.
+//!
+//! A hint replaces a hash and a table search for most fragments. The comparison of the complete key is left to the
+//! caller.
 
 use crate::table::{FairTable, Handle, Key, VacantEntry};
 
-/// The handles of the latest datagrams, at most `COUNT`. The slot of a handle may hold another datagram by now.
+/// The handles of the latest datagrams, at most `COUNT`. The table may have reused the slot of a handle for another
+/// datagram.
 #[derive(Debug)]
 pub(crate) struct Hints<const COUNT: usize>(Box<[Hint]>);
 
@@ -17,8 +21,8 @@ impl<const COUNT: usize> Hints<COUNT> {
         Hints(vec![Hint { id: 0, at: Handle::NONE }; COUNT].into_boxed_slice())
     }
 
-    /// The handle of the latest datagram with this identification, unless another one with the same low bits
-    /// replaced it.
+    /// Returns the hinted handle for this identification. It is the latest datagram with this identification,
+    /// unless another with the same low bits replaced it.
     #[inline(always)]
     pub(crate) fn get(&self, id: u32) -> Option<Handle> {
         self.0.get(id as usize % COUNT).filter(|hint| hint.id == id).map(|hint| hint.at)
@@ -31,10 +35,11 @@ impl<const COUNT: usize> Hints<COUNT> {
         }
     }
 
-    /// The vacant entry for a key with this identification. Tries the hint first, then searches the table.
+    /// Returns the vacant entry for a new key with this identification. Tries the hint first, then searches the
+    /// table.
     ///
     /// # Errors
-    /// The handle, where the key is held.
+    /// The handle of the entry, if the key has one.
     #[inline]
     pub(crate) fn find<K: Key, V>(
         &mut self,

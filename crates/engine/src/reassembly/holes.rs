@@ -1,44 +1,48 @@
 //! Fragments of one datagram -> its missing bytes.
+//!
+//! Reassembly needs the missing bytes to detect overlaps and completeness. The payload itself, and the memory of
+//! the bitmap, are left to the run.
 
 use core::ops::Range;
 use packet::{UNIT, bitmap};
 
 /// The missing bytes of one datagram.
 ///
-/// As long as fragments come in order, one offset describes them. After the first reordering, a bitmap has one bit
-/// for each unit of eight bytes that is held. The last unit may be shorter. No order of arrival costs more than a
-/// few words per fragment, so fragments need no limit in number (C9, rel:A09).
+/// While fragments arrive in order, one offset describes the missing bytes. After the first reordering, a bitmap
+/// has one bit for each unit of eight received bytes. The last unit may be shorter. No order of arrival costs more
+/// than a few words per fragment, so the number of fragments needs no limit (C9, rel:A09).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holes {
-    /// The offset of the next fragment in order, as long as all came in order: held bytes end here. [`WHOLE`] once
-    /// the last fragment has come in order. [`SCATTERED`] once the bitmap describes the held bytes.
+    /// Offset of the next fragment in bytes, while all fragments are in order. [`WHOLE`] after the last fragment
+    /// has arrived in order. [`SCATTERED`] while the bitmap describes the received bytes.
     next: u32,
-    /// Bytes held.
+    /// Number of received bytes.
     held: u32,
-    /// The end of the datagram; [`UNKNOWN`] before its last fragment has come.
+    /// Length of the datagram in bytes. [`UNKNOWN`] before its last fragment has arrived.
     end: u32,
-    /// The end of the highest fragment, where the bitmap describes the held bytes.
+    /// Offset behind the highest received fragment, in bytes. Only valid while the bitmap is used.
     scattered_top: u32,
 }
 
-/// The relation of a fragment to the held bytes.
+/// The relation of a fragment to the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// It fills a hole.
+    /// The fragment fills a hole.
     Fills,
-    /// All of its bytes are held; the caller compares them.
+    /// All bytes of the fragment were received before. The caller compares them.
     Repeat,
-    /// Some of its bytes are held and some are not.
+    /// Only some bytes of the fragment were received before.
     Overlaps,
-    /// It disagrees with the end given by the last fragment, or claims an end below held bytes.
+    /// The fragment contradicts the datagram length known from the last fragment, or claims a length below received
+    /// bytes.
     Contradicts,
 }
 
 impl Holes {
-    /// All bytes are missing.
+    /// The state before the first fragment.
     pub(super) const ALL: Holes = Holes { next: 0, held: 0, end: UNKNOWN, scattered_top: 0 };
 
-    /// The relation of the fragment at `range` to the held bytes. `more` is its MF flag.
+    /// Returns the relation of the fragment at `range` to the received bytes. `more` is its MF flag.
     pub(super) fn classify(&self, bitmap: &[u8], range: &Range<usize>, more: bool) -> Fit {
         match if self.is_vacant(bitmap, range) { 0 } else { self.held_of(bitmap, range) } {
             0 if self.contradicts(range, more) => Fit::Contradicts,
@@ -48,8 +52,8 @@ impl Holes {
         }
     }
 
-    /// Records a fragment if one compare, or one look at the bitmap, shows that it fills a hole. Returns whether it
-    /// did.
+    /// Records a fragment if a single comparison, or a single bitmap access, proves that it fills a hole. Returns
+    /// whether the fragment was recorded.
     #[inline(always)]
     pub(super) fn claim<'a>(
         &mut self,
@@ -93,8 +97,8 @@ impl Holes {
         self.note(range, more);
     }
 
-    /// Records fragments in order up to `end`, where all fragments before came in order too. `more` is the MF flag
-    /// of the last one.
+    /// Records several fragments in order, up to the offset `end`. All earlier fragments must be in order too.
+    /// `more` is the MF flag of the last one.
     #[inline(always)]
     pub(super) fn extend(&mut self, end: usize, more: bool) {
         debug_assert!(self.in_order() && !self.has_end());
@@ -121,17 +125,17 @@ impl Holes {
         self.end == self.held
     }
 
-    /// Bytes held.
+    /// Returns the number of received bytes.
     pub(super) fn held_len(&self) -> usize {
         self.held as usize
     }
 
-    /// The end of the highest fragment, in bytes.
+    /// Returns the offset behind the highest received fragment, in bytes.
     pub(super) fn top(&self) -> usize {
         (if self.in_order() { self.held } else { self.scattered_top }) as usize
     }
 
-    /// Whether the last fragment has come.
+    /// Whether the last fragment has arrived.
     pub(super) fn has_end(&self) -> bool {
         self.end != UNKNOWN
     }
@@ -142,19 +146,19 @@ impl Holes {
         self.next != SCATTERED
     }
 
-    /// The offset of the next fragment in order; none after a reordering, or after the last fragment.
+    /// Returns the offset of the next fragment in order. `None` after a reordering, or after the last fragment.
     #[inline]
     pub(super) fn next(&self) -> Option<usize> {
         (self.next < WHOLE).then_some(self.next as usize)
     }
 
-    /// Whether no byte of `range` is held.
+    /// Whether no byte of `range` was received.
     #[inline]
     fn is_vacant(&self, bitmap: &[u8], range: &Range<usize>) -> bool {
         if self.in_order() {
             return range.start >= self.held as usize;
         }
-        // No byte above the top is held, and the bitmap may end there.
+        // No byte above the top was received, and the bitmap may end there.
         let end = range.end.min(self.scattered_top as usize);
         range.start >= end || !bitmap::any(bitmap, units(&(range.start..end)))
     }
@@ -165,7 +169,7 @@ impl Holes {
         past_the_end || !more && range.end < self.top()
     }
 
-    /// Number of held bytes in `range`.
+    /// Returns the number of received bytes in `range`.
     fn held_of(&self, bitmap: &[u8], range: &Range<usize>) -> usize {
         if self.in_order() {
             return range.end.min(self.held as usize).saturating_sub(range.start);
@@ -175,23 +179,23 @@ impl Holes {
             return 0;
         }
         let full = bitmap::count(bitmap, units(&range)) * UNIT;
-        // The last bit stands for fewer than eight bytes where the range ends inside its unit.
+        // The last bit stands for fewer than eight bytes if the range ends inside its unit.
         let last = units(&range).end - 1;
         let excess = (last + 1) * UNIT - range.end;
         if bitmap::count(bitmap, last..last + 1) == 1 { full - excess } else { full }
     }
 }
 
-/// The bits of the bitmap that a range touches.
+/// Returns the bits of the bitmap that overlap a range.
 fn units(range: &Range<usize>) -> Range<usize> {
     range.start / UNIT..range.end.div_ceil(UNIT)
 }
 
-/// No fragment starts or ends at these offsets: see [`Holes`].
+/// Special value of [`Holes`], used by no offset: the bitmap describes the received bytes.
 const SCATTERED: u32 = u32::MAX;
-/// See [`SCATTERED`].
+/// Special value of [`Holes`], used by no offset: the complete datagram was received in order.
 const WHOLE: u32 = u32::MAX - 1;
-/// See [`SCATTERED`].
+/// Special value of [`Holes`], used by no offset: the datagram length is unknown.
 const UNKNOWN: u32 = u32::MAX;
 
 #[cfg(test)]

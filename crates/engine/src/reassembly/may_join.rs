@@ -1,16 +1,16 @@
 //! A fragment and its datagram -> whether the fragment may be added.
 //!
-//! All paths that add a fragment use these checks: a fragment that continues a hinted datagram, one found by a
-//! search, one received in its slot, and the first of its datagram. A fast path only obtains the facts more
-//! cheaply: a hint replaces a search, a remembered answer replaces an equal one. It makes no decision of its own.
+//! All paths that add a fragment use these checks: fragments found by a hint or a search, fragments received in
+//! their slot, and first fragments. A fast path only obtains facts at less cost. A hint replaces a search, and a
+//! remembered result replaces an equal one. No fast path makes decisions of its own.
 
 use super::holes::Fit;
 use crate::ledger::Reason;
 use packet::icmp::IcmpError;
 use packet::{AddressPair, Fragment, Ip, L2Scope, Packet, PrevHop, UNIT, Version};
 
-/// The identity of a datagram. Fragments of one datagram have the same key (RFC 791 section 3.2, R006;
-/// RFC 8200 section 4.5, R093). They also come by the same port and VLANs.
+/// The key of a datagram. Fragments of one datagram have equal keys (RFC 791 section 3.2, R006; RFC 8200 section
+/// 4.5, R093). They also have an equal ingress port and equal VLAN tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DatagramKey {
     pub(super) id: u32,
@@ -18,21 +18,21 @@ pub(crate) struct DatagramKey {
     pub(super) protocol: u8,
     pub(super) ends: AddressPair,
     pub(super) l2_scope: L2Scope,
-    /// The previous hop, where only fragments from the same hop are reassembled together.
+    /// The previous hop, if only fragments of one hop are reassembled together. Otherwise `None`.
     pub(super) hop: Option<PrevHop>,
 }
 
 impl DatagramKey {
-    /// The key of a fragment.
+    /// Returns the key of a fragment's datagram.
     #[inline(always)]
     pub(crate) fn of(fragment: &Packet, frag: Fragment, hop: Option<PrevHop>) -> DatagramKey {
         let (version, protocol) = (fragment.ip().version, fragment.ip().key_protocol());
         DatagramKey { id: frag.id, version, protocol, ends: fragment.ends(), l2_scope: fragment.l2_scope(), hop }
     }
 
-    /// Whether this is the key of a fragment, from any previous hop. The same as a compare of keys, without a
-    /// second key. `is_of_its_shape` says that the fragment has the fingerprint of a fragment with this key, so
-    /// version and protocol are equal.
+    /// Whether this is the key of a fragment's datagram, ignoring the previous hop. Equivalent to a comparison of
+    /// keys, without a second key. `is_of_its_shape`: the fragment has a fingerprint of this datagram, so version
+    /// and protocol are equal.
     #[inline(always)]
     pub(super) fn is_of(&self, fragment: &Packet, frag: Fragment, is_of_its_shape: bool) -> bool {
         let ip = fragment.ip();
@@ -44,15 +44,16 @@ impl DatagramKey {
     }
 }
 
-/// Whether the identification of a datagram may have been reused. It may once its hosts have started as many
-/// datagrams since as half of all identifications. `of_all` counts the datagrams of all hosts, so it is no smaller.
+/// Whether the identification of a datagram may have been reused: its hosts have started half as many later
+/// datagrams as there are identifications. `of_all` is the number of later datagrams of all hosts, and therefore an
+/// upper bound.
 #[inline(always)]
 pub(super) fn id_may_have_wrapped(version: Version, of_all: u32, of_its_hosts: impl FnOnce() -> u32) -> bool {
     let half = 1 << (version.id_bits() - 1);
     of_all >= half && of_its_hosts() >= half
 }
 
-/// The fault of a fragment by itself, and the ICMP error for its sender.
+/// Returns the fault of a single fragment, and the ICMP error for its source host. `None` if it is valid.
 pub(crate) fn fault(packet: &Packet, frag: Fragment) -> Option<(Reason, Option<IcmpError>)> {
     let ip = packet.ip();
     match len_fault(ip, frag) {
@@ -72,8 +73,8 @@ pub(crate) fn fault(packet: &Packet, frag: Fragment) -> Option<(Reason, Option<I
     }
 }
 
-/// The fault of a fragment's length. It is zero, no other fragment could start at its end, or its end exceeds the
-/// longest datagram.
+/// Returns the fault of a fragment's length. The length is zero, no other fragment could start behind it, or its
+/// end exceeds the maximum datagram length.
 #[inline]
 pub(crate) fn len_fault(ip: &Ip, frag: Fragment) -> Option<Reason> {
     let len = ip.payload_len();
@@ -88,8 +89,8 @@ pub(crate) fn len_fault(ip: &Ip, frag: Fragment) -> Option<Reason> {
     }
 }
 
-/// The conflict between a fragment and its datagram. A repeat is dropped alone. Any other conflict ends the
-/// datagram (RFC 5722 section 4, R063).
+/// Returns the conflict between a fragment and its datagram. A repeated fragment is dropped alone. After any other
+/// conflict, the complete datagram is dropped (RFC 5722 section 4, R063).
 pub(super) fn conflict(fit: Fit, has_same_bytes: impl FnOnce() -> bool) -> Option<Reason> {
     match fit {
         Fit::Fills => None,
@@ -99,7 +100,7 @@ pub(super) fn conflict(fit: Fit, has_same_bytes: impl FnOnce() -> bool) -> Optio
     }
 }
 
-/// The position of the payload length in an IPv6 header, and of the offset in a Fragment header, in bytes.
+/// Position of the payload length in an IPv6 header, in bytes.
 const PAYLOAD_LEN_AT: u32 = 4;
-/// See [`PAYLOAD_LEN_AT`].
+/// Position of the offset in a Fragment header, in bytes.
 const OFFSET_AT: u32 = 2;

@@ -1,10 +1,11 @@
 //! Fragments -> datagrams (RFC 791, RFC 815, RFC 8200 section 4.5, RFC 5722).
 //!
-//! Each payload is copied once, to its final position in one buffer. A fragment that continues its hinted datagram
-//! costs three compares: hint, key and offset (C1 to C6, G7). Any other order costs a few words more (C9).
+//! Each payload is copied one time, to its final position in the datagram's buffer. A fragment that continues its
+//! hinted datagram costs three comparisons: hint, key and offset (C1 to C6, G7). Any other order costs a few words
+//! more (C9).
 //!
-//! A repeated fragment is dropped alone. Any other overlap ends the datagram and poisons its key until its deadline
-//! (RFC 5722 section 4, R063). The transport checksum is carried, not verified.
+//! A repeated fragment is dropped alone. After any other overlap, the datagram is dropped, and its key is poisoned
+//! until its deadline (RFC 5722 section 4, R063). The transport checksum is kept, not verified.
 
 mod datagrams;
 mod ecn;
@@ -41,58 +42,58 @@ pub struct Reassembler {
 /// Limits of a reassembler: memory and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of buffers, including all memory that they pin.
+    /// Memory limit in bytes, including all memory that the buffers pin.
     pub bytes: usize,
-    /// Reassembly time-out; none: 30 s for IPv4, 60 s for IPv6.
+    /// Reassembly time-out. `None`: 30 s for IPv4, 60 s for IPv6.
     pub timeout: Option<Duration>,
 }
 
 /// The policy for incomplete datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
-    /// The received bytes leave as fragments of at most `mtu` bytes (IPv6: no less than 1,280). The host behind us
-    /// decides.
+    /// The received bytes are sent as fragments of at most `mtu` bytes (IPv6: at least 1,280). The host behind this
+    /// gateway decides about the datagram.
     Release {
-        /// Longest fragment, IP header counted, in bytes.
+        /// Maximum length of a fragment, in bytes, including the IP header.
         mtu: u16,
     },
-    /// The datagram ends. If its first fragment came, its sender gets an ICMP error (RFC 1122 section 3.3.2, R012,
-    /// R017, R091). For gateways that act in place of the destination host.
+    /// The datagram is dropped. If its first fragment was received, its source gets an ICMP error (RFC 1122 section
+    /// 3.3.2, R012, R017, R091). For gateways that act in place of the destination host.
     Retire,
 }
 
-/// The receiver that datagrams are reassembled for.
+/// The receiver of the reassembled datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiver {
     /// The destination host, or its own NIC.
     Host,
-    /// The next hop: only fragments from the same previous hop are reassembled together (C15).
+    /// The next hop. Only fragments of one previous hop are reassembled together (C15).
     PreviousHop,
 }
 
 impl Reassembler {
-    /// A reassembler within these limits. The memory limit of the pool must be larger: an evicted datagram keeps
-    /// its buffer until the port has sent it.
+    /// Creates a reassembler within these limits. The memory limit of the pool must be larger: an evicted datagram
+    /// occupies its buffer until the port has transmitted it.
     pub fn new(limits: Limits, late: Late, secret: Secret) -> Reassembler {
         let pairs = Pairs::new(limits.timeout, secret);
         let datagrams = Datagrams::new(limits.bytes, pairs, late, secret);
         Reassembler { datagrams, placement: Placement::default() }
     }
 
-    /// Sets the hash key of the tables. `secret` then only keys values that are visible outside.
+    /// Sets the hash key of the tables. Afterwards, `secret` only keys values that are visible on the network.
     pub fn with_table_key(mut self, key: Secret) -> Reassembler {
         self.datagrams.set_table_key(key);
         self
     }
 
-    /// Sets when slots are predicted; default: [`PlacementMode::WherePays`]. Prediction also needs a port that asks
-    /// for slots.
+    /// Sets the conditions of prediction; default: [`PlacementMode::WherePays`]. Prediction also requires a port
+    /// that asks for slots.
     pub fn placement_mode(mut self, guessing: PlacementMode) -> Reassembler {
         self.placement.set_mode(guessing);
         self
     }
 
-    /// Takes a packet. A fragment is held, or completes its datagram. Any other packet is forwarded.
+    /// Takes a packet. A fragment is stored, or completes its datagram. Any other packet is forwarded.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         if self.datagrams.take_front([&packet], out, &mut CopyPayload) > 0 {
             out.recycle(packet);
@@ -101,13 +102,13 @@ impl Reassembler {
         }
     }
 
-    /// Takes the leading frames that continue the hinted datagram, as [`push`](Reassembler::push) would. Returns
-    /// the number of frames taken. Prefetches data for the frames behind them.
+    /// Takes the leading frames that continue the hinted datagram, with the result of [`push`](Reassembler::push).
+    /// Returns the number of frames taken. Prefetches data for the frames behind them.
     #[inline]
     pub fn take_front(&mut self, frames: &[Frame], out: &mut impl Next, sink: &mut impl PayloadSink) -> usize {
         let mut front = frames;
         if self.datagrams.count() > NEAR_COUNT {
-            // Each step prefetches for one packet further ahead, so it takes one packet.
+            // Each step prefetches for one packet further ahead, and takes one packet.
             self.datagrams.prefetch(|index| frames.get(index)?.packet(), sink);
             front = frames.get(..1).unwrap_or_default();
         }
@@ -119,9 +120,9 @@ impl Reassembler {
         self.push_toward(Receiver::Host, now, packet, out, sink);
     }
 
-    /// The same on the path, hop by hop (C15). Fragments of two stations are not reassembled together. Complete
-    /// datagrams that are too long are fragmented again. IPv6 datagrams keep their Fragment header, and leave in
-    /// fragments no longer than the longest received one (R087).
+    /// Takes a packet in transit, and reassembles hop by hop (C15). Fragments of two stations are not reassembled
+    /// together. Complete datagrams above the MTU are fragmented again. IPv6 datagrams keep their Fragment header.
+    /// Their fragments do not exceed the longest received fragment (R087).
     pub fn push_hop_by_hop(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         self.push_toward(Receiver::PreviousHop, now, packet, out, &mut CopyPayload);
     }
@@ -153,56 +154,58 @@ impl Reassembler {
         self.datagrams.make_room(now, out);
     }
 
-    /// Evicts the datagrams whose deadline has passed.
+    /// Removes the datagrams whose deadline has passed.
     pub fn expire(&mut self, now: Time, out: &mut impl Next) {
         self.datagrams.expire(now, out);
     }
 
-    /// Evicts all datagrams, the earliest deadline first: the input has ended.
+    /// Removes all datagrams, the earliest deadline first, because the input has ended.
     pub fn flush(&mut self, now: Time, out: &mut impl Next) {
         self.datagrams.flush(now, out);
     }
 
-    /// The deadline at which [`expire`](Reassembler::expire) next has work.
+    /// Returns the deadline at which [`expire`](Reassembler::expire) next has work.
     pub fn next_deadline(&self) -> Option<Time> {
         self.datagrams.next_deadline()
     }
 
-    /// The held fragments, counted anew, and the number of buffers that they lie in.
+    /// Recounts the held fragments and payload bytes, and the number of their buffers.
     pub fn held(&self) -> (Tally, usize) {
         self.datagrams.held()
     }
 
-    /// Bytes charged against the limit.
+    /// Returns the bytes charged against the limit.
     pub fn charged(&self) -> usize {
         self.datagrams.charged()
     }
 
-    /// Steps of the longest search for a datagram by its key (rel:A10).
+    /// Returns the number of steps of the longest search for a datagram by its key (rel:A10).
     pub fn longest_search(&self) -> usize {
         self.datagrams.longest_search()
     }
 
-    /// The slots for the payloads of the next fragments, and the handling of payloads received there.
+    /// Returns the placement interface: slots for the payloads of the next fragments, and the handling of payloads
+    /// received in slots.
     #[inline(always)]
     pub(crate) fn placing(&mut self) -> Placer<'_> {
         let Reassembler { datagrams, placement } = self;
         Placer { placement, datagrams }
     }
 
-    /// Whether slots are offered for the next frames.
+    /// Whether a port has payload slots for the next frames.
     #[inline]
     pub(crate) fn is_predicting(&self) -> bool {
         self.placement.is_predicting()
     }
 
-    /// The placement statistics so far.
+    /// Returns the placement statistics.
     pub(crate) fn placement_stats(&self) -> PlacementStats {
         self.placement.stats()
     }
 }
 
-/// An atomic fragment is a complete datagram, whatever else is held under its key (RFC 6946 section 4, R081).
+/// Forwards an atomic fragment as a complete datagram, regardless of other fragments with its key (RFC 6946 section
+/// 4, R081).
 fn make_whole(mut packet: Packet, out: &mut impl Next) {
     if packet.is_neighbour_discovery() {
         let ended = Tally::of(&packet);
@@ -213,7 +216,7 @@ fn make_whole(mut packet: Packet, out: &mut impl Next) {
     out.forward(packet);
 }
 
-/// Number of datagrams that stay in the processor's cache without prefetching.
+/// Number of datagrams that stay in the CPU's cache without prefetching.
 const NEAR_COUNT: usize = 256;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! New datagrams of a host pair -> their time-out, the wrap of their identifications, and their predicted length.
 //!
-//! Pairs are counted under a hash of their addresses and protocol. Other pairs may share a hash: then the counts of
-//! a pair are too high, never too low.
+//! A pair's counters are selected by a hash of its addresses and protocol. Other pairs may have equal hashes. The
+//! count of a pair is then too high, never too low. So every decision based on a count stays safe.
 
 use super::may_join::{DatagramKey, id_may_have_wrapped};
 use crate::keyed_hash::{Secret, TableKey};
@@ -12,19 +12,19 @@ use packet::{Time, Version};
 #[derive(Debug)]
 pub(super) struct Pairs {
     counters: Box<[Counter]>,
-    /// Number of started datagrams, of all pairs.
+    /// Number of datagrams started by all pairs, modulo 2^32.
     opened: u32,
-    /// The time-outs of each version, the longest first.
+    /// The time-outs of IPv4, then of IPv6, each with the longest first.
     timeouts: [Timeouts; 2],
-    /// The hash key: colliding pairs cost each other little.
+    /// The hash key of pairs. Colliding pairs cost each other little.
     key: TableKey,
 }
 
-/// The two counters of a host pair.
+/// The indexes of a host pair's two counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Pair(pub(super) [u16; 2]);
 
-/// The counters when a datagram was started: that of all pairs, and the two of its own pair.
+/// The counts at the start of a datagram: the count of all pairs, and the two counts of its own pair.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IdEpoch {
     opened: u32,
@@ -32,8 +32,8 @@ pub(super) struct IdEpoch {
     totals: [u32; 2],
 }
 
-/// Counts of the datagrams of the pairs that share a hash: all, in the current window, and in the one before. Also
-/// the payload of the last complete datagram, in bytes.
+/// Counts of the datagrams of all pairs with one hash: in total, in the current window, and in the window before.
+/// `last_len` is the payload length of the last complete datagram, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
     window: u64,
@@ -43,10 +43,11 @@ struct Counter {
     last_len: u16,
 }
 
-/// The time-outs of one version, the longest first.
+/// The time-outs of one IP version, the longest first.
 type Timeouts = [Timeout; SHORTER.len()];
 
-/// A time-out, and its limit: the most new datagrams per window whose identifications last that long.
+/// A time-out, and the maximum number of new datagrams per window for which identifications do not wrap within this
+/// time.
 #[derive(Clone, Copy, Debug)]
 struct Timeout {
     duration: Duration,
@@ -54,7 +55,7 @@ struct Timeout {
 }
 
 impl Pairs {
-    /// With the standard time-outs, or with `timeout` for both versions.
+    /// Creates counters with the standard time-outs, or with `timeout` for both IP versions.
     pub(super) fn new(timeout: Option<Duration>, secret: Secret) -> Pairs {
         let longest = timeout.map_or(STANDARD_TIMEOUTS, |timeout| [timeout; 2]);
         let [v4, v6] = longest;
@@ -64,7 +65,7 @@ impl Pairs {
         Pairs { counters, opened: 0, timeouts, key: TableKey::new(secret) }
     }
 
-    /// All time-outs that a datagram may have.
+    /// Returns all time-outs that a datagram may have.
     pub(super) fn timeouts(&self) -> Vec<Duration> {
         let mut all: Vec<Duration> = self.timeouts.as_flattened().iter().map(|timeout| timeout.duration).collect();
         all.sort();
@@ -72,8 +73,8 @@ impl Pairs {
         all
     }
 
-    /// The counters of a key's pair. Each counter may count other pairs too, so the lower count is nearer to the
-    /// truth. A fast pair rarely shares both counters of another pair.
+    /// Returns the two counters of a key's pair. Each counter may include other pairs, so the lower count is closer
+    /// to the true one. A fast pair rarely shares both counters of another pair.
     #[inline(always)]
     pub(super) fn of(&self, key: &DatagramKey) -> Pair {
         let [e0, e1, e2, e3] = key.ends.words();
@@ -83,8 +84,8 @@ impl Pairs {
         Pair([pair as usize % COUNTERS, COUNTERS + (pair >> 32) as usize % COUNTERS].map(|at| at as u16))
     }
 
-    /// Counts a new datagram, and returns its time-out. The time-out is shorter where its pair's identifications
-    /// wrap sooner. So two datagrams of one identification are never held together (X2, RFC 4963 section 2, R060).
+    /// Counts a new datagram, and returns its time-out. The time-out is shorter if the pair's identifications wrap
+    /// sooner. So two datagrams with one identification are never open together (X2, RFC 4963 section 2, R060).
     #[inline(always)]
     pub(super) fn count(&mut self, now: Time, pair: Pair, version: Version) -> (Duration, IdEpoch) {
         let window = now.nanos() / WINDOW.as_nanos() as u64;
@@ -100,14 +101,14 @@ impl Pairs {
         (timeout.duration, epoch)
     }
 
-    /// Whether the identification of a datagram started at `epoch` may have been reused. Where a pair becomes fast,
-    /// its earlier datagrams got a longer time-out than their identifications last.
+    /// Whether the identification of a datagram started at `epoch` may have been reused. When a pair becomes
+    /// faster, the time-out of its earlier datagrams may exceed the new wrap time of identifications.
     #[inline(always)]
     pub(super) fn id_may_have_wrapped(&self, epoch: &IdEpoch, version: Version) -> bool {
         id_may_have_wrapped(version, self.opened.wrapping_sub(epoch.opened), || self.started_since(epoch))
     }
 
-    /// Upper bound on the datagrams that a pair has started since.
+    /// Returns an upper bound on the number of datagrams that a pair has started since `epoch`.
     #[cold]
     fn started_since(&self, epoch: &IdEpoch) -> u32 {
         let counters = epoch.pair.0.map(|at| self.counters.get(usize::from(at)).map_or(0, |it| it.total));
@@ -115,7 +116,8 @@ impl Pairs {
         since.min().unwrap_or(0)
     }
 
-    /// Payload of the pair's last complete datagram, in bytes: the prediction for the next one.
+    /// Returns the payload length of the pair's last complete datagram, in bytes. It predicts the length of the
+    /// next one. 0 if unknown.
     #[inline]
     pub(super) fn predicted_len(&self, pair: Pair) -> usize {
         let [at, _] = pair.0;
@@ -133,14 +135,15 @@ impl Pairs {
 }
 
 impl IdEpoch {
-    /// The host pair of the datagram.
+    /// Returns the addresses and protocol of the datagram as a pair of counters.
     pub(super) fn pair(&self) -> Pair {
         self.pair
     }
 }
 
 impl Timeout {
-    /// A time-out of this length: at most half of a version's identifications may be used in it.
+    /// Creates a time-out of this length. At most half of the identifications of the IP version may be used within
+    /// it.
     fn new(duration: Duration, version: Version) -> Timeout {
         let windows = duration.as_nanos().div_ceil(WINDOW.as_nanos()).max(1);
         let datagrams = (1 << (version.id_bits() - 1)) / windows;
@@ -149,8 +152,7 @@ impl Timeout {
 }
 
 impl Counter {
-    /// Counts a datagram. Returns the count per window, of the busier of the last two windows, and the count of all
-    /// time.
+    /// Counts a datagram. Returns the higher count of the last two windows, and the total count.
     #[inline(always)]
     fn count(&mut self, window: u64) -> (u32, u32) {
         if window != self.window {
@@ -163,11 +165,11 @@ impl Counter {
     }
 }
 
-/// Counters in each of the two tables.
+/// Number of counters in each of the two tables.
 pub(super) const COUNTERS: usize = 1_024;
 /// The window in which new datagrams of a pair are counted.
 const WINDOW: Duration = Duration::from_millis(100);
-/// Time-outs of IPv4 and IPv6, and the divisors that shorten them for pairs with fast identifications.
+/// Standard time-outs of IPv4 and IPv6.
 const STANDARD_TIMEOUTS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(60)];
-/// See [`STANDARD_TIMEOUTS`].
+/// Divisors that shorten a standard time-out for pairs with fast identifications.
 const SHORTER: [u32; 4] = [1, 8, 64, 512];

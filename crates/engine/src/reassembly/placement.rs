@@ -1,13 +1,14 @@
-//! The latest fragments -> predicted slots for the next payloads; payloads received there -> datagrams (papers:
+//! The latest fragments -> predicted slots for the next payloads; payloads received in slots -> datagrams (papers:
 //! Kurmann's speculative defragmentation).
 //!
-//! - Input: the datagram that last gained a fragment, and the last complete one.
-//! - Prediction: the next frames are the rest of that datagram, then datagrams like the complete one. Fragments
-//!   come in order and with the same length as before.
-//! - Misprediction: a packet of another host comes between, or a fragment is lost, reordered or of another length.
-//! - Cost of a misprediction: the payloads from there to the end of the batch are copied twice, and nothing else.
+//! - Input: the datagram that last gained a fragment, and the last complete datagram.
+//! - Prediction: the next frames are the rest of the open datagram, then new datagrams like the complete one.
+//!   Fragments arrive in order, with the same length as before.
+//! - Misprediction: a packet of another host arrives in between, or a fragment is lost, reordered or of another
+//!   length.
+//! - Cost of a misprediction: the remaining payloads of the batch are copied twice.
 //!
-//! So prediction stops where too few predictions are right, and is retried from time to time.
+//! So prediction is paused if too few predictions are right, and is retried after the pause.
 
 use super::datagrams::Datagrams;
 use super::run::Outcome;
@@ -16,28 +17,28 @@ use crate::table::Handle;
 use core::ops::Range;
 use packet::{Buffer, Frame, HEADROOM, Packet, PayloadSlots, Pool, SlotLayout, SplitFrame, SplitPacket, Time};
 
-/// When slots are predicted.
+/// The conditions for the prediction of slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlacementMode {
     /// Never.
     Never,
-    /// Whenever the latest fragments allow a prediction.
+    /// Whenever the latest fragments permit a prediction.
     Always,
-    /// As long as enough predictions are right, and payloads are long enough that prediction saves work.
+    /// While enough predictions are right, and payloads are so long that prediction saves CPU time.
     #[default]
     WherePays,
 }
 
-/// Counters of predictions.
+/// Statistics of predictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlacementStats {
-    /// Frames that were received with header split.
+    /// Number of frames that were received with header split.
     pub predicted: u64,
-    /// Of these, fragments whose payload was in the right position.
+    /// Number of these frames whose payload was received at its right position.
     pub hits: u64,
-    /// Payload bytes that needed no copy.
+    /// Number of payload bytes that needed no copy.
     pub in_place_bytes: u64,
-    /// Payload bytes that were copied out of their slots after a misprediction.
+    /// Number of payload bytes that were copied out of their slots after a misprediction.
     pub copied_out_bytes: u64,
 }
 
@@ -47,52 +48,52 @@ pub(super) struct Placement {
     mode: PlacementMode,
     stats: PlacementStats,
     hit_rate: HitRate,
-    /// Number of times that the limit of buffers for new datagrams is halved.
+    /// Number of halvings of the limit of buffers for new datagrams.
     backoff: u32,
     grid: Option<SlotLayout>,
-    /// The range of the first slots, in the datagram that was open.
+    /// The range of the slots in the open datagram, in bytes of its payload.
     rest: Range<usize>,
     fresh: Vec<Option<Buffer>>,
-    /// The position of the next slot to settle: its owner, and the rest of that owner's memory.
+    /// The next slot to settle: the owner of its memory, and the range of that memory not yet settled.
     cursor: (SlotOwner, Range<usize>),
-    /// The run that took the last fragment.
+    /// The owner and the run of the last fragment taken. `None` before the first.
     current: Option<(SlotOwner, Handle)>,
     taken_count: usize,
     copied_out: Vec<Frame>,
 }
 
-/// The same, with the datagrams that it predicts for.
+/// The placement state, together with the datagrams of the predictions.
 pub(crate) struct Placer<'a> {
     pub(super) placement: &'a mut Placement,
     pub(super) datagrams: &'a mut Datagrams,
 }
 
-/// A slot: its owner, and the bytes of the datagram that it holds.
+/// A slot: the owner of its memory, and the range of its bytes in the datagram.
 pub(crate) type Place = (SlotOwner, Range<usize>);
 
 /// The owner of a slot's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SlotOwner {
-    /// The datagram that was open.
+    /// The datagram that was open at the prediction.
     #[default]
     Rest,
-    /// The buffer with this number, offered for a new datagram.
+    /// The buffer with this number, prepared for a new datagram.
     Fresh(usize),
 }
 
-/// Whether prediction pays, by the latest results.
+/// The decision whether to predict, from the results of recent batches.
 #[derive(Clone, Copy, Debug, Default)]
 struct HitRate {
     made: u64,
     right: u64,
-    /// Number of batches until prediction is retried.
+    /// Number of batches until prediction is retried; 0 = not paused.
     pause: u32,
-    /// The length of the last pause; none while prediction pays.
+    /// Length of the last pause in batches; 0 while prediction is on.
     last_pause: u32,
 }
 
 impl PlacementStats {
-    /// The sum of the counters of two successive stages.
+    /// Returns the sum of two statistics.
     pub(crate) fn and(self, other: PlacementStats) -> PlacementStats {
         PlacementStats {
             predicted: self.predicted + other.predicted,
@@ -112,7 +113,7 @@ impl Placement {
         self.stats
     }
 
-    /// Whether slots are offered for the next frames.
+    /// Whether a port has payload slots for the next frames.
     #[inline]
     pub(super) fn is_predicting(&self) -> bool {
         self.grid.is_some()
@@ -120,7 +121,7 @@ impl Placement {
 }
 
 impl<'a> Placer<'a> {
-    /// Prepares slots for the expected frames. Uses the header of the next packet, where the port has seen it.
+    /// Prepares slots for the expected frames. Uses the header of the next packet if the port has read it.
     pub(crate) fn predict(&mut self, next: Option<&Packet>, pool: &mut Pool) {
         if let Some(next) = next {
             self.datagrams.turn_to(next);
@@ -156,8 +157,8 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Offers buffers for new datagrams. Limits: the memory limit must allow all of them, and the port needs enough
-    /// of the pool for a batch.
+    /// Prepares buffers for new datagrams. Their number is limited in two ways: the memory limit must allow all of
+    /// them, and the pool must retain memory for a batch of the port.
     fn offer_fresh(&mut self, count: usize, len: usize, pool: &mut Pool) {
         let Placer { placement: Placement { fresh, .. }, datagrams } = self;
         let charge = Buffer::pinned_len_for(len);
@@ -172,7 +173,7 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// The prepared slots.
+    /// Returns the prepared slots.
     pub(crate) fn places(self) -> Option<PayloadSlots<'a>> {
         let Placement { grid, rest, fresh, current, taken_count, .. } = self.placement;
         let rest: &mut [u8] = match *current {
@@ -182,7 +183,7 @@ impl<'a> Placer<'a> {
         Some(PayloadSlots::new((*grid)?, rest, fresh, taken_count))
     }
 
-    /// The next slot, in the order of [`PayloadSlots`].
+    /// Returns the next slot, in the order of [`PayloadSlots`].
     #[inline]
     pub(crate) fn next_place(&mut self) -> Place {
         let SlotLayout { step, fresh_len, .. } = match self.placement.grid {
@@ -202,8 +203,8 @@ impl<'a> Placer<'a> {
         (*area, place)
     }
 
-    /// Takes a fragment whose payload lies in this slot, if it belongs there. After the last fragment, the datagram
-    /// waits for [`send_complete`](Placer::send_complete).
+    /// Takes a fragment whose payload was received in this slot, if the slot is its right position. After the last
+    /// fragment, the caller calls [`send_complete`](Placer::send_complete).
     pub(crate) fn take(&mut self, now: Time, place: &Place, fragment: &Packet) -> Outcome {
         let (area, range) = place;
         let len = fragment.ip().payload_len();
@@ -236,8 +237,8 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Takes the fragments of `next` that continue this fragment, are like it, and fill their slots. Returns their
-    /// number.
+    /// Takes the fragments of `next` that continue this fragment, have equal headers, and fill their slots. Returns
+    /// the number of fragments taken.
     pub(crate) fn take_more(&mut self, fragment: &SplitPacket, next: &[SplitFrame]) -> usize {
         let len = fragment.packet().ip().payload_len();
         let Placement { grid, cursor: (_, ahead), current, stats: guesses, .. } = &mut *self.placement;
@@ -251,15 +252,15 @@ impl<'a> Placer<'a> {
         count
     }
 
-    /// Forwards the datagram whose last fragment was taken. It leaves with its memory. Payloads in the slots behind
-    /// it are copied out before, if there [are any](Placer::goes_on).
+    /// Forwards the datagram whose last fragment was taken, together with its memory. Payloads in later slots of
+    /// this memory must be copied out before: see [`goes_on`](Placer::goes_on).
     pub(crate) fn send_complete(&mut self, out: &mut impl Next) {
         if let Some((_, at)) = self.placement.current.take() {
             self.datagrams.close(at, out);
         }
     }
 
-    /// Whether the next slot lies in the same memory as the last one.
+    /// Whether the next slot is in the memory of the last one.
     pub(crate) fn goes_on(&self) -> bool {
         let (_, ahead) = &self.placement.cursor;
         ahead.start < ahead.end
@@ -286,8 +287,8 @@ impl<'a> Placer<'a> {
         self.copy_out(place, it);
     }
 
-    /// Frees the unused buffers, and updates the prediction state from the result. Puts the frames that were copied
-    /// out in front of `frames`.
+    /// Frees the unused buffers, and updates the prediction state. The frames that were copied out are inserted at
+    /// the start of `frames`.
     pub(crate) fn end(&mut self, came_count: usize, right_count: usize, frames: &mut Vec<Frame>, pool: &mut Pool) {
         let it = &mut *self.placement;
         it.fresh.drain(..).flatten().for_each(|buffer| pool.give(buffer));
@@ -310,7 +311,7 @@ impl<'a> Placer<'a> {
 }
 
 impl HitRate {
-    /// The number of slots to predict at once; none while prediction is off or paused.
+    /// Returns the maximum number of slots to predict for a batch. `None` while prediction is off or paused.
     fn count_max(&mut self, guessing: PlacementMode) -> Option<usize> {
         match guessing {
             PlacementMode::Never => None,
@@ -324,7 +325,7 @@ impl HitRate {
         }
     }
 
-    /// Records the results of a batch.
+    /// Records the results of a batch: the numbers of predictions and of right predictions.
     fn note(&mut self, made: u64, right: u64) {
         self.made += made;
         self.right += right;
@@ -339,29 +340,29 @@ impl HitRate {
     }
 }
 
-/// Slots prepared at once, at most: a port's batch.
+/// Maximum number of slots prepared for a batch.
 const PLACES_MAX: usize = 64;
-/// Break-even rate of right predictions, in percent: d / (1 + d - c). d is the cost of a copy out, c the cost of a
-/// placed payload, both relative to a fragment's usual cost (kB4). With fragments of 1,500 bytes in memory alone, d
-/// is about 0.3 and c 0.6 (`bench landing`), which gives 43.
+/// Break-even rate of right predictions, in percent: d / (1 + d - c). d is the cost of a copy out of a slot, c the
+/// cost of a placed payload. Both are relative to a fragment's usual cost (kB4). With fragments of 1,500 bytes in
+/// memory alone, d is about 0.3 and c 0.6 (`bench landing`), which gives 43.
 const BREAK_EVEN_PERCENT: u64 = 40;
-/// Number of predictions before each decision whether they pay.
+/// Number of predictions before each decision whether to pause.
 const WINDOW: u64 = 256;
-/// The same after a pause.
+/// Number of predictions before the first decision after a pause.
 const RETRY_COUNT: usize = 16;
-/// Length of a pause, in batches. Each pause is twice as long as the last, up to the maximum.
+/// Minimum length of a pause, in batches. Each further pause is twice as long as the last.
 const PAUSE_MIN: u32 = 16;
-/// See [`PAUSE_MIN`].
+/// Maximum length of a pause, in batches.
 const PAUSE_MAX: u32 = 1_024;
 
-/// Buffers offered for new datagrams, at most.
+/// Maximum number of buffers prepared for new datagrams.
 const FRESH_MAX: usize = 32;
-/// Payload below which a copy costs less than a prediction, in bytes.
+/// Minimum payload for predictions, in bytes. A copy of a shorter payload costs less than a prediction.
 const STEP_MIN: usize = 512;
-/// Memory that a port may need for a batch beside the offered buffers, in bytes. It fits one frame of the longest
-/// packet, or several of a narrow link.
+/// Memory that a port may need for a batch beside the prepared buffers, in bytes. It is enough for a frame of the
+/// maximum length, or for several frames of a narrow link.
 const BATCH_LEN: usize = 128 << 10;
-/// See [`FRESH_MAX`]: after a misprediction, one buffer is offered.
+/// Maximum number of halvings of [`FRESH_MAX`]. At this number, one buffer is prepared.
 const BACKOFF_MAX: u32 = FRESH_MAX.ilog2();
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
 //! Fragments of one datagram, in its reassembly buffer -> the datagram.
+//!
+//! A run combines the payload, the holes and the header summary of one datagram. Keys, time-outs and eviction are
+//! left to [`Datagrams`](super::datagrams::Datagrams).
 
 use super::ecn::EcnSeen;
 use super::holes::Holes;
@@ -24,9 +27,9 @@ pub(super) struct Run {
     fragments: u32,
     packet: Packet,
     epoch: IdEpoch,
-    /// Payload length of the fragment at offset 0; none before it has come.
+    /// Payload length of the fragment at offset 0, in bytes. `None` before this fragment was received.
     first_len: Option<u16>,
-    /// Whether it is reassembled on the path, hop by hop.
+    /// Whether the datagram is reassembled in transit, hop by hop.
     is_on_path: bool,
 }
 
@@ -34,8 +37,8 @@ pub(super) struct Run {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Arrivals {
-    /// The fingerprint of the latest fragment that is not the last, and the limit `room` for its like. A fragment
-    /// with the same fingerprint that ends at or below `room` needs no further checks, and fits the buffer.
+    /// The fingerprint of the latest fragment with MF, and the limit `room`. A fragment with an equal fingerprint
+    /// that ends at or below `room` needs no further checks, and fits the buffer.
     shape: FragmentFingerprint,
     room: u32,
     longest: u32,
@@ -46,7 +49,7 @@ struct Arrivals {
 /// The result of the fast path for a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The fragment needs the slow path.
+    /// The fragment was not taken: it needs the slow path.
     Not,
     /// The fragment was taken.
     Fragment,
@@ -54,13 +57,13 @@ pub(crate) enum Outcome {
     Last,
 }
 
-/// The expected form of a datagram's next fragments.
+/// The expected lengths of a datagram's next fragments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     pub(super) front: HeaderLayout,
-    /// Payload of each fragment but the last, in bytes.
+    /// Payload length of each fragment except the last, in bytes.
     pub(super) step: usize,
-    /// The datagram's payload, as far as it is known, in bytes.
+    /// Payload length of the datagram in bytes, as far as it is known.
     pub(super) len: usize,
 }
 
@@ -68,14 +71,14 @@ pub(super) struct Expected {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastComplete {
     len: u32,
-    /// Length of its longest fragment.
+    /// Length of its longest fragment, in bytes.
     longest: u32,
     link_len: u16,
     header_len: u16,
 }
 
 impl Run {
-    /// Starts a datagram in this buffer with the first fragment to arrive.
+    /// Opens a datagram in this buffer with its first received fragment.
     #[inline(always)]
     pub(super) fn open(
         fragment: &Packet,
@@ -94,8 +97,8 @@ impl Run {
         Run { holes, seen, fragments: 1, packet, epoch, first_len, is_on_path }
     }
 
-    /// Takes a fragment on the fast path. The fragment continues in order, or fills a gap behind the first
-    /// fragment, and the buffer has room.
+    /// Takes a fragment on the fast path, if there is room in the buffer. The fragment must be next in order, or
+    /// fill a hole behind the fragment at offset 0.
     #[inline(always)]
     pub(super) fn take_readily(
         &mut self,
@@ -113,7 +116,7 @@ impl Run {
         if !is_like_the_last && fault(fragment, frag).is_some() {
             return Outcome::Not;
         }
-        // The fragment at offset 0 brings other headers.
+        // The fragment at offset 0 replaces the headers.
         let Run { holes, packet, .. } = self;
         if range.start == 0 || !holes.claim(|| packet.map_mut(), &range, frag.more) {
             return Outcome::Not;
@@ -126,8 +129,8 @@ impl Run {
         if self.holes.is_whole() { Outcome::Last } else { Outcome::Fragment }
     }
 
-    /// Takes fragments of payload length `len` that are like the last one, come in order, and lie in their slots.
-    /// `count` gets the maximum, and returns the number available.
+    /// Takes several fragments of payload length `len`, with headers like the last one's, that are in order and in
+    /// their slots. `count` gets the maximum number, and returns the available number.
     pub(super) fn take_more(&mut self, len: usize, count: impl FnOnce(usize) -> usize) -> usize {
         let Some(next) = self.holes.next() else { return 0 };
         let Some(count_max) = (self.seen.room as usize).saturating_sub(next).checked_div(len) else { return 0 };
@@ -137,7 +140,7 @@ impl Run {
         count
     }
 
-    /// The conflict between a fragment and this datagram; none where it fills a hole.
+    /// Returns the conflict between a fragment and this datagram. `None` if the fragment fills a hole.
     pub(super) fn conflict_with(&self, fragment: &Packet, frag: Fragment) -> Option<Reason> {
         let range = range_of(fragment, frag);
         let fit = self.holes.classify(self.packet.bitmap(), &range, frag.more);
@@ -161,13 +164,14 @@ impl Run {
         self.seen = self.seen.and(fragment, frag, &self.packet);
     }
 
-    /// The payload length that the buffer must hold for a fragment, in bytes; none where it does.
+    /// Returns the payload length that the buffer would need for a fragment, in bytes. `None` if the buffer is
+    /// large enough.
     pub(super) fn lacks(&self, fragment: &Packet, frag: Fragment) -> Option<usize> {
         let end = range_of(fragment, frag).end;
         (end > self.packet.capacity()).then_some(end)
     }
 
-    /// Moves the datagram to a larger buffer, and returns the smaller one.
+    /// Moves the datagram to a larger buffer. Returns the smaller buffer.
     pub(super) fn grow(&mut self, larger: Buffer) -> Buffer {
         self.packet.grow(larger, self.holes.top())
     }
@@ -177,24 +181,24 @@ impl Run {
         self.holes.is_whole()
     }
 
-    /// Whether its fragments come in order (C31).
+    /// Whether the fragments of the datagram arrive in order, so that it belongs in the reserve (C31).
     pub(super) fn is_promising(&self) -> bool {
         self.fragments >= RESERVE_FRAGMENTS && self.holes.in_order()
     }
 
-    /// Whether the complete datagram would exceed the maximum of its length field, with the header of its first
+    /// Whether the complete datagram would exceed the maximum of its IP length field, given the header of its first
     /// fragment (rel:A01, R069).
     pub(super) fn is_oversize(&self) -> bool {
         self.first_len.is_some() && self.holes.top() > self.packet.ip().payload_len_max()
     }
 
-    /// The counters at its start.
+    /// Returns the counts of the datagram's host pair at its start.
     #[inline(always)]
     pub(super) fn epoch(&self) -> &IdEpoch {
         &self.epoch
     }
 
-    /// Its headers and held payload.
+    /// Returns the headers and the received payload.
     pub(super) fn packet(&self) -> &Packet {
         &self.packet
     }
@@ -203,7 +207,7 @@ impl Run {
         self.packet
     }
 
-    /// Bytes of payload that are held.
+    /// Returns the number of received payload bytes.
     pub(super) fn held_len(&self) -> usize {
         self.holes.held_len()
     }
@@ -212,26 +216,26 @@ impl Run {
         Tally::new(self.fragments as usize, self.holes.held_len())
     }
 
-    /// The offset of the next fragment in order; none after a reordering.
+    /// Returns the offset of the next fragment in order. `None` after a reordering.
     #[inline]
     pub(super) fn next(&self) -> Option<usize> {
         self.holes.next()
     }
 
-    /// The position of these bytes of the datagram.
+    /// Returns the memory of this range of the datagram's payload.
     pub(super) fn place_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         self.packet.payload_mut(range.start, range.len())
     }
 
-    /// The position of a fragment's payload, if the buffer has room for it.
+    /// Returns the memory for a fragment's payload, if the buffer has room.
     #[inline]
     pub(super) fn place_of(&self, fragment: &Packet) -> Option<&[u8]> {
         let range = range_of(fragment, fragment.ip().fragment?);
         (range.end <= self.packet.capacity()).then(|| self.packet.laid(range.start, range.len()))
     }
 
-    /// The expected rest of a datagram in order. `predicted_len` is its predicted payload length in bytes, 0 where
-    /// unknown.
+    /// Returns the expected rest of a datagram in order. `predicted_len` is its predicted payload length in bytes,
+    /// 0 if unknown.
     pub(super) fn expected(&self, predicted_len: usize) -> Option<Expected> {
         let next = self.holes.next()?;
         let [first, later] = self.packet.fragment_header_lens();
@@ -239,21 +243,21 @@ impl Run {
         let step = (self.seen.longest as usize).checked_sub(first).filter(|_| first == later)?;
         let room = self.seen.room as usize;
         let len = match predicted_len {
-            // The final length is unknown.
+            // The length of the datagram is unknown.
             predicted if predicted <= next => next + room.saturating_sub(next) / step.max(1) * step,
             predicted => predicted.min(room),
         };
         Some(Expected { front, step, len })
     }
 
-    /// Turns it into the complete datagram.
+    /// Converts the run to the complete datagram.
     ///
     /// # Errors
-    /// The reason why it ends instead.
+    /// The reason why the datagram is dropped instead.
     pub(super) fn close(&mut self) -> Result<LastComplete, Reason> {
         let ecn = self.seen.ecn.joined(self.packet.ip().ecn).ok_or(Reason::FragEcnMix)?;
         let len = self.holes.held_len();
-        // Where the longest fragment came with DF, the datagram must not be fragmented to a smaller size (rel:C8).
+        // If the longest fragment arrived with DF, the datagram must not be fragmented to a smaller size (rel:C8).
         let dont_fragment = self.has_dont_fragment();
         self.packet.close(len, ecn, dont_fragment, self.seen.longest);
         if self.stays_fragmented() {
@@ -266,7 +270,7 @@ impl Run {
         Ok(LastComplete { len: len as u32, longest: self.seen.longest, link_len, header_len })
     }
 
-    /// Turns it into a packet that leaves in fragments with the received bytes.
+    /// Converts an incomplete datagram to a packet that is sent as fragments of the received bytes.
     pub(super) fn release(&mut self, mtu: u16) {
         let content = if self.holes.in_order() { Content::Complete } else { Content::Sparse };
         let cut = self.fragmentation(mtu, content);
@@ -274,19 +278,19 @@ impl Run {
         self.packet.release(self.holes.top(), !self.holes.has_end(), ecn, cut);
     }
 
-    /// Whether its fragments must not become longer. True on the path for packets that routers must not fragment
-    /// (rel:C8, R087).
+    /// Whether the datagram's fragments must not become longer. True in transit for packets that routers must not
+    /// fragment (rel:C8, R087).
     fn stays_fragmented(&self) -> bool {
         self.is_on_path && (self.has_dont_fragment() || !self.packet.ip().may_grow_on_path())
     }
 
-    /// Whether its longest fragment came with DF.
+    /// Whether the longest fragment arrived with DF.
     fn has_dont_fragment(&self) -> bool {
         self.seen.longest_dont_fragment == self.seen.longest
     }
 
-    /// Fragmentation into fragments of at most `mtu` bytes. No longer than the received ones where the datagram
-    /// must stay fragmented.
+    /// Returns a fragmentation into fragments of at most `mtu` bytes. If the datagram must stay fragmented, no
+    /// fragment exceeds the longest received one.
     fn fragmentation(&self, mtu: u16, content: Content) -> Fragmentation {
         let header_len = self.packet.fragment_header_lens().into_iter().max().unwrap_or_default();
         let longest = (self.seen.longest as usize).max(header_len + UNIT) as u16;
@@ -294,7 +298,7 @@ impl Run {
         Fragmentation { mtu, id: self.packet.ip().id, split: Split::Max, content }
     }
 
-    /// The first fragment of the datagram, rebuilt for the ICMP error that quotes it.
+    /// Rebuilds the first fragment of the datagram, to be quoted in an ICMP error.
     pub(super) fn first_fragment(&mut self, out: &mut impl Next) -> Option<Packet> {
         let first_len = self.first_len?;
         let [header_len, _] = self.packet.fragment_header_lens();
@@ -322,7 +326,8 @@ impl Arrivals {
         ecn: EcnSeen::NONE,
     };
 
-    /// The summary with this fragment added. A fragment with the same fingerprint would add nothing new.
+    /// Returns the summary including this fragment. A fragment with an equal fingerprint would not change the
+    /// summary.
     #[inline(always)]
     fn and(mut self, fragment: &Packet, frag: Fragment, run: &Packet) -> Arrivals {
         let ip = fragment.ip();
@@ -331,7 +336,7 @@ impl Arrivals {
         if ip.dont_fragment {
             self.longest_dont_fragment = self.longest_dont_fragment.max(ip.len);
         }
-        // No other fragment of the datagram has the fingerprint of the last one.
+        // No later fragment has the fingerprint of the datagram's last fragment.
         if frag.more {
             self.shape = ip.shape;
             let len_max = run.ip().payload_len_max().min(ip.payload_len_max());
@@ -342,27 +347,27 @@ impl Arrivals {
 }
 
 impl LastComplete {
-    /// The expected fragments of a datagram like this one.
+    /// Returns the expected fragments of a new datagram like this one.
     pub(super) fn expected_again(self) -> Option<Expected> {
         let LastComplete { len, longest, link_len, header_len } = self;
         let header_len = usize::from(header_len);
-        // The Fragment header was removed.
+        // The complete datagram has no Fragment header, but its fragments had one.
         let header_len = if header_len == V6_HEADER_LEN { header_len + V6_FRAGMENT_LEN } else { header_len };
         let step = (longest as usize).checked_sub(header_len)?;
         Some(Expected { front: HeaderLayout { link_len: link_len.into(), header_len }, step, len: len as usize })
     }
 }
 
-/// The bytes of its datagram that a fragment carries.
+/// Returns the range of a fragment's payload in its datagram.
 #[inline(always)]
 fn range_of(fragment: &Packet, frag: Fragment) -> Range<usize> {
     let start = usize::from(frag.offset);
     start..start + fragment.ip().payload_len()
 }
 
-/// Number of fragments in order that put a datagram into the reserve (C31).
+/// Number of consecutive fragments after which a datagram belongs in the reserve (C31).
 const RESERVE_FRAGMENTS: u32 = 2;
-/// Length of an IPv6 header, and of a Fragment header, in bytes.
+/// Length of an IPv6 header, in bytes.
 const V6_HEADER_LEN: usize = 40;
-/// See [`V6_HEADER_LEN`].
+/// Length of an IPv6 Fragment header, in bytes.
 const V6_FRAGMENT_LEN: usize = 8;

@@ -1,23 +1,22 @@
-//! Entries with deadlines and charges -> the next one to expire, and the next one to evict.
+//! Entries with deadlines and charges -> the next entry to expire, and the next entry to evict.
 //!
-//! Entries are charged in bytes, and are in two orders at once:
+//! Entries are charged in bytes. Each entry has a position in two orders:
 //!
-//! - By time-out. Entries of one time-out class form a list in order of arrival, which is the order of their
+//! - By time-out. The entries of one time-out class form a list in order of arrival, which is the order of their
 //!   deadlines. So expiry needs no heap.
 //! - By usage. At the memory limit, the sources with the highest usage lose their oldest entries first. So a flood
-//!   from few sources hurts only them, and a flood from many sources loses its own oldest entries. Survival grows
-//!   with the limit, and never falls to nothing (rel:G24, rel:G27).
+//!   from few sources affects only these sources. A flood from many sources loses its own oldest entries. The
+//!   probability of survival grows with the limit, and never becomes zero (rel:G24, rel:G27).
 //!
-//! Sources with about the same usage, within half a power of two, share a usage bucket. Eviction takes from the
-//! highest bucket that holds, with all buckets above it, a minimum part of the memory. So a host with a few open
-//! datagrams is not mistaken for a flood of a thousand hosts with one datagram each. The rule fails where an honest
-//! host holds as much as each flooding host. The honest host then loses its oldest datagrams.
+//! Sources whose usage differs by less than half a power of two share a usage bucket. The highest buckets that
+//! together contain a minimum part of the memory are candidates. Eviction takes from the lowest of them. So a host
+//! with a few open datagrams is not mistaken for a flood of a thousand hosts with one datagram each. The rule fails
+//! if an honest host uses as much memory as each flooding host. The honest host then loses its oldest datagrams.
 //!
-//! Most entries are held only briefly. The newest entry enters its lists only when another one is inserted or
-//! changed. So an entry that comes and goes alone costs no list operations.
+//! Most entries are held only briefly. The newest entry enters its lists only when another entry is inserted or
+//! changed. So an entry that is inserted and removed alone costs no list operations.
 //!
-//! Protected entries have a list of their own. They are evicted last, as long as they stay within the reserve
-//! (C31).
+//! Protected entries have a list of their own. They are evicted last, while they fit the reserve (C31).
 
 use super::index::Index;
 use super::slab::{List, ListLinks, NONE, Slab};
@@ -27,34 +26,34 @@ use packet::{Address, Time};
 
 /// An entry with the source that its memory is charged to.
 pub trait HasSource {
-    /// The sender of the entry.
+    /// Returns the address that the entry's memory is charged to.
     fn source(&self) -> Address;
 }
 
-/// Entries that wait, within a limit of bytes.
+/// Entries with deadlines, within a memory limit in bytes.
 ///
 /// Invariants:
 ///
-/// - Every entry but the newest is in the list of its time-out class.
-/// - Every charged entry but the newest is in one eviction list: its source's or the reserve. Evicting uncharged
-///   entries would free nothing.
-/// - The newest entry came after all others.
-/// - A source is in a usage bucket as long as unprotected entries of it are charged.
+/// - Every entry except the newest is in the list of its time-out class.
+/// - Every charged entry except the newest is in one eviction list: its source's or the reserve. Eviction of
+///   uncharged entries would free no memory.
+/// - The newest entry was inserted after all others.
+/// - A source is in a usage bucket as long as any of its unprotected entries is charged.
 /// - The charges of all entries add up to `charged`.
 #[derive(Debug)]
 pub struct FairQueue<T> {
     slots: Slab<Slot<T>>,
-    /// The entry that is held but in no list.
+    /// The slot of the newest entry, which is in no list yet.
     newest: u32,
-    /// The longest first.
+    /// The time-out classes, the longest time-out first.
     timeouts: Vec<TimeoutClass>,
-    /// The last requested time-out, its class, and that class's length in nanoseconds.
+    /// The last requested time-out, its class, and the time-out of that class in nanoseconds.
     last_wanted: Option<(Duration, (usize, u64))>,
     sources_index: Index,
     sources: Slab<Source>,
-    /// The source of the last listed entry; known even while it holds no entry.
+    /// The source of the entry that was listed last. It stays valid even without entries.
     recent: u32,
-    /// Sources by usage, half a power of two per bucket.
+    /// Usage buckets of sources, two per power of two.
     levels: UsageBuckets,
     reserve: List,
     reserve_charged: usize,
@@ -64,19 +63,19 @@ pub struct FairQueue<T> {
     table_key: TableKey,
 }
 
-/// The slot of an entry; valid until the entry is removed.
+/// The slot of an entry, valid until the entry is removed. Afterwards, a later entry may use the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(pub(super) u32);
 
 impl Handle {
-    /// A slot that never holds an entry.
+    /// A handle that never refers to an entry.
     pub const NONE: Handle = Handle(NONE);
 }
 
 #[derive(Debug)]
 #[repr(C)]
 struct Slot<T> {
-    /// None where the slot is free; the other fields are then those of its last entry.
+    /// The entry. `None` if the slot is free: the other fields are then those of the last entry.
     value: Option<T>,
     deadline: Time,
     charge: usize,
@@ -86,13 +85,13 @@ struct Slot<T> {
     by_rank: ListLinks,
 }
 
-/// The eviction list that an entry is in.
+/// The eviction list of an entry.
 #[derive(Clone, Copy, Debug)]
 enum Queue {
-    /// No list: the entry is the newest, or is charged nothing.
+    /// No list: the entry is the newest, or its charge is 0.
     Nowhere,
     Reserve,
-    /// The list of this source.
+    /// The list of the source in this slot.
     Source(u32),
 }
 
@@ -111,18 +110,18 @@ struct Source {
     links: ListLinks,
 }
 
-/// Sources with about the same usage.
+/// Sources with similar usage.
 #[derive(Clone, Copy, Debug, Default)]
 struct UsageBucket {
     line: List,
-    /// Sum of their charges.
+    /// Sum of the charges of these sources, in bytes.
     charged: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct UsageBuckets {
     levels: [UsageBucket; LEVEL_COUNT],
-    /// One bit for each bucket that has sources.
+    /// Bit mask of the buckets with sources.
     taken: u128,
 }
 
@@ -133,8 +132,8 @@ impl Default for UsageBuckets {
 }
 
 impl<T: HasSource> FairQueue<T> {
-    /// A queue for entries charged `limit` bytes in all. A quarter of the limit is reserved for protected entries.
-    /// Each entry has one of the time-outs in `timeouts`.
+    /// Creates a queue for entries with charges of `limit` bytes in total. A quarter of the limit is reserved for
+    /// protected entries. Each entry has one of the time-outs in `timeouts`.
     pub fn new(limit: usize, timeouts: &[Duration], secret: Secret) -> FairQueue<T> {
         let mut timeouts: Vec<_> =
             timeouts.iter().map(|length| TimeoutClass { length: *length, line: List::default() }).collect();
@@ -157,13 +156,14 @@ impl<T: HasSource> FairQueue<T> {
         }
     }
 
-    /// Sets the hash key of sources; only before any entry is held.
+    /// Sets the hash key of sources. Only allowed before the first entry.
     pub fn set_key(&mut self, key: Secret) {
         assert!(self.count() == 0, "a source is found by the key it was put in with");
         self.table_key = TableKey::new(key);
     }
 
-    /// The entry at an earlier handle, if there is one.
+    /// Returns the entry in the slot of a handle, mutable. `None` if the slot is free. A later entry may use the
+    /// slot.
     #[inline(always)]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
         self.slots.get_mut(handle.0)?.value.as_mut()
@@ -177,13 +177,13 @@ impl<T: HasSource> FairQueue<T> {
         }
     }
 
-    /// The entry at a handle, if there is one.
+    /// Returns the entry in the slot of a handle. `None` if the slot is free.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&T> {
         self.slots.get(handle.0)?.value.as_ref()
     }
 
-    /// The entry at a handle that is known to be held.
+    /// Returns the entry at a valid handle.
     #[inline]
     pub fn slot_mut(&mut self, handle: Handle) -> &mut T {
         match &mut self.slots.slot_mut(handle.0).value {
@@ -192,7 +192,7 @@ impl<T: HasSource> FairQueue<T> {
         }
     }
 
-    /// Inserts an entry with the longest time-out that is not above `wanted`, else the shortest.
+    /// Inserts an entry with the longest time-out that does not exceed `wanted`, otherwise with the shortest.
     #[inline(always)]
     pub fn insert(&mut self, now: Time, thing: T, charge: usize, wanted: Duration) -> Handle {
         self.queue_pending();
@@ -230,7 +230,7 @@ impl<T: HasSource> FairQueue<T> {
         self.enter_queues(at, address, charge);
     }
 
-    /// Puts an entry into the list of its source, where it is charged.
+    /// Puts a charged entry into the list of its source.
     fn enter_queues(&mut self, at: u32, address: Address, charge: usize) {
         if charge > 0 {
             let source = self.source_of(address);
@@ -251,7 +251,7 @@ impl<T: HasSource> FairQueue<T> {
         }
     }
 
-    /// Changes the charge of an entry. An entry without a charge so far goes to the end of its source's list.
+    /// Changes the charge of an entry. An entry that had no charge is appended to its source's list.
     pub fn charge(&mut self, handle: Handle, charge: usize) {
         let slot = self.slots.slot_mut(handle.0);
         if slot.charge == charge {
@@ -273,8 +273,8 @@ impl<T: HasSource> FairQueue<T> {
         }
     }
 
-    /// Restarts an entry's time-out at `now`, for idle time-outs. An entry whose deadline and time-out class stay
-    /// the same keeps its position.
+    /// Restarts an entry's idle time-out at `now`. An entry whose deadline and time-out class do not change keeps
+    /// its position.
     #[inline]
     pub fn refresh(&mut self, now: Time, handle: Handle, wanted: Duration) {
         let (timeout, length) = self.timeout_class_for(wanted);
@@ -303,7 +303,7 @@ impl<T: HasSource> FairQueue<T> {
         }
     }
 
-    /// Moves an entry to the reserve. Returns false where it is already there, or is charged nothing.
+    /// Moves an entry to the reserve. Returns false if it is already there, or if its charge is 0.
     pub fn move_to_reserve(&mut self, handle: Handle) -> bool {
         self.queue_pending();
         let slot = self.slots.slot_mut(handle.0);
@@ -338,22 +338,23 @@ impl<T: HasSource> FairQueue<T> {
         self.leave_queues(at, charge);
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub fn next_deadline(&self) -> Option<Time> {
         self.heads().map(|at| self.slots.at(at).deadline).min()
     }
 
-    /// An entry whose deadline has passed.
+    /// Returns an entry whose deadline has passed.
     pub fn overdue(&self, now: Time) -> Option<Handle> {
         self.heads().find(|at| self.slots.at(*at).deadline <= now).map(Handle)
     }
 
-    /// The longest held entry of those with the earliest deadline. For evicting all entries in order.
+    /// Returns the oldest of the entries with the earliest deadline, for callers that remove all entries in order.
     pub fn oldest(&self) -> Option<Handle> {
         self.heads().min_by_key(|at| self.slots.at(*at).deadline).map(Handle)
     }
 
-    /// The same among entries with a time-out of at most `timeout`.
+    /// Returns the oldest of the entries with the earliest deadline, among the entries with a time-out of at most
+    /// `timeout`.
     pub fn oldest_within(&self, timeout: Duration) -> Option<Handle> {
         let is_within = |at: &u32| {
             let length = self.timeouts.get(usize::from(self.slots.at(*at).timeout)).map(|timeout| timeout.length);
@@ -362,31 +363,31 @@ impl<T: HasSource> FairQueue<T> {
         self.heads().filter(is_within).min_by_key(|at| self.slots.at(*at).deadline).map(Handle)
     }
 
-    /// The limit, in bytes.
+    /// Returns the limit, in bytes.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Changes the limit. The owner evicts the entries beyond it.
+    /// Changes the limit. The caller evicts the entries above it.
     pub fn set_limit(&mut self, limit: usize) {
         (self.limit, self.reserve_limit) = (limit, limit / RESERVE_SHARE);
     }
 
-    /// Whether more than the limit is charged.
+    /// Whether the charges exceed the limit.
     #[inline]
     pub fn is_over_limit(&self) -> bool {
         self.charged > self.limit
     }
 
-    /// The entry to evict, as long as more than the limit is charged.
+    /// Returns the entry to evict. `None` if the charges do not exceed the limit.
     pub fn over_limit(&mut self) -> Option<Handle> {
         if self.is_over_limit() { self.victim() } else { None }
     }
 
-    /// The entry to evict where memory is needed; it has a charge. In this order:
+    /// Returns the charged entry to evict when memory is needed. In this order:
     ///
-    /// 1. Where the reserve exceeds its part, its oldest entry.
-    /// 2. The oldest entry of one source: the one that has been longest in the usage bucket to evict from.
+    /// 1. The oldest entry of the reserve, if the reserve exceeds its part.
+    /// 2. The oldest entry of one source: the source that has been longest in the candidate bucket.
     /// 3. The oldest entry of the reserve.
     pub fn victim(&mut self) -> Option<Handle> {
         self.queue_pending();
@@ -404,34 +405,34 @@ impl<T: HasSource> FairQueue<T> {
         thing.or(self.reserve.head()).map(Handle)
     }
 
-    /// Bytes charged for all entries.
+    /// Returns the charges of all entries, in bytes.
     pub fn charged(&self) -> usize {
         self.charged
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn count(&self) -> usize {
         self.slots.count()
     }
 
-    /// All entries, and their handles.
+    /// Returns all entries, and their handles.
     pub fn entries(&self) -> impl Iterator<Item = (Handle, &T)> {
         let places = self.slots.all().enumerate();
         places.filter_map(|(at, slot)| Some((Handle(at as u32), slot.value.as_ref()?)))
     }
 
-    /// All entries, in arbitrary order: for counting.
+    /// Returns all entries, in arbitrary order.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.slots.all().filter_map(|slot| slot.value.as_ref())
     }
 
-    /// The first entry of each time-out class, and the newest, which is behind them all.
+    /// Returns the first entry of each time-out class, and then the newest entry.
     fn heads(&self) -> impl Iterator<Item = u32> {
         let newest = (self.newest != NONE).then_some(self.newest);
         self.timeouts.iter().filter_map(|timeout| timeout.line.head()).chain(newest)
     }
 
-    /// The longest time-out that is not above `wanted`; where all are above it, the shortest.
+    /// Returns the longest time-out that does not exceed `wanted`, otherwise the shortest.
     #[inline]
     fn timeout_class_for(&mut self, wanted: Duration) -> (usize, u64) {
         if let Some((known, timeout)) = self.last_wanted
@@ -451,7 +452,7 @@ impl<T: HasSource> FairQueue<T> {
         (timeout, u64::try_from(length.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// The source with this address, known or new.
+    /// Returns the source with this address. Creates a missing one.
     fn source_of(&mut self, address: Address) -> u32 {
         if self.sources.get_mut(self.recent).is_some_and(|source| source.address == address) {
             return self.recent;
@@ -482,7 +483,7 @@ impl<T: HasSource> FairQueue<T> {
         self.reserve_charged += charge;
     }
 
-    /// Puts an entry at the end of its source's list.
+    /// Appends an entry to its source's list.
     fn enter_source(&mut self, at: u32, source: u32, charge: usize) {
         let known = self.sources.slot_mut(source);
         let is_first = known.things.head().is_none();
@@ -514,7 +515,7 @@ impl<T: HasSource> FairQueue<T> {
         self.sources.vacate(source);
     }
 
-    /// Moves a source with entries to the usage bucket of its charge.
+    /// Moves a source with entries to the usage bucket of its new charge.
     fn move_source(&mut self, source: u32, less: usize, more: usize) {
         let charged = &mut self.sources.slot_mut(source).charged;
         let before = *charged;
@@ -538,7 +539,7 @@ impl UsageBuckets {
         }
     }
 
-    /// Puts a source at the end of the bucket of its charge.
+    /// Appends a source to the bucket of its charge.
     fn enter(&mut self, sources: &mut Slab<Source>, source: u32, charged: usize) {
         let at = bucket(charged);
         let level = self.at_mut(at);
@@ -558,7 +559,7 @@ impl UsageBuckets {
         }
     }
 
-    /// The buckets with sources, the highest usage first.
+    /// Returns the buckets with sources, the highest usage first.
     fn heaviest_first(&self) -> impl Iterator<Item = &UsageBucket> {
         let mut left = self.taken;
         core::iter::from_fn(move || {
@@ -569,7 +570,8 @@ impl UsageBuckets {
     }
 }
 
-/// Two buckets for each power of two: one for its lower half, one for its upper half.
+/// Returns the usage bucket of a charge. Each power of two has a bucket for its lower half and one for its upper
+/// half.
 pub(super) fn bucket(charged: usize) -> usize {
     match charged.checked_ilog2() {
         None | Some(0) => 0,
@@ -578,7 +580,7 @@ pub(super) fn bucket(charged: usize) -> usize {
 }
 
 impl<T> Slot<T> {
-    /// A free slot.
+    /// Creates a free slot.
     fn free() -> Slot<T> {
         Slot {
             value: None,
@@ -592,9 +594,9 @@ impl<T> Slot<T> {
     }
 }
 
-/// Two buckets for each power of two that a charge can reach.
+/// Number of usage buckets: two for each power of two that a charge can reach.
 pub(super) const LEVEL_COUNT: usize = 2 * usize::BITS as usize;
-/// Part of the memory that the highest buckets must hold for eviction to take from them: one in this many.
+/// The highest buckets must contain one part in this many of the memory, for eviction to take from them.
 const LEVEL_SHARE: usize = 8;
 /// The reserve's part of the limit: one in this many.
 const RESERVE_SHARE: usize = 4;

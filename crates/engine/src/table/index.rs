@@ -1,30 +1,32 @@
-//! Hashes -> slot numbers: a hash table beside a slab.
+//! Hashes -> slot numbers, by a hash table beside a slab.
 //!
-//! Open addressing with linear probing. Removal leaves no marks: later entries move up. An entry holds half of a
-//! hash and a slot number. So a failed search rarely touches the slab, and the table grows without the hash key.
+//! The table uses open addressing with linear probing. Removal leaves no marks, because later entries move up. An
+//! entry contains half of a hash and a slot number. So a failed search rarely reads the slab, and the table grows
+//! without the hash key. Comparison of the complete keys is left to the caller.
 
 /// Slot numbers by hash.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// A power of two of entries, at most half of them in use. Each has the hash's upper half in its upper half,
-    /// and the slot number below.
+    /// Entries, a power of two in number, at most half of them in use. The upper half of an entry is the upper half
+    /// of the hash. The lower half is the slot number.
     entries: Vec<u64>,
     count: usize,
 }
 
 impl Index {
-    /// Number of slots in the index.
+    /// Returns the number of indexed slots.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// Steps of the longest search for an indexed slot: a measure of work without a clock (rel:A10).
+    /// Returns the number of steps of the longest search for an indexed slot. It measures work without a clock
+    /// (rel:A10).
     pub(crate) fn longest_search(&self) -> usize {
         let taken = self.entries.iter().enumerate().filter(|(_, entry)| **entry != EMPTY);
         taken.map(|(at, entry)| 1 + (at.wrapping_sub(self.home(*entry)) & self.mask())).max().unwrap_or(0)
     }
 
-    /// The slot under this hash for which `is` returns true.
+    /// Returns the slot under this hash for which `is` returns true.
     pub(crate) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.home(hash);
         loop {
@@ -55,7 +57,7 @@ impl Index {
             assert!(self.at(hole) != EMPTY, "what is held is found by its key");
             hole = self.after(hole);
         }
-        // Entries behind the hole move up, where their search passes the hole.
+        // Entries behind the hole move up if their search would cross the hole.
         let mut next = self.after(hole);
         while self.at(next) != EMPTY {
             let entry = self.at(next);
@@ -107,11 +109,11 @@ impl Index {
     }
 }
 
-/// No slot, under no hash.
+/// A free entry.
 const EMPTY: u64 = u64::MAX;
-/// The hash's part of an entry.
+/// Mask of the hash's part of an entry.
 const TAG: u64 = u64::MAX << 32;
-/// Entries of a new table.
+/// Initial number of entries.
 const LEN_MIN: usize = 64;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Keys -> entries, each with a time-out and a charge in bytes.
 //!
-//! Holds everything that waits. [`FairQueue`] defines the order of eviction. An entry is indexed only once another
-//! one is inserted. So an entry that comes and goes alone is never hashed.
+//! All held packets and all state with a time-out are in such tables. [`FairQueue`] defines the order of eviction.
+//! The newest entry is indexed only when another entry is inserted. So an entry that is inserted and removed alone
+//! is never hashed.
 
 mod fair_queue;
 mod index;
@@ -15,23 +16,23 @@ use index::Index;
 use packet::{Address, Time};
 use slab::NONE;
 
-/// A key, with the source that its entry's memory is charged to.
+/// A key with a source, whose usage is charged for the key's entry.
 pub trait Key: Eq + Copy {
-    /// The source of the entry under this key.
+    /// Returns the source that is charged for the entry.
     fn source(&self) -> Address;
 
-    /// Its hash with the key of a table.
+    /// Returns the hash of this key under the hash key of a table.
     fn hash(&self, table: &TableKey) -> u64;
 }
 
-/// Entries under keys, within a limit of bytes.
+/// Entries under keys, within a memory limit in bytes.
 ///
-/// Invariant: every entry but the newest is in the index.
+/// Invariant: every entry except the newest is in the index.
 #[derive(Debug)]
 pub struct FairTable<K, V> {
     index: Index,
     things: FairQueue<Thing<K, V>>,
-    /// The entry that is held but not indexed.
+    /// The slot of the newest entry, which is not indexed yet.
     newest: u32,
     table_key: TableKey,
 }
@@ -41,38 +42,38 @@ pub struct FairTable<K, V> {
 struct Thing<K, V> {
     value: V,
     key: K,
-    /// The hash of its key, once that is known.
+    /// The hash of the entry's key. Invalid until the entry is indexed.
     hash: u64,
     is_hashed: bool,
 }
 
-/// A key without an entry. It carries the key's hash, where the lookup needed that.
+/// A key without an entry, with the key's hash if the look-up computed it.
 #[derive(Clone, Copy, Debug)]
 pub struct VacantEntry(Option<u64>);
 
 impl<K: Key, V> FairTable<K, V> {
-    /// A table for entries charged `limit` bytes in all. A quarter of the limit is reserved for protected entries.
-    /// Each entry has one of the time-outs in `timeouts`.
+    /// Creates a table for entries with charges of `limit` bytes in total. A quarter of the limit is reserved for
+    /// protected entries. Each entry has one of the time-outs in `timeouts`.
     pub fn new(limit: usize, timeouts: &[Duration], secret: Secret) -> FairTable<K, V> {
         let things = FairQueue::new(limit, timeouts, secret);
         FairTable { index: Index::default(), things, newest: NONE, table_key: TableKey::new(secret) }
     }
 
-    /// Sets the hash key; only before any entry is held.
+    /// Sets the hash key. Only allowed before the first entry.
     pub fn set_key(&mut self, key: Secret) {
         self.things.set_key(key);
         self.table_key = TableKey::new(key);
     }
 
-    /// The handle of the entry under this key.
+    /// Returns the handle of the entry under this key.
     pub fn find(&self, key: &K) -> Option<Handle> {
         self.entry(key).err()
     }
 
-    /// The vacant entry for a new key.
+    /// Returns the vacant entry for a new key.
     ///
     /// # Errors
-    /// The handle, where the key is held.
+    /// The handle of the entry, if the key has one.
     #[inline]
     pub fn entry(&self, key: &K) -> Result<VacantEntry, Handle> {
         let newest = Handle(self.newest);
@@ -90,13 +91,13 @@ impl<K: Key, V> FairTable<K, V> {
         }
     }
 
-    /// The entry at an earlier handle, if it is still under this key.
+    /// Returns the entry at a handle. `None` if the entry was removed, or has another key.
     pub fn get_for_key(&mut self, handle: Handle, key: &K) -> Option<&mut V> {
         let (known, value) = self.get_mut(handle)?;
         (known == key).then_some(value)
     }
 
-    /// The entry at an earlier handle, if there is one, and its key.
+    /// Returns the entry in the slot of a handle, mutable, and its key. `None` if the slot is free.
     #[inline(always)]
     pub fn get_mut(&mut self, handle: Handle) -> Option<(&K, &mut V)> {
         self.things.get_mut(handle).map(|thing| (&thing.key, &mut thing.value))
@@ -108,31 +109,31 @@ impl<K: Key, V> FairTable<K, V> {
         self.things.prefetch(handle);
     }
 
-    /// The entry at a handle, if there is one.
+    /// Returns the entry in the slot of a handle. `None` if the slot is free.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&V> {
         self.things.get(handle).map(|thing| &thing.value)
     }
 
-    /// The entry at a handle, if there is one, and its key.
+    /// Returns the entry in the slot of a handle, and its key. `None` if the slot is free.
     #[inline]
     pub fn get_entry(&self, handle: Handle) -> Option<(&K, &V)> {
         self.things.get(handle).map(|thing| (&thing.key, &thing.value))
     }
 
-    /// The entry at a handle that is known to be held.
+    /// Returns the entry at a valid handle.
     #[inline]
     pub fn slot_mut(&mut self, handle: Handle) -> &mut V {
         &mut self.things.slot_mut(handle).value
     }
 
-    /// Inserts an entry under a new key. It gets the longest time-out that is not above `wanted`, else the
-    /// shortest.
+    /// Inserts an entry under a new key. The entry gets the longest time-out that does not exceed `wanted`,
+    /// otherwise the shortest.
     pub fn insert(&mut self, now: Time, key: K, value: V, charge: usize, wanted: Duration) -> Handle {
         self.insert_vacant(now, VacantEntry(None), key, value, charge, wanted)
     }
 
-    /// The same, with the vacant entry for the key.
+    /// Inserts an entry as [`insert`](FairTable::insert) does, given the vacant entry for its key.
     #[inline(always)]
     pub fn insert_vacant(
         &mut self,
@@ -167,14 +168,14 @@ impl<K: Key, V> FairTable<K, V> {
         self.things.charge(handle, charge);
     }
 
-    /// Restarts an entry's time-out at `now`, for idle time-outs. An entry whose deadline and time-out class stay
-    /// the same keeps its position.
+    /// Restarts an entry's idle time-out at `now`. An entry whose deadline and time-out class do not change keeps
+    /// its position.
     #[inline]
     pub fn refresh(&mut self, now: Time, handle: Handle, wanted: Duration) {
         self.things.refresh(now, handle, wanted);
     }
 
-    /// Moves an entry to the reserve. Returns false where it is already there, or is charged nothing.
+    /// Moves an entry to the reserve. Returns false if it is already there, or if its charge is 0.
     pub fn move_to_reserve(&mut self, handle: Handle) -> bool {
         self.things.move_to_reserve(handle)
     }
@@ -191,74 +192,75 @@ impl<K: Key, V> FairTable<K, V> {
         thing.value
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub fn next_deadline(&self) -> Option<Time> {
         self.things.next_deadline()
     }
 
-    /// An entry whose deadline has passed.
+    /// Returns an entry whose deadline has passed.
     pub fn overdue(&self, now: Time) -> Option<Handle> {
         self.things.overdue(now)
     }
 
-    /// The longest held entry of those with the earliest deadline. For evicting all entries in order.
+    /// Returns the oldest of the entries with the earliest deadline, for callers that remove all entries in order.
     pub fn oldest(&self) -> Option<Handle> {
         self.things.oldest()
     }
 
-    /// The same among entries with a time-out of at most `timeout`.
+    /// Returns the oldest of the entries with the earliest deadline, among the entries with a time-out of at most
+    /// `timeout`.
     pub fn oldest_within(&self, timeout: Duration) -> Option<Handle> {
         self.things.oldest_within(timeout)
     }
 
-    /// The limit, in bytes.
+    /// Returns the limit, in bytes.
     pub fn limit(&self) -> usize {
         self.things.limit()
     }
 
-    /// Changes the limit. The owner evicts the entries beyond it.
+    /// Changes the limit. The caller evicts the entries above it.
     pub fn set_limit(&mut self, limit: usize) {
         self.things.set_limit(limit);
     }
 
-    /// Whether more than the limit is charged.
+    /// Whether the charges exceed the limit.
     #[inline]
     pub fn is_over_limit(&self) -> bool {
         self.things.is_over_limit()
     }
 
-    /// The entry to evict, as long as more than the limit is charged.
+    /// Returns the entry to evict. `None` if the charges do not exceed the limit.
     pub fn over_limit(&mut self) -> Option<Handle> {
         self.things.over_limit()
     }
 
-    /// The entry to evict where memory is needed: see [`FairQueue::victim`].
+    /// Returns the entry to evict when memory is needed: see [`FairQueue::victim`].
     pub fn victim(&mut self) -> Option<Handle> {
         self.things.victim()
     }
 
-    /// Bytes charged for all entries.
+    /// Returns the charges of all entries, in bytes.
     pub fn charged(&self) -> usize {
         self.things.charged()
     }
 
-    /// Steps of the longest search for an entry by its key.
+    /// Returns the number of steps of the longest search for an entry by its key.
     pub fn longest_search(&self) -> usize {
         self.index.longest_search()
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     #[inline]
     pub fn count(&self) -> usize {
         self.things.count()
     }
 
-    /// All entries, in arbitrary order: for counting.
+    /// Returns all entries, in arbitrary order.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.things.values().map(|thing| &thing.value)
     }
 
-    /// The same, with their keys.
+    /// Returns all entries with their keys, in arbitrary order.
     pub fn entries(&self) -> impl Iterator<Item = (&K, &V)> {
         self.things.values().map(|thing| (&thing.key, &thing.value))
     }

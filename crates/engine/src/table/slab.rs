@@ -1,4 +1,7 @@
 //! Values -> numbered slots that are reused, and linked lists of the slots.
+//!
+//! Tables need stable slot numbers and no allocation per packet. The meaning of a free slot's value is left to the
+//! caller.
 
 /// First and last slot of a doubly linked list.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +54,8 @@ impl List {
     }
 }
 
-/// Slots that are reused. Once the slab has reached its peak count, it allocates nothing more. A value stays in its
-/// slot until the slot is used again.
+/// Slots that are reused. A slab at its peak number of slots allocates no more memory. A value stays in its slot
+/// until the slot is used again.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     places: Vec<T>,
@@ -66,7 +69,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// A free slot, with its old value. A new slot with `unused`, where none is free.
+    /// Returns a free slot with its old value. If none is free, returns a new slot with `unused`.
     #[inline(always)]
     pub(super) fn place(&mut self, unused: T) -> u32 {
         match self.free.pop() {
@@ -88,13 +91,13 @@ impl<T> Slab<T> {
         self.free.push(at);
     }
 
-    /// Number of slots in use.
+    /// Returns the number of slots in use.
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// All slots, in use or free.
+    /// Returns all slots, in use or free.
     pub(super) fn all(&self) -> impl Iterator<Item = &T> {
         self.places.iter()
     }
@@ -126,5 +129,5 @@ impl<T> Slab<T> {
     }
 }
 
-/// No slot: a slab never holds so many.
+/// The number of no slot: a slab never has so many.
 pub(super) const NONE: u32 = u32::MAX;

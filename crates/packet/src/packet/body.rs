@@ -1,4 +1,7 @@
 //! The description of the packet in a buffer, beside its bytes.
+//!
+//! Facts that were parsed from the bytes, and state without a field in the bytes, are stored here. The bytes are
+//! left to `Memory`.
 
 use super::memory::Memory;
 use crate::fragmentation::Fragmentation;
@@ -6,11 +9,11 @@ use crate::gso::{Gso, SegmentLimit};
 use crate::ip::{Ip, Version};
 use crate::link::{L2Scope, LinkType};
 
-/// The fields of a [`Packet`](super::Packet), which is one word; see there.
+/// The fields of a [`Packet`](super::Packet), stored beside the bytes of its buffer.
 #[derive(Debug)]
 pub struct Body {
     pub(super) memory: Memory,
-    /// Offset of the IP header in the buffer's memory.
+    /// Offset of the IP header in the buffer's memory, in bytes.
     pub(super) ip_at: u32,
     pub(super) trailer_len: u16,
     pub(super) link_len: u8,
@@ -19,22 +22,22 @@ pub struct Body {
     pub(super) as_received: bool,
     pub(super) l2_scope: L2Scope,
     pub(super) ip: Ip,
-    /// Length of the longest fragment that arrived, if the packet arrived in fragments; else 0.
+    /// Length of the longest received fragment in bytes, if the packet arrived in fragments; otherwise 0.
     pub(super) max_fragment_len: u32,
-    /// A number of the port's choice, such as that of its record in a capture; the engine ignores it.
+    /// A number that the port chooses, such as the number of a record in a capture. The engine ignores it.
     pub tag: u64,
     /// State of the transport checksum.
     pub checksum: Checksum,
-    /// Length limit of its TCP flow toward the receiver; none before the flow is looked up.
+    /// Size limit of the TCP flow toward the receiver. `None` before the flow was looked up.
     pub segment_limit: Option<SegmentLimit>,
-    /// Whether the hosts of its TCP connection use accurate ECN, with three bits of each segment (RFC 9768).
+    /// Whether the hosts of the TCP connection use accurate ECN, with three header bits in each segment (RFC 9768).
     pub has_accurate_ecn: bool,
-    /// Whether it is for a station on the side that it came from. No error is sent about it then: its receiver
-    /// already has it.
+    /// Whether the packet's destination station is on its ingress side. No ICMP error is sent about such a packet,
+    /// because its receiver already has it.
     pub is_for_ingress_side: bool,
-    /// If set, a GSO packet: it stands for TCP segments or UDP datagrams.
+    /// Segment size and IP IDs of a GSO packet. `None` for any other packet.
     pub gso: Option<Gso>,
-    /// How IP fragments this packet at egress.
+    /// Fragmentation of this packet during transmission. `None`: it is sent unfragmented.
     pub fragmentation: Option<Fragmentation>,
 }
 
@@ -45,12 +48,13 @@ pub enum Checksum {
     Unverified,
     /// Correct.
     Verified,
-    /// Partial: an offloading sender left the pseudo-header's sum in the field, to be completed at egress.
+    /// Partial: the field contains the sum of the pseudo-header, because the source host uses checksum offload. It
+    /// is completed before or during transmission.
     Partial,
 }
 
 impl Body {
-    /// Resets the description that the buffer's last packet left.
+    /// Resets the description of the buffer's previous packet.
     pub(super) fn become_fresh(&mut self, as_received: bool) {
         self.as_received = as_received;
         self.max_fragment_len = 0;
@@ -62,7 +66,7 @@ impl Body {
         self.fragmentation = None;
     }
 
-    /// The description of memory that holds no packet.
+    /// Creates the description of memory without a packet.
     pub(super) fn of(memory: Memory) -> Body {
         Body {
             memory,

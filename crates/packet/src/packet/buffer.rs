@@ -1,8 +1,8 @@
 //! Memory -> buffers from a pool: contiguous bytes with headroom, up to a hard limit.
 //!
-//! A pool owns only a free list. Taking and returning a buffer are moves, so a buffer has one holder at any moment
-//! and needs neither a reference count nor a lock. A dropped buffer is lost to its pool and stays counted as in
-//! use. The law "buffers in use = buffers held + queued" detects that.
+//! A pool only owns a list of free buffers. A buffer is moved out of the pool and back, so it has one owner at any
+//! time. So it needs no reference count and no lock. A buffer that is dropped never returns to its pool, and still
+//! counts as in use. The law "buffers in use = buffers held + queued" detects this.
 
 use super::body::Body;
 use super::memory::{CLASS_LENS, HEADROOM, Memory, pinned_len};
@@ -11,9 +11,9 @@ use core::ops::Range;
 /// Contiguous bytes from a [`Pool`].
 ///
 /// Layout: [`HEADROOM`] bytes for headers, then the content, then a bitmap with one bit per eight bytes of content.
-/// The bitmap records the holes of a datagram under reassembly.
+/// The bitmap records the holes of a datagram during reassembly.
 ///
-/// It is one word: the description of its packet lies beside its bytes.
+/// The type is one word: the description of the packet is stored beside the bytes.
 #[derive(Debug)]
 pub struct Buffer(pub(super) Box<Body>);
 
@@ -27,34 +27,35 @@ impl Buffer {
         self.0.memory().class()
     }
 
-    /// Bytes of content behind the headroom.
+    /// Returns the number of content bytes behind the headroom.
     pub fn capacity(&self) -> usize {
         self.0.memory().capacity()
     }
 
-    /// Bytes of memory that this buffer occupies.
+    /// Returns the memory that this buffer occupies, in bytes.
     pub fn pinned_len(&self) -> usize {
         self.0.memory().pinned_len()
     }
 
-    /// Bytes of memory that a buffer of the smallest class for `len` bytes occupies.
+    /// Returns the memory that a buffer for `len` bytes occupies, in bytes. The buffer has the smallest sufficient
+    /// class.
     pub fn pinned_len_for(len: usize) -> usize {
         pinned_len(CLASS_LENS.into_iter().find(|class_len| *class_len >= len).unwrap_or(len))
     }
 
-    /// The bytes of `range`, which counts from the start of the memory: content begins at [`HEADROOM`].
+    /// Returns the bytes of `range`, relative to the start of the memory. The content begins at [`HEADROOM`].
     #[inline]
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         self.0.memory().bytes(range)
     }
 
-    /// Mutable access to the bytes of `range`.
+    /// Returns the bytes of `range`, mutable.
     #[inline]
     pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         self.0.memory_mut().bytes_mut(range)
     }
 
-    /// Prefetches the description of its packet.
+    /// Prefetches the description of the buffer's packet.
     #[inline]
     pub fn prefetch(&self) {
         simd::prefetch_value(&*self.0);
@@ -73,44 +74,46 @@ impl Buffer {
         self.0.memory_mut().put(start, bytes);
     }
 
-    /// The bitmap of the content: one bit per eight bytes. It is not cleared between holders.
+    /// Returns the bitmap of the content: one bit per eight bytes. The bitmap is not cleared between two uses of
+    /// the buffer.
     pub fn bitmap(&self) -> &[u8] {
         self.0.memory().bitmap()
     }
 
-    /// Mutable access to the bitmap.
+    /// Returns the bitmap of the content, mutable.
     pub fn map_mut(&mut self) -> &mut [u8] {
         self.0.memory_mut().map_mut()
     }
 }
 
-/// Supplies buffers of a few size classes, never more than its limit.
+/// Supplies buffers of a few size classes, within a memory limit.
 #[derive(Debug)]
 pub struct Pool {
     free: [Vec<Buffer>; CLASS_LENS.len()],
-    /// Bytes of heap memory allocated, in use and free.
+    /// Heap memory allocated for buffers in use and free buffers, in bytes.
     heap_len: usize,
     limit: usize,
     in_use_count: usize,
 }
 
 impl Pool {
-    /// A pool that allocates up to `limit` bytes from the heap, on demand, for contents, headroom and bitmaps. Each
-    /// buffer's description takes about 150 bytes more.
+    /// Creates a pool that allocates up to `limit` bytes from the heap, on demand. The limit includes contents,
+    /// headroom and bitmaps. The description of a buffer uses about 150 bytes more.
     pub fn new(limit: usize) -> Pool {
         Pool { free: Default::default(), heap_len: 0, limit, in_use_count: 0 }
     }
 
-    /// Changes the limit. If more memory is allocated, free buffers go back to the heap at once. No more is then
-    /// allocated until enough buffers in use have returned.
+    /// Changes the limit. If more memory is allocated, free buffers are freed immediately. The pool then allocates
+    /// no memory until enough used buffers have returned.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
         self.free_heap(0);
     }
 
-    /// Adds memory that the edge supplies; it does not count against the heap limit.
+    /// Adds static memory, such as the area of a ring. The limit does not include it.
     ///
-    /// Returns the memory if it is too short for the smallest class.
+    /// # Errors
+    /// The memory, if it is too short for the smallest class.
     pub fn supply(&mut self, memory: &'static mut [u8]) -> Result<(), &'static mut [u8]> {
         match CLASS_LENS.iter().rposition(|len| pinned_len(*len) <= memory.len()) {
             Some(class) => {
@@ -122,9 +125,9 @@ impl Pool {
         }
     }
 
-    /// A buffer for `len` bytes of content. None if the limit is reached, or `len` is above 65,536.
+    /// Returns a buffer for `len` bytes of content. `None` if the limit is reached, or if `len` exceeds 65,536.
     ///
-    /// The smallest class for `len` is tried first, then the larger ones, then the heap.
+    /// The smallest sufficient class is tried first, then the larger classes, then the heap.
     pub fn share(&mut self, len: usize) -> Option<Buffer> {
         let class = CLASS_LENS.iter().position(|class_len| *class_len >= len)?;
         match self.shelf(class).pop() {
@@ -136,7 +139,7 @@ impl Pool {
         }
     }
 
-    /// A buffer of a class that has none free.
+    /// Returns a buffer of a class without free buffers.
     #[cold]
     fn lend_another(&mut self, class: usize) -> Option<Buffer> {
         let wanted = CLASS_LENS.get(class).map(|len| pinned_len(*len))?;
@@ -156,7 +159,7 @@ impl Pool {
         Some(Buffer::of(Memory::Heap { bytes, class: class as u8 }))
     }
 
-    /// Takes a buffer back.
+    /// Returns a buffer to the pool.
     #[inline(always)]
     pub fn give(&mut self, buffer: Buffer) {
         assert!(self.in_use_count > 0, "buffers come back to the pool that lent them");
@@ -167,29 +170,29 @@ impl Pool {
         }
     }
 
-    /// Grows the free list: so many buffers were never free at once.
+    /// Enlarges the list of free buffers, at a new peak of their number.
     #[cold]
     fn give_to_full(&mut self, buffer: Buffer) {
         self.shelf(buffer.class()).push(buffer);
     }
 
-    /// Number of buffers in use.
+    /// Returns the number of buffers in use.
     pub fn in_use_count(&self) -> usize {
         self.in_use_count
     }
 
-    /// Bytes of heap memory allocated, in use and free; never above the limit.
+    /// Returns the heap memory for buffers in use and free buffers, in bytes. It never exceeds the limit.
     pub fn heap_len(&self) -> usize {
         self.heap_len
     }
 
-    /// Bytes still available, if taken in the classes that are free.
+    /// Returns the available memory in bytes, if requests use the classes of the free buffers.
     pub fn free_len(&self) -> usize {
         let free = self.free.iter().zip(CLASS_LENS).map(|(shelf, len)| shelf.len() * pinned_len(len));
         free.sum::<usize>() + self.limit.saturating_sub(self.heap_len)
     }
 
-    /// Returns free heap memory of other classes to the heap, until `wanted` bytes fit below the limit.
+    /// Frees buffers of other classes, until `wanted` bytes can be allocated within the limit.
     fn free_heap(&mut self, wanted: usize) {
         for shelf in &mut self.free {
             while self.heap_len + wanted > self.limit {

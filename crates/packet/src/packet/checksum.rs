@@ -1,23 +1,25 @@
-//! A packet's transport checksum -> its state: correct, partial or completed; and the bytes that it covers.
+//! A packet's transport checksum -> its state: correct, partial or completed; and the bytes that the checksum
+//! covers.
 //!
-//! An offloading sender leaves the pseudo-header's sum in the field. Captures hold such packets, and ports accept
-//! them.
+//! A host with checksum offload leaves the sum of the pseudo-header in the checksum field. Captures contain such
+//! packets, and ports accept them. Code that needs complete checksums calls the methods here.
 
 use super::{Body, Checksum};
 use crate::checksum::Sum;
 use crate::ip::{TCP, Transport, UDP, pseudo_sum};
 use crate::{tcp, udp};
 
-/// The transport checksum.
+/// Methods for the transport checksum.
 impl Body {
-    /// Marks the checksum as partial if its field holds the pseudo-header's sum and does not by chance cover the
-    /// bytes.
+    /// Marks the checksum as partial, if its field contains the sum of the pseudo-header and is not a correct
+    /// checksum by chance.
     ///
-    /// Packets of offloading senders are captured like this. For ports that cannot tell, such as capture files.
+    /// Packets of hosts with checksum offload are captured in this form. For ports without checksum information,
+    /// such as capture files.
     pub fn detect_checksum(&mut self) {
         let Some((field_at, upper)) = self.checksum_field() else { return };
         let half = pseudo_sum(self.addresses(), upper.protocol, self.upper_bytes(upper).len());
-        // Senders that leave the length to their network card leave it out of the sum too.
+        // If the source host left the length to its NIC, the sum lacks the length too.
         let without_len = pseudo_sum(self.addresses(), upper.protocol, 0);
         let half_filled = |sum: Sum| self.word(field_at) == sum.fold();
         let is_half = half_filled(half) || self.ip.length_missing && half_filled(without_len);
@@ -26,12 +28,12 @@ impl Body {
         }
     }
 
-    /// Whether its checksum is partial and can be completed.
+    /// Whether the checksum is partial and can be completed.
     pub fn is_partial(&self) -> bool {
         self.checksum == Checksum::Partial && self.checksum_field().is_some()
     }
 
-    /// Completes a partial checksum. Returns whether there was one.
+    /// Completes a partial checksum. Returns whether the checksum was partial.
     pub fn complete_checksum(&mut self) -> bool {
         if self.checksum != Checksum::Partial {
             return false;
@@ -47,11 +49,12 @@ impl Body {
         true
     }
 
-    /// Defers the checksum to a network card or kernel, which completes it as for packets of its own host. The
-    /// field then holds the pseudo-header's sum.
+    /// Leaves the checksum to a NIC or kernel, which completes it as for packets of its own host. The field then
+    /// contains the sum of the pseudo-header.
     ///
-    /// Returns the offsets of transport header and field, the first from the IP header. None where there is no
-    /// checksum to defer, or where it may be wrong: completing it would hide the damage.
+    /// Returns two offsets in bytes: of the transport header from the IP header, and of the checksum field in the
+    /// transport header. `None` if the packet has no checksum, or if its checksum may be wrong. Completion would
+    /// hide such an error.
     pub fn defer_checksum(&mut self) -> Option<(usize, usize)> {
         if self.checksum == Checksum::Unverified {
             return None;
@@ -66,8 +69,8 @@ impl Body {
         Some((usize::from(upper.at), field_at))
     }
 
-    /// The error of the sum over a TCP or UDP packet with its checksum. Zero where it is correct, partial, or
-    /// absent.
+    /// Returns the error of the sum over a TCP or UDP packet with its checksum. Zero if the checksum is correct,
+    /// partial or absent.
     pub fn checksum_error(&self) -> Sum {
         match self.checksum_field() {
             Some((_, upper)) if self.checksum == Checksum::Unverified => {
@@ -78,7 +81,7 @@ impl Body {
         }
     }
 
-    /// Writes the length that an offloading sender omitted. Returns whether it was missing.
+    /// Writes the length that a host left to segmentation offload. Returns whether the length was missing.
     pub fn finish_len(&mut self) -> bool {
         if !self.ip.length_missing {
             return false;
@@ -94,16 +97,16 @@ impl Body {
         true
     }
 
-    /// Whether sealing its headers anew would give the same checksums, bit for bit. 0 can be written in two ways.
+    /// Whether rewriting the headers would produce identical checksums. The value 0 has two representations.
     pub fn has_canonical_checksums(&self) -> bool {
         let Some(upper) = self.ip.upper else { return false };
         let field_at = usize::from(upper.at) + tcp::CHECKSUM_AT;
-        // 0xFFFF is the form that UDP writes for 0; no other sum gives it.
+        // UDP writes 0xFFFF for 0. No other sum gives 0xFFFF.
         let is_canonical = upper.protocol == UDP || self.bytes().get(field_at..field_at + 2) != Some(&[0xFF, 0xFF]);
         is_canonical && self.ip.checksum_is_canonical(self.header())
     }
 
-    /// Offset of the checksum field in a whole TCP or UDP packet that has one.
+    /// Returns the offset of the checksum field in an unfragmented TCP or UDP packet. `None` without a checksum.
     fn checksum_field(&self) -> Option<(usize, Transport)> {
         if self.ip.fragment.is_some() {
             return None;
@@ -117,7 +120,7 @@ impl Body {
         Some((usize::from(upper.at) + within, upper))
     }
 
-    /// The bytes behind the IP headers.
+    /// Returns the bytes behind the IP headers.
     pub fn upper_bytes(&self, upper: Transport) -> &[u8] {
         self.bytes().get(usize::from(upper.at)..).unwrap_or_default()
     }

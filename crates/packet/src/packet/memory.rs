@@ -1,14 +1,16 @@
 //! The bytes of a buffer: headroom, content, bitmap.
+//!
+//! The layout of a buffer is defined in this file only. Allocation and limits are left to [`Pool`](crate::Pool).
 
 use core::ops::Range;
 
-/// The bytes of a buffer and their size class. They come from the heap, or from the edge (huge pages, a ring's
-/// area).
+/// The bytes of a buffer, and their size class. They are from the heap, or static memory from a port (huge pages,
+/// the area of a ring).
 #[derive(Debug)]
 pub(crate) enum Memory {
-    /// Owned by the buffer.
+    /// Heap memory that the buffer owns.
     Heap { bytes: Box<[u8]>, class: u8 },
-    /// Static memory, valid for the life of the program.
+    /// Static memory, valid until the program ends.
     Lasting { bytes: &'static mut [u8], class: u8 },
 }
 
@@ -81,15 +83,15 @@ fn outside() -> ! {
     panic!("a range lies inside its buffer")
 }
 
-/// Memory that a class occupies: headroom, content, bitmap.
+/// Returns the memory for a content of `content_len` bytes: headroom, content, bitmap.
 pub(super) const fn pinned_len(content_len: usize) -> usize {
     HEADROOM + content_len + content_len / MAP_RATIO
 }
 
-/// Room in front of the content for the longest supported headers, in bytes: link 32, IPv6 40, extension headers
-/// 256, Fragment header 8; rounded up to cache lines.
+/// Room before the content for the longest supported headers, in bytes. Link 32, IPv6 40, extension headers 256,
+/// Fragment header 8; rounded up to cache lines.
 pub const HEADROOM: usize = 384;
-/// Content of a buffer of each class, in bytes: one narrow packet; two; a page-sized wide one; any datagram.
+/// Content length of each class, in bytes: one narrow packet, two narrow packets, a wide packet, any datagram.
 pub const CLASS_LENS: [usize; 4] = [2_048, 4_096, 16_384, 65_536];
-/// Bytes of content for one byte of the bitmap: eight bits, each for eight bytes.
+/// Bytes of content per byte of the bitmap: eight bits, each for eight bytes.
 const MAP_RATIO: usize = 64;

@@ -1,7 +1,7 @@
 //! A frame in a buffer -> a packet: parsed once, changed in place, sealed once.
 //!
-//! This file holds construction and ownership. The other files read a packet, count its packets on the wire, or
-//! change it.
+//! This file contains construction and ownership. The other files read a packet, count its wire packets, or change
+//! it.
 
 mod body;
 mod buffer;
@@ -23,25 +23,25 @@ use crate::ip::{LEN_MAX, ParseError};
 use crate::link::{Ingress, L2Scope, Link, LinkType};
 use core::ops::{Deref, DerefMut};
 
-/// One IP header over contiguous bytes, with its link header.
+/// An IP packet in contiguous bytes, with its link header.
 ///
-/// A packet stands for one packet on the wire, or for many. `gso` makes it a GSO packet, which a port or the
-/// segmenter divides into TCP segments or UDP datagrams. `fragmentation` says that it leaves in fragments.
-/// [`wire_count`](Body::wire_count) and [`wire_len`](Body::wire_len) describe the packets on the wire.
+/// A packet stands for one wire packet, or for many. If `gso` is set, it is a GSO packet, which a port or the
+/// segmenter divides into TCP segments or UDP datagrams. If `fragmentation` is set, it is sent as fragments.
+/// [`wire_count`](Body::wire_count) and [`wire_len`](Body::wire_len) describe the wire packets.
 ///
-/// Invariant: the bytes form one IP packet whenever another component holds it. A datagram under reassembly is
-/// sealed first; one with holes carries a sparse fragmentation.
+/// Invariant: outside of reassembly, the bytes are one valid IP packet. A datagram under reassembly is sealed
+/// before it is forwarded. A datagram with holes has a sparse fragmentation.
 ///
-/// It is one word: its description lies with its buffer, and neither moves when the packet is passed on.
+/// The type is one word: its description is stored in its buffer. Neither is copied when the packet is handed on.
 #[derive(Debug)]
 pub struct Packet(Box<Body>);
 
-/// A frame as a port delivers it.
+/// A frame as received by a port.
 #[derive(Debug)]
 pub enum Frame {
     /// An IP packet.
     Ip(Packet),
-    /// Any other frame, with the reason; it is forwarded unchanged.
+    /// Any other frame, with the reason. It is forwarded unchanged.
     Other(OpaqueFrame, ParseError),
 }
 
@@ -53,26 +53,26 @@ pub struct OpaqueFrame {
     len: usize,
 }
 
-/// Reason for which a frame did not become a packet.
+/// The reason why a frame did not become a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyError {
     /// The frame is unparsed.
     Unparsed(ParseError),
-    /// The pool has no buffer left.
+    /// The pool is empty.
     NoBuffer,
 }
 
 impl Frame {
-    /// Reads the frame of `frame_len` bytes whose link header ends where the buffer's content starts.
+    /// Parses a frame of `frame_len` bytes. Its link header ends where the buffer's content starts.
     ///
-    /// A port puts a frame at [`HEADROOM`] less the link header's length, so that the IP header is the first
-    /// content.
+    /// A port receives a frame at [`HEADROOM`] less the length of the link header, so that the content starts with
+    /// the IP header.
     #[inline]
     pub fn parse(buffer: Buffer, frame_len: usize, link: Link, ingress: Ingress) -> Frame {
         Frame::parse_at(buffer, HEADROOM, frame_len - link.len, link, ingress)
     }
 
-    /// Reads the frame of `len` bytes at `at` in the buffer's memory, with a link header of any length.
+    /// Parses the frame of `len` bytes at offset `at` of the buffer's memory, with a link header of any length.
     pub fn read(buffer: Buffer, at: usize, len: usize, medium: LinkType, ingress: Ingress) -> Frame {
         match Link::parse(medium, buffer.bytes(at..at + len)) {
             Ok(link) => Frame::parse_at(buffer, at + link.len, len - link.len, link, ingress),
@@ -80,7 +80,7 @@ impl Frame {
         }
     }
 
-    /// Reads the packet in the `ip_len` bytes at `ip_at`, behind this link header.
+    /// Parses the packet in the `ip_len` bytes at `ip_at`, behind this link header.
     #[inline(always)]
     fn parse_at(buffer: Buffer, ip_at: usize, ip_len: usize, link: Link, ingress: Ingress) -> Frame {
         let raw = |body| OpaqueFrame { buffer: Buffer(body), at: ip_at - link.len, len: link.len + ip_len };
@@ -102,13 +102,13 @@ impl Frame {
         Frame::Ip(Packet(body))
     }
 
-    /// Copies a frame into a buffer of the pool and reads it.
+    /// Copies a frame into a buffer of the pool, and parses it.
     ///
     /// # Errors
-    /// The reason for which there is no packet.
+    /// The reason why there is no packet.
     pub fn copy(bytes: &[u8], medium: LinkType, ingress: Ingress, pool: &mut Pool) -> Result<Packet, CopyError> {
         let link = Link::parse(medium, bytes).map_err(CopyError::Unparsed)?;
-        // Bytes behind the longest packet are padding; a packet that claims more does not parse.
+        // Bytes behind the maximum packet length are padding. A packet that claims to be longer is not parsed.
         let bytes = bytes.get(..link.len + LEN_MAX + 1).unwrap_or(bytes);
         let ip_len = bytes.len() - link.len;
         let mut buffer = pool.share(ip_len).ok_or(CopyError::NoBuffer)?;
@@ -124,7 +124,7 @@ impl Frame {
 }
 
 impl Frame {
-    /// The packet, if the frame is one.
+    /// Returns the packet. `None` if the frame contains no packet.
     #[inline]
     pub fn packet(&self) -> Option<&Packet> {
         match self {
@@ -133,7 +133,7 @@ impl Frame {
         }
     }
 
-    /// Returns the buffer.
+    /// Returns the buffer of the frame.
     #[inline]
     pub fn into_buffer(self) -> Buffer {
         match self {
@@ -144,12 +144,12 @@ impl Frame {
 }
 
 impl OpaqueFrame {
-    /// The bytes of the frame.
+    /// Returns the bytes of the frame.
     pub fn frame(&self) -> &[u8] {
         self.buffer.bytes(self.at..self.at + self.len)
     }
 
-    /// Returns the buffer.
+    /// Returns the buffer of the frame.
     pub fn into_buffer(self) -> Buffer {
         self.buffer
     }
@@ -172,7 +172,7 @@ impl DerefMut for Packet {
 }
 
 impl Packet {
-    /// Prefetches its description.
+    /// Prefetches the description of the packet.
     #[inline]
     pub fn prefetch(&self) {
         simd::prefetch_value(&*self.0);
@@ -184,13 +184,13 @@ impl Packet {
         self
     }
 
-    /// Returns the buffer.
+    /// Returns the buffer of the packet.
     #[inline(always)]
     pub fn into_buffer(self) -> Buffer {
         Buffer(self.0)
     }
 
-    /// Its frame, as an opaque frame.
+    /// Converts the packet to an opaque frame.
     pub fn into_opaque_frame(self) -> OpaqueFrame {
         let at = self.ip_at() - self.link_len();
         let len = self.frame().len();

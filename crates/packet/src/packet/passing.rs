@@ -1,12 +1,15 @@
-//! A forwarded packet -> the same with another link header, a decremented TTL, or a larger buffer.
+//! A packet to forward -> the packet with another link header, a decremented TTL, or a larger buffer.
+//!
+//! These changes do not affect the payload. The choice of the link header is left to the port.
 
 use super::{Body, Buffer, HEADROOM};
 use crate::ip::FragmentFingerprint;
 use crate::link::{LINK_LEN_MAX, LinkType};
 
-/// Changes outside of the payload.
+/// Methods that change the packet outside of its payload.
 impl Body {
-    /// Removes the bytes behind the packet in its frame, if both together exceed this length, in bytes.
+    /// Removes the padding behind the packet in its frame, if IP packet and padding together exceed this length, in
+    /// bytes.
     #[inline]
     pub fn trim(&mut self, len_max: usize) {
         if self.len() + usize::from(self.trailer_len) > len_max {
@@ -14,10 +17,10 @@ impl Body {
         }
     }
 
-    /// Puts another link header in front of the packet and removes the link's padding.
+    /// Replaces the link header of the packet, and removes the link padding.
     ///
     /// # Panics
-    /// If it is longer than [`LINK_LEN_MAX`].
+    /// If `header` is longer than [`LINK_LEN_MAX`].
     pub fn set_link_header(&mut self, medium: LinkType, header: &[u8]) {
         assert!(header.len() <= LINK_LEN_MAX, "a link header fits in front of its packet");
         let start = self.ip_at() - header.len();
@@ -27,12 +30,12 @@ impl Body {
         self.as_received = false;
     }
 
-    /// Time to live or hop limit.
+    /// Returns the TTL or hop limit.
     pub fn ttl(&self) -> u8 {
         self.ip.ttl(self.header())
     }
 
-    /// Decrements it, as a router does (R038).
+    /// Decrements the TTL or hop limit, as a router does (R038).
     pub fn decrement_ttl(&mut self) {
         let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));
         self.ip.decrement_ttl(self.memory.bytes_mut(start..start + len));
@@ -40,12 +43,13 @@ impl Body {
         self.as_received = false;
     }
 
-    /// Bytes that fit behind the packet in its buffer.
+    /// Returns the room behind the packet in its buffer, in bytes.
     pub fn room(&self) -> usize {
         (HEADROOM + self.capacity()).saturating_sub(self.ip_at() + self.len())
     }
 
-    /// Moves the packet to a larger buffer, its IP header to the start of the content, and returns the smaller one.
+    /// Moves the packet to a larger buffer, with its IP header at the start of the content. Returns the smaller
+    /// buffer.
     pub fn move_to(&mut self, mut larger: Buffer) -> Buffer {
         let (start, end) = (self.ip_at() - self.link_len(), self.ip_at() + self.len());
         larger.put(HEADROOM - self.link_len(), self.memory.bytes(start..end));

@@ -1,47 +1,49 @@
 //! A packet -> its facts: header, payload, addresses, ingress.
+//!
+//! Other code reads packets only by these methods, and so does not depend on the layout of buffers.
 
 use super::Body;
 use crate::ip::{Address, AddressPair, ICMPV6, Ip};
 use crate::link::{Ingress, L2Scope, Link, LinkType, PrevHop, Tags};
 
-/// Reading a packet.
+/// Methods that read a packet.
 impl Body {
-    /// The facts of its IP header.
+    /// Returns the facts of the IP header.
     #[inline(always)]
     pub fn ip(&self) -> &Ip {
         &self.ip
     }
 
-    /// The whole frame: link header, packet and, while the packet is unchanged, the link's padding.
+    /// Returns the complete frame: link header, IP packet, and the link padding of an unchanged packet.
     pub fn frame(&self) -> &[u8] {
         let start = self.ip_at();
         self.memory.bytes(start - self.link_len()..start + self.len() + usize::from(self.trailer_len))
     }
 
-    /// The link header.
+    /// Returns the link header.
     pub fn link(&self) -> &[u8] {
         self.memory.bytes(self.ip_at() - self.link_len()..self.ip_at())
     }
 
-    /// The IP header that every fragment repeats, without a Fragment header.
+    /// Returns the IP header that every fragment repeats, without a Fragment header.
     #[inline(always)]
     pub fn header(&self) -> &[u8] {
         self.memory.bytes(self.ip_at()..self.ip_at() + usize::from(self.ip.header_len))
     }
 
-    /// The payload that fragmentation divides.
+    /// Returns the payload that fragmentation divides.
     #[inline(always)]
     pub fn payload(&self) -> &[u8] {
         self.memory.bytes(self.payload_at()..self.ip_at() + self.len())
     }
 
-    /// The bytes of the packet from the IP header on.
+    /// Returns the bytes of the packet, starting with the IP header.
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
         self.memory.bytes(self.ip_at()..self.ip_at() + self.len())
     }
 
-    /// Length of the packet, IP header included, in bytes.
+    /// Returns the length of the packet, in bytes, including the IP header.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.ip.len as usize
@@ -52,29 +54,29 @@ impl Body {
         false
     }
 
-    /// Its address pair, as its header states it.
+    /// Returns the address pair of the header.
     #[inline(always)]
     pub fn ends(&self) -> AddressPair {
         self.ip.ends(self.header())
     }
 
-    /// Whether it has this address pair.
+    /// Whether the header has this address pair.
     #[inline(always)]
     pub fn has_ends(&self, ends: &AddressPair) -> bool {
         self.ip.has_ends(self.header(), ends)
     }
 
-    /// Source and destination.
+    /// Returns the source and the destination address.
     pub fn addresses(&self) -> (Address, Address) {
         self.ip.addresses(self.header())
     }
 
-    /// Its VLANs.
+    /// Returns the VLAN tags.
     pub fn tags(&self) -> Tags {
         self.l2_scope.tags()
     }
 
-    /// The facts of its link header.
+    /// Returns the facts of the link header.
     pub fn link_header(&self) -> Link {
         Link {
             len: self.link_len(),
@@ -85,51 +87,51 @@ impl Body {
         }
     }
 
-    /// Its ingress: port and VLANs.
+    /// Returns the L2 scope: ingress port, VLAN tags and cooked interface.
     #[inline(always)]
     pub fn l2_scope(&self) -> L2Scope {
         self.l2_scope
     }
 
-    /// Its link type.
+    /// Returns the kind of the link header.
     pub fn medium(&self) -> LinkType {
         self.medium
     }
 
-    /// The station that sent the frame, if the link header names it.
+    /// Returns the station that sent the frame, if the link header names it.
     pub fn previous_hop(&self) -> PrevHop {
         PrevHop::of(self.medium, self.link())
     }
 
-    /// The port through which it arrived.
+    /// Returns the ingress port.
     pub fn ingress(&self) -> Ingress {
         self.l2_scope.ingress()
     }
 
-    /// Whether the bytes are still exactly the received packet.
+    /// Whether the bytes of the packet are unchanged since it was received.
     pub fn is_as_received(&self) -> bool {
         self.as_received && self.fragmentation.is_none() && self.gso.is_none()
     }
 
-    /// Whether this is a fragment, or a datagram that arrived in fragments.
+    /// Whether the packet is a fragment, or a datagram that was received in fragments.
     pub fn was_fragmented(&self) -> bool {
         self.max_fragment_len > 0 || self.ip.fragment.is_some()
     }
 
-    /// Length of the longest fragment that a reassembled datagram or fragment arrived in, IP header included, in
-    /// bytes.
+    /// Returns the length of the longest received fragment of a fragment or reassembled datagram, in bytes,
+    /// including the IP header. `None` if the packet was received unfragmented.
     pub fn max_fragment_len(&self) -> Option<usize> {
         (self.max_fragment_len > 0).then_some(self.max_fragment_len as usize)
     }
 
-    /// Records the length of the longest fragment that the packet arrived in, IP header included. None: it arrived
-    /// whole.
+    /// Sets the length of the longest received fragment, in bytes, including the IP header. `None`: the packet was
+    /// received unfragmented.
     pub fn set_max_fragment_len(&mut self, len: Option<usize>) {
         self.max_fragment_len = len.unwrap_or_default() as u32;
     }
 
-    /// Records the length of the longest fragment, IP header included, and the identification of the fragments. A
-    /// whole packet does not carry these itself.
+    /// Sets the length of the longest fragment, including the IP header, and the ID of the fragments. An
+    /// unfragmented packet has no fields for these values.
     pub fn set_fragments(&mut self, max_fragment_len: usize, id: u32) {
         self.set_max_fragment_len(Some(max_fragment_len));
         if !self.ip.is_numbered() {
@@ -137,17 +139,17 @@ impl Body {
         }
     }
 
-    /// The bitmap of the buffer: the 8-byte units that a sparse packet holds.
+    /// Returns the bitmap of the buffer: the 8-byte units present in a sparse packet.
     pub fn bitmap(&self) -> &[u8] {
         self.memory.bitmap()
     }
 
-    /// Bytes of memory that this packet occupies.
+    /// Returns the memory that this packet occupies, in bytes.
     pub fn pinned_len(&self) -> usize {
         self.memory.pinned_len()
     }
 
-    /// Bytes of payload that its buffer can hold.
+    /// Returns the maximum payload that fits the buffer, in bytes.
     pub fn capacity(&self) -> usize {
         self.memory.capacity()
     }
@@ -157,7 +159,7 @@ impl Body {
         self.ip_at as usize
     }
 
-    /// Length of the link header, in bytes.
+    /// Returns the length of the link header, in bytes.
     #[inline(always)]
     pub fn link_len(&self) -> usize {
         usize::from(self.link_len)
@@ -169,19 +171,20 @@ impl Body {
     }
 }
 
-/// Properties that only some packets have.
+/// Methods for properties of special packets.
 impl Body {
-    /// Whether a first fragment lacks headers that it must hold (RFC 7112 section 5, R083).
+    /// Whether a first fragment lacks headers that it must contain (RFC 7112 section 5, R083).
     pub fn lacks_headers(&self) -> bool {
         self.ip.fragment.is_some() && self.ip.starts() && usize::from(self.ip.headers_end) > self.len()
     }
 
-    /// Bytes of headers in the payload that must all go into the first fragment (RFC 7112 section 5, R082).
+    /// Returns the length of the headers in the payload that must all be in the first fragment, in bytes (RFC 7112
+    /// section 5, R082).
     pub fn headers_in_payload_len(&self) -> usize {
         usize::from(self.ip.headers_end).min(self.len()).saturating_sub(usize::from(self.ip.payload_at))
     }
 
-    /// Whether this is neighbour discovery, which may never arrive in fragments (RFC 6980 section 5, R103).
+    /// Whether the packet is neighbour discovery, which must never be fragmented (RFC 6980 section 5, R103).
     pub fn is_neighbour_discovery(&self) -> bool {
         self.ip.upper.is_some_and(|upper| {
             let kind = self.upper_bytes(upper).first();
@@ -190,5 +193,5 @@ impl Body {
     }
 }
 
-/// ICMPv6 types of neighbour discovery and its certificates (RFC 4861 section 4, RFC 3971 section 6.4).
+/// ICMPv6 types of neighbour discovery and of its certificates (RFC 4861 section 4, RFC 3971 section 6.4).
 const NEIGHBOUR_DISCOVERY: [u8; 7] = [133, 134, 135, 136, 137, 148, 149];

@@ -1,7 +1,7 @@
 //! Fragments of a datagram, or segments of a flow -> one packet: headers copied, payload appended, sealed once.
 //!
-//! The engine decides which packets belong together. This file turns their bytes and headers into those of one
-//! packet, which is called a run until it is sealed.
+//! The engine decides which packets belong together. This file combines their bytes and headers into one packet,
+//! which is called a run until it is sealed.
 
 use super::{Body, Buffer, Checksum, HEADROOM, Packet, fitting};
 use crate::checksum::Sum;
@@ -11,9 +11,9 @@ use crate::ip::{Ecn, Fragment, FragmentFingerprint, Ip, pseudo_sum};
 use crate::tcp::TcpSegmentFacts;
 use crate::{tcp, udp};
 
-/// Reassembly: a run is a packet that may have holes.
+/// Reassembly: the run is a packet that may have holes.
 impl Packet {
-    /// Starts a run in `buffer` with the headers of `fragment`, the first to arrive.
+    /// Opens a run in `buffer` with the headers of `fragment`, the first received fragment.
     pub fn open(fragment: &Packet, buffer: Buffer) -> Packet {
         let Buffer(mut run) = buffer;
         run.trailer_len = 0;
@@ -25,10 +25,10 @@ impl Packet {
     }
 }
 
-/// Changes to a run.
+/// Methods that change a run.
 impl Body {
-    /// Copies the headers of the first fragment of the datagram (RFC 791 section 3.2, R009; RFC 8200 section 4.5,
-    /// R093).
+    /// Copies the headers of the datagram's first fragment to the run (RFC 791 section 3.2, R009; RFC 8200 section
+    /// 4.5, R093).
     pub fn copy_headers_from(&mut self, fragment: &Packet) {
         let header_len = usize::from(fragment.ip.header_len);
         self.ip = fragment.ip.without_fragment_header();
@@ -39,23 +39,23 @@ impl Body {
         simd::copy(front, fragment.memory.bytes(start..end));
     }
 
-    /// Mutable access to the `len` bytes at `offset` of the datagram.
+    /// Returns the `len` bytes at `offset` of the datagram, mutable.
     #[inline(always)]
     pub fn payload_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
         self.memory.bytes_mut(HEADROOM + offset..HEADROOM + offset + len)
     }
 
-    /// The `len` bytes at `offset` of the datagram, which have been written.
+    /// Returns the `len` bytes at `offset` of the datagram. They must have been written before.
     pub fn laid(&self, offset: usize, len: usize) -> &[u8] {
         self.memory.bytes(HEADROOM + offset..HEADROOM + offset + len)
     }
 
-    /// Mutable access to the bitmap of the buffer.
+    /// Returns the bitmap of the buffer, mutable.
     pub fn map_mut(&mut self) -> &mut [u8] {
         self.memory.map_mut()
     }
 
-    /// Moves a run, of which `laid_len` bytes have been written, to a larger buffer, and returns the smaller one.
+    /// Moves a run, with `laid_len` written bytes, to a larger buffer. Returns the smaller buffer.
     pub fn grow(&mut self, mut larger: Buffer, laid_len: usize) -> Buffer {
         let start = self.ip_at() - self.link_len();
         larger.put(start, self.memory.bytes(start..HEADROOM + laid_len));
@@ -67,8 +67,8 @@ impl Body {
         larger
     }
 
-    /// Turns a run into the whole datagram of `payload_len` bytes. Its longest fragment had `max_fragment_len`
-    /// bytes; 0: it arrived whole.
+    /// Converts a run to the complete datagram of `payload_len` bytes. `max_fragment_len` is the length of its
+    /// longest fragment in bytes; 0 = it was received unfragmented.
     pub fn close(&mut self, payload_len: usize, ecn: Ecn, dont_fragment: bool, max_fragment_len: u32) {
         self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
         self.ip.ecn = ecn;
@@ -78,9 +78,8 @@ impl Body {
         self.seal_as(None);
     }
 
-    /// Turns a run that never completed into a packet with holes, up to `payload_len` bytes long. It leaves by a
-    /// sparse fragmentation, as fragments that carry the bytes received. `more`: the datagram's end is still
-    /// missing.
+    /// Converts an incomplete run to a packet with holes, of up to `payload_len` bytes. The sparse fragmentation
+    /// `cut` sends it as fragments of the received bytes. `more`: the end of the datagram is missing.
     pub fn release(&mut self, payload_len: usize, more: bool, ecn: Ecn, cut: Fragmentation) {
         self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
         if let Some(fragment) = &mut self.ip.fragment {
@@ -91,7 +90,7 @@ impl Body {
         self.fragmentation = Some(cut);
     }
 
-    /// Removes the Fragment header of an atomic fragment, which is a whole datagram (RFC 6946 section 4).
+    /// Removes the Fragment header of an atomic fragment, which is a complete datagram (RFC 6946 section 4).
     pub fn make_whole(&mut self) {
         let header_len = usize::from(self.ip.header_len);
         let moved_by = usize::from(self.ip.payload_at) - header_len;
@@ -102,32 +101,32 @@ impl Body {
         self.trailer_len = 0;
         let payload_len = self.ip.payload_len();
         self.ip = self.ip.without_fragment_header();
-        // In IPv6 only fragments have one (RFC 8200 section 4.5).
+        // In IPv6, only fragments have an identification (RFC 8200 section 4.5).
         self.ip.id = 0;
         self.close(payload_len, self.ip.ecn, self.ip.dont_fragment, 0);
     }
 
-    /// Whether another packet has exactly the same link header.
+    /// Whether the link header of another packet is identical.
     #[inline]
     pub fn shares_link(&self, other: &Packet) -> bool {
         self.link_len == other.link_len && (self.link_len == 0 || self.link() == other.link())
     }
 
-    /// The `len` bytes of memory behind the packet's payload, if there are so many.
+    /// Returns the `len` bytes of memory behind the packet's payload. `None` if the buffer is too short.
     #[inline]
     pub fn behind(&self, len: usize) -> Option<&[u8]> {
         let end = self.ip_at() + self.len();
         (len <= self.room()).then(|| self.memory.bytes(end..end + len))
     }
 
-    /// Mutable access to the `len` bytes of memory behind the packet's payload.
+    /// Returns the `len` bytes of memory behind the packet's payload, mutable.
     #[inline]
     pub fn behind_mut(&mut self, len: usize) -> &mut [u8] {
         let end = self.ip_at() + self.len();
         self.memory.bytes_mut(end..end + len)
     }
 
-    /// Extends the packet by the `len` bytes behind its payload; the headers must still be sealed.
+    /// Extends the packet by the `len` bytes behind its payload. The caller seals the headers later.
     #[inline]
     pub fn lengthen(&mut self, len: usize) {
         self.ip.len += len as u32;
@@ -135,23 +134,23 @@ impl Body {
         self.as_received = false;
     }
 
-    /// Appends the payload of the next packet; the headers must still be sealed.
+    /// Appends the payload of the next packet. The caller seals the headers later.
     pub fn append(&mut self, payload: &[u8]) {
         self.behind_mut(payload.len()).copy_from_slice(payload);
         self.lengthen(payload.len());
     }
 
-    /// Whether the headers of this fragment can also stand for the next one of its datagram. If not, merging the
-    /// two would lose information of the second.
+    /// Whether the header of this fragment can represent the next fragment too. Otherwise, merging the two would
+    /// lose information of the second.
     pub fn shares_fragment_header(&self, next: &Packet) -> bool {
         self.link() == next.link() && self.ip.shares_fragment_header(self.header(), next.header())
     }
 
-    /// Turns a run of fragments, whose payloads were appended to the first, into one fragment or the whole
+    /// Converts a run of fragments, whose payloads were appended to the first, to one fragment or the complete
     /// datagram.
     ///
-    /// `more` is the MF bit of the last one. `max_fragment_len` is the length of the longest, IP header included,
-    /// in bytes. IPv4 only.
+    /// `more` is the MF bit of the last fragment. `max_fragment_len` is the length of the longest fragment, in
+    /// bytes, including the IP header. IPv4 only.
     pub fn seal_fragments(&mut self, more: bool, max_fragment_len: u32) {
         let fragment = self.ip.fragment.map(|fragment| Fragment { more, ..fragment });
         self.ip.fragment = fragment.filter(|fragment| fragment.offset > 0 || more);
@@ -159,10 +158,10 @@ impl Body {
         self.seal();
     }
 
-    /// Turns a run of segments or datagrams, which share the headers of the first, into one GSO packet.
+    /// Converts a run of segments or datagrams, with the headers of the first, to one GSO packet.
     ///
-    /// Its payload starts at `payload_at`, in bytes from the IP header. `last` are the facts of the last segment;
-    /// `payload_sum` is the sum of all payload.
+    /// The payload starts at `payload_at`, in bytes from the IP header. `last` contains the facts of the last
+    /// segment. `payload_sum` is the sum of all payload.
     pub fn seal_gso(&mut self, last: Option<&TcpSegmentFacts>, payload_at: u16, payload_sum: Sum, gso: Gso) {
         let Some(upper) = self.ip.upper else { panic!("a train has a transport header") };
         let (start, len) = (self.ip_at(), self.len());
@@ -186,12 +185,12 @@ impl Body {
         self.gso = Some(gso);
     }
 
-    /// Writes lengths, flags, ECN and checksum of the header.
+    /// Writes lengths, flags, ECN and checksum of the IP header.
     pub(super) fn seal(&mut self) {
         self.seal_as(self.ip.fragment);
     }
 
-    /// The same, for a packet whose position in its datagram is known.
+    /// Writes lengths, flags, ECN and checksum of the IP header, for a packet at a known position in its datagram.
     #[inline]
     fn seal_as(&mut self, fragment: Option<Fragment>) {
         let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));

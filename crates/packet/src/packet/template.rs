@@ -1,38 +1,40 @@
 //! A packet to be fragmented, and the position of a fragment -> the headers of that fragment.
+//!
+//! The payload ranges are left to [`FragmentRanges`](crate::FragmentRanges).
 
 use super::Packet;
 use crate::ip::{Common, Fragment, Ip};
 
-/// The header of the fragments of one packet. Common fields are read once; fields that differ are written for each
-/// (G3).
+/// The header template of one packet's fragments. Common fields are computed once. Fields that differ are written
+/// for each fragment (G3).
 #[derive(Debug)]
 pub struct Template<'a> {
     ip: &'a Ip,
     /// Link and IP header of the packet.
     front: &'a [u8],
     link_len: usize,
-    /// Length of a header that repeats all of the packet's, and of that of a later fragment.
+    /// Header length of the first fragment, then of later fragments, in bytes.
     lens: [usize; 2],
-    /// Whether later fragments repeat all of it, too.
+    /// Whether later fragments repeat the complete header of the first.
     repeats_all: bool,
     common: Common,
     dont_fragment: bool,
 }
 
 impl<'a> Template<'a> {
-    /// The header of the fragments of `packet`.
+    /// Creates the template for the fragments of `packet`.
     #[inline]
     pub fn new(packet: &'a Packet) -> Template<'a> {
         let link_len = packet.link_len();
         let [_, later_len] = packet.fragment_header_lens();
         let front =
             packet.memory.bytes(packet.ip_at() - link_len..packet.ip_at() + usize::from(packet.ip.header_len));
-        // Fragments that arrived with DF leave as fragments with DF.
+        // Fragments that were received with DF are sent with DF.
         let dont_fragment = packet.ip.dont_fragment && packet.max_fragment_len().is_some();
         let lens = [front.len() + packet.ip.fragment_header_len(), link_len + later_len];
         let [whole, later] = lens;
         Template {
-            // Padding may make up for the length of omitted options.
+            // Padding may replace omitted options at an equal length.
             repeats_all: whole == later && !packet.ip.keeps_options_to_the_first(packet.header()),
             ip: &packet.ip,
             front,
@@ -43,8 +45,8 @@ impl<'a> Template<'a> {
         }
     }
 
-    /// Writes the link and IP header of the fragment at this position, with `payload_len` bytes of payload, to the
-    /// front of `room`, and returns it.
+    /// Writes the link and IP header of a fragment with `payload_len` bytes of payload to the start of `room`.
+    /// Returns the header.
     ///
     /// # Panics
     /// If `room` is too short.
@@ -61,7 +63,7 @@ impl<'a> Template<'a> {
         header
     }
 
-    /// Later fragments carry fewer options (RFC 791 section 3.1, R004).
+    /// Writes the header of a later fragment, which has fewer options (RFC 791 section 3.1, R004).
     #[cold]
     fn stamp_later<'r>(&self, room: &'r mut [u8], payload_len: usize, fragment: Fragment) -> &'r [u8] {
         let [_, later] = self.lens;
@@ -76,7 +78,7 @@ impl<'a> Template<'a> {
     }
 }
 
-/// The front of `room`.
+/// Returns the first bytes of `room`.
 #[inline]
 pub(crate) fn fitting(room: &mut [u8], len: usize) -> &mut [u8] {
     match room.get_mut(..len) {

@@ -1,4 +1,7 @@
-//! A packet -> the number and lengths of the packets that it stands for on the wire.
+//! A packet -> the number and lengths of its wire packets.
+//!
+//! Counters and MTU checks need these numbers before any wire packet exists. Writing the wire packets is left to
+//! the engine and the ports.
 
 use super::Body;
 use crate::fragmentation::{Content, FragmentRanges};
@@ -6,9 +9,9 @@ use crate::ip::{TCP, UDP};
 use crate::tcp::TcpFacts;
 use crate::{tcp, udp};
 
-/// The packets on the wire for this packet.
+/// Methods for the wire packets of this packet.
 impl Body {
-    /// The payload ranges of the fragments, if the packet is to be fragmented.
+    /// Returns the payload ranges of the fragments. `None` if the packet is not to be fragmented.
     #[inline]
     pub fn fragment_ranges(&self) -> Option<FragmentRanges<'_>> {
         let cut = self.fragmentation.as_ref()?;
@@ -16,19 +19,19 @@ impl Body {
         Some(FragmentRanges::new(cut, self.ip.payload_len(), self.fragment_header_lens(), map))
     }
 
-    /// Header length of the fragment at offset 0, and of the others, in bytes.
+    /// Returns the header lengths of the fragment at offset 0 and of all others, in bytes.
     #[inline]
     pub fn fragment_header_lens(&self) -> [usize; 2] {
         self.ip.fragment_header_lens(self.header())
     }
 
-    /// Whether it stands for exactly one packet on the wire.
+    /// Whether the packet stands for exactly one wire packet.
     #[inline]
     pub fn is_single(&self) -> bool {
         self.fragmentation.is_none() && self.gso.is_none()
     }
 
-    /// Number of packets on the wire.
+    /// Returns the number of wire packets.
     pub fn wire_count(&self) -> usize {
         match (self.fragmentation, self.gso) {
             (None, None) => 1,
@@ -37,7 +40,7 @@ impl Body {
         }
     }
 
-    /// Length of the longest packet on the wire, IP header included, in bytes.
+    /// Returns the length of the longest wire packet, in bytes, including the IP header.
     pub fn wire_len(&self) -> usize {
         match (self.fragment_ranges(), self.gso) {
             (Some(fragment_ranges), _) => {
@@ -52,7 +55,7 @@ impl Body {
         }
     }
 
-    /// Calls `tell` with the length of each packet on the wire, IP header included, in bytes.
+    /// Calls `tell` with the length of each wire packet, in bytes, including the IP header.
     pub fn each_wire_len(&self, mut tell: impl FnMut(usize)) {
         if let Some(fragment_ranges) = self.fragment_ranges() {
             let [first, later] = self.fragment_header_lens();
@@ -67,19 +70,19 @@ impl Body {
         }
     }
 
-    /// The facts of the TCP header of a whole packet.
+    /// Returns the facts of the TCP header of an unfragmented packet.
     #[inline]
     pub fn tcp_facts(&self) -> Option<TcpFacts> {
         let upper = self.ip.upper.filter(|upper| upper.protocol == TCP && self.ip.fragment.is_none())?;
         TcpFacts::read(self.upper_bytes(upper))
     }
 
-    /// Whether it carries TCP.
+    /// Whether the transport is TCP.
     pub fn is_tcp(&self) -> bool {
         self.ip.upper.is_some_and(|upper| upper.protocol == TCP)
     }
 
-    /// Payload bytes of a GSO packet, over all segments.
+    /// Returns the payload of a GSO packet over all segments, in bytes.
     pub fn gso_len(&self) -> usize {
         let Some(upper) = self.ip.upper else { return 0 };
         match upper.protocol {
