@@ -1,7 +1,6 @@
 //! Programs and maps of Wideload -> their names in the kernel.
 //!
 //! `bpftool prog` and `bpftool map` list these names, so that an administrator can tell the programs apart.
-//! them.
 
 /// A name as the kernel stores it, padded with zero bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

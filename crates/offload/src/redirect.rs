@@ -480,9 +480,9 @@ const LOOK_UP_ROUTE: i32 = 69;
 const QUESTION: i16 = -QUESTION_LEN - 8;
 const HEADER: i16 = QUESTION - 40;
 const FRAGMENT: i16 = HEADER - 8;
-/// Length of the route request (`struct bpf_fib_lookup`), and offsets in it. The address family is at offset 0.
-/// Then follow the transport protocol, a port with the length, the interface, the traffic class (for IPv6 with the
-/// flow label), and the addresses.
+/// Length of the route request (`struct bpf_fib_lookup`), and offsets in it. The address family is at offset 0. The
+/// other offsets are: transport protocol, a port and the length, interface, traffic class (for IPv6 with the flow
+/// label), addresses.
 const QUESTION_LEN: i16 = 64;
 const UPPER_AT: i16 = 1;
 const PORT_AND_LEN_AT: i16 = 4;

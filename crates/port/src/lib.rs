@@ -1,7 +1,7 @@
-//! Live ports of Linux: TUN, TAP, AF_PACKET, AF_XDP.
+//! Linux interfaces and devices -> ports, which receive and send frames: TUN, TAP, AF_PACKET, AF_XDP.
 //!
-//! A port receives frames and sends frames. Its [`Offloads`] tell what it can leave to the kernel or a network
-//! card: segmenting a GSO packet, completing a checksum. A sender does all other work itself.
+//! A port's [`Offloads`] are the work that it can leave to the kernel or a NIC: segmenting GSO packets and
+//! completing checksums. The sender of a packet does all other work.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod helper;

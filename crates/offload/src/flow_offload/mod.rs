@@ -1229,7 +1229,7 @@ mod tests {
     const GSO: Packet =
         Packet { version: 4, from_port: 40_000, to_port: 80, flags: 0x10, len: 2_880, segment_len: 144 };
     const LONG: Packet = Packet { len: 2_000, segment_len: 0, ..GSO };
-    /// Largest number of segments, as in the program.
+    /// Largest number of consecutive packets that are not GSO packets, as in the program.
     const SINGLES_MAX: usize = 8;
     /// Payload of segments, in bytes. The kernel runs a program in tests with at most a page.
     const FRAGMENT_LEN: usize = 400;
