@@ -1,5 +1,6 @@
 //! The values of all keys -> contradictions between them, as errors and warnings.
 //!
+//! A combination of keys can be wrong although each key is valid by itself. The module `read` checks single keys.
 //! Each error and each warning names a key, its line and a fix.
 
 use crate::problem::Notes;
@@ -10,7 +11,7 @@ use crate::value::{Kind, shown_stretch};
 use core::time::Duration;
 use engine::{FragmentPolicy, Holding, Toggle};
 
-/// Notes errors and warnings that concern several keys.
+/// Adds errors and warnings about combinations of keys to `notes`.
 pub(crate) fn check(said: &Said<'_>, notes: &mut Notes) {
     let sides: Vec<&SideSaid<'_>> = said.wide.iter().chain(&said.narrow).collect();
     for side in &sides {
@@ -213,7 +214,7 @@ fn check_joining(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     }
 }
 
-/// Warns about keys of stages that this side does not run.
+/// Warns about keys that have no effect because this side does not run their stage.
 fn check_idle(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     let name = |key| side.table.name_of(key);
     if side.coalesce(role) == Some(None) {
@@ -264,7 +265,7 @@ fn check_bypass(said: &Said<'_>, role: Role, sides: &[&SideSaid<'_>], notes: &mu
     }
 }
 
-/// The role's name in a sentence.
+/// Returns the role's name with its article, for a sentence.
 fn called(role: Role) -> &'static str {
     match role {
         Role::WideInterface => "a wide interface",
@@ -273,13 +274,13 @@ fn called(role: Role) -> &'static str {
     }
 }
 
-/// Longest IP packet in a TAP device's longest frame, in bytes (Linux: 65,535 less the Ethernet header).
+/// Largest MTU of a TAP device, in bytes: the longest frame of Linux (65,535) less the Ethernet header.
 const TAP_MTU_MAX: u16 = 65_521;
 /// The minimum MTU of IPv6, in bytes (RFC 8200 section 5).
 const IPV6_MTU_MIN: u16 = 1_280;
-/// The datagram size that every host must accept, in bytes (RFC 791 section 3.1).
+/// The IPv4 datagram size that every host must accept, in bytes (RFC 791 section 3.1).
 const SAFE_LEN_MIN: u16 = 576;
-/// Longest hold time without an effect on congestion control.
+/// Longest hold time that does not affect TCP's congestion control.
 const HOLD_UNFELT: Duration = Duration::from_millis(20);
-/// Longest time-out of merging: no fast pair of hosts reuses IPv4 IDs sooner (X2).
+/// Longest time-out for merging fragments. No fast pair of hosts reuses an IPv4 ID within this time (X2).
 const GRACEFUL_TIMEOUT_MAX: Duration = Duration::from_millis(500);

@@ -1,4 +1,7 @@
-//! A file, or its text -> a configuration, or all of its mistakes.
+//! A TOML file or its text -> a configuration, or all mistakes in it.
+//!
+//! The daemon and `wideload check` read configurations here. The modules `syntax`, `read` and `check` find the
+//! mistakes.
 
 use crate::check;
 use crate::problem::{Notes, Problems};
@@ -13,18 +16,18 @@ use std::path::Path;
 use toml::de::DeTable;
 
 impl Config {
-    /// The configuration in a file.
+    /// Reads the configuration in a file.
     ///
     /// # Errors
-    /// All mistakes in the file.
+    /// All mistakes in the file, or the reason why the file cannot be read.
     pub fn read(path: &Path) -> Result<Config, Problems> {
         Config::parse(&Config::text(path)?, &path.to_string_lossy())
     }
 
-    /// The text of a file.
+    /// Reads the text of a configuration file.
     ///
     /// # Errors
-    /// The file cannot be read, or is no text.
+    /// The file cannot be read, exceeds the size limit, or is not UTF-8.
     pub fn text(path: &Path) -> Result<String, Problems> {
         let file = path.to_string_lossy();
         let unread = |error| Problems::unread(&file, format!("cannot read: {error}"), "give a readable file");
@@ -43,7 +46,7 @@ impl Config {
         }
     }
 
-    /// The configuration in a text; `file` is the name of the file that it is from.
+    /// Reads a configuration from its text. `file` is the file's name, for messages.
     ///
     /// # Errors
     /// All mistakes in the text.
@@ -71,11 +74,11 @@ impl Config {
     }
 }
 
-/// A file's name without its directory and extension.
+/// Returns a file's name without its directory and extension.
 fn name_of(file: &str) -> String {
     let stem = Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     stem.unwrap_or_else(|| "wideload".to_owned())
 }
 
-/// Longest accepted file, in bytes: no configuration is longer.
+/// Size limit of a configuration file, in bytes.
 const FILE_LEN_MAX: usize = 64 << 10;

@@ -1,7 +1,7 @@
 //! A TOML file -> a configuration of the live gateway, or all of its mistakes.
 //!
-//! The settings of a side apply to the packets that leave by it. Settings that a file omits have the default of the
-//! role:
+//! The settings of a side apply to the packets that are sent by this side. Settings that a file omits get the
+//! role's defaults:
 //!
 //! | | toward the wide side | toward the narrow side |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | border | coalesce, segment, fragment; MSS in both directions | segment, fragment |
 //! | router | nothing: its kernel fragments and rejects | nothing |
 //!
-//! All mistakes are found in one pass, each with its line, its key and its remedy. Lines behind one that is not
-//! TOML may be misread: then only the lines before it are checked.
+//! All mistakes are found in one pass. Each has its line, its key and its fix. Lines after a TOML syntax error may
+//! be misread, so only the lines before the error are checked.
 #![forbid(unsafe_code)]
 
 mod check;

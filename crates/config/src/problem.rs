@@ -1,55 +1,58 @@
 //! The mistakes in a configuration -> a line of output for each.
+//!
+//! All parts of the crate record mistakes in the same way, so that a user sees the complete list in the order of
+//! the lines.
 
 use core::fmt;
 use serde::Serialize;
 
-/// One mistake in a configuration, or one suspicious setting.
+/// One mistake in a configuration, or one setting that is valid but probably not meant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The file, as the caller named it.
+    /// The file's name, as the caller gave it.
     pub file: String,
-    /// Its place in the file; none if the file could not be read at all.
+    /// The mistake's place in the file; `None` if the file could not be read.
     #[serde(flatten)]
     pub place: Option<Place>,
-    /// The key, with its tables in front: `wide.mtu`. Empty if it is about no key.
+    /// The key with its tables in front, such as `wide.mtu`; empty if no key is concerned.
     pub key: String,
-    /// The mistake.
+    /// Description of the mistake.
     pub what: String,
-    /// The remedy.
+    /// The fix: a change of the file that removes the mistake.
     pub fix: String,
 }
 
-/// A place in a text, counted as in editors: both from 1.
+/// A place in a text. Lines and columns start at 1, as in editors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Place {
-    /// The line.
+    /// Line number, from 1.
     pub line: usize,
-    /// The character in it.
+    /// Column in the line, in characters, from 1.
     pub column: usize,
 }
 
-/// All mistakes, or all suspicious settings, in the order of the lines.
+/// All mistakes of a configuration, or all warnings about it, in the order of the lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Problems(Vec<Problem>);
 
-/// The mistake in one value, and its remedy.
+/// The mistake in one value, and its fix.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub what: String,
     pub fix: String,
 }
 
-/// The mistakes found so far.
+/// The mistakes and warnings found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     wrong: Vec<Note>,
     smells: Vec<Note>,
-    /// Start of the first line that is not TOML: later lines may have been misread.
+    /// Offset of the first line with a TOML syntax error, in bytes. Later lines may have been misread.
     garbled_at: Option<usize>,
-    /// Tables that occur twice, or once as a value: their content may have been misread.
+    /// Names of tables that occur twice, or also as a value. Their content may have been misread.
     doubted: Vec<String>,
-    /// Keys that are present under a misspelt name.
+    /// Known keys that are present under a misspelt name.
     meant: Vec<String>,
 }
 
@@ -60,30 +63,30 @@ struct Note {
     wrong: Wrong,
 }
 
-/// The starts of the lines of a text.
+/// The offset of each line of a text.
 struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
 }
 
 impl Problems {
-    /// The problem that a file could not be read.
+    /// Returns the problem of a file that could not be read.
     pub(crate) fn unread(file: &str, what: String, fix: &str) -> Problems {
         let (file, fix) = (file.to_owned(), fix.to_owned());
         Problems(vec![Problem { file, place: None, key: String::new(), what, fix }])
     }
 
-    /// Iterates over them.
+    /// Iterates over the problems in the order of the lines.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.0.iter()
     }
 
-    /// Whether there is none.
+    /// Whether there are no problems.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Their number.
+    /// Returns the number of problems.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -96,24 +99,24 @@ impl Wrong {
 }
 
 impl Notes {
-    /// Adds a mistake of TOML syntax.
+    /// Adds a TOML syntax error.
     pub fn garbled(&mut self, line_at: usize, at: usize, key: String, wrong: Wrong) {
         self.garbled_at = Some(self.garbled_at.map_or(line_at, |first| first.min(line_at)));
         self.wrong.push(Note { at, key, wrong });
     }
 
-    /// Adds a table that occurs twice, or once as a value.
+    /// Adds the error that a table occurs twice, or also as a value.
     pub fn twice(&mut self, at: usize, key: String, wrong: Wrong) {
         self.wrong(at, key.as_str(), wrong);
         self.doubted.push(key);
     }
 
-    /// Records a key that is present, but misspelt.
+    /// Records a known key that is present under a misspelt name.
     pub fn misspelt(&mut self, key: String) {
         self.meant.push(key);
     }
 
-    /// Adds a mistake at one place.
+    /// Adds a mistake at one place of the file.
     pub fn wrong(&mut self, at: usize, key: impl Into<String>, wrong: Wrong) {
         let key = key.into();
         if self.garbled_at.is_none_or(|garbled_at| at < garbled_at) && !self.doubted.contains(&key) {
@@ -121,7 +124,8 @@ impl Notes {
         }
     }
 
-    /// Adds a missing key, if the whole file could be read and no misspelt key stands for it.
+    /// Adds the error of a missing key. Does nothing if a part of the file was misread, or if the key is present
+    /// under a misspelt name.
     pub fn missing(&mut self, at: usize, key: String, what: impl Into<String>, mend: impl Into<String>) {
         let is_in = |table: &String| {
             key.strip_prefix(table.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -131,19 +135,19 @@ impl Notes {
         }
     }
 
-    /// Adds a mistake in several keys together, if the whole file could be read.
+    /// Adds an error about a combination of keys. Does nothing if a part of the file was misread.
     pub fn error(&mut self, at: usize, key: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) {
         if self.garbled_at.is_none() {
             self.wrong(at, key, Wrong::new(what, mend));
         }
     }
 
-    /// Adds a setting that is valid, but hardly intended.
+    /// Adds a warning about a setting that is valid but probably not meant.
     pub fn warning(&mut self, at: usize, key: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) {
         self.smells.push(Note { at, key: key.into(), wrong: Wrong::new(what, mend) });
     }
 
-    /// The mistakes and the suspicious settings, each in the order of the lines of `text`.
+    /// Returns the errors and the warnings, each in the order of the lines of `text`.
     pub fn sorted(self, text: &str, file: &str) -> [Problems; 2] {
         let lines = Lines::new(text);
         [self.wrong, self.smells].map(|mut notes| {

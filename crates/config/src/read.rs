@@ -1,7 +1,7 @@
 //! Tables of a file -> the value of each key -> the configuration.
 //!
-//! Each key is read on its own here. The module `check` finds contradictions between keys. `Said::settle` builds
-//! the configuration once all keys are right.
+//! This module reads each key on its own. The module `check` finds contradictions between keys. `Said::settle`
+//! builds the configuration if all keys are valid.
 
 use crate::problem::{Notes, Problems, Wrong};
 use crate::settings::{
@@ -22,7 +22,7 @@ use packet::Split;
 use std::path::PathBuf;
 use toml::de::DeValue;
 
-/// The values of all keys of a file.
+/// The values of all keys of a file, except those of the sides' tables, which are in [`SideSaid`].
 #[derive(Debug)]
 pub(crate) struct Said<'a> {
     pub role: Given<Role>,
@@ -64,7 +64,7 @@ pub(crate) struct SideSaid<'a> {
     pub exempt: Given<Vec<At<Exempt>>>,
 }
 
-/// One of the two sides.
+/// Name of a side: wide or narrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     Wide,
@@ -89,15 +89,15 @@ pub(crate) struct MssSaid {
 /// The offloads that are left to the kernel and the network card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offloads {
-    /// None.
+    /// No offloads.
     None,
-    /// Those that are on at the interface.
+    /// The offloads that are on at the interface.
     AsIs,
-    /// The same, and GRO is switched on at a border.
+    /// The offloads that are on at the interface, and GRO, which is switched on at a border.
     All,
 }
 
-/// A role's defaults for the keys of a side.
+/// A role's defaults for the keys of one side.
 struct Usual {
     coalesce: Option<Mode>,
     reassemble: Toggle,
@@ -106,7 +106,7 @@ struct Usual {
 }
 
 impl<'a> Said<'a> {
-    /// Reads the tables under `root`. Notes every error.
+    /// Reads the tables under `root`, and notes every error.
     pub fn read(root: &Table<'a>, notes: &mut Notes) -> Said<'a> {
         root.check_keys(&ROOT, notes, belongs);
         let host = &value::host;
@@ -156,7 +156,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// The configuration; `None` if a key is wrong, which has been noted.
+    /// Builds the configuration; `None` if a key has an error. Such errors are already in `notes`.
     pub fn settle(&self, name: &str, notes: &mut Notes) -> Option<Config> {
         let control = self.control(name, notes);
         let role = self.role.here()?.value;
@@ -259,7 +259,7 @@ impl<'a> SideSaid<'a> {
         }
     }
 
-    /// The side's fragment policy; `None` if a key for it is wrong.
+    /// Returns the side's fragment policy; `None` if a key of the policy has an error.
     pub fn fragment_policy(&self, role: Role) -> Option<FragmentPolicy> {
         match (self.reassemble.or(self.usual(role).reassemble)?, self.fragment_policy.or(FragmentPolicy::Off)?) {
             (Toggle::On, FragmentPolicy::Off) => Some(FragmentPolicy::Reassemble),
@@ -267,12 +267,12 @@ impl<'a> SideSaid<'a> {
         }
     }
 
-    /// The side's mode of coalescing; `None` if the key is wrong.
+    /// Returns the side's coalescing mode; `None` if the key has an error.
     pub fn coalesce(&self, role: Role) -> Option<Option<Mode>> {
         self.coalesce.or(self.usual(role).coalesce)
     }
 
-    /// Whether fragments to any destination follow this policy. Wrong values count as another policy.
+    /// Whether this policy applies to fragments to any destination. A key with an error counts as another policy.
     pub fn uses_policy(&self, policy: FragmentPolicy, role: Role) -> bool {
         let for_some = self
             .fragment_policy_for
@@ -286,7 +286,7 @@ impl<'a> SideSaid<'a> {
         self.usual(role).reassemble == Toggle::On
     }
 
-    /// The side's configuration. A side without a port gets the egress port of the narrow side's interface.
+    /// Builds the side's configuration. A side without a port gets the egress port of the narrow side's interface.
     fn settle(&self, role: Role, narrow: Option<&SideConfig>) -> Option<SideConfig> {
         let port = match (&self.port, narrow) {
             (Given::Not, Some(narrow)) => {
@@ -338,7 +338,7 @@ impl<'a> SideSaid<'a> {
 }
 
 impl Which {
-    /// The name of the table.
+    /// Returns the name of the side's table.
     pub fn name(self) -> &'static str {
         match self {
             Which::Wide => "wide",
@@ -393,7 +393,7 @@ fn prefixes(table: Option<&Table<'_>>, notes: &mut Notes) -> Given<Vec<At<Prefix
     prefixes
 }
 
-/// The fragment policies for some destinations.
+/// Reads the fragment policies for some destinations.
 fn fragment_policy_for(side: &Table<'_>, notes: &mut Notes) -> Given<Vec<(At<Prefix>, At<FragmentPolicy>)>> {
     let tables = match side.tables("for", notes) {
         Given::As(tables) => tables,
@@ -473,13 +473,13 @@ fn offloads(value: &DeValue<'_>) -> Result<Offloads, Wrong> {
     }
 }
 
-/// A 16-bit number.
+/// Reads a 16-bit number.
 fn short(value: &DeValue<'_>, bounds: RangeInclusive<u16>, example: u32) -> Result<u16, Wrong> {
     let wide = (*bounds.start()).into()..=(*bounds.end()).into();
     value::number(value, wide, example).map(|number| u16::try_from(number).unwrap_or(*bounds.end()))
 }
 
-/// The fix for a key in the wrong table: the place where it belongs.
+/// Returns the fix for a key in the wrong table: the name of the right table.
 fn belongs(key: &str) -> Option<String> {
     let is_of = |(_, keys): &&(&str, &[&str])| keys.contains(&key);
     let tables: Vec<String> = TABLES.iter().filter(is_of).map(|(table, _)| format!("[{table}]")).collect();
@@ -545,13 +545,14 @@ const RAISES: [(&str, Raise); 3] =
     [("never", Raise::Never), ("both-ways", Raise::BothWays), ("always", Raise::Always)];
 
 const WORKERS: RangeInclusive<u32> = 1..=64;
-/// From the smallest MTU that every IPv4 link has (RFC 791 section 3.2) to the longest packet, in bytes.
+/// Valid MTUs, in bytes: from the smallest MTU of an IPv4 link (RFC 791 section 3.2) to the longest IP packet.
 const MTUS: RangeInclusive<u16> = 68..=u16::MAX;
 const HOLDS: RangeInclusive<Duration> = Duration::from_micros(10)..=Duration::from_secs(10);
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_micros(10)..=Duration::from_hours(1);
 const LIFETIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(1);
-/// In bytes.
+/// Valid memory limits, in bytes.
 const MEMORIES: RangeInclusive<u64> = 1 << 20..=4 << 30;
 const FLOW_COUNTS: RangeInclusive<u32> = 1 << 10..=1 << 24;
-/// From the datagram size that every host must accept (RFC 791 section 3.1), in bytes.
+/// Valid values of `mss.safe`, in bytes. The minimum is the datagram size that every host must accept (RFC 791
+/// section 3.1).
 const SAFE_LENS: RangeInclusive<u16> = 576..=u16::MAX;

@@ -1,12 +1,13 @@
-//! Keys and values of version 0.1 -> those of today, each with a warning.
+//! Keys and values of version 0.1 -> today's keys and values, each with a warning.
 //!
-//! The rest of the crate knows today's names alone. Version 0.3 removes this file.
+//! Files of version 0.1 stay valid until version 0.3, which removes this module. The rest of the crate knows only
+//! today's names.
 
 use crate::problem::Notes;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A key of version 0.1: its table ("" is the top of the file), its name then, its name now.
+/// Renamed keys: the table ("" for the top of the file), the key's old name, the key's new name.
 const KEYS: [(&str, &str, &str); 7] = [
     ("", "answer-from", "icmp-source"),
     ("wide", "join", "fragment-policy"),
@@ -17,7 +18,7 @@ const KEYS: [(&str, &str, &str); 7] = [
     ("narrow.for", "join", "fragment-policy"),
 ];
 
-/// A value of version 0.1: today's key, the value then, the value now.
+/// Renamed values: today's key, the old value, the new value.
 const VALUES: [(&str, &str, &str); 5] = [
     ("fragment-policy", "graceful", "merge"),
     ("fragment-policy", "hop", "reassemble-hop"),
@@ -26,12 +27,12 @@ const VALUES: [(&str, &str, &str); 5] = [
     ("bypass", "lease", "flow-offload"),
 ];
 
-/// Today's name of a pipeline stage.
+/// Returns today's name of a pipeline stage.
 pub(crate) fn stage(name: &str) -> &str {
     VALUES.iter().find(|(key, old, _)| *key == "bypass" && *old == name).map_or(name, |(_, _, new)| *new)
 }
 
-/// Gives keys and values today's names, in a whole file.
+/// Replaces old keys and values by today's names in a complete file.
 pub(crate) fn apply(root: &mut DeTable<'_>, notes: &mut Notes) {
     rename(root, "", notes);
     for side in ["wide", "narrow"] {

@@ -1,4 +1,6 @@
-//! The configuration as types, with the names that a file uses for their values.
+//! The values of a file -> the configuration as types, with their names in a file.
+//!
+//! The daemon and the engine work with these types. The module `read` fills them from a file.
 
 use crate::problem::Problems;
 use crate::renamed;
@@ -13,22 +15,22 @@ use std::path::PathBuf;
 pub struct Config {
     /// The gateway's role.
     pub role: Role,
-    /// The configuration's name: the file's name without its extension.
+    /// The configuration's name, which is the file's name without its extension.
     pub name: String,
-    /// Number of worker threads.
+    /// The number of worker threads.
     pub workers: usize,
-    /// The source addresses of ICMP errors, one for IPv4 and one for IPv6; `None`: the interface's own.
+    /// The source addresses of ICMP errors: IPv4, then IPv6. `None` stands for the interface's own address.
     pub icmp_source: [Option<IpAddr>; 2],
-    /// The own addresses of the wide side's and the narrow side's interface. They are read from the system, not
-    /// from the file.
+    /// The own addresses of the wide side's interface, then those of the narrow side's. They are read from the
+    /// system, not from the file.
     pub own_addresses: OwnAddresses,
     /// Path of the control socket.
     pub control: PathBuf,
-    /// The address at which the metrics can be fetched; `None`: nowhere.
+    /// Address and TCP port at which the metrics can be fetched; `None` if metrics are not served.
     pub metrics: Option<SocketAddr>,
-    /// The user that the process becomes once it has its ports; `None`: the same user.
+    /// The user that the process becomes after it has opened its ports; `None` keeps the user.
     pub user: Option<String>,
-    /// Stages that are bypassed at the start.
+    /// Stages that are bypassed from the start.
     pub bypass: Vec<Stage>,
     /// The treatment of packets while no worker runs.
     pub fail: Fail,
@@ -38,26 +40,27 @@ pub struct Config {
     pub wide: SideConfig,
     /// The narrow side.
     pub narrow: SideConfig,
-    /// Limits of memory and of remembered state.
+    /// Limits of memory and of the state of flows and IPv4 IDs.
     pub limits: LimitsConfig,
     /// The treatment of the MSS that hosts announce.
     pub mss: MssConfig,
-    /// The destinations of a wide interface.
+    /// The settings of a wide interface only.
     pub wide_interface: WideInterfaceConfig,
-    /// Warnings: settings that are valid but probably not meant.
+    /// Warnings about settings that are valid but probably not meant.
     pub warnings: Problems,
 }
 
-/// The global IPv4 and IPv6 address of the wide side's and of the narrow side's interface, where it has one.
+/// The global addresses of the wide side's interface, then of the narrow side's: IPv4, then IPv6. `None` if there
+/// is none.
 pub type OwnAddresses = [[Option<IpAddr>; 2]; 2];
 
-/// The treatment of packets while no worker runs: one hangs, or none has started.
+/// The treatment of packets while no worker runs, because it hangs or has not started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fail {
-    /// Packets wait for the next worker.
+    /// Packets wait until a worker runs again.
     #[default]
     Closed,
-    /// Packets pass unchanged if they fit the other side's MTU.
+    /// The kernel forwards packets unchanged if they fit the other side's MTU.
     Open,
 }
 
@@ -68,11 +71,11 @@ impl Fail {
 /// The workers' scheduling priority against other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// Other programs wait for the workers, as they do for the kernel's own forwarding. The default of a router and
+    /// Workers run before other programs, as the kernel's own forwarding does. This is the default of a router and
     /// a border.
     High,
-    /// Workers and other programs share the processor. The default of a wide interface, whose host runs the
-    /// programs.
+    /// Workers and other programs share the CPU equally. This is the default of a wide interface, whose host also
+    /// runs other programs.
     Fair,
 }
 
@@ -83,46 +86,46 @@ impl Priority {
 /// The gateway's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A wide interface of the host: it reassembles for its host and fragments on its behalf.
+    /// A wide interface reassembles packets for its own host, and fragments the packets that the host sends.
     WideInterface,
-    /// A router: packets grow only by stages that the file names.
+    /// A router enlarges packets only in stages that the file names.
     Router,
-    /// A gateway between two packet sizes.
+    /// A border joins a wide network and a narrow network like a bridge.
     Border,
 }
 
-/// A stage that can be bypassed.
+/// A processing stage that can be bypassed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Reassembles datagrams.
+    /// Reassembly of datagrams from their fragments.
     Reassemble,
-    /// Merges fragments in order.
+    /// Merging of fragments that arrive in order.
     Merge,
-    /// Coalesces TCP segments.
+    /// Coalescing of TCP segments.
     Coalesce,
-    /// Splits TCP packets into segments.
+    /// Segmentation of TCP packets that exceed the MTU.
     Segment,
-    /// Fragments packets of any protocol.
+    /// Fragmentation of packets that exceed the MTU.
     Fragment,
-    /// Raises the MSS that hosts announce.
+    /// Raising of the MSS that hosts announce.
     Mss,
-    /// Offloads flows to the kernel whose GSO packets need only another segment size.
+    /// Flow offload: the kernel forwards flows that only need another segment size.
     FlowOffload,
 }
 
-/// One side: its port, and the treatment of packets that leave by it.
+/// The configuration of one side: its port, and the treatment of packets that are sent by it.
 #[derive(Clone, Debug)]
 pub struct SideConfig {
-    /// The port: `tap:NAME`, `packet:INTERFACE` or `xdp:INTERFACE`. Toward the host of a wide interface it is
-    /// `egress:INTERFACE`, which no file can set.
+    /// The port: `tap:NAME`, `packet:INTERFACE` or `xdp:INTERFACE`. A wide interface's port toward its own host is
+    /// `egress:INTERFACE`. A file cannot set `egress:`.
     pub port: String,
-    /// MTU: the longest IP packet that leaves, in bytes.
+    /// MTU: the longest IP packet that is sent by this side, in bytes.
     pub mtu: u16,
-    /// The mode of coalescing TCP segments.
+    /// The mode of coalescing TCP segments; `None` if segments are not coalesced.
     pub coalesce: Option<Mode>,
-    /// The fragment policy.
+    /// The fragment policy for all destinations without a policy of their own.
     pub fragment_policy: FragmentPolicy,
-    /// The fragment policies for some destinations.
+    /// The fragment policies for some destinations; the longest prefix applies.
     pub fragment_policy_for: Vec<(Prefix, FragmentPolicy)>,
     /// Whether TCP packets that exceed the MTU are split into segments.
     pub segment: Toggle,
@@ -134,72 +137,72 @@ pub struct SideConfig {
     pub hold: Holding,
     /// Time-out of incomplete datagrams; `None`: the role's default.
     pub timeout: Option<Duration>,
-    /// How a payload is shared out among packets when it is split.
+    /// How a payload is divided among packets when it is segmented or fragmented.
     pub split: Split,
-    /// Whether the offloads of the kernel and the network card are used.
+    /// Whether packets may use the offloads of the kernel and the NIC.
     pub offloads: Toggle,
     /// Whether GRO is switched on at the `packet:` interface while the gateway runs.
     pub gro: Toggle,
-    /// Flows that are never held.
+    /// Flows whose packets are never held.
     pub exempt: Vec<Exempt>,
 }
 
 /// The treatment of UDP and ICMP datagrams with DF that exceed the MTU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DontFragment {
-    /// They are dropped, and their senders receive ICMP errors.
+    /// The datagrams are dropped, and their senders receive ICMP errors.
     #[default]
     Refuse,
-    /// IPv4 datagrams are fragmented, with IP IDs that the gateway assigns.
+    /// IPv4 datagrams are fragmented. The gateway assigns their IP IDs.
     Fragment,
 }
 
-/// Limits of memory and of remembered state, for each worker and direction.
+/// Limits of memory, flows and IPv4 IDs. Memory and flows are limited for each worker and direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitsConfig {
-    /// Memory for fragments, and the same amount for segments, in bytes.
+    /// Memory limit in bytes, once for fragments and once for TCP segments.
     pub memory: usize,
-    /// Number of flows whose MSS is remembered.
+    /// The number of flows whose MSS is kept.
     pub flows: usize,
-    /// Lifetime of a datagram in the network: no IPv4 ID is reused sooner.
+    /// The lifetime of a datagram in the network. No IPv4 ID is reused sooner.
     pub datagram_lifetime: Duration,
 }
 
-/// The treatment of the MSS that hosts announce.
+/// The treatment of the MSS that hosts announce in their SYNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MssConfig {
-    /// When it is raised.
+    /// The connections whose MSS is raised.
     pub raise: Raise,
     /// Longest IP packet toward a host whose MSS is unknown, in bytes.
     pub safe: u16,
 }
 
-/// When the MSS that hosts announce is raised.
+/// The connections for which an announced MSS is raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Raise {
-    /// Never.
+    /// No connection.
     Never,
-    /// If both directions of the connection pass.
+    /// Connections whose packets pass the gateway in both directions.
     BothWays,
-    /// In every SYN.
+    /// All connections: the MSS is raised in every SYN.
     Always,
 }
 
-/// The destinations of a wide interface.
+/// The settings of a wide interface only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WideInterfaceConfig {
-    /// Destinations whose routes become wide; empty: all routes of the narrow interface.
+    /// Destinations whose routes get the wide MTU; empty for all routes of the narrow interface.
     pub prefixes: Vec<Prefix>,
 }
 
 impl Config {
-    /// The source addresses, IPv4 and IPv6, of ICMP errors that leave by the wide end (0) or the narrow one (1).
-    /// The first that exists is used:
+    /// Returns the source addresses (IPv4, then IPv6) of ICMP errors that are sent by the wide side (0) or the
+    /// narrow side (1). Each address is the first of these that exists:
     ///
     /// - the configured address,
-    /// - the interface's own,
-    /// - the other interface's own,
-    /// - one that no host has.
+    /// - the own address of that side's interface,
+    /// - the own address of the other side's interface,
+    /// - an address that no host has.
     pub fn answers_at(&self, end: usize) -> [IpAddr; 2] {
         let own = &self.own_addresses;
         core::array::from_fn(|version| {
@@ -209,9 +212,9 @@ impl Config {
         })
     }
 
-    /// Whether the kernel forwards and delivers packets, and passes the gateway only those that change size.
-    /// Otherwise the gateway is a bump in the wire between two ports. It is one as a border, and as the network
-    /// card of a guest behind a TAP.
+    /// Whether the kernel forwards and delivers packets, and the gateway only receives packets that need another
+    /// size. If false, the gateway is a bump in the wire between two ports: a border, or a wide interface behind a
+    /// TAP.
     pub fn is_beside_kernel(&self) -> bool {
         match self.role {
             Role::Border => false,
@@ -222,26 +225,26 @@ impl Config {
 }
 
 impl SideConfig {
-    /// The fragment policies by destination.
+    /// Returns the fragment policies by destination.
     pub fn policies(&self) -> Prefixes<FragmentPolicy> {
         self.fragment_policy_for
             .iter()
             .fold(Prefixes::new(self.fragment_policy), |all, (prefix, policy)| all.with(*prefix, *policy))
     }
 
-    /// Whether fragments to any destination follow this policy.
+    /// Whether this policy applies to fragments to any destination.
     pub fn uses_policy(&self, policy: FragmentPolicy) -> bool {
         self.fragment_policy == policy || self.fragment_policy_for.iter().any(|(_, other)| *other == policy)
     }
 }
 
 impl Role {
-    /// The name in a configuration.
+    /// Returns the role's name in a configuration.
     pub fn name(self) -> &'static str {
         named(&Role::NAMES, self)
     }
 
-    /// The engine's name for it.
+    /// Returns the engine's value for this role.
     pub fn gateway_role(self) -> GatewayRole {
         match self {
             Role::WideInterface => GatewayRole::WideInterface,
@@ -250,24 +253,24 @@ impl Role {
         }
     }
 
-    /// The names in a configuration.
+    /// Each role's name in a configuration.
     pub const NAMES: [(&str, Role); 3] =
         [("wide-interface", Role::WideInterface), ("router", Role::Router), ("border", Role::Border)];
 }
 
 impl Stage {
-    /// The stage of this name; names of version 0.1 are accepted too.
+    /// Returns the stage of this name. Names of version 0.1 are accepted too.
     pub fn named(name: &str) -> Option<Stage> {
         let name = renamed::stage(name);
         Stage::NAMES.iter().find(|(known, _)| *known == name).map(|(_, stage)| *stage)
     }
 
-    /// The name in a configuration.
+    /// Returns the stage's name in a configuration.
     pub fn name(self) -> &'static str {
         named(&Stage::NAMES, self)
     }
 
-    /// The names in a configuration.
+    /// Each stage's name in a configuration.
     pub const NAMES: [(&str, Stage); 7] = [
         ("reassemble", Stage::Reassemble),
         ("merge", Stage::Merge),
@@ -283,6 +286,6 @@ fn named<T: PartialEq>(names: &[(&'static str, T)], it: T) -> &'static str {
     names.iter().find(|(_, other)| *other == it).map_or("", |(name, _)| name)
 }
 
-/// Addresses that no host has: the IPv4 dummy address (RFC 7600) and a link-local IPv6 address.
+/// Source addresses that no host has: the IPv4 dummy address (RFC 7600) and a link-local IPv6 address.
 pub const NOBODYS: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)), IpAddr::V6(Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 1))];

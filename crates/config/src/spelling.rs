@@ -1,6 +1,8 @@
 //! A misspelt word and the known words -> the intended one.
+//!
+//! Error messages suggest the intended word for a misspelt key or value.
 
-/// The nearest word, if it is near enough to be the intended one.
+/// Returns the known word that is nearest to `word`; `None` if no known word is near enough.
 pub(crate) fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     let spelled = |word: &str| word.to_lowercase().replace(['_', ' '], "-").chars().collect::<Vec<_>>();
     let word = spelled(word);
@@ -10,7 +12,8 @@ pub(crate) fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> O
     distances.filter(close).min_by_key(|(far, _)| *far).map(|(_, other)| other)
 }
 
-/// Number of letters that differ, are missing, added, or swapped with the next (optimal string alignment).
+/// Returns the edit distance of two words (optimal string alignment): letters replaced, added, missing, or swapped
+/// with their neighbour.
 fn distance(one: &[char], other: &[char]) -> usize {
     let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];
     for i in 0..=one.len() {
@@ -28,7 +31,7 @@ fn distance(one: &[char], other: &[char]) -> usize {
     rows[one.len()][other.len()]
 }
 
-/// Longest word for which an intended one is searched, in letters.
+/// Longest word for which a suggestion is searched, in letters.
 const WORD_LEN_MAX: usize = 40;
 
 #[cfg(test)]

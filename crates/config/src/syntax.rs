@@ -1,11 +1,13 @@
-//! Errors of the TOML parser -> mistakes with their places and remedies.
+//! Errors of the TOML parser -> mistakes with their places and fixes.
+//!
+//! The parser's messages name tokens. Users need the key, its line and a fix.
 
 use crate::problem::{Notes, Wrong};
 use crate::table::shown_key;
 use crate::value::either;
 use toml::de::Error;
 
-/// Records the parser's errors: the first ones, if there are very many.
+/// Records the parser's errors, at most [`NOTED_MAX`].
 pub(crate) fn note(text: &str, errors: &[Error], notes: &mut Notes) {
     let mut last_line_at = None;
     for error in errors.iter().take(NOTED_MAX) {
@@ -47,7 +49,8 @@ fn duplicate(text: &str, at: usize, line_at: usize, notes: &mut Notes) {
     }
 }
 
-/// The end of an unclosed list, if that caused the parser's error: a new key, or a new table.
+/// Returns the offset where an unclosed list ends, if the parser's error is due to such a list. The end is the next
+/// key or table.
 fn end_of_list(text: &str, at: usize, line_at: usize, message: &str) -> Option<usize> {
     let is_of_list = message.contains("array") && !message.contains("array table");
     let line = line(text, line_at);
@@ -62,7 +65,7 @@ fn end_of_list(text: &str, at: usize, line_at: usize, message: &str) -> Option<u
     Some(before.get(..before.len() - idle_len)?.trim_end().len())
 }
 
-/// A message of the parser: the error, and the expected tokens.
+/// Turns a message of the parser into an error and a fix that names the expected tokens.
 fn wrong(message: &str) -> Wrong {
     let (what, expected) = message.split_once(", expected ").unwrap_or((message, ""));
     let named = |expected: &str| match expected {
@@ -88,7 +91,7 @@ fn wrong(message: &str) -> Wrong {
     }
 }
 
-/// The key of a line, with its tables in front.
+/// Returns the key of a line with its tables in front.
 fn key_of(text: &str, line_at: usize) -> Vec<&str> {
     let line = line(text, line_at);
     if let Some(table) = header(line) {
@@ -100,7 +103,7 @@ fn key_of(text: &str, line_at: usize) -> Vec<&str> {
     key
 }
 
-/// The number of the first earlier line with this key in the same table.
+/// Returns the number of the first earlier line with this key in the same table.
 fn first_line_of(text: &str, key: &[&str], line_at: usize) -> Option<usize> {
     let mut table = Vec::new();
     let mut found = None;
@@ -131,19 +134,19 @@ fn line(text: &str, line_at: usize) -> &str {
     text.get(line_at..).and_then(|rest| rest.lines().next()).unwrap_or_default()
 }
 
-/// The table that starts in a line.
+/// Returns the name of the table that starts in this line.
 fn header(line: &str) -> Option<Vec<&str>> {
     let inner = line.trim().strip_prefix('[')?;
     words(inner.trim_start_matches('[').split([']', '#']).next()?)
 }
 
-/// The key at the start of a line.
+/// Returns the key at the start of a line.
 fn own_key(line: &str) -> Option<Vec<&str>> {
     let own = line.split(['=', '#']).next()?;
     words(own).or_else(|| words(own.split_whitespace().next()?.trim_end_matches(':')))
 }
 
-/// The parts of a dotted key, if it looks like one.
+/// Returns the parts of a dotted key; `None` if the text does not look like a key.
 fn words(text: &str) -> Option<Vec<&str>> {
     let words: Vec<&str> = text.split('.').map(|word| word.trim().trim_matches('"')).collect();
     let is_bare = |word: &&str| shown_key(word) == **word;
@@ -154,5 +157,5 @@ fn name(key: &[&str]) -> String {
     key.join(".")
 }
 
-/// Nobody reads more; a text that is no configuration at all may have an error in every line.
+/// Most syntax errors recorded for one text. A file that is no configuration may have an error in every line.
 const NOTED_MAX: usize = 100;

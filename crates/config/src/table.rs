@@ -1,14 +1,16 @@
 //! A TOML table and a key -> its value, or the mistake in it.
+//!
+//! Each value keeps its place in the file, for later messages. The module `value` interprets values.
 
 use crate::problem::{Notes, Wrong};
 use crate::spelling::nearest;
 use crate::value;
 use toml::de::{DeArray, DeTable, DeValue};
 
-/// Keys and values, with the table's name and place.
+/// The keys and values of one table, with the table's name and place.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<'a> {
-    /// Offset of its header, or else of its first key.
+    /// Offset of the table's header, in bytes; without a header, the offset of the table's first key.
     pub at: usize,
     name: String,
     entries: &'a DeTable<'a>,
@@ -17,28 +19,28 @@ pub(crate) struct Table<'a> {
 /// The state of a key in a file.
 #[derive(Clone, Debug)]
 pub(crate) enum Given<T> {
-    /// Absent.
+    /// The key is absent.
     Not,
-    /// Invalid; the mistake was recorded.
+    /// The value is invalid. The mistake was recorded.
     Wrong,
-    /// Present and valid.
+    /// The key is present and its value is valid.
     As(At<T>),
 }
 
-/// A value and its place.
+/// A value and its place in the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<T> {
-    /// Its offset, in bytes.
+    /// Offset of the value in the file, in bytes.
     pub at: usize,
-    /// The value.
+    /// The value itself.
     pub value: T,
 }
 
-/// Reads one value.
+/// A function that reads one value.
 type Read<'r, T> = &'r dyn Fn(&DeValue<'_>) -> Result<T, Wrong>;
 
 impl<T> Given<T> {
-    /// The value, if present and valid.
+    /// Returns the value; `None` if the key is absent or the value invalid.
     pub fn here(&self) -> Option<&At<T>> {
         match self {
             Given::As(at) => Some(at),
@@ -46,7 +48,7 @@ impl<T> Given<T> {
         }
     }
 
-    /// The value, or `default` if absent. None if invalid.
+    /// Returns the value, or `default` if the key is absent; `None` if the value is invalid.
     pub fn or(&self, default: T) -> Option<T>
     where
         T: Clone,
@@ -58,7 +60,7 @@ impl<T> Given<T> {
         }
     }
 
-    /// The place of the value, if it equals `value`.
+    /// Returns the offset of the value, if the value equals `value`.
     pub fn is(&self, value: T) -> Option<usize>
     where
         T: PartialEq,
@@ -68,18 +70,18 @@ impl<T> Given<T> {
 }
 
 impl<'a> Table<'a> {
-    /// The whole file.
+    /// Makes the table of a complete file.
     pub fn root(entries: &'a DeTable<'a>) -> Table<'a> {
         Table { at: 0, name: String::new(), entries }
     }
 
-    /// A key of this table, with the table's name in front.
+    /// Returns the name of a key of this table, with the table's name in front.
     pub fn name_of(&self, key: &str) -> String {
         let key = shown_key(key);
         if self.name.is_empty() { key } else { format!("{}.{key}", self.name) }
     }
 
-    /// The value of a key.
+    /// Reads the value of a key.
     pub fn take<T>(&self, key: &str, notes: &mut Notes, read: Read<'_, T>) -> Given<T> {
         let Some(found) = self.entries.get(key) else {
             return Given::Not;
@@ -94,7 +96,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The value of a required key; `mend` is the remedy if it is absent.
+    /// Reads the value of a required key. `mend` is the fix in the message about an absent key.
     pub fn need<T>(&self, key: &str, mend: &str, notes: &mut Notes, read: Read<'_, T>) -> Given<T> {
         match self.take(key, notes, read) {
             Given::Not => {
@@ -105,7 +107,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The values of a list; `wanted` is the expected form, for the error message. No value may occur twice.
+    /// Reads the values of a list. `wanted` is the expected form, for the error message. A value that occurs twice
+    /// is an error.
     pub fn list<T: PartialEq>(
         &self,
         key: &str,
@@ -151,7 +154,7 @@ impl<'a> Table<'a> {
         (values.len() == array.len()).then_some(values)
     }
 
-    /// A table in this one.
+    /// Reads a table within this table.
     pub fn table(&self, key: &str, notes: &mut Notes) -> Given<Table<'a>> {
         let Some(found) = self.entries.get(key) else {
             return Given::Not;
@@ -168,7 +171,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The tables of a list in this one.
+    /// Reads the tables of a list within this table.
     pub fn tables(&self, key: &str, notes: &mut Notes) -> Given<Vec<Table<'a>>> {
         let Some(found) = self.entries.get(key) else {
             return Given::Not;
@@ -191,7 +194,7 @@ impl<'a> Table<'a> {
         if tables.len() == array.len() { Given::As(At { at, value: tables }) } else { Given::Wrong }
     }
 
-    /// Records the unknown keys. `advice` is the remedy for one that is near no known key.
+    /// Records the unknown keys. `advice` returns the fix for an unknown key that resembles no known key.
     pub fn check_keys(&self, known: &[&str], notes: &mut Notes, advice: impl Fn(&str) -> Option<String>) {
         for key in self.entries.keys() {
             let text: &str = key.get_ref();
@@ -210,13 +213,13 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The offset of a key.
+    /// Returns the offset of a key, in bytes.
     pub fn key_at(&self, key: &str) -> Option<usize> {
         self.entries.get_key_value(key).map(|(key, _)| key.span().start)
     }
 }
 
-/// A key as written in a file, on one line.
+/// Returns a key as written in a file, on one line.
 pub(crate) fn shown_key(key: &str) -> String {
     let is_bare = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
     if !key.is_empty() && key.chars().all(is_bare) { key.to_owned() } else { value::quoted(key) }

@@ -1,4 +1,6 @@
 //! A TOML value -> its meaning, or the mistake and a valid example.
+//!
+//! Here is one reader for each kind of value. Which key has which kind is known to the module `read`.
 
 use crate::problem::Wrong;
 use crate::spelling::nearest;
@@ -9,14 +11,14 @@ use engine::{Exempt, Prefix, Toggle};
 use std::path::PathBuf;
 use toml::de::DeValue;
 
-/// A port of the gateway, as written: `packet:lan0`.
+/// A port of the gateway, as written in a file: `packet:lan0`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Port {
     pub kind: Kind,
     pub interface: String,
 }
 
-/// The kind of port for which an interface is used.
+/// The kind of a port: how the gateway uses the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tun,
@@ -26,12 +28,12 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The names, as written in front of an interface.
+    /// Each kind's name, as written in front of an interface.
     pub const NAMES: [(&str, Kind); 4] =
         [("tun", Kind::Tun), ("tap", Kind::Tap), ("packet", Kind::Packet), ("xdp", Kind::Xdp)];
 }
 
-/// A value of the wrong type.
+/// Returns the error of a value with the wrong type.
 pub(crate) fn wrong_type(value: &DeValue<'_>, wanted: &str) -> Wrong {
     let what = match value {
         DeValue::Array(_) => "this is a list".to_owned(),
@@ -45,7 +47,7 @@ pub(crate) fn wrong_type(value: &DeValue<'_>, wanted: &str) -> Wrong {
     Wrong::new(what, format!("write {wanted}"))
 }
 
-/// One of several words.
+/// Reads one of several words.
 pub(crate) fn word<T: Copy>(value: &DeValue<'_>, names: &[(&str, T)]) -> Result<T, Wrong> {
     let words: Vec<String> = names.iter().map(|(name, _)| format!("\"{name}\"")).collect();
     let words = either(&words, "or");
@@ -57,7 +59,7 @@ pub(crate) fn word<T: Copy>(value: &DeValue<'_>, names: &[(&str, T)]) -> Result<
     })
 }
 
-/// A whole number within bounds.
+/// Reads a whole number within bounds.
 pub(crate) fn number(value: &DeValue<'_>, bounds: RangeInclusive<u32>, example: u32) -> Result<u32, Wrong> {
     let span = format!("{} to {}", *bounds.start(), *bounds.end());
     let DeValue::Integer(integer) = value else {
@@ -75,7 +77,7 @@ pub(crate) fn number(value: &DeValue<'_>, bounds: RangeInclusive<u32>, example: 
     })
 }
 
-/// `true` or `false`.
+/// Reads `true` or `false`.
 pub(crate) fn switch(value: &DeValue<'_>) -> Result<Toggle, Wrong> {
     match value {
         DeValue::Boolean(true) => Ok(Toggle::On),
@@ -85,7 +87,7 @@ pub(crate) fn switch(value: &DeValue<'_>) -> Result<Toggle, Wrong> {
     }
 }
 
-/// A duration within bounds, such as `"200us"`.
+/// Reads a duration within bounds, such as `"200us"`.
 pub(crate) fn stretch(
     value: &DeValue<'_>,
     bounds: RangeInclusive<Duration>,
@@ -98,7 +100,7 @@ pub(crate) fn stretch(
     within(text, stretch, bounds, shown_stretch)
 }
 
-/// A memory size within bounds, in bytes, such as `"64MiB"`.
+/// Reads a memory size within bounds, such as `"64MiB"`. Returns bytes.
 pub(crate) fn size(value: &DeValue<'_>, bounds: RangeInclusive<u64>) -> Result<u64, Wrong> {
     let span = format!("{} to {}", shown_size(*bounds.start()), shown_size(*bounds.end()));
     let text = text(value, &format!("a size from {span} with its unit, such as \"64MiB\""))?;
@@ -106,7 +108,7 @@ pub(crate) fn size(value: &DeValue<'_>, bounds: RangeInclusive<u64>) -> Result<u
     within(text, bytes, bounds, shown_size)
 }
 
-/// A port: its kind and the interface's name.
+/// Reads a port: its kind and the interface's name.
 pub(crate) fn port(value: &DeValue<'_>) -> Result<Port, Wrong> {
     let wanted = "tun:NAME, tap:NAME, packet:NAME or xdp:NAME, such as \"packet:lan0\"";
     let text = text(value, wanted)?;
@@ -132,7 +134,7 @@ pub(crate) fn port(value: &DeValue<'_>) -> Result<Port, Wrong> {
     Ok(Port { kind: *found, interface: interface.to_owned() })
 }
 
-/// An address of one host.
+/// Reads the address of one host.
 pub(crate) fn host(value: &DeValue<'_>) -> Result<IpAddr, Wrong> {
     let wanted = "an address such as \"192.0.2.1\" or \"2001:db8::1\"";
     let text = text(value, wanted)?;
@@ -146,7 +148,7 @@ pub(crate) fn host(value: &DeValue<'_>) -> Result<IpAddr, Wrong> {
     }
 }
 
-/// An address and a TCP port to listen on.
+/// Reads an address and a TCP port to listen on.
 pub(crate) fn socket(value: &DeValue<'_>) -> Result<SocketAddr, Wrong> {
     let wanted = "an address and a port, such as \"127.0.0.1:9469\" or \"[::1]:9469\"";
     let text = text(value, wanted)?;
@@ -161,7 +163,7 @@ pub(crate) fn socket(value: &DeValue<'_>) -> Result<SocketAddr, Wrong> {
     Ok(socket)
 }
 
-/// The path of a socket.
+/// Reads the path of a socket.
 pub(crate) fn path(value: &DeValue<'_>) -> Result<PathBuf, Wrong> {
     let wanted = "an absolute path, such as \"/run/wideload/border.sock\"";
     let text = text(value, wanted)?;
@@ -181,7 +183,7 @@ pub(crate) fn path(value: &DeValue<'_>) -> Result<PathBuf, Wrong> {
     Err(Wrong::new(what, format!("write {wanted}")))
 }
 
-/// The name or the number of a user.
+/// Reads the name or the number of a user.
 pub(crate) fn user(value: &DeValue<'_>) -> Result<String, Wrong> {
     let wanted = "the name of a user, such as \"nobody\"";
     let text = text(value, wanted)?;
@@ -193,13 +195,13 @@ pub(crate) fn user(value: &DeValue<'_>) -> Result<String, Wrong> {
     }
 }
 
-/// An address prefix.
+/// Reads an address prefix.
 pub(crate) fn prefix(value: &DeValue<'_>) -> Result<Prefix, Wrong> {
     let text = text(value, "a prefix such as \"192.0.2.0/24\" or \"2001:db8::/32\"")?;
     text.parse().map_err(sentence)
 }
 
-/// A flow: `PREFIX`, `:PORT` or `PREFIX:PORT`; an IPv6 prefix before a port has brackets.
+/// Reads a flow: `PREFIX`, `:PORT` or `PREFIX:PORT`. An IPv6 prefix before a port has brackets.
 pub(crate) fn exempt(value: &DeValue<'_>) -> Result<Exempt, Wrong> {
     let wanted = "\"192.0.2.0/24\", \":22\", \"192.0.2.7:22\" or \"[2001:db8::]/32:22\"";
     let text = text(value, &format!("a flow such as {wanted}"))?;
@@ -225,7 +227,7 @@ pub(crate) fn exempt(value: &DeValue<'_>) -> Result<Exempt, Wrong> {
     Ok(Exempt { prefix, port: Some(port) })
 }
 
-/// The prefix before a port, without the brackets that IPv6 must have.
+/// Returns the prefix before a port, without the brackets that an IPv6 prefix must have there.
 fn unbracketed(prefix: &str) -> Option<String> {
     match prefix.strip_prefix('[').and_then(|prefix| prefix.split_once(']')) {
         Some((address, len)) if !len.contains(['[', ']']) => Some(format!("{address}{len}")),
@@ -233,12 +235,12 @@ fn unbracketed(prefix: &str) -> Option<String> {
     }
 }
 
-/// The text of a string value.
+/// Reads the text of a string value.
 pub(crate) fn text<'t>(value: &'t DeValue<'_>, wanted: &str) -> Result<&'t str, Wrong> {
     value.as_str().ok_or_else(|| wrong_type(value, wanted))
 }
 
-/// A value as written, on one line and shortened.
+/// Returns a value as written, shortened and on one line.
 pub(crate) fn shown(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => quoted(text),
@@ -251,12 +253,12 @@ pub(crate) fn shown(value: &DeValue<'_>) -> String {
     }
 }
 
-/// A text in quotation marks, on one line and shortened.
+/// Returns a text in quotation marks, shortened and on one line.
 pub(crate) fn quoted(text: &str) -> String {
     format!("{:?}", shortened(text))
 }
 
-/// Several words with commas, and `last` before the last of them.
+/// Joins words with commas, and with `last` before the last word.
 pub(crate) fn either(words: &[impl AsRef<str>], last: &str) -> String {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     match words.split_last() {
@@ -266,7 +268,7 @@ pub(crate) fn either(words: &[impl AsRef<str>], last: &str) -> String {
     }
 }
 
-/// A duration in the longest unit of which it is a multiple.
+/// Returns a duration in the longest unit that divides it.
 pub(crate) fn shown_stretch(stretch: Duration) -> String {
     spelled(stretch.as_nanos(), &TIME_UNITS)
 }
@@ -281,7 +283,7 @@ fn spelled(number: u128, units: &[(&str, u128)]) -> String {
     found.unwrap_or_else(|| number.to_string())
 }
 
-/// A whole number with a unit, in the smallest unit.
+/// Reads a whole number with a unit. Returns the number of smallest units.
 fn with_unit(text: &str, units: &[(&str, u128)]) -> Result<u128, Wrong> {
     let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
     let split = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
@@ -331,7 +333,7 @@ fn within<T: PartialOrd + Copy>(
     Err(Wrong::new(format!("{} {what}", quoted(text)), format!("give {least} to {most}")))
 }
 
-/// A sentence of the form `what; what to do`.
+/// Makes an error from a sentence of the form `what; what to do`.
 fn sentence(text: String) -> Wrong {
     let (what, mend) = text.split_once("; ").unwrap_or((&text, "write one such as 192.0.2.0/24"));
     Wrong::new(what, mend)

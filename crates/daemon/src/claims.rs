@@ -1,10 +1,11 @@
-//! Configuration -> a claim on each of its interfaces: no two gateways serve the same one.
+//! Configuration -> a claim on each of its interfaces, so that no two gateways serve the same interface.
 //!
-//! Two gateways with packet or AF_XDP sockets on one interface would both receive each packet, or split the
-//! packets, and neither would notice.
+//! Two gateways with packet sockets or AF_XDP sockets on one interface would both receive each packet, or divide
+//! the packets between them. Neither gateway would notice.
 //!
-//! A claim is an abstract socket whose name contains the interface index. The kernel gives a name once in each
-//! network namespace, and frees it when its process ends. TUN and TAP devices have a single owner anyway.
+//! A claim is an abstract socket whose name contains the interface's index. The kernel allows each name only once
+//! in a network namespace, and frees it when the process ends. TUN and TAP devices need no claim, as they have one
+//! owner.
 
 use crate::ports::existing;
 use config::Config;
@@ -20,16 +21,17 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::thread;
 use std::time::Duration;
 
-/// Interfaces that this gateway serves, by their indices. Dropping this frees them.
+/// The interfaces that this gateway serves, by index. Dropping this value frees the claims.
 #[derive(Debug, Default)]
 pub(crate) struct Claims(BTreeMap<u32, OwnedFd>);
 
 impl Claims {
-    /// Claims the configured interfaces that are present, and frees all others. Returns warnings, and whether the
-    /// gateway may serve all of them.
+    /// Claims the configured interfaces that exist, and frees all others. Returns warnings, and whether the gateway
+    /// may serve all configured interfaces.
     ///
     /// # Errors
-    /// Another gateway serves one; the error names its process. The others are claimed nevertheless.
+    /// Another gateway serves an interface; the error names its process. The other interfaces are claimed
+    /// nevertheless.
     pub fn refresh(&mut self, config: &Config) -> (Vec<String>, io::Result<()>) {
         let mut netlink = match Netlink::open() {
             Ok(netlink) => netlink,
@@ -71,19 +73,18 @@ impl Claims {
         (doubts, kind.map_or(Ok(()), |kind| Err(io::Error::new(kind, said.join("; ")))))
     }
 
-    /// Numbers of their descriptors.
+    /// Returns the interfaces and the descriptor numbers of their claims.
     pub fn numbers(&self) -> Vec<(u32, RawFd)> {
         self.0.iter().map(|(index, socket)| (*index, socket.as_raw_fd())).collect()
     }
 
-    /// The claims of the predecessor program.
+    /// Makes claims of the sockets that the predecessor program left.
     pub fn adopt(sockets: impl Iterator<Item = (u32, OwnedFd)>) -> Claims {
         Claims(sockets.collect())
     }
 }
 
-/// Claims an interface that no gateway serves, until the result is dropped; `None` where a gateway serves it, or
-/// may.
+/// Claims an interface until the result is dropped. `None` if a gateway serves the interface, or may serve it.
 pub(crate) fn if_unserved(index: u32) -> io::Result<Option<OwnedFd>> {
     match claim(index)? {
         Claim::Ours(socket) => Ok(Some(socket)),
@@ -91,13 +92,13 @@ pub(crate) fn if_unserved(index: u32) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Outcome of a claim.
+/// The result of a claim on an interface.
 enum Claim {
     Ours(OwnedFd),
-    /// Held by this process, which may run a gateway here.
+    /// The name is taken by this process, which may run a gateway in this namespace.
     OtherGateway(UCred),
-    /// The name is taken, but apparently not by a gateway: its process may not run one here, or cannot be
-    /// identified. Any user can take a name, and must not prevent a gateway from running.
+    /// The name is taken, but not by a known gateway: its process may not run a gateway here, or is unknown. Any
+    /// user can take a name, and must not prevent a gateway from running.
     Unseen(Option<UCred>),
 }
 
@@ -121,12 +122,12 @@ fn claim(index: u32) -> io::Result<Claim> {
     Ok(Claim::Unseen(None))
 }
 
-/// Whether a process of this user may serve the interfaces of a process of user `own`.
+/// Whether a process of user `uid` may serve the interfaces of a process of user `own`.
 fn may_serve(uid: Uid, own: Uid) -> bool {
     uid.is_root() || uid == own
 }
 
-/// The warning about a name that is taken, but by no identified gateway.
+/// Returns the warning about a name that is taken by a process that is no known gateway.
 fn unseen(name: &str, who: Option<UCred>) -> String {
     let who = match who {
         Some(who) => format!("process {} of user {}", who.pid.as_raw_nonzero(), who.uid.as_raw()),
@@ -137,7 +138,7 @@ fn unseen(name: &str, who: Option<UCred>) -> String {
     )
 }
 
-/// The process that listens under this name.
+/// Returns the process that listens under this name.
 fn who(name: &str) -> io::Result<UCred> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -145,7 +146,7 @@ fn who(name: &str) -> io::Result<UCred> {
     Ok(socket_peercred(&socket)?)
 }
 
-/// Number of attempts at a name whose owner does not listen.
+/// Number of attempts to claim a name whose owner does not listen.
 const TRIES: usize = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -214,13 +215,13 @@ mod tests {
         assert_eq!(ours(&claims), [served, free]);
     }
 
-    /// A number of no interface of the host, and of no other test.
+    /// Returns an index that no interface of the host and no other test uses.
     fn index() -> u32 {
         static LAST: AtomicU32 = AtomicU32::new(0);
         0x8000_0000 + ((std::process::id() & 0x7f_ffff) << 8) + LAST.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The name of an interface, claimed by a socket that does not listen.
+    /// Returns the name of an interface that is claimed by a socket that does not listen.
     fn taken(index: u32) -> OwnedFd {
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let socket = socket.expect("a socket is free");
@@ -230,7 +231,7 @@ mod tests {
         socket
     }
 
-    /// A connection that waits to be accepted; `None` if the queue is full.
+    /// Returns a connection that waits to be accepted; `None` if the queue is full.
     fn hold(name: &str) -> Option<OwnedFd> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;

@@ -1,6 +1,7 @@
-//! Configuration -> the descriptors that its supervisor stores: ports and listeners.
+//! Configuration -> the descriptors that the supervisor stores: ports and listeners.
 //!
-//! They outlive worker processes and restarts of the supervisor.
+//! Stored descriptors outlive worker processes and restarts of the supervisor. So no packet is lost while a worker
+//! process is replaced.
 
 use crate::claims::Claims;
 use crate::control::{Identity, Socket};
@@ -26,83 +27,84 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// A stored port; without descriptors, a port that cannot be handed over.
+/// A stored port. A port without descriptors cannot be handed over.
 #[derive(Debug)]
 pub struct StoredPort {
-    /// Its description for worker processes.
+    /// The port's description for worker processes.
     pub told: HandedPort,
-    /// Its descriptors for worker processes. The first one reads and writes packets.
+    /// The port's descriptors for worker processes. The first one reads and writes packets.
     pub descriptors: Vec<OwnedFd>,
-    /// Reason why flows that come in by this port are not offloaded, if they could be.
+    /// The reason why flows that arrive at this port are not offloaded; `None` if they are, or if offload is not
+    /// wanted.
     pub why_no_offload: Option<String>,
 }
 
-/// The listening sockets.
+/// The listening sockets of a gateway.
 #[derive(Debug)]
 pub struct ListeningSockets {
     /// The control socket.
     pub control: Socket,
-    /// The metrics socket.
+    /// The address and the socket for metrics; `None` without metrics.
     pub metrics: Option<(SocketAddr, TcpListener)>,
 }
 
-/// Sockets that were not open before.
+/// Sockets that had not been open before.
 struct Fresh {
     control: Option<Socket>,
     metrics: Option<(SocketAddr, TcpListener)>,
 }
 
-/// The state that a supervisor leaves to its successor program in the same process. Descriptors are stored as
+/// The state that a supervisor leaves to its successor program in the same process. It contains descriptors as
 /// numbers.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RestartState {
     /// Version of the format.
     pub version: u32,
-    /// The process.
+    /// ID of the process.
     pub process: u32,
-    /// Text of the configuration.
+    /// Text of the configuration file.
     pub text: String,
-    /// The ports.
+    /// The ports, with the descriptor numbers of each.
     pub ports: Vec<(HandedPort, Vec<RawFd>)>,
-    /// The control socket.
+    /// Path and descriptor number of the control socket.
     pub control: (PathBuf, RawFd),
-    /// Device and inode of that socket's file; absent from older programs.
+    /// Device and inode of the control socket's file; `None` from older programs.
     #[serde(default)]
     pub control_file: Option<Identity>,
-    /// The metrics socket.
+    /// Address and descriptor number of the metrics socket; `None` without metrics.
     pub metrics: Option<(SocketAddr, RawFd)>,
     /// The heartbeat.
     // Its name in version 0.1, which writes and reads the same format.
     #[serde(rename = "pulse", alias = "heartbeat")]
     pub heartbeat: Option<RawFd>,
-    /// The worker process: its number, its descriptor, the socket to it.
+    /// The worker process: its process ID, its descriptor, the socket to it. `None` if there is none.
     pub worker: Option<(i32, RawFd, RawFd)>,
-    /// The claimed interfaces, by their indices.
+    /// The claimed interfaces, by index, with the descriptor numbers of the claims.
     #[serde(default)]
     pub claims: Vec<(u32, RawFd)>,
-    /// The programs attached beside the kernel.
+    /// The attached programs that redirect packets, with the descriptor numbers of their links.
     #[serde(default)]
     pub links: Vec<(Spot, [RawFd; 3])>,
-    /// Number of the wish for the restart, if a client waits for its outcome.
+    /// Number of the request for the restart; `None` if no client waits for its result.
     #[serde(default)]
     pub awaited: Option<u64>,
     /// Packets lost by worker processes.
     #[serde(default)]
     pub losses: Losses,
-    /// Wishes to fulfil after the restart, with the numbers of those for which a client waits.
+    /// Requests to carry out after the restart. A number is present if a client waits for the result.
     #[serde(default)]
     pub wanted: VecDeque<(SupervisorRequest, Option<u64>)>,
 }
 
-/// Descriptors of the predecessor program, by their numbers.
+/// The descriptors of the predecessor program, by number.
 #[derive(Debug, Default)]
 pub struct InheritedFds(HashMap<RawFd, OwnedFd>);
 
 impl StoredPort {
-    /// The ports of all workers, with these offloads of the two endpoints.
+    /// Opens the ports of all workers, with these offloads of the two endpoints.
     ///
     /// # Errors
-    /// An operation refused by the kernel.
+    /// The kernel refuses an operation.
     pub fn open_all(config: &Config, trusted: [Offloads; 2]) -> io::Result<Vec<StoredPort>> {
         let mut kept = Vec::new();
         for number in 0..config.workers {
@@ -130,11 +132,11 @@ impl StoredPort {
         Ok(StoredPort { told, descriptors, why_no_offload: port.why_no_offload().map(str::to_owned) })
     }
 
-    /// Reopens the ports of one endpoint of all workers. `None` if the interface is unchanged, or down. Of a port
-    /// that cannot be handed over, only the interface index is new.
+    /// Reopens the ports of one endpoint for all workers. `None` if the interface is unchanged, or down. For a port
+    /// that cannot be handed over, only the interface's index is updated.
     ///
     /// # Errors
-    /// The interface is missing, or the kernel refuses an operation.
+    /// The interface does not exist, or the kernel refuses an operation.
     pub fn open_again(&self, config: &Config, end: usize) -> io::Result<Option<Vec<StoredPort>>> {
         let is_ours_to_make = self.told.address.parse::<PortAddress>().is_ok_and(|address| address.makes_device());
         match Netlink::open()?.interface(&self.name()) {
@@ -147,7 +149,7 @@ impl StoredPort {
         (0..config.workers).map(open).collect::<io::Result<_>>().map(Some)
     }
 
-    /// Name of its device.
+    /// Returns the name of the port's device.
     pub fn name(&self) -> String {
         device_of(&self.told.address)
     }
@@ -157,13 +159,13 @@ fn device_of(address: &str) -> String {
     address.parse().map_or_else(|_| String::new(), |address: PortAddress| address.device())
 }
 
-/// Index of the device at this address, if it is present.
+/// Returns the index of the device at this address; `None` if the device does not exist.
 fn index_of(address: &str) -> Option<u32> {
     Netlink::open().ok()?.interface(&device_of(address)).ok().map(|interface| interface.index)
 }
 
-/// Sets the redirect targets of a border's offloaded flows to the present interfaces of the opposite ports. An
-/// earlier program may have left that to the worker.
+/// Sets the egress interfaces of a border's offloaded flows to the interfaces of the opposite ports. An earlier
+/// program may have left this to the worker.
 ///
 /// # Errors
 /// The privilege is missing.
@@ -176,12 +178,12 @@ pub fn set_targets(ports: &[StoredPort]) -> io::Result<()> {
     Ok(())
 }
 
-/// Index of the interface at the other endpoint of this port's worker.
+/// Returns the index of the interface at the other endpoint of this port's worker.
 fn target(ports: &[StoredPort], place: usize) -> Option<u32> {
     ports.get(place ^ 1).and_then(|other| other.told.index)
 }
 
-/// Lets packets pass between a border's interfaces while the heartbeat of a worker has stopped.
+/// Attaches the programs that forward packets between a border's interfaces while a worker's heartbeat is missing.
 ///
 /// # Errors
 /// The privilege is missing.
@@ -198,7 +200,7 @@ pub fn watch(ports: &[StoredPort], heartbeat: &Heartbeat) -> io::Result<Vec<Fail
     Ok(vec![heartbeat.watch(wide, narrow)?, heartbeat.watch(narrow, wide)?])
 }
 
-/// Whether the memory of such a port belongs to one process, so that it cannot be handed over.
+/// Whether a port's memory belongs to one process, so that the port cannot be handed over.
 fn is_of_one_process(address: &str) -> bool {
     address.starts_with("xdp:")
 }
@@ -207,16 +209,16 @@ impl ListeningSockets {
     /// Opens the configured sockets.
     ///
     /// # Errors
-    /// Another process listens there, or the kernel refuses the operation.
+    /// Another process listens at an address, or the kernel refuses.
     pub fn open(config: &Config) -> io::Result<ListeningSockets> {
         let metrics = config.metrics.map(|address| Ok::<_, io::Error>((address, listen_tcp(address)?)));
         Ok(ListeningSockets { control: listen_unix(&config.control)?, metrics: metrics.transpose()? })
     }
 
-    /// Changes to the configured sockets; those that are equal stay open. Changes nothing on an error.
+    /// Adopts the configured sockets. Sockets with an unchanged address stay open. Changes nothing on an error.
     ///
     /// # Errors
-    /// Another process listens there, or the kernel refuses the operation.
+    /// Another process listens at an address, or the kernel refuses.
     pub fn suit(&mut self, config: &Config) -> io::Result<()> {
         let Fresh { control, metrics } = self.missing(config)?;
         if let Some(control) = control {
@@ -231,12 +233,12 @@ impl ListeningSockets {
     /// Checks that the configured sockets can be opened.
     ///
     /// # Errors
-    /// Another process listens there, or the kernel refuses the operation.
+    /// Another process listens at an address, or the kernel refuses.
     pub fn could_suit(&self, config: &Config) -> io::Result<()> {
         self.missing(config).map(drop)
     }
 
-    /// The configured sockets that are not open yet.
+    /// Opens the configured sockets that are not open yet.
     fn missing(&self, config: &Config) -> io::Result<Fresh> {
         let is_open = |address| self.metrics.as_ref().is_some_and(|(open, _)| *open == address);
         let metrics = config.metrics.filter(|address| !is_open(*address));
@@ -252,7 +254,7 @@ fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-/// Listens at a path. Creates the directory if it is missing.
+/// Listens at a path, and creates its directory if necessary.
 fn listen_unix(path: &Path) -> io::Result<Socket> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder).map_err(|error| {
@@ -264,11 +266,11 @@ fn listen_unix(path: &Path) -> io::Result<Socket> {
 }
 
 impl RestartState {
-    /// Leaves the state and all open descriptors to the next program of this process. Returns the environment
-    /// variable that names the state.
+    /// Leaves this state and all open descriptors to the next program of this process. Returns a descriptor of the
+    /// state, and the environment variable that names it.
     ///
     /// # Errors
-    /// No memory or descriptor is left.
+    /// There is no memory or no free descriptor.
     pub fn leave(&self) -> io::Result<(OwnedFd, String)> {
         let memory = rustix::fs::memfd_create(VARIABLE, rustix::fs::MemfdFlags::CLOEXEC)?;
         let mut file = File::from(memory);
@@ -279,7 +281,8 @@ impl RestartState {
         Ok((file.into(), number))
     }
 
-    /// State of the predecessor program in this process, with all its descriptors. Call it before opening any.
+    /// Returns the state that the predecessor program left in this process, with all of its descriptors; `None` if
+    /// there is none. Call this before opening any descriptor.
     ///
     /// # Errors
     /// The state cannot be read.
@@ -299,22 +302,22 @@ impl RestartState {
 }
 
 impl InheritedFds {
-    /// The descriptor of this number.
+    /// Returns the descriptor of this number.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such descriptor.
     pub fn take(&mut self, number: RawFd) -> io::Result<OwnedFd> {
         let missing =
             || io::Error::new(io::ErrorKind::NotFound, format!("descriptor {number} was not handed over"));
         self.0.remove(&number).ok_or_else(missing)
     }
 
-    /// The claims of the restart state, as far as they were handed over.
+    /// Returns the claims of the restart state. Claims without a descriptor are left out.
     pub(crate) fn claims(&mut self, told: &[(u32, RawFd)]) -> Claims {
         Claims::adopt(told.iter().filter_map(|(index, number)| Some((*index, self.take(*number).ok()?))))
     }
 
-    /// The attached programs, as far as they were handed over.
+    /// Returns the attached programs of the restart state. Programs without a descriptor are left out.
     pub(crate) fn links(&mut self, told: &[(Spot, [RawFd; 3])]) -> Vec<(Spot, RedirectLinks)> {
         let taken = told.iter().filter_map(|(spot, [at_interface, at_ingress, at_egress])| {
             let links = [self.take(*at_interface).ok()?, self.take(*at_ingress).ok()?, self.take(*at_egress).ok()?];
@@ -323,7 +326,7 @@ impl InheritedFds {
         taken.collect()
     }
 
-    /// The ports of the restart state.
+    /// Returns the ports of the restart state.
     ///
     /// # Errors
     /// A descriptor is missing.
@@ -336,7 +339,7 @@ impl InheritedFds {
             .collect()
     }
 
-    /// The listening sockets of the restart state.
+    /// Returns the listening sockets of the restart state.
     ///
     /// # Errors
     /// A descriptor is missing.
@@ -349,13 +352,13 @@ impl InheritedFds {
     }
 }
 
-/// Descriptor numbers of the stored ports.
+/// Returns the descriptor numbers of the stored ports.
 pub fn numbers(ports: &[StoredPort]) -> Vec<(HandedPort, Vec<RawFd>)> {
     let numbers = |port: &StoredPort| port.descriptors.iter().map(descriptors::number).collect();
     ports.iter().map(|port| (port.told.clone(), numbers(port))).collect()
 }
 
-/// All descriptors for a worker process, in the order of the first message.
+/// Returns all descriptors for a worker process, in the order of the first message.
 pub fn handed<'a>(
     ports: &'a [StoredPort],
     sockets: &'a ListeningSockets,
@@ -366,9 +369,9 @@ pub fn handed<'a>(
     ports.chain([sockets.control.listener().as_fd()]).chain(metrics).chain(heartbeat.map(Heartbeat::fd)).collect()
 }
 
-/// Version of the restart state and of the messages to worker processes.
+/// Version of the restart state's format and of the messages to worker processes.
 pub const VERSION: u32 = 4;
-/// Environment variable with the descriptor number of the restart state.
+/// Environment variable that contains the descriptor number of the restart state.
 pub const VARIABLE: &str = "WIDELOAD_ESTATE";
 
 #[cfg(test)]

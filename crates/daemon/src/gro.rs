@@ -1,12 +1,12 @@
-//! A border's `packet:` interfaces -> GRO switched on while it runs, and restored after any end.
+//! A border's `packet:` interfaces -> GRO switched on while the border runs, and restored afterwards.
 //!
-//! GRO hands a border several segments of a flow as one GSO packet. It is a setting of the interface and ends with
-//! no process. So a record in `/run/wideload` shows for each interface that GRO was off. The record is written
-//! before GRO is switched on, and removed once GRO is off again.
+//! With GRO, a border receives several segments of a flow as one GSO packet. GRO is a setting of the interface and
+//! outlives the process. So a record in `/run/wideload` notes for each interface that GRO was off. The record is
+//! written before GRO is switched on, and removed after GRO was switched off.
 //!
-//! After a process was killed, the next one with the same interface takes over the record, or [`undo`] restores
-//! all. A record is named by its network namespace, whose number the kernel never reuses, and by its interface
-//! index.
+//! After a process was killed, the next process with the same interface takes over the record, or [`undo`] restores
+//! all interfaces. A record's name consists of the network namespace's cookie, which the kernel never reuses, and
+//! the interface's index.
 
 use crate::claims;
 use config::{Config, SideConfig};
@@ -22,16 +22,16 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 
-/// Interfaces whose GRO was switched on; dropping this switches it off.
+/// The interfaces whose GRO was switched on. Dropping this value switches it off.
 #[derive(Debug, Default)]
 pub struct Gro {
     changed: Vec<Changed>,
-    /// The namespace of the first request.
+    /// The namespace of the first request, and its interfaces; `None` before.
     home: Option<Home>,
     keeps_records: bool,
 }
 
-/// The namespace of the interfaces.
+/// A namespace and the interfaces in it whose GRO was switched on.
 #[derive(Debug)]
 struct Home {
     space: Namespace,
@@ -47,13 +47,13 @@ struct Changed {
 }
 
 impl Gro {
-    /// Nothing is changed yet. Changes are recorded, in case the process is killed.
+    /// Makes a value without changed interfaces. Later changes are recorded, in case the process is killed.
     pub fn recorded() -> Gro {
         Gro { changed: Vec::new(), home: None, keeps_records: true }
     }
 
     /// Switches GRO on at the configured interfaces, and restores all others. Returns one sentence for each
-    /// failure; packets pass nevertheless.
+    /// failure. Packets are forwarded nevertheless.
     pub fn suit(&mut self, config: &Config) -> Vec<String> {
         let mut doubts = Vec::new();
         if let Err(error) = self.try_suit(config, &mut doubts) {
@@ -79,7 +79,7 @@ impl Gro {
         Ok(())
     }
 
-    /// Runs in the namespace of the interfaces.
+    /// Switches GRO at the interfaces; must run in their namespace.
     fn change(&mut self, config: &Config, netlink: &mut Netlink, cookie: u64, doubts: &mut Vec<String>) {
         let mut wanted = Vec::new();
         for side in [&config.wide, &config.narrow] {
@@ -153,7 +153,7 @@ impl Drop for Gro {
     }
 }
 
-/// Switches GRO off at an interface, if it is still there, and removes its record.
+/// Switches GRO off at an interface, if the interface still exists, and removes the interface's record.
 fn put_back(changed: Changed, netlink: &mut Netlink, cookie: u64, is_recorded: bool) -> io::Result<()> {
     let Changed { index, previous } = changed;
     if let Ok(interface) = netlink.interface_at(index) {
@@ -162,7 +162,7 @@ fn put_back(changed: Changed, netlink: &mut Netlink, cookie: u64, is_recorded: b
     if is_recorded { Records::open(Missing::Made)?.remove(cookie, index) } else { Ok(()) }
 }
 
-/// The same by a record alone; returns whether there was one.
+/// Switches GRO off at an interface that has a record, and removes the record. Returns whether there was one.
 fn put_back_recorded(netlink: &mut Netlink, cookie: u64, index: u32) -> io::Result<bool> {
     let Some(records) = Records::found()?.filter(|records| records.holds(cookie, index).unwrap_or_default()) else {
         return Ok(false);
@@ -174,7 +174,7 @@ fn put_back_recorded(netlink: &mut Netlink, cookie: u64, index: u32) -> io::Resu
     Ok(true)
 }
 
-/// Removes the records of interfaces that are gone: their indices are not reused.
+/// Removes the records of interfaces that do not exist any more, as their indices are not reused.
 fn forget_gone(netlink: &mut Netlink, cookie: u64) -> io::Result<()> {
     let Some(records) = Records::found()? else { return Ok(()) };
     for index in records.of(cookie)? {
@@ -185,11 +185,11 @@ fn forget_gone(netlink: &mut Netlink, cookie: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Restores the interfaces of killed processes in the namespace of the calling thread, if no gateway serves them.
-/// Returns their names.
+/// Restores GRO at the interfaces of killed processes, in the calling thread's namespace. Skips interfaces that a
+/// gateway serves. Returns the names of the restored interfaces.
 ///
 /// # Errors
-/// An operation refused by the kernel.
+/// The kernel refuses an operation.
 pub fn undo() -> io::Result<Vec<String>> {
     let cookie = Namespace::cookie()?;
     let Some(records) = Records::found()? else { return Ok(Vec::new()) };
@@ -206,7 +206,8 @@ pub fn undo() -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// One sentence for each interface whose GRO a border of this configuration will, or cannot, switch on.
+/// Returns a sentence for each interface whose GRO a border of this configuration will switch on or cannot switch
+/// on.
 pub fn preview(config: &Config) -> Vec<String> {
     let of = |side: &SideConfig| {
         let name = packet_interface(side).filter(|_| side.gro == Toggle::On)?;
@@ -232,7 +233,7 @@ fn packet_interface(side: &SideConfig) -> Option<String> {
 /// The directory of the records.
 struct Records(OwnedFd);
 
-/// Treatment of a missing directory.
+/// Treatment of a directory that does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Made,
@@ -240,7 +241,7 @@ enum Missing {
 }
 
 impl Records {
-    /// Opens a directory that only its owner can write to.
+    /// Opens the directory of the records. Only its owner can write to it.
     fn open(missing: Missing) -> io::Result<Records> {
         let said = |error: Errno| io::Error::new(io::Error::from(error).kind(), format!("{DIRECTORY}: {error}"));
         if missing == Missing::Made {
@@ -259,7 +260,7 @@ impl Records {
         Ok(Records(directory))
     }
 
-    /// `None` if the directory is missing.
+    /// Opens the directory of the records; `None` if it does not exist.
     fn found() -> io::Result<Option<Records>> {
         match Records::open(Missing::Refused) {
             Ok(records) => Ok(Some(records)),
@@ -268,10 +269,10 @@ impl Records {
         }
     }
 
-    /// Whether a gateway switched on GRO of this interface.
+    /// Whether there is a record for this interface: a gateway switched its GRO on.
     ///
     /// # Errors
-    /// Another kind of file is there.
+    /// A file of another kind is at the record's path.
     fn holds(&self, cookie: u64, index: u32) -> io::Result<bool> {
         let name = name_of(cookie, index);
         // Opening a FIFO does not block.
@@ -300,7 +301,7 @@ impl Records {
         File::from(file).write_all(format!("{TEXT}{interface}\n").as_bytes())
     }
 
-    /// Removes a record, and no other kind of file.
+    /// Removes a record. Leaves files of other kinds.
     fn remove(&self, cookie: u64, index: u32) -> io::Result<()> {
         if self.holds(cookie, index)? {
             unlinkat(&self.0, name_of(cookie, index), AtFlags::empty())?;
@@ -308,7 +309,7 @@ impl Records {
         Ok(())
     }
 
-    /// Indices of the interfaces of a namespace that have a record.
+    /// Returns the indices of a namespace's interfaces that have a record.
     fn of(&self, cookie: u64) -> io::Result<Vec<u32>> {
         let mut indices = Vec::new();
         for entry in Dir::read_from(&self.0)? {
@@ -336,8 +337,8 @@ fn no_record(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, what)
 }
 
-/// The kernel's own name of the feature `generic-receive-offload`.
+/// The kernel's name of the feature `generic-receive-offload`.
 const GRO: &str = "rx-gro";
 const DIRECTORY: &str = "/run/wideload";
-/// Start of a record. The name of the interface follows, for human readers.
+/// Start of a record's text. The interface's name follows, for human readers.
 const TEXT: &str = "wideload switched GRO on, `wideload undo` switches it off: ";

@@ -1,7 +1,7 @@
-//! Configuration and the host's interfaces -> the mismatches between them, each with the command that corrects it.
+//! Configuration and the host's interfaces -> mismatches between them, each with a command that corrects it.
 //!
-//! A packet longer than the MTU of its interface is lost without an ICMP error: TCP connects, and then hangs. So
-//! interfaces are compared with the configuration at the start of a gateway, and watched while it runs.
+//! A packet that exceeds the MTU of an interface is dropped without an ICMP error: TCP connects and then hangs. So
+//! the interfaces are compared with the configuration when a gateway starts and while it runs.
 
 use crate::ports::existing;
 use config::Config;
@@ -9,7 +9,7 @@ use linux::interfaces::Interface;
 use linux::netlink::Netlink;
 use std::time::{Duration, Instant};
 
-/// Reports each mismatch once, and again after a change.
+/// Reports each mismatch once, and again if it changes.
 #[derive(Debug, Default)]
 pub struct InterfaceWatch {
     said: Vec<String>,
@@ -17,7 +17,7 @@ pub struct InterfaceWatch {
 }
 
 impl InterfaceWatch {
-    /// The new mismatches; checks at most once a second.
+    /// Returns the new mismatches. Checks at most once a second.
     pub fn news(&mut self, config: &Config) -> Vec<String> {
         if self.looked_at.is_some_and(|before| before.elapsed() < EVERY) {
             return Vec::new();
@@ -30,8 +30,8 @@ impl InterfaceWatch {
     }
 }
 
-/// Mismatches between a configuration and the interfaces in the namespace of the calling thread, one sentence each.
-/// Missing interfaces are left out: opening their ports fails.
+/// Returns the mismatches between a configuration and the interfaces in the calling thread's namespace, one
+/// sentence each. Missing interfaces are left out, as opening their ports reports them.
 pub fn disagreements(config: &Config) -> Vec<String> {
     let Ok(mut netlink) = Netlink::open() else { return Vec::new() };
     let sides = [("wide", &config.wide), ("narrow", &config.narrow)];
@@ -63,7 +63,7 @@ fn disagreement(table: &str, mtu: u16, interface: &Interface) -> Option<String> 
     ))
 }
 
-/// Interval of checks.
+/// Interval between two checks.
 const EVERY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

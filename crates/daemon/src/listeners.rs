@@ -1,6 +1,8 @@
 //! A listening socket -> a thread for each connection: at most sixteen, each with time-outs.
 //!
-//! Every wait here also ends with the service, so an open connection never delays its end.
+//! The control socket and the metrics share this code.
+//!
+//! Every wait also ends with the service, so an open connection never delays the end of the gateway.
 
 use gateway::sync::EventFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,35 +13,35 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A listener. It stops when this is dropped.
+/// A listening thread. Dropping this value stops it.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// Set once, for all threads that wait for the end.
+    /// Event that is set at the end of the service. All threads wait for it too.
     end: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The handling of connections by a service.
+/// A service that handles connections.
 pub(crate) trait Serve: Send + Sync + 'static {
-    /// The listening socket.
+    /// The type of the listening socket.
     type Listener: AsFd + Send + 'static;
-    /// A connection.
+    /// The type of a connection.
     type Stream: Read + Write + AsFd + Send;
 
-    /// The next connection, non-blocking; does not block itself.
+    /// Returns the next connection, as a non-blocking stream. Does not wait.
     ///
     /// # Errors
-    /// There is no connection.
+    /// No connection is waiting.
     fn accept(&self, listener: &Self::Listener) -> io::Result<Self::Stream>;
 
     /// Serves a connection until it ends.
     fn serve(&self, connection: Connection<'_, Self::Stream>);
 
-    /// Rejects a connection over the limit, in one write.
+    /// Rejects a connection beyond the limit, with one write.
     fn turn_away(&self, stream: Self::Stream);
 }
 
-/// A connection.
+/// An open connection, and the event at the end of the service.
 pub(crate) struct Connection<'a, S> {
     pub stream: S,
     end: &'a EventFd,
@@ -49,7 +51,7 @@ impl Listener {
     /// Accepts connections on a thread of this name.
     ///
     /// # Errors
-    /// The kernel has no further thread or descriptor.
+    /// The kernel cannot create a thread or a descriptor.
     pub fn open<H: Serve>(name: &str, listener: H::Listener, host: H) -> io::Result<Listener> {
         let end = Arc::new(EventFd::new()?);
         let eventfd = Arc::clone(&end);
@@ -96,7 +98,7 @@ fn keep<H: Serve>(listener: &H::Listener, host: &H, end: &EventFd) {
     });
 }
 
-/// Decrements the number of connections, however a connection ends.
+/// Subtracts one from the number of connections on drop, so even after a panic.
 struct Leaving<'a>(&'a AtomicUsize);
 
 impl Drop for Leaving<'_> {
@@ -106,10 +108,10 @@ impl Drop for Leaving<'_> {
 }
 
 impl<S: Read + Write + AsFd> Connection<'_, S> {
-    /// Reads available bytes, and waits for them until `deadline`.
+    /// Reads available bytes. Waits for them until `deadline`.
     ///
     /// # Errors
-    /// No bytes arrived in time, the service is stopping, or the connection is closed.
+    /// No bytes arrived in time, the service ends, or the connection is closed.
     pub fn read(&mut self, bytes: &mut [u8], deadline: Instant) -> io::Result<usize> {
         loop {
             match self.stream.read(bytes) {
@@ -121,10 +123,10 @@ impl<S: Read + Write + AsFd> Connection<'_, S> {
         }
     }
 
-    /// Writes all bytes, and waits for space until `deadline`.
+    /// Writes all bytes. Waits for space until `deadline`.
     ///
     /// # Errors
-    /// No space was free in time, the service is stopping, or the connection is closed.
+    /// No space became free in time, the service ends, or the connection is closed.
     pub fn write_all(&mut self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
@@ -140,7 +142,7 @@ impl<S: Read + Write + AsFd> Connection<'_, S> {
     }
 }
 
-/// Waits until `fd` is ready, or for the end of the service.
+/// Waits until `fd` is ready. Fails at the end of the service.
 fn wait(end: &EventFd, fd: BorrowedFd<'_>, flags: PollFlags, deadline: Option<Instant>) -> io::Result<()> {
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -166,7 +168,7 @@ fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Connections at once.
+/// Largest number of simultaneous connections.
 pub(crate) const CONNECTIONS_MAX: usize = 16;
-/// Pause after the kernel had no descriptor left.
+/// Pause after a failure to accept, as no descriptor was free.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -1,4 +1,6 @@
 //! Messages between the supervisor and a worker process -> packets on their socket, and back.
+//!
+//! Each message is JSON, with descriptors if necessary. The processes share no other state except the heartbeats.
 
 use config::OwnAddresses;
 use gateway::commands::Farewell;
@@ -11,84 +13,84 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-/// Messages of the supervisor to a worker process.
+/// A message of the supervisor to a worker process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToWorker {
-    /// Begin: the first message. The descriptors that it lists come with it, in the same order.
+    /// The first message: begin to work. It comes with the listed descriptors, in the same order.
     Begin(Begin),
-    /// Change to this configuration, with these addresses of its interfaces.
+    /// Adopt this configuration. The second value contains the addresses of its interfaces.
     Reload(String, OwnAddresses),
-    /// Release all held packets, and end.
+    /// Release all held packets, and end. A successor may follow.
     Drain,
-    /// No successor follows: tell the hosts that were told to send longer packets, then act as on `Drain`.
+    /// End without a successor. First send ICMP errors to the hosts whose MSS was raised, then release all packets.
     Finish,
-    /// Write all held packets to the pipe that comes with this message, and end. A successor takes them.
+    /// Write all held packets to the pipe that comes with this message, and end. A successor receives them.
     HandOver,
-    /// Outcome of a wish.
+    /// The result of a client's request to the supervisor.
     Said {
-        /// The number of the wish.
+        /// The number of the request.
         number: u64,
-        /// The result, or the reason of the failure.
+        /// The result, or the reason of a failure.
         outcome: Result<Done, String>,
     },
-    /// The ports of an endpoint were reopened, or why they could not be. Those of all workers come with this
+    /// The result of reopening the ports of an endpoint. The descriptors of all workers' ports come with this
     /// message, in worker order.
     Reopened {
-        /// The wide endpoint (0) or the narrow one (1).
+        /// The wide endpoint (0) or the narrow endpoint (1).
         end: usize,
-        /// The ports.
+        /// The reopened ports, or the reason of a failure.
         ports: Result<Vec<HandedPort>, String>,
     },
 }
 
-/// Messages of a worker process to the supervisor.
+/// A message of a worker process to the supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToSupervisor {
-    /// The worker process is prepared. It has not processed a packet yet.
+    /// The worker process is ready. It has not processed a packet yet.
     Ready,
-    /// All of its workers have made another round.
+    /// All workers of the process have made another round.
     Beat,
-    /// Outcome of a reload; on failure with the reason.
+    /// The result of a reload; the reason in case of a failure.
     Reloaded(Result<(), String>),
-    /// Reopen the ports of an endpoint: their interface is gone, or was created again.
+    /// Reopen the ports of an endpoint, as their interface was deleted or created again.
     Reopen {
-        /// The wide endpoint (0) or the narrow one (1).
+        /// The wide endpoint (0) or the narrow endpoint (1).
         end: usize,
-        /// Index of the interface of the sender's ports.
+        /// Index of the interface of this process's ports.
         index: Option<u32>,
     },
     /// A client of the control socket asks for this, and is answered under this number.
     // Its name in the messages of version 0.1, with which a restart exchanges them in both directions.
     #[serde(rename = "Wish", alias = "SupervisorRequest")]
     SupervisorRequest {
-        /// Unique in this process.
+        /// The number of the request, which the answer repeats. It is unique in this process.
         number: u64,
-        /// The wish.
+        /// The request itself.
         wish: SupervisorRequest,
     },
-    /// The process ends, and told this many hosts that their packets are too long from then on.
+    /// The process ends. The numbers say how many connections' hosts were told to send shorter packets.
     Farewell(Farewell),
-    /// Packets lost between this worker and its successor.
+    /// Losses between this worker process and its successor.
     Lost(Losses),
 }
 
-/// Outcome of a wish that was fulfilled.
+/// The result of a request that was carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
-    /// The outcome, in words.
+    /// A sentence about the result.
     pub said: String,
-    /// Path of the control socket from then on.
+    /// Path of the control socket after the request.
     pub control: PathBuf,
 }
 
-/// Wishes that clients of a worker process may send to the supervisor.
+/// A request that clients of a worker process may send to the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SupervisorRequest {
-    /// Reload the configuration.
+    /// Reload the configuration file.
     Reload,
     /// Restart without packet loss.
     Restart,
-    /// End.
+    /// End the gateway.
     Stop,
 }
 
@@ -97,72 +99,72 @@ pub enum SupervisorRequest {
 pub struct Begin {
     /// Path of the configuration file.
     pub file: String,
-    /// Its text.
+    /// Text of the configuration file.
     pub text: String,
-    /// Whether stages that hold packets are left out, because earlier worker processes died.
+    /// Whether stages that hold packets are bypassed, because earlier worker processes died.
     pub is_careful: bool,
-    /// The ports, two for each worker: the wide one first.
+    /// The ports of all workers in order: for each the wide port, then the narrow port.
     pub ports: Vec<HandedPort>,
-    /// Whether a control socket comes with this.
+    /// Whether a descriptor of the control socket comes with the message.
     pub has_control: bool,
-    /// Whether a metrics socket comes with this.
+    /// Whether a descriptor of the metrics socket comes with the message.
     pub has_metrics: bool,
-    /// Whether the memory of the heartbeat comes with this.
+    /// Whether a descriptor of the heartbeats comes with the message.
     pub has_pulse: bool,
-    /// Whether a pipe with the packets of another process comes with this.
+    /// Whether a pipe with the held packets of another process comes with the message.
     pub has_heritage: bool,
-    /// The addresses of its interfaces.
+    /// The addresses of the gateway's interfaces.
     pub own_addresses: OwnAddresses,
     /// Packets lost by earlier worker processes.
     #[serde(default)]
     pub losses: Losses,
 }
 
-/// A port that is handed to another process.
+/// The description of a port that is handed to another process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedPort {
-    /// Its address.
+    /// The port's address, such as `packet:eth0`.
     pub address: String,
-    /// Its offloads: checksums, TCP segmentation, UDP segmentation. `None` for a port that cannot be handed over:
-    /// the receiver opens it.
+    /// The port's offloads: checksums, TCP segmentation, UDP segmentation. `None` for a port that cannot be handed
+    /// over. The receiving process opens such a port itself.
     pub offloads: Option<[bool; 3]>,
-    /// Index of its interface.
+    /// Index of the port's interface; `None` if it has none.
     pub index: Option<u32>,
-    /// Number of descriptors that come with it.
+    /// Number of the port's descriptors in the message.
     pub count: usize,
 }
 
 impl HandedPort {
-    /// Its offloads.
+    /// Returns the port's offloads; `None` for a port that cannot be handed over.
     pub fn offloads(&self) -> Option<Offloads> {
         self.offloads.map(|[checksum, tcp, udp]| Offloads { checksum, tcp, udp })
     }
 }
 
-/// Sends a message with these descriptors. Never blocks.
+/// Sends a message with these descriptors. Does not wait.
 ///
 /// # Errors
-/// The other end is closed, or does not read.
+/// The other process has closed the socket, or does not read.
 pub fn say(socket: impl AsFd, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let text = serde_json::to_vec(message).map_err(io::Error::other)?;
     descriptors::send(socket, &text, descriptors)
 }
 
-/// The next message.
+/// The result of receiving a message.
 #[derive(Debug)]
 pub enum Heard<T> {
     /// A message with its descriptors.
     Said(T, Vec<OwnedFd>),
-    /// No message yet.
+    /// There is no message yet.
     Nothing,
-    /// The other end is closed.
+    /// The other process has closed the socket.
     Gone,
 }
 
-/// Receives a message. Never blocks.
+/// Receives a message. Does not wait.
 ///
 /// # Errors
-/// The bytes are none of these messages.
+/// The bytes are no valid message.
 pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Heard<T>> {
     match descriptors::receive(socket, MESSAGE_LEN_MAX) {
         Ok(Some((message, descriptors))) => {
@@ -178,5 +180,6 @@ pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Heard<T>> {
     }
 }
 
-/// Longest message, in bytes. A configuration of 64 KiB with every byte escaped exceeds the limit of most sockets.
+/// Longest message, in bytes. It contains a configuration of 64 KiB with every byte escaped, which exceeds most
+/// sockets' limits.
 const MESSAGE_LEN_MAX: usize = 256 << 10;

@@ -1,8 +1,8 @@
 //! A listening socket and a gateway's statistics -> the text that Prometheus fetches.
 //!
-//! The text is OpenMetrics 1.0. Each counter's help is its sentence in docs/COUNTERS.md. The ledger's reasons share
-//! one name, with a label `reason`; `wideload_reason_info` explains them. Values are the sums of all workers,
-//! except processor time, wake-ups and packets handed between workers.
+//! The text has the format OpenMetrics 1.0. Each counter's help is its sentence in docs/COUNTERS.md. All reasons of
+//! the ledger share one metric with a label `reason`. The metric `wideload_reason_info` explains the reasons.
+//! Values are sums over all workers, except CPU time, wake-ups and packets handed between workers.
 
 use crate::listeners::{Connection, Listener, Serve};
 use engine::{Event, Reason};
@@ -20,24 +20,24 @@ use std::io::{self, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Serves the metrics until it is dropped.
+/// The server of the metrics, until dropped.
 #[derive(Debug)]
 pub struct Metrics {
     _listener: Listener,
 }
 
 impl Metrics {
-    /// Serves `GET /metrics` on a listening socket, on its own thread.
+    /// Serves `GET /metrics` on a listening socket, on a thread of its own.
     ///
     /// # Errors
-    /// There are no threads or descriptors left.
+    /// The kernel cannot create a thread or a descriptor.
     pub fn serve(listener: TcpListener, watch: Watch) -> io::Result<Metrics> {
         listener.set_nonblocking(true)?;
         Ok(Metrics { _listener: Listener::open("metrics", listener, Fetched { watch })? })
     }
 }
 
-/// The statistics as OpenMetrics text.
+/// Returns the statistics as OpenMetrics text.
 ///
 /// # Panics
 /// Never: writing to memory does not fail.
@@ -49,7 +49,7 @@ pub fn text(figures: &Stats) -> String {
     text
 }
 
-/// The HTTP/1.1 handler: one response for each connection.
+/// The HTTP/1.1 handler. It sends one response per connection.
 struct Fetched {
     watch: Watch,
 }
@@ -89,7 +89,7 @@ impl Serve for Fetched {
 }
 
 impl Fetched {
-    /// The response to a request with this head.
+    /// Returns the response to a request with this head.
     fn answer(&self, head: &str) -> Answer {
         let mut words = head.lines().next().unwrap_or_default().split(' ');
         let (Some(method), Some(target), Some(version)) = (words.next(), words.next(), words.next()) else {
@@ -119,9 +119,9 @@ struct Answer {
     status: &'static str,
     kind: &'static str,
     body: String,
-    /// Whether the header `Allow` is sent.
+    /// Whether the response has the header `Allow`.
     allows: bool,
-    /// Whether the response has no body, but its length.
+    /// Whether the response has a length but no body, as the answer to HEAD.
     is_head: bool,
 }
 
@@ -141,7 +141,7 @@ impl Answer {
     }
 }
 
-/// Reads a request up to its empty line; `None` if it is too long.
+/// Reads a request up to its empty line; `None` if the request is too long.
 fn request(connection: &mut Connection<'_, TcpStream>, deadline: Instant) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 1024];
@@ -155,8 +155,8 @@ fn request(connection: &mut Connection<'_, TcpStream>, deadline: Instant) -> io:
     Ok(None)
 }
 
-/// Closes the connection so that the response arrives although the client still sends. A socket that is closed with
-/// unread bytes resets the connection, and the response is lost.
+/// Closes the connection so that the response arrives even if the client still sends. A socket closed with unread
+/// bytes resets the connection, and the client may lose the response.
 fn part(mut connection: Connection<'_, TcpStream>, deadline: Instant) {
     if connection.stream.shutdown(Shutdown::Write).is_err() {
         return;
@@ -171,7 +171,7 @@ fn part(mut connection: Connection<'_, TcpStream>, deadline: Instant) {
     }
 }
 
-/// All metrics at one moment.
+/// All metrics at one moment, as text.
 #[derive(Debug)]
 struct Page(Stats);
 
@@ -188,7 +188,7 @@ enum Value {
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// Writes metrics. All values of one name stand together.
+/// A writer of metrics. All values of one name are written together.
 struct MetricsText<'e, 'w> {
     encoder: &'e mut DescriptorEncoder<'w>,
 }
@@ -288,7 +288,7 @@ impl MetricsText<'_, '_> {
         self.stages(figures)
     }
 
-    /// Writes two families of counters for each direction: packets and their payload bytes.
+    /// Writes two metrics for each direction: the number of packets, and their payload bytes.
     fn direction_counts(
         &mut self,
         figures: &Stats,
@@ -307,7 +307,8 @@ impl MetricsText<'_, '_> {
         self.write(&format!("{name}_payload"), &help, Some(Unit::Bytes), rows(|count| count.bytes))
     }
 
-    /// The same, offloaded flows included: received (`which` = 0) or forwarded (1) packets.
+    /// Writes packets and bytes of each direction, including offloaded flows: received (`which` = 0) or forwarded
+    /// (1).
     fn totals(&mut self, figures: &Stats, name: &str, what: &str, which: usize) -> fmt::Result {
         let totals = figures.all.totals();
         let rows = |part: fn(Count) -> u64| {
@@ -322,7 +323,8 @@ impl MetricsText<'_, '_> {
         self.write(&format!("{name}_payload"), &help, Some(Unit::Bytes), rows(|count| count.bytes))
     }
 
-    /// The same for each reason. The array names the unit, and the bytes: `""` for all bytes of the frames.
+    /// Writes packets and bytes of each direction for each reason. The array contains the unit and the kind of
+    /// bytes (`""` for all bytes of the frames).
     fn reasons(
         &mut self,
         figures: &Stats,
@@ -446,7 +448,7 @@ impl MetricsText<'_, '_> {
         self.write(name, help, unit, rows.map(of_end))
     }
 
-    /// Writes the same values under the current name, and under the former one if there is one.
+    /// Writes values under the current name, and also under the former name if there is one.
     fn write_named<'a>(
         &mut self,
         names: Names,
@@ -461,7 +463,7 @@ impl MetricsText<'_, '_> {
         self.write(&former, &help, unit, rows)
     }
 
-    /// Writes one name with all of its values.
+    /// Writes one metric with all of its values.
     fn write<'a>(
         &mut self,
         name: &str,
@@ -501,7 +503,7 @@ impl Value {
     }
 }
 
-/// A metric's name and unit, and those of version 0.1 if they differ.
+/// A metric's name and unit; also the name and unit of version 0.1 if they differ.
 struct Names {
     now: (String, Option<Unit>),
     former: Option<(String, Option<Unit>)>,
@@ -516,7 +518,7 @@ impl Names {
         Names { former: Some((name.into(), unit)), ..self }
     }
 
-    /// The names of a group's counter. `front` and `former_front` are the group's current and former name.
+    /// Returns the names of a group's counter. `front` and `former_front` are the group's current and former name.
     fn of([front, former_front]: [&str; 2], name: &str, former: Option<&str>, unit: &str) -> Names {
         let (now, now_unit) = named_with(front, name, unit);
         let names = Names::new(now, now_unit);
@@ -532,7 +534,7 @@ impl Names {
     }
 }
 
-/// A direction's labels: `way` is the former name of `direction`.
+/// Returns the labels of a direction. The label `way` is the former name of `direction`.
 fn direction_labels(label: &str) -> Labels<'_> {
     vec![("direction", label), ("way", label)]
 }
@@ -546,7 +548,7 @@ fn of_end<'a>((label, end, value): (&'static str, &'a EndpointFigures, Value)) -
     (vec![("end", label), ("port", &end.address[..])], value)
 }
 
-/// A counter's full name and unit. The group's name comes first; the unit ends the name, once.
+/// Returns a counter's full name and its unit. The name starts with the group's name and ends with the unit.
 fn named_with(front: &str, name: &str, unit: &str) -> (String, Option<Unit>) {
     let stem = name.strip_suffix(unit).unwrap_or(name).trim_end_matches('_');
     let name = [front, stem].join("_");
@@ -566,14 +568,14 @@ fn packets() -> Unit {
     Unit::Other("packets".to_owned())
 }
 
-/// The path of the metrics.
+/// The path of the metrics in requests.
 const PATH: &str = "/metrics";
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// The end of a request's head.
+/// The bytes at the end of a request's head.
 const END: &[u8] = b"\r\n\r\n";
-/// Time limit of a connection.
+/// Time limit of one connection.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest head of a request, in bytes.
 const REQUEST_LEN_MAX: usize = 8 << 10;
-/// Limit of the bytes that are read and discarded after a response.
+/// Largest number of bytes that are read and discarded after a response.
 const UNREAD_LEN_MAX: usize = 64 << 10;

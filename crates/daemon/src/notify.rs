@@ -1,4 +1,7 @@
-//! State of the gateway -> messages to systemd (sd_notify(3)); nothing without systemd.
+//! State of the gateway -> messages to systemd (sd_notify(3)).
+//!
+//! systemd starts dependent units when the gateway is ready, and restarts a gateway that hangs. Without systemd,
+//! nothing is sent.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::OsString;
@@ -6,7 +9,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The service manager that started this process.
+/// The connection to the service manager that started this process, if there is one.
 #[derive(Debug)]
 pub struct Notify {
     to: Option<(UnixDatagram, SocketAddr)>,
@@ -14,36 +17,36 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// The service manager that the environment names.
+    /// Returns a connection to the service manager that the environment names.
     pub fn from_environment() -> Notify {
         let is_watched = std::env::var_os(WATCHED).is_some();
         Notify { to: std::env::var_os(SOCKET).and_then(|name| open(&name)), is_watched }
     }
 
-    /// The gateway works.
+    /// Tells the service manager that the gateway forwards packets.
     pub fn ready(&self) {
         self.say("READY=1");
     }
 
-    /// The gateway changes to another configuration.
+    /// Tells the service manager that the gateway reloads its configuration.
     pub fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         self.say(&format!("RELOADING=1\nMONOTONIC_USEC={}{:06}", now.tv_sec, now.tv_nsec / 1_000));
     }
 
-    /// The gateway ends.
+    /// Tells the service manager that the gateway ends.
     pub fn stopping(&self) {
         self.say("STOPPING=1");
     }
 
-    /// The gateway runs.
+    /// Tells the service manager that the gateway does not hang.
     pub fn lives(&self) {
         if self.is_watched {
             self.say("WATCHDOG=1");
         }
     }
 
-    /// Sends the state, as a sentence.
+    /// Sends a sentence about the gateway's state.
     pub fn status(&self, sentence: &str) {
         self.say(&format!("STATUS={sentence}"));
     }
@@ -66,6 +69,6 @@ fn open(name: &OsString) -> Option<(UnixDatagram, SocketAddr)> {
     Some((socket, address.ok()?))
 }
 
-/// Environment variables; child processes do not get them.
+/// Environment variables of the service manager. Child processes do not get them.
 pub(crate) const SOCKET: &str = "NOTIFY_SOCKET";
 const WATCHED: &str = "WATCHDOG_USEC";

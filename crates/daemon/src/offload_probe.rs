@@ -1,8 +1,8 @@
-//! Configuration -> the offloads that work at its endpoints. Test packets try them before real ones.
+//! Configuration -> the offloads that work at its endpoints, tried with test packets.
 //!
-//! No test packet reaches a real link: a temporary device stands for the interfaces, in a namespace of its own
-//! where possible. So this tests the kernel's software offloads, and not those of a NIC. If a NIC refuses an
-//! offload, its port reports that later.
+//! A faulty offload would corrupt the packets of all flows. No test packet reaches a real link: a temporary device
+//! stands for the interfaces, if possible in a namespace of its own. So only the kernel's software offloads are
+//! tested. If a NIC refuses an offload, its port reports that later.
 
 use crate::ports;
 use config::{Config, SideConfig};
@@ -13,10 +13,10 @@ use packet::Pool;
 use port::{Kind, Offloads, Options, PacketSocket, Port, PortAddress, Proof, Tap, self_test};
 use std::io;
 
-/// Tests the offloads of a configuration's endpoints. Takes at most 200 ms for each kind of port.
+/// Tests the offloads of both endpoints. Takes at most 200 ms for each kind of port.
 ///
 /// # Errors
-/// No device for the test can be created.
+/// The test device cannot be created.
 pub fn try_offloads(config: &Config) -> io::Result<[Proof; 2]> {
     let room = Namespace::new().or_else(|_| Namespace::here())?;
     let [one, other] = [0, 1].map(|end| ports::address(config, end));
@@ -26,7 +26,7 @@ pub fn try_offloads(config: &Config) -> io::Result<[Proof; 2]> {
     Ok([wide, narrow])
 }
 
-/// One sentence about failed tests; `None` if all offloads work.
+/// Returns a sentence about failed tests; `None` if all offloads work.
 pub fn doubts(proofs: &[Proof; 2]) -> Option<String> {
     let mut doubts: Vec<&str> = proofs.iter().flat_map(|proof| &proof.doubts).map(String::as_str).collect();
     doubts.dedup();
@@ -35,7 +35,7 @@ pub fn doubts(proofs: &[Proof; 2]) -> Option<String> {
     (!doubts.is_empty()).then_some(said)
 }
 
-/// The offloads of both.
+/// Returns the offloads that both values contain.
 pub fn both(one: Offloads, other: Offloads) -> Offloads {
     Offloads { checksum: one.checksum && other.checksum, tcp: one.tcp && other.tcp, udp: one.udp && other.udp }
 }
@@ -61,7 +61,7 @@ fn try_side(side: &SideConfig, address: &str) -> io::Result<Proof> {
     Ok(Proof { doubts, ..proof })
 }
 
-/// The kind of device that stands for an address; `None` if nothing is left to the kernel.
+/// Returns the kind of device that stands for a port's interface; `None` if nothing is left to the kernel.
 fn kind(address: &str) -> Option<Kind> {
     match address.parse() {
         Ok(PortAddress::Tun(_)) => Some(Kind::Tun),
@@ -72,9 +72,9 @@ fn kind(address: &str) -> Option<Kind> {
     }
 }
 
-/// Name of the device. The kernel adds a number, as several gateways may start at once.
+/// Name of the test device. The kernel replaces `%d` by a number, as several gateways may start simultaneously.
 const NAME: &str = "wl-trial%d";
-/// Memory of the test, in bytes.
+/// Memory limit of the test's buffer pool, in bytes.
 const POOL_LEN: usize = 4 << 20;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Configuration and the host's interfaces -> source addresses of ICMP errors, or warnings about them.
+//! Configuration and the host's interfaces -> source addresses of ICMP errors, and warnings about them.
 //!
-//! The next router drops an error from a link-local source (RFC 4291 section 2.5.6), which breaks path MTU
-//! discovery. So without a configured address, errors have the global address of the interface by which they leave.
+//! The next router drops an ICMP error from a link-local source (RFC 4291 section 2.5.6), which breaks path MTU
+//! discovery. So without a configured address, an error has the global address of the interface that sends it.
 
 use config::{Config, NOBODYS, OwnAddresses, Role, SideConfig};
 use linux::addresses::AddressState;
@@ -9,14 +9,14 @@ use linux::netlink::Netlink;
 use port::PortAddress;
 use std::net::IpAddr;
 
-/// Finds the addresses of the configured interfaces in the namespace of the calling thread.
+/// Writes the addresses of the configured interfaces to `config`, from the calling thread's namespace.
 pub fn find(config: &mut Config) {
     config.own_addresses = Netlink::open()
         .map(|mut netlink| [&config.wide, &config.narrow].map(|side| of(side, &mut netlink).unwrap_or_default()))
         .unwrap_or_default();
 }
 
-/// Warnings about source addresses that not all hosts can receive from, one sentence each.
+/// Returns warnings about source addresses that not all hosts accept, one sentence each.
 pub fn doubts(config: &Config) -> Vec<String> {
     // In other roles the host's kernel sends the errors.
     if config.role != Role::Border {
@@ -42,7 +42,7 @@ pub fn doubts(config: &Config) -> Vec<String> {
     doubts
 }
 
-/// The addresses of a side's interface.
+/// Returns the global addresses of a side's interface: IPv4, then IPv6.
 fn of(side: &SideConfig, netlink: &mut Netlink) -> Option<[Option<IpAddr>; 2]> {
     let name = side.port.parse::<PortAddress>().ok()?.device();
     let index = netlink.interface(&name).ok()?.index;
@@ -52,7 +52,7 @@ fn of(side: &SideConfig, netlink: &mut Netlink) -> Option<[Option<IpAddr>; 2]> {
     Some([IpAddr::is_ipv4, IpAddr::is_ipv6].map(|is_wanted| ours.iter().copied().find(is_wanted)))
 }
 
-/// Whether the address identifies the host beyond its link.
+/// Whether the address is valid beyond its link.
 fn is_global(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(four) => !four.is_link_local() && !four.is_loopback(),

@@ -1,10 +1,12 @@
 //! Configuration -> the addresses of its ports, and their interfaces.
+//!
+//! Other modules use endpoints by number: wide (0), narrow (1). This module knows the names.
 
 use config::{Config, Role, SideConfig};
 use port::PortAddress;
 use std::io;
 
-/// Address of the port of the wide endpoint (0) or the narrow one (1).
+/// Returns the port's address of the wide endpoint (0) or the narrow endpoint (1).
 pub fn address(config: &Config, end: usize) -> String {
     let side = if end == 0 { &config.wide } else { &config.narrow };
     let name = side.port.split_once(':').map_or("", |(_, name)| name);
@@ -15,14 +17,14 @@ pub fn address(config: &Config, end: usize) -> String {
     }
 }
 
-/// Name of a side's interface.
+/// Returns the name of a side's interface.
 pub(crate) fn interface_of(side: &SideConfig) -> io::Result<String> {
     let address: PortAddress =
         side.port.parse().map_err(|error: String| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     Ok(address.interface().map_or_else(|| address.device(), str::to_owned))
 }
 
-/// Name of the host's own interface of a side; `None` for a TUN or TAP device, which gets its MTU from the gateway.
+/// Returns the name of a side's existing interface; `None` for a TUN or TAP device, whose MTU the gateway sets.
 pub(crate) fn existing(side: &SideConfig) -> Option<String> {
     match side.port.parse() {
         Ok(PortAddress::Packet(name) | PortAddress::Xdp(name)) => Some(name),

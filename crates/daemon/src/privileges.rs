@@ -1,7 +1,8 @@
-//! A privileged process -> the same without privileges: it keeps its open descriptors, and can open nothing else.
+//! A privileged process -> an unprivileged process, which keeps its open descriptors and can open no others.
 //!
-//! The order follows the needs of each step. Groups and user come first, while the privilege to change them is
-//! left. Then all capabilities are dropped, and at last all system calls but those of the data path.
+//! A worker process parses packets of strangers, so it must not have privileges. First the groups and the user
+//! change, as this needs privileges. Then all capabilities are dropped. At last, all system calls except those of
+//! the data path are forbidden.
 
 use config::Priority;
 use linux::descriptors;
@@ -18,13 +19,13 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::io;
 
-/// Drops all privileges. Root becomes this user, if one is named. The process keeps no capability, and gains none
-/// by any program. Call it before there is a second thread.
+/// Drops all privileges. A process of root becomes this user, if one is named. The process keeps no capability, and
+/// cannot gain one by executing a program. Call this before there is a second thread.
 ///
 /// A process without root privileges keeps its user.
 ///
 /// # Errors
-/// The user does not exist, or the privilege to become it is missing.
+/// The user does not exist, or the privilege to become the user is missing.
 pub fn drop_privileges(user: Option<&str>) -> io::Result<()> {
     let ids = user.filter(|_| geteuid().is_root()).map(descriptors::user).transpose()?;
     let refused = |what: &'static str| {
@@ -50,14 +51,14 @@ pub fn drop_privileges(user: Option<&str>) -> io::Result<()> {
     set_no_new_privs(true).map_err(refused("cannot set no_new_privs"))
 }
 
-/// A higher priority of this thread and the threads that it starts, until this is dropped.
+/// A higher priority of the calling thread and of the threads that it starts. It ends on drop.
 #[derive(Debug)]
 pub struct PriorityGuard {
     before: i32,
 }
 
-/// Raises the priority of this thread and of threads that it starts meanwhile, if configured. Without the privilege
-/// nothing changes: packets pass nevertheless.
+/// Raises the priority of the calling thread and of the threads that it starts, if configured. Without the
+/// privilege, nothing changes and packets are forwarded nevertheless.
 pub fn above_others(priority: Priority) -> Option<PriorityGuard> {
     let before = getpriority_process(None).ok().filter(|_| priority == Priority::High)?;
     setpriority_process(None, FIRST).ok().map(|()| PriorityGuard { before })
@@ -70,11 +71,11 @@ impl Drop for PriorityGuard {
     }
 }
 
-/// Limits all threads of this process to the system calls of the data path and of requests. Any other call ends the
-/// process.
+/// Limits all threads of this process to the system calls of the data path and of requests. Any other call kills
+/// the process.
 ///
 /// # Errors
-/// The kernel has no seccomp filter.
+/// The kernel does not support seccomp filters.
 pub fn confine() -> io::Result<()> {
     let said = |error: &dyn std::fmt::Display| {
         io::Error::other(format!("cannot install the seccomp filter: {error}; use a kernel with seccomp"))
@@ -91,17 +92,17 @@ pub fn confine() -> io::Result<()> {
     Ok(())
 }
 
-/// Calls that the C library may try and does not need. No file is opened, and threads use `clone`, whose flags a
-/// filter can check.
+/// Returns a filter that rejects calls that the C library may try and does not need. No file is opened. Threads use
+/// `clone`, whose flags a filter can check.
 fn refused(call: i64, why: libc::c_int) -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let denied = SeccompAction::Errno(why as u32);
     SeccompFilter::new([(call, Vec::new())].into(), SeccompAction::Allow, denied, arch)?.try_into()
 }
 
-/// The allowed calls, and the action on all others; the stricter of two filters applies. Only sockets that query an
-/// interface's state and MTU can be created, and none that connects. Threads can be created, but neither processes
-/// nor namespaces.
+/// Returns a filter with the allowed calls, and the action on all others. Of two filters, the stricter one applies.
+/// Only sockets that query an interface's state and MTU can be created; none can connect. Threads can be created,
+/// but no processes and namespaces.
 fn allowed(otherwise: SeccompAction) -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let mut rules: BTreeMap<_, _> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
@@ -116,7 +117,7 @@ fn allowed(otherwise: SeccompAction) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(rules, otherwise, SeccompAction::Allow, arch)?.try_into()
 }
 
-/// Highest priority of a process; only real-time processes precede it.
+/// Highest priority of an ordinary process. Only real-time processes run before it.
 const FIRST: i32 = -20;
 /// Flags of `clone` that create a namespace (clone(2)).
 const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
@@ -126,8 +127,8 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
-/// Over forty calls: packets, time, memory, threads and their ends, messages, metrics and requests. Two of them are
-/// allowed here because [`refused`] rejects them.
+/// The allowed system calls: packets, time, memory, threads and their ends, messages, metrics and requests. Two of
+/// them are only allowed here because [`refused`] rejects them.
 const CALLS: &[i64] = &[
     libc::SYS_ppoll,
     libc::SYS_readv,

@@ -1,12 +1,13 @@
-//! Configuration -> a kernel that gives the gateway only the packets to reassemble or fragment: for a router and a
-//! wide interface.
+//! The configuration of a router or a wide interface -> a kernel that redirects the packets to reassemble or
+//! fragment.
 //!
-//! The kernel still routes, filters, forwards and delivers. Programs at its interfaces redirect fragments, and TCP
-//! where a side needs it, to helper devices. The workers read from these, and their packets return to the interface
-//! and direction of the original ones. So a reassembled packet loses one hop, and is routed once (C12).
+//! The kernel still routes, filters, forwards and delivers packets. Programs at its interfaces redirect fragments
+//! to helper devices, and TCP packets if a side needs them. Workers read from the helpers. Their packets return to
+//! the interface and the direction of the original packets. So a reassembled packet loses one hop and is routed
+//! once (C12).
 //!
-//! A thread follows the host's interfaces and routes. Only a rule and routes that lead nowhere outlive a killed
-//! process. [`undo`](crate::wide_routes::undo) removes them.
+//! A thread follows the host's interfaces and routes. After a killed process, only a rule and routes without effect
+//! remain. [`undo`](crate::wide_routes::undo) removes them.
 
 use crate::ports::{address, interface_of};
 use crate::wide_routes::WideRoutes;
@@ -26,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The programs and routes, kept up to date until this is dropped.
+/// The redirecting programs and the wide routes. They are kept up to date until dropped.
 #[derive(Debug)]
 pub(crate) struct Redirects {
     orders: Sender<Command>,
@@ -35,26 +36,26 @@ pub(crate) struct Redirects {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Place of a redirect: the index of its interface, and that of its helper.
+/// Place of a redirect: index of the interface, index of its helper.
 pub(crate) type Spot = [u32; 2];
 
-/// A command to the thread.
+/// A command to the thread that follows the host.
 enum Command {
-    /// Return the attached links by their descriptors.
+    /// Return the attached links, as descriptor numbers.
     Tell(Sender<Vec<(Spot, [RawFd; 3])>>),
-    /// Redirect nothing more, and remove the larger MTU of the host's routes.
+    /// Stop redirecting, and remove the larger MTU of the host's routes.
     StopTaking(Sender<()>),
-    /// Check everything, with another configuration if one is given, and return the outcome.
+    /// Check everything, adopt the configuration if one is given, and return the result.
     Renew(Option<Box<Config>>, Sender<io::Result<()>>),
     End,
 }
 
 impl Redirects {
-    /// Starts in the namespace of the calling thread, once the workers' ports are open. Packets are redirected
-    /// while all workers write heartbeats. Takes over the programs of the predecessor.
+    /// Starts in the calling thread's namespace, after the workers' ports were opened. Packets are only redirected
+    /// while all workers write heartbeats. Programs of the predecessor are taken over.
     ///
     /// # Errors
-    /// An operation refused by the kernel. Nothing stays changed.
+    /// The kernel refuses an operation. Nothing stays changed.
     pub fn start(
         config: &Config,
         heartbeat: Option<Arc<Heartbeat>>,
@@ -85,17 +86,17 @@ impl Redirects {
         Ok(beside)
     }
 
-    /// Checks everything again, with another configuration if one is given.
+    /// Checks everything again. Adopts another configuration if one is given.
     ///
     /// # Errors
-    /// An operation refused by the kernel. The earlier state remains.
+    /// The kernel refuses an operation. The earlier state remains.
     pub fn refresh(&self, config: Option<&Config>) -> io::Result<()> {
         let (tell, told) = mpsc::channel();
         self.give(Command::Renew(config.map(|config| Box::new(config.clone())), tell));
         told.recv().map_err(|_| ended())?
     }
 
-    /// Stops redirecting; packets that were already redirected still return. Call it before the workers end.
+    /// Stops redirecting. Packets that are already redirected still return. Call this before the workers end.
     pub fn stop_taking(&self) {
         let (tell, told) = mpsc::channel();
         self.give(Command::StopTaking(tell));
@@ -103,14 +104,14 @@ impl Redirects {
         let _ = told.recv();
     }
 
-    /// The attached links by their descriptors, for a successor program.
+    /// Returns the attached links as descriptor numbers, for a successor program.
     pub fn links(&self) -> Vec<(Spot, [RawFd; 3])> {
         let (tell, told) = mpsc::channel();
         self.give(Command::Tell(tell));
         told.recv().unwrap_or_default()
     }
 
-    /// The last error since the previous call.
+    /// Returns the last error since the previous call; `None` if there was none.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -136,7 +137,7 @@ fn ended() -> io::Error {
     io::Error::other("the thread that monitors network interfaces has ended")
 }
 
-/// State of the thread.
+/// State of the thread that follows the host.
 struct RedirectThread {
     standing: Attached,
     orders: Receiver<Command>,
@@ -145,7 +146,7 @@ struct RedirectThread {
 }
 
 impl RedirectThread {
-    /// Runs until told to end.
+    /// Follows the host's interfaces and routes until told to end.
     fn follow(&mut self, mut monitor: Monitor) {
         let (mut said, mut has_changed, mut has_failed) = (None, false, false);
         let mut looked_at = Instant::now();
@@ -202,21 +203,21 @@ impl RedirectThread {
     }
 }
 
-/// The attached programs and set routes.
+/// The attached programs and the wide routes.
 struct Attached {
     config: Config,
     heartbeat: Option<Arc<Heartbeat>>,
-    /// The first to end: without the redirects, longer packets would be lost.
+    /// The wide routes. They are dropped first, because longer packets would be lost without redirection.
     routes: Option<WideRoutes>,
     redirects: Vec<(Wanted, Redirect)>,
     is_ending: bool,
-    /// A difference between the request and the result.
+    /// A warning about a part of the configuration that could not be applied.
     doubt: Option<String>,
-    /// Links of the predecessor program, or for other packets, that the new ones replace.
+    /// Links that new ones replace: those of the predecessor program, or those for other packets.
     before: Vec<(Spot, RedirectLinks)>,
 }
 
-/// A redirect, by the present interface indices.
+/// A redirect that the configuration requires, with current interface indices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Wanted {
     interface: u32,
@@ -231,11 +232,11 @@ impl Wanted {
     }
 }
 
-/// The redirected packets.
+/// The packets that are redirected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
     ComesIn(Taking),
-    /// Packets longer than this, in bytes.
+    /// Sent packets that exceed this length, in bytes.
     Leaves(u16),
 }
 
@@ -308,7 +309,7 @@ impl Attached {
         Ok(())
     }
 
-    /// Changes to another configuration; on failure back to the one before.
+    /// Adopts another configuration. On failure, returns to the previous one.
     fn suit(&mut self, config: Config) -> io::Result<()> {
         let before = std::mem::replace(&mut self.config, config);
         let outcome = self.update();
@@ -320,7 +321,7 @@ impl Attached {
         outcome
     }
 
-    /// Refreshes the routes that expire.
+    /// Extends the lifetime of the routes that expire.
     fn refresh(&mut self) -> io::Result<()> {
         if let Some(routes) = &mut self.routes {
             let doubt = routes.extend()?;
@@ -329,13 +330,13 @@ impl Attached {
         Ok(())
     }
 
-    /// Whether this process made the change.
+    /// Whether this process itself made the change.
     fn made(&self, change: &Change) -> bool {
         matches!(change, Change::Route(_, route) if self.routes.as_ref().is_some_and(|routes| routes.table() == route.table))
     }
 }
 
-/// The redirects of a configuration, for the present interfaces.
+/// Returns the redirects that a configuration requires, with current interface indices.
 fn wanted(config: &Config, netlink: &mut Netlink) -> io::Result<Vec<Wanted>> {
     let [wide, narrow] = [0, 1].map(|end| address(config, end));
     let mut all = Vec::new();
@@ -366,7 +367,7 @@ fn wanted(config: &Config, netlink: &mut Netlink) -> io::Result<Vec<Wanted>> {
     Ok(all)
 }
 
-/// A warning about a routing rule that may treat reassembled datagrams differently from their fragments.
+/// Returns a warning about a routing rule that may treat reassembled datagrams differently from their fragments.
 fn rule_in_doubt(netlink: &mut Netlink, config: &Config) -> Option<String> {
     let mtu = [&config.wide, &config.narrow].into_iter().filter(|side| joins(side)).map(|side| side.mtu).max()?;
     // A kernel without policy routing has no rules.
@@ -387,7 +388,7 @@ fn joins(side: &config::SideConfig) -> bool {
         .any(|join| side.uses_policy(join))
 }
 
-/// An interface and its helper, both present.
+/// An interface and its helper, both of which exist.
 #[derive(Clone, Copy)]
 struct Found {
     interface: u32,
@@ -402,8 +403,8 @@ impl Found {
     }
 }
 
-/// `None` where the interface or its helper is gone, or the helper is down: redirected packets would be lost. Both
-/// may come back.
+/// Returns an interface and its helper. `None` if either does not exist, or if the helper is down, as redirected
+/// packets would then be lost. Both may reappear.
 fn found(address: &str, netlink: &mut Netlink) -> io::Result<Option<Found>> {
     let invalid = |error: String| io::Error::new(io::ErrorKind::InvalidInput, error);
     let address: PortAddress = address.parse().map_err(invalid)?;
@@ -418,10 +419,10 @@ fn found(address: &str, netlink: &mut Netlink) -> io::Result<Option<Found>> {
     Ok(Some(Found { interface: interface.index, helper: helper.index, medium }))
 }
 
-/// Interval of checks without a notification.
+/// Interval between two checks without a notification.
 const EVERY: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
-/// How long changes are collected before a check.
+/// Time for which changes are collected before a check.
 const REST: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 const REST_MIN: Duration = Duration::from_millis(20);
-/// Interval of attempts after an error.
+/// Interval between two attempts after an error.
 const TRY_AGAIN: Duration = Duration::from_secs(2);

@@ -1,9 +1,8 @@
-//! An interface -> its ports, one for each worker, in order; reopened after the interface was deleted and created
-//! again.
+//! An interface that was deleted and created again -> its ports, one for each worker, in order.
 //!
-//! The kernel numbers the sockets of a group, and the queues of a device, in the order of opening. So the first
-//! worker whose port is gone opens the ports of all workers, or asks the supervisor for them. The other workers
-//! take theirs later.
+//! The kernel numbers the sockets of a group, and the queues of a device, in the order in which they are opened. So
+//! the first worker whose port fails opens the ports of all workers, or requests them from the supervisor. The
+//! other workers take their ports later.
 
 use crate::ports;
 use crate::roles::HostChanges;
@@ -18,7 +17,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Reopens the ports of one side, for all workers.
+/// Reopens the ports of one endpoint for all workers.
 #[derive(Debug)]
 pub struct Reopening {
     config: Config,
@@ -27,50 +26,50 @@ pub struct Reopening {
     state: Mutex<State>,
 }
 
-/// Returns the reopened port of the worker with this number; `None` while the interface is unchanged, or no port
-/// was reopened yet.
+/// A function that returns the reopened port of the worker with this number. `None` if the interface is unchanged,
+/// or if the port is not reopened yet.
 pub type Opener = Arc<dyn Fn(usize) -> io::Result<Option<Box<dyn Port>>> + Send + Sync>;
 
-/// Ports of one side that the supervisor reopens, for all workers of an unprivileged process.
+/// Ports of one endpoint that the supervisor reopens, for all workers of an unprivileged process.
 pub struct Asking {
     end: usize,
     ask: Ask,
     state: Mutex<Asked>,
 }
 
-/// Ports handed over by the supervisor.
+/// Ports that the supervisor has handed over.
 pub struct Handed {
-    /// Index of their interface.
+    /// Index of the ports' interface.
     pub index: Option<u32>,
-    /// The ports of all workers, in order.
+    /// The ports of all workers, in worker order.
     pub ports: Vec<Box<dyn Port>>,
 }
 
-/// Asks the supervisor. Takes the endpoint and the index of the interface of its old ports.
+/// A function that sends a request to the supervisor: the endpoint, and the interface index of its old ports.
 type Ask = Box<dyn Fn(usize, Option<u32>) -> io::Result<()> + Send + Sync>;
 
 #[derive(Default)]
 struct Asked {
     index: Option<u32>,
     asked_at: Option<Instant>,
-    /// Ports that their workers have not taken yet.
+    /// Handed-over ports that their workers have not taken yet, in worker order.
     waiting: Vec<Option<Box<dyn Port>>>,
-    /// Reason why there are none.
+    /// The reason why there are no ports; `None` if there are some.
     refused: Option<String>,
 }
 
 struct State {
-    /// Index of the interface of the open ports; `None` for a device that opening creates.
+    /// Index of the open ports' interface; `None` for a device that opening creates.
     index: Option<u32>,
-    /// Ports that their workers have not taken yet.
+    /// Reopened ports that their workers have not taken yet, in worker order.
     waiting: Vec<Option<Box<dyn Port>>>,
 }
 
 impl Reopening {
-    /// For the wide endpoint (0) or the narrow one (1), whose ports are open already.
+    /// Makes a value for the wide endpoint (0) or the narrow endpoint (1), whose ports are open.
     ///
     /// # Errors
-    /// The interface is missing.
+    /// The interface does not exist.
     pub fn new(config: &Config, end: usize, seized: Arc<Mutex<HostChanges>>) -> io::Result<Reopening> {
         let index = match foreign(config, end)? {
             Some(name) => Some(Netlink::open()?.interface(&name)?.index),
@@ -80,10 +79,10 @@ impl Reopening {
         Ok(Reopening { config: config.clone(), end, seized, state })
     }
 
-    /// The reopened port of a worker; `None` while its interface is unchanged, and only down.
+    /// Returns the reopened port of a worker; `None` if the interface is unchanged and only down.
     ///
     /// # Errors
-    /// The interface is missing, or the kernel refuses an operation.
+    /// The interface does not exist, or the kernel refuses an operation.
     pub fn port(&self, number: usize) -> io::Result<Option<Box<dyn Port>>> {
         let mut state = locked(&self.state);
         if let Some(port) = state.waiting.get_mut(number).and_then(Option::take) {
@@ -107,16 +106,17 @@ impl Reopening {
 }
 
 impl Asking {
-    /// For the wide endpoint (0) or the narrow one (1), whose ports are on the interface of this index.
+    /// Makes a value for the wide endpoint (0) or the narrow endpoint (1), whose ports are on the interface of this
+    /// index.
     pub fn new(end: usize, index: Option<u32>, ask: Ask) -> Asking {
         Asking { end, ask, state: Mutex::new(Asked { index, ..Asked::default() }) }
     }
 
-    /// The port of a worker, if the supervisor has handed it over. Otherwise the supervisor is asked, once for all
-    /// workers.
+    /// Returns the port of a worker, if the supervisor has handed it over. Otherwise requests the ports of all
+    /// workers from the supervisor.
     ///
     /// # Errors
-    /// The reason why the supervisor could not open it, or that the supervisor is gone.
+    /// The supervisor could not open the port, for the reason in the error, or it has ended.
     pub fn port(&self, number: usize) -> io::Result<Option<Box<dyn Port>>> {
         let mut state = locked(&self.state);
         if let Some(port) = state.waiting.get_mut(number).and_then(Option::take) {
@@ -129,7 +129,7 @@ impl Asking {
         state.refused.take().map_or(Ok(None), |why| Err(io::Error::other(why)))
     }
 
-    /// Stores the supervisor's answer, with the ports that it hands over.
+    /// Stores the supervisor's answer, with the handed-over ports.
     pub fn receive(&self, said: Result<Handed, String>) {
         let mut state = locked(&self.state);
         match said {
@@ -154,16 +154,16 @@ impl fmt::Debug for Asking {
     }
 }
 
-/// The reason why flows are not offloaded, as one sentence; `None` where they are, or where offload is not wanted.
+/// Returns a sentence with the reason why flows are not offloaded; `None` if they are, or if offload is not wanted.
 pub fn offload_doubt<'a>(mut reasons: impl Iterator<Item = Option<&'a str>>) -> Option<String> {
     reasons.find_map(|why| Some(format!("flow offload is off: {}", why?)))
 }
 
-/// Opens the port of one endpoint of a worker, in the namespace of this thread. The ports of several workers split
-/// the packets; open them in worker order.
+/// Opens the port of one worker's endpoint, in the calling thread's namespace. The ports of several workers share
+/// the packets. They must be opened in worker order.
 ///
 /// # Errors
-/// The missing part, and the remedy.
+/// A resource is missing. The error contains a way to fix it.
 pub fn open(config: &Config, end: usize, number: usize) -> io::Result<Box<dyn Port>> {
     let side = side(config, end);
     let offloads = match side.offloads {
@@ -190,7 +190,7 @@ pub fn open(config: &Config, end: usize, number: usize) -> io::Result<Box<dyn Po
     port::open(&ports::address(config, end), &options)
 }
 
-/// A warning about the distribution of packets over workers; `None` if it works as expected.
+/// Returns a warning about the distribution of packets among workers; `None` if it works as expected.
 pub fn note(config: &Config) -> Option<String> {
     let refused = if config.workers > 1 { steer::allowed().err() } else { None };
     refused.map(|error| {
@@ -198,17 +198,17 @@ pub fn note(config: &Config) -> Option<String> {
     })
 }
 
-/// The configuration of the endpoint's side.
+/// Returns the configuration of an endpoint's side.
 pub(crate) fn side(config: &Config, end: usize) -> &SideConfig {
     if end == WIDE { &config.wide } else { &config.narrow }
 }
 
-/// Locks, and ignores poisoning: the state is consistent between any two steps.
+/// Locks a mutex, even if a thread panicked under the lock. The state is consistent between any two statements.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Name of the endpoint's device, if others created it; `None` for a device that opening creates.
+/// Returns the name of an endpoint's existing device; `None` for a device that opening creates.
 fn foreign(config: &Config, end: usize) -> io::Result<Option<String>> {
     let address: PortAddress = ports::address(config, end)
         .parse()
@@ -223,7 +223,7 @@ impl fmt::Debug for State {
 }
 
 const WIDE: usize = 0;
-/// Interval of requests to the supervisor for the same ports.
+/// Interval between two requests to the supervisor for the same ports.
 const ASK_EVERY: Duration = Duration::from_millis(90);
-/// Groups of packet sockets have the number of their interface, with an offset beyond usual numbers: "wl" in ASCII.
+/// Offset of the group numbers of packet sockets: "wl" in ASCII. The index of the interface is added.
 const GROUP: u16 = 0x776C;

@@ -1,4 +1,7 @@
-//! A role -> the packets that the host's kernel leaves to the gateway.
+//! A role -> changed settings of the host, so that its kernel leaves packets to the gateway.
+//!
+//! A border needs the ingress of its interfaces. A router and a wide interface only need the packets that change
+//! size.
 
 use crate::ports::interface_of;
 use crate::redirects::{Redirects, Spot};
@@ -14,22 +17,22 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// The host's changed settings, until this is dropped.
+/// The changed settings of the host. Dropping this value reverts them.
 #[derive(Debug, Default)]
 pub struct HostChanges {
-    /// Interface index and interception, for a bump in the wire. `None` where the host needs no interception.
+    /// Interface index and interception, for a bump in the wire. `None` if the host needs no interception.
     intercepts: Vec<(u32, Option<Intercept>)>,
-    /// The redirects of a router and of a host.
+    /// The redirects of a router or of a wide interface; `None` for a border.
     beside: Option<Redirects>,
 }
 
 impl HostChanges {
-    /// Makes the kernel of this thread's namespace leave the gateway's packets to it. Call it once all ports are
-    /// open, so that no packet is lost. With a heartbeat, the kernel keeps fragments while the heartbeat has
-    /// stopped. `before` holds the programs of the predecessor.
+    /// Makes the kernel of the calling thread's namespace leave packets to the gateway. Call this after all ports
+    /// were opened, so that no packet is lost. With a heartbeat, the kernel processes fragments itself while the
+    /// heartbeat is missing. `before` contains the programs of the predecessor.
     ///
     /// # Errors
-    /// An operation refused by the kernel. Nothing stays changed.
+    /// The kernel refuses an operation. Nothing stays changed.
     pub(crate) fn start(
         config: &Config,
         heartbeat: Option<Arc<Heartbeat>>,
@@ -44,10 +47,10 @@ impl HostChanges {
         Ok(seized)
     }
 
-    /// Repeats the changes on interfaces that were deleted and created again. Other interfaces stay as they are.
+    /// Repeats the changes on interfaces that were deleted and created again.
     ///
     /// # Errors
-    /// An operation refused by the kernel.
+    /// The kernel refuses an operation.
     pub fn refresh(&mut self, config: &Config) -> io::Result<()> {
         match &self.beside {
             Some(beside) => beside.refresh(None),
@@ -55,28 +58,28 @@ impl HostChanges {
         }
     }
 
-    /// Changes to another configuration with the same ports.
+    /// Adopts another configuration with the same ports.
     ///
     /// # Errors
-    /// An operation refused by the kernel.
+    /// The kernel refuses an operation.
     pub fn suit(&mut self, config: &Config) -> io::Result<()> {
         self.beside.as_ref().map_or(Ok(()), |beside| beside.refresh(Some(config)))
     }
 
-    /// Leaves all later packets to the kernel. Packets that were already redirected still return to it. Call it
-    /// before the workers end.
+    /// Leaves all later packets to the kernel. Packets that are already redirected still return. Call this before
+    /// the workers end.
     pub fn stop_taking(&self) {
         if let Some(beside) = &self.beside {
             beside.stop_taking();
         }
     }
 
-    /// The attached programs by their descriptors, for a successor program.
+    /// Returns the attached programs as descriptor numbers, for a successor program.
     pub(crate) fn links(&self) -> Vec<(Spot, [RawFd; 3])> {
         self.beside.as_ref().map(Redirects::links).unwrap_or_default()
     }
 
-    /// Errors of the background thread since the last call.
+    /// Returns the last error of the background thread since the previous call; `None` if there was none.
     pub fn trouble(&self) -> Option<String> {
         self.beside.as_ref().and_then(Redirects::trouble)
     }
@@ -101,7 +104,8 @@ impl HostChanges {
     }
 }
 
-/// Index of the interface of a side's packet socket. The kernel never sees packets of other ports.
+/// Returns the index of the interface of a side's packet socket. `None` for other ports, whose packets the kernel
+/// never receives.
 fn packet_socket_on(side: &SideConfig, netlink: &mut Netlink) -> io::Result<Option<u32>> {
     match side.port.parse() {
         Ok(PortAddress::Packet(name)) => Ok(Some(netlink.interface(&name)?.index)),
@@ -109,8 +113,8 @@ fn packet_socket_on(side: &SideConfig, netlink: &mut Netlink) -> io::Result<Opti
     }
 }
 
-/// A bump in the wire works without interception where the privilege is missing and the interface has no address.
-/// The kernel then drops packets to other stations.
+/// Accepts a failed interception if the privilege is missing and the interface has no address. The kernel then
+/// drops packets to other stations anyway.
 fn allowed(
     intercept: io::Result<Intercept>,
     netlink: &mut Netlink,

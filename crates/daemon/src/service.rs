@@ -1,4 +1,7 @@
-//! Configuration -> running workers: in this process, on ports that this thread may open.
+//! Configuration -> running workers in this process.
+//!
+//! A service owns the worker threads, from start to end. Their ports may be opened here or handed over by a
+//! supervisor.
 
 use crate::gro::Gro;
 use crate::own_addresses;
@@ -35,52 +38,51 @@ pub struct Service {
     offloads: [Offloads; 2],
     crew: Vec<Member>,
     note: Option<String>,
-    /// The host's changed settings, if this process may change them. Reverted at the end.
+    /// The host's settings that this process has changed. They are reverted at the end.
     seized: Arc<Mutex<HostChanges>>,
-    /// GRO of the interfaces; `None` where another process switches it.
+    /// The interfaces whose GRO was switched on; `None` if another process does this.
     gro: Option<Gro>,
-    /// Packets lost before the start.
+    /// Losses before this process started.
     losses: Losses,
 }
 
-/// A worker on its thread.
+/// A worker and its thread.
 #[derive(Debug)]
 struct Member {
     handles: WorkerHandle,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Receives the losses of this process, which ends as soon as a worker panics.
+/// A function that receives the losses of this process after a worker has panicked.
 pub type Tell = Arc<dyn Fn(Losses) + Send + Sync>;
 
 /// Connections of a service to the privileged process.
 pub struct SupervisorLinks {
-    /// Reopen the ports of the wide endpoint and of the narrow one.
+    /// Functions that reopen the ports of the wide endpoint, then of the narrow endpoint.
     pub openers: [Opener; 2],
-    /// Heartbeat of the workers, where packets pass by the fail-open program without them.
+    /// The workers' heartbeat; `None` if no program in the kernel watches it.
     pub heartbeat: Option<Arc<Heartbeat>>,
-    /// Packets lost before the start.
+    /// Losses before this process started.
     pub losses: Losses,
-    /// Reports the losses of a worker that panics.
+    /// Reports the losses to the supervisor after a worker has panicked.
     pub tell: Tell,
-    /// Frames handed over by another process.
+    /// Frames that another process handed over.
     pub waiting: Waiting,
 }
 
-/// Frames handed over by another process that no worker has taken yet. Those that no worker ever takes are reported
-/// as lost.
+/// Handed-over frames that no worker has taken yet. Frames that are never taken are reported as lost.
 pub struct Waiting {
     count: usize,
     tell: Tell,
 }
 
 impl Waiting {
-    /// All of these frames.
+    /// Makes a value with all of these frames.
     pub fn new(handed_frames: &[Vec<HandedFrame>], tell: Tell) -> Waiting {
         Waiting { count: handed_frames.iter().map(Vec::len).sum(), tell }
     }
 
-    /// A worker has taken `count` frames.
+    /// Notes that a worker has taken `count` frames.
     fn are_taken(&mut self, count: usize) {
         self.count -= count;
     }
@@ -100,7 +102,7 @@ impl fmt::Debug for SupervisorLinks {
     }
 }
 
-/// The end of a process in which a worker panics.
+/// The end of a process after a panic in a worker.
 struct Ending {
     tell: Tell,
     crew: Vec<WorkerHandle>,
@@ -108,8 +110,8 @@ struct Ending {
 }
 
 impl Ending {
-    /// Makes the other workers release their packets, reports all losses and ends the process. A worker that panics
-    /// meanwhile waits here; it has already reported its own losses.
+    /// Makes the other workers release their packets, reports all losses, and ends the process. Another worker that
+    /// panics waits here, after it has reported its own losses.
     fn end(&self) {
         self.once.call_once(|| {
             (self.tell)(WorkerHandle::stop_all(&self.crew, SIBLINGS_TIMEOUT));
@@ -118,22 +120,22 @@ impl Ending {
     }
 }
 
-/// Parts of a worker that starts.
+/// The values that a worker's thread needs to start.
 struct Start {
     ports: [Box<dyn Port>; 2],
     place: Place,
     handed_frames: Vec<HandedFrame>,
-    /// The end of the process after a panic. `None`: the thread ends alone.
+    /// The end of the process after a panic; `None` if only the thread ends.
     ending: Option<Arc<Ending>>,
     openers: [Opener; 2],
     stations: Option<Arc<Stations>>,
 }
 
 impl Service {
-    /// Opens both ports in the namespace of this thread, and starts the workers.
+    /// Opens all ports in the calling thread's namespace, and starts the workers.
     ///
     /// # Errors
-    /// The missing part, and the remedy.
+    /// A resource is missing. The error contains a way to fix it.
     pub fn start(mut config: Config) -> io::Result<Service> {
         own_addresses::find(&mut config);
         let ports = (0..config.workers)
@@ -159,11 +161,11 @@ impl Service {
         Ok(service)
     }
 
-    /// Starts workers on open ports, listed by worker. They first process the frames of another process. `ties`
-    /// lead to the process that changes the host's settings.
+    /// Starts workers on open ports, in worker order. They first process the frames of another process. `ties` are
+    /// the connections to the privileged process.
     ///
     /// # Errors
-    /// The missing part, and the remedy.
+    /// A resource is missing. The error contains a way to fix it.
     pub fn start_on(
         config: Config,
         ports: Vec<[Box<dyn Port>; 2]>,
@@ -215,12 +217,12 @@ impl Service {
         Ok(service)
     }
 
-    /// A warning to the user who started it, about a feature that does not work as expected.
+    /// Returns a warning about a feature that does not work as expected; `None` if all work.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// Number of rounds of each worker.
+    /// Returns the number of rounds of each worker.
     pub fn beats(&self) -> Vec<u64> {
         self.crew.iter().map(|member| member.handles.beats()).collect()
     }
@@ -230,7 +232,7 @@ impl Service {
         self.crew.iter().for_each(|member| member.handles.wake());
     }
 
-    /// Ends the workers, and writes their held packets to a pipe. Returns the losses.
+    /// Makes the workers write their held packets to a pipe and end. Returns the losses.
     pub fn hand_over(&mut self, pipe: OwnedFd) -> Losses {
         for (member, will) in self.crew.iter().zip(HandoffWriter::each(pipe, self.crew.len())) {
             member.handles.give(Command::HandOver(will));
@@ -241,30 +243,30 @@ impl Service {
         losses
     }
 
-    /// The configuration.
+    /// Returns the current configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Snapshots of all workers.
+    /// Returns snapshots of all workers.
     ///
     /// # Errors
-    /// A worker does not answer.
+    /// A worker does not answer in time.
     pub fn snapshots(&self) -> io::Result<Vec<Snapshot>> {
         self.crew.iter().map(|member| member.handles.ask()).collect()
     }
 
-    /// A handle that reads the statistics from any thread.
+    /// Returns a handle that reads the statistics from any thread.
     pub fn watch(&self) -> Watch {
         Watch::new(&self.config, self.handles(), self.losses)
     }
 
-    /// Handles of the workers.
+    /// Returns the handles of the workers.
     pub fn handles(&self) -> Vec<WorkerHandle> {
         self.crew.iter().map(|member| member.handles.clone()).collect()
     }
 
-    /// Changes to another configuration with the same ports, without packet loss.
+    /// Adopts another configuration with the same ports, without packet loss.
     ///
     /// # Errors
     /// The configurations differ in a setting that cannot change while the gateway runs. Nothing has changed then.
@@ -291,8 +293,8 @@ impl Service {
         suited
     }
 
-    /// Tells hosts before the final end, if they were told to send longer packets than the path takes without this
-    /// border. Packets pass meanwhile. Returns the number of hosts.
+    /// Sends ICMP errors to the hosts whose MSS was raised, as their packets will exceed the path MTU without this
+    /// border. Packets are forwarded in the meantime. Returns the number of connections.
     pub fn farewell(&self) -> Farewell {
         let (done, all_done) = mpsc::channel();
         for member in &self.crew {
@@ -312,7 +314,7 @@ impl Service {
         self.end();
     }
 
-    /// The same, for a shared service.
+    /// Releases all held packets, and ends. This is for a shared service.
     pub fn end(&mut self) {
         reopen::locked(&self.seized).stop_taking();
         self.crew.iter().for_each(|member| member.handles.stop());
@@ -338,7 +340,7 @@ impl Drop for Service {
 /// Checks that all settings that a reload cannot change are equal.
 ///
 /// # Errors
-/// The settings that differ, and the remedy.
+/// The settings that differ. The error contains a way to fix it.
 pub(crate) fn may_reload(before: &Config, after: &Config) -> io::Result<()> {
     stays(before, after)?;
     let is_same = [
@@ -358,7 +360,7 @@ pub(crate) fn may_reload(before: &Config, after: &Config) -> io::Result<()> {
 /// Checks that all settings that cannot change while the gateway runs are equal.
 ///
 /// # Errors
-/// The settings that differ, and the remedy.
+/// The settings that differ. The error contains a way to fix it.
 pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
     let is_same = [
         ("role", before.role == after.role),
@@ -378,7 +380,7 @@ pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
     }
 }
 
-/// A worker's handle, its commands and its hand-over to peer workers.
+/// A worker's handle, the worker's commands, and the worker's hand-off queues to its peers.
 type Place = (WorkerHandle, Commands, Option<PeerHandoff>);
 
 fn places(config: &Config, is_steered: bool, heartbeat: Option<&Arc<Heartbeat>>) -> io::Result<Vec<Place>> {
@@ -424,12 +426,12 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
     Ok(Member { handles, thread: Some(thread) })
 }
 
-/// Time-out of a reload in the workers.
+/// Longest wait for the workers at a reload.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Time-out of the other workers' release of packets after a panic: half of the supervisor's time-out for a
-/// message.
+/// Longest wait for the other workers to release their packets after a panic: half of the supervisor's time-out for
+/// messages.
 const SIBLINGS_TIMEOUT: Duration = Duration::from_millis(500);
-/// Exit status of a process whose worker panicked: the one of Rust's own runtime.
+/// Exit status of a process after a panic in a worker, as in Rust's own runtime.
 const PANICKED: i32 = 101;
 
 #[cfg(test)]

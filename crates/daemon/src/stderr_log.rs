@@ -1,10 +1,10 @@
-//! Sentences -> lines on standard error, for a process that must not block on the reader.
+//! Sentences -> lines on standard error, without waiting for the reader.
 //!
-//! A pipe or terminal without a reader fills up, and a write to it blocks. The flag against that belongs to the
-//! open file description, which other processes share. So a pipe or a terminal is opened a second time, and a
-//! socket gets the flag with each message.
+//! A pipe or terminal without a reader fills up, and a write to it blocks. The flag against blocking would also
+//! affect other processes with the same open file description. So a pipe or terminal is opened a second time, and
+//! for a socket the flag is set on each message.
 //!
-//! Lines without space are dropped. Their number is printed once there is space.
+//! Lines without space are dropped. Their number is printed when there is space again.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
@@ -14,32 +14,32 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// The log of a process.
+/// The log of a process on standard error.
 #[derive(Debug)]
 pub(crate) struct StderrLog {
     direction: LogTarget,
-    /// Number of lines dropped since the last written one.
+    /// Number of lines dropped since the last line that was written.
     dropped_count: Cell<u64>,
-    /// Whether the last line was written in part, for lack of space.
+    /// Whether the last line was only written in part, for lack of space.
     is_torn: Cell<bool>,
 }
 
-/// The way to write to a descriptor.
+/// The way in which lines are written to a descriptor.
 #[derive(Debug)]
 enum LogTarget {
-    /// Opened a second time, so that it never blocks.
+    /// A pipe or terminal that was opened a second time and never blocks.
     Own(OwnedFd),
-    /// A socket.
+    /// A socket, which gets a flag with each message.
     Socket(OwnedFd),
-    /// A regular file, which has no reader to wait for; or a descriptor that cannot be opened again, whose space is
-    /// checked first.
+    /// A regular file, which never blocks, or a descriptor that cannot be opened again. Its free space is checked
+    /// before each line.
     Shared(OwnedFd),
-    /// No standard error.
+    /// There is no standard error.
     Nowhere,
 }
 
 impl StderrLog {
-    /// The log on standard error.
+    /// Returns the log on standard error.
     pub fn standard_error() -> StderrLog {
         StderrLog::of(io::stderr())
     }
@@ -49,7 +49,7 @@ impl StderrLog {
         StderrLog { direction, dropped_count: Cell::new(0), is_torn: Cell::new(false) }
     }
 
-    /// Writes a line, or drops it for lack of space.
+    /// Writes a line, or drops it if there is no space.
     pub fn say(&self, line: &str) {
         let torn = if self.is_torn.get() { "\n" } else { "" };
         let dropped = match self.dropped_count.get() {
@@ -107,7 +107,7 @@ impl LogTarget {
     }
 }
 
-/// Number of bytes that a pipe takes as a whole or not at all.
+/// Largest number of bytes that a pipe accepts completely or not at all.
 const PIPE_BUF: usize = 4096;
 
 #[cfg(test)]

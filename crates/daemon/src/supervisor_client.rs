@@ -1,4 +1,6 @@
-//! Wishes of a worker process -> their outcomes from the supervisor.
+//! Requests of a worker process -> their results from the supervisor.
+//!
+//! The control socket is served in the worker process, but reload, restart and stop need the supervisor.
 
 use crate::messages::{Done, SupervisorRequest, ToSupervisor, say};
 use std::collections::HashMap;
@@ -8,33 +10,33 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Sends wishes to the supervisor.
+/// A client that sends requests to the supervisor.
 #[derive(Clone, Debug)]
 pub struct SupervisorClient {
     socket: Arc<OwnedFd>,
     waiting: Arc<Mutex<Waiting>>,
 }
 
-/// The clients that wait for an answer, by the numbers of their wishes.
+/// The clients that wait for a result, by the number of their request.
 #[derive(Debug, Default)]
 struct Waiting {
     last_number: u64,
     answers: HashMap<u64, Reply>,
 }
 
-/// Receives the outcome of a wish.
+/// Receives the result of a request.
 type Reply = Sender<Result<Done, String>>;
 
 impl SupervisorClient {
-    /// A client of the supervisor at the other end of this socket.
+    /// Makes a client of the supervisor on this socket.
     pub(crate) fn new(socket: Arc<OwnedFd>) -> SupervisorClient {
         SupervisorClient { socket, waiting: Arc::default() }
     }
 
-    /// Sends a wish, and waits for its outcome.
+    /// Sends a request, and waits for its result.
     ///
     /// # Errors
-    /// The wish was not fulfilled; the error has the reason.
+    /// The request was not carried out. The error contains the reason.
     pub fn ask(&self, wish: SupervisorRequest) -> io::Result<Done> {
         let timeout = if wish == SupervisorRequest::Restart { RESTART_TIMEOUT } else { WISH_TIMEOUT };
         self.ask_within(timeout, wish)
@@ -56,7 +58,7 @@ impl SupervisorClient {
         }
     }
 
-    /// Passes the answer to the waiting client. A late answer is dropped.
+    /// Hands a result to the client that waits for it. A late result is dropped.
     pub(crate) fn answer(&self, number: u64, outcome: Result<Done, String>) {
         if let Some(to) = self.waiting().answers.remove(&number) {
             // The client may have ended.
@@ -69,9 +71,9 @@ impl SupervisorClient {
     }
 }
 
-/// Time-out of a wish.
+/// Longest wait for the result of a request.
 const WISH_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time-out of a restart: another program reports that it takes over, and another worker process starts.
+/// Longest wait for a restart: the new program takes over, and a worker process starts.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(12);
 
 #[cfg(test)]

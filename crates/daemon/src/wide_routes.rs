@@ -1,18 +1,18 @@
-//! A host's routes over one interface -> the same routes with a larger MTU, for packets of the host itself.
+//! A host's routes over one interface -> the same routes with a larger MTU, for packets that the host itself sends.
 //!
-//! A separate table has a copy of each such route with the wide MTU. A rule makes packets that this host sends use
-//! it just before the main table. So rules of the host's owner come first, forwarded packets keep the link's MTU,
-//! and the main table stays unchanged.
+//! Without a larger MTU, the host's own TCP would send short segments. A separate table contains a copy of each
+//! route, with the wide MTU. A rule makes the host's own packets use this table just before the main table. So
+//! other rules of the host come first, forwarded packets keep the link's MTU, and the main table stays unchanged.
 //!
-//! Routes are left to the main table in these cases:
+//! These routes are not copied, so packets to their destinations use the main table:
 //!
-//! - They use other interfaces, or several next hops.
-//! - They have attributes that this does not copy (a class of service, `onlink`, `encap`).
-//! - Their owner gave them an MTU below the link's.
+//! - routes over other interfaces, or with several next hops,
+//! - routes with attributes that this module does not copy (traffic class, `onlink`, `encap`),
+//! - routes with an MTU below the link's, which an administrator has set.
 //!
-//! After a kill, the copies end by themselves: those of IPv4 with a device of the process, those of IPv6 after ten
-//! seconds. The rule and the entries that lead back to the main table remain, without effect; [`undo`] removes
-//! them.
+//! After a process was killed, the copies end by themselves: IPv4 copies with a device of the process, IPv6 copies
+//! after ten seconds. The rule remains, and so do entries that lead back to the main table. Neither has an effect,
+//! and [`undo`] removes them.
 
 use config::Config;
 use linux::addresses::Prefix;
@@ -24,24 +24,24 @@ use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// The routes, until this is dropped.
+/// The copied routes and the rule. Dropping this value removes them.
 #[derive(Debug)]
 pub(crate) struct WideRoutes {
     narrow: String,
     table: u32,
     netlink: Netlink,
-    /// The device whose removal ends the IPv4 copies, and its index.
+    /// The device whose removal ends the IPv4 copies, and the device's index.
     tether: (Tap, u32),
     wanted: Vec<Route>,
-    /// Time of the last check of the routes.
+    /// Time at which the routes were last checked.
     set_at: Instant,
 }
 
 impl WideRoutes {
-    /// Sets the routes for the interface `narrow`, in the namespace of the calling thread.
+    /// Sets the routes for the interface `narrow`, in the calling thread's namespace.
     ///
     /// # Errors
-    /// An operation refused by the kernel. Nothing stays changed.
+    /// The kernel refuses an operation. Nothing stays changed.
     pub fn start(narrow: &str) -> io::Result<WideRoutes> {
         let table = table(narrow);
         let tether = helper::tether(&tag(table))?;
@@ -51,16 +51,16 @@ impl WideRoutes {
         Ok(WideRoutes { narrow, table, netlink, tether, wanted: Vec::new(), set_at })
     }
 
-    /// The number of the table.
+    /// Returns the number of the table with the copies.
     pub fn table(&self) -> u32 {
         self.table
     }
 
-    /// Follows the host's routes and the configuration. Returns a warning about a route that could not be copied
-    /// and is left to the main table.
+    /// Adapts the copies to the host's routes and the configuration. Returns a warning about a route that could not
+    /// be copied; `None` if all were copied.
     ///
     /// # Errors
-    /// An operation refused by the kernel.
+    /// The kernel refuses an operation.
     pub fn refresh(&mut self, config: &Config) -> io::Result<Option<String>> {
         self.wanted = match self.netlink.interface(&self.narrow) {
             Ok(narrow) => self.wanted(config, narrow.index)?,
@@ -70,15 +70,16 @@ impl WideRoutes {
         self.set()
     }
 
-    /// Extends the lifetime of the IPv6 copies, and restores removed ones: at intervals.
+    /// Extends the lifetime of the IPv6 copies, and restores removed copies. Does nothing within [`REFRESH`] of the
+    /// last check.
     ///
     /// # Errors
-    /// An operation refused by the kernel.
+    /// The kernel refuses an operation.
     pub fn extend(&mut self) -> io::Result<Option<String>> {
         if self.set_at.elapsed() < REFRESH { Ok(None) } else { self.set() }
     }
 
-    /// Sets the missing routes and the rule.
+    /// Sets the missing copies and the rule.
     fn set(&mut self) -> io::Result<Option<String>> {
         self.set_at = Instant::now();
         let standing = self.netlink.routes_of(self.table)?;
@@ -130,8 +131,8 @@ impl WideRoutes {
         Ok(())
     }
 
-    /// A copy of each route over the narrow interface, and for each other route an entry that leads back to the
-    /// main table.
+    /// Returns the entries of the table: a copy of each route over the narrow interface, and for each other route
+    /// an entry that leads back to the main table.
     fn wanted(&mut self, config: &Config, narrow: u32) -> io::Result<Vec<Route>> {
         let mut routes = self.netlink.routes()?;
         routes.retain(|route| !is_of_the_link(route.destination.address));
@@ -186,19 +187,19 @@ impl WideRoutes {
     }
 }
 
-/// The key of a route within a table.
+/// Returns the key of a route within a table: destination, prefix length, metric.
 fn place(route: &Route) -> (IpAddr, u8, u32) {
     (route.destination.address, route.destination.bit_count, route.metric)
 }
 
-/// The compared properties of a route in this table.
+/// The properties by which two routes are compared.
 type Facts = ((IpAddr, u8, u32), u8, Option<IpAddr>, Option<u32>, Option<IpAddr>, Option<u32>);
 
 fn facts(route: &Route) -> Facts {
     (place(route), route.kind as u8, route.gateway, route.index, route.source, route.mtu)
 }
 
-/// An entry that leads back to the main table.
+/// Returns an entry that leads back to the main table.
 fn back(table: u32, destination: Prefix, metric: u32) -> Route {
     Route { table, kind: RouteKind::Thrown, index: None, metric, ..Route::on(destination, 0) }
 }
@@ -213,7 +214,7 @@ impl Drop for WideRoutes {
 /// Removes the rules and tables of wide interfaces whose processes were killed. Returns whether there were any.
 ///
 /// # Errors
-/// An operation refused by the kernel.
+/// The kernel refuses an operation.
 pub fn undo() -> io::Result<bool> {
     let mut netlink = Netlink::open()?;
     let rules = netlink.rules()?.into_iter().filter(|rule| rule.priority == RULE);
@@ -250,12 +251,13 @@ fn ignore_gone(outcome: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// The routing table of an interface. It depends on the name only, so a successor finds it.
+/// Returns the number of an interface's table. It only depends on the interface's name, so that a successor finds
+/// it.
 fn table(name: &str) -> u32 {
     TABLES + helper::name_hash(name) % TABLE_COUNT
 }
 
-/// The table's tag in the name of its device.
+/// Returns the tag of a table, for the name of its device.
 fn tag(table: u32) -> String {
     format!("{:04x}", table - TABLES)
 }
@@ -272,12 +274,12 @@ fn contains(outer: Prefix, inner: Prefix) -> bool {
         && (outer.bit_count == 0 || differ >> (128 - u32::from(outer.bit_count)) == 0)
 }
 
-/// MTU of the copies, limited to the kernel's maximum, in bytes.
+/// Returns the MTU of the copies in bytes, limited to the kernel's maximum.
 fn mtu(config: &Config) -> u32 {
     u32::from(config.wide.mtu).min(ROUTE_MTU_MAX)
 }
 
-/// Addresses of a single link are reached by that link only.
+/// Whether the address is only valid on a single link, so that only that link's route applies.
 fn is_of_the_link(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local() || v4.is_multicast(),
@@ -285,18 +287,18 @@ fn is_of_the_link(address: IpAddr) -> bool {
     }
 }
 
-/// Tables of wide interfaces, far from usual table numbers.
+/// Base of the numbers of wide interfaces' tables, far from usual numbers.
 const TABLES: u32 = 0x0057_0000;
 const TABLE_COUNT: u32 = 1 << 16;
-/// One rule for each IP version.
+/// Number of rules, one for each IP version.
 const VERSION_COUNT: usize = 2;
-/// Linux's maximum MTU of a route, in bytes (net/ipv4/metrics.c); the kernel fragments a longer datagram in two.
+/// Linux's maximum MTU of a route, in bytes (net/ipv4/metrics.c). The kernel fragments a longer datagram in two.
 const ROUTE_MTU_MAX: u32 = 65_520;
-/// Priority of the rule: just before the main table's (32766).
+/// Priority of the rule: just before the main table's rule (32,766).
 const RULE: u32 = 32_765;
-/// Seconds until an IPv6 copy expires.
+/// Lifetime of an IPv6 copy, in seconds.
 const LIFETIME: u32 = 10;
-/// Interval of extensions, and of checks for removed routes.
+/// Interval between two checks, which extend copies and restore removed ones.
 const REFRESH: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! A socket to the supervisor -> a gateway that runs without privileges: the worker process.
 //!
-//! The supervisor hands it all sockets and ports. It drops its privileges before it reads a packet, and reports ten
-//! times a second that all of its workers make rounds. When the supervisor is gone, it releases all held packets
-//! and ends.
+//! A worker process parses packets of strangers, so it runs without privileges. The supervisor hands all sockets
+//! and ports to it. The process drops its privileges before it reads a packet. Ten times a second it reports that
+//! all of its workers make rounds. If the supervisor ends, it releases all held packets and ends too.
 
 use crate::control::Control;
 use crate::messages::{Begin, HandedPort, Heard, ToSupervisor, ToWorker, receive, say};
@@ -26,10 +26,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Works under the supervisor at the other end of the socket, until told to end or until the supervisor is gone.
+/// Works for the supervisor at the other end of the socket, until told to end or until the supervisor ends.
 ///
 /// # Errors
-/// It cannot begin.
+/// The first message is missing, or a resource in it cannot be used.
 pub fn run(socket: OwnedFd) -> io::Result<()> {
     let socket = Arc::new(socket);
     let Some((begin, descriptors)) = told(&socket)? else { return Ok(()) };
@@ -84,7 +84,7 @@ pub fn run(socket: OwnedFd) -> io::Result<()> {
     outcome
 }
 
-/// The supervisor's first message; `None` where it is gone before.
+/// Returns the supervisor's first message and its descriptors; `None` if the supervisor has ended.
 fn told(socket: &OwnedFd) -> io::Result<Option<(Begin, Vec<OwnedFd>)>> {
     loop {
         wait(socket, BEGIN_TIMEOUT);
@@ -112,7 +112,7 @@ fn parse(text: &str, file: &str) -> io::Result<Config> {
     Config::parse(text, file).map_err(|problems| io::Error::new(io::ErrorKind::InvalidInput, problems.to_string()))
 }
 
-/// The descriptors of the first message, in order.
+/// The descriptors of the first message that are not used yet, in order.
 struct Handed(VecDeque<OwnedFd>);
 
 impl Handed {
@@ -126,7 +126,7 @@ impl Handed {
         if is_there { self.0.pop_front().ok_or_else(missing).map(Some) } else { Ok(None) }
     }
 
-    /// The ports of each worker; `None` in place of a port that is opened here.
+    /// Returns the ports of each worker; `None` for a port that this process opens itself.
     fn ports(&mut self, begin: &Begin) -> io::Result<Vec<[Adopted; 2]>> {
         begin.ports.as_chunks().0.iter().map(|[wide, narrow]| Ok([self.port(wide)?, self.port(narrow)?])).collect()
     }
@@ -139,7 +139,7 @@ impl Handed {
     }
 }
 
-/// A port, if it was handed over.
+/// A handed-over port; `None` if this process opens it itself.
 type Adopted = Option<Box<dyn Port>>;
 
 /// Opens the ports that were not handed over.
@@ -152,7 +152,7 @@ fn complete(adopted: Vec<[Adopted; 2]>, config: &Config) -> io::Result<Vec<[Box<
     Ok(ports)
 }
 
-/// All packets of another process, once it has written them.
+/// Reads all packets that another process hands over. Waits until the other process has written them.
 fn inherit(handoff: Option<OwnedFd>, config: &Config) -> Handoff {
     handoff.map(|pipe| handover::read(pipe, config.workers)).unwrap_or_default()
 }
@@ -165,7 +165,7 @@ fn tell(socket: &OwnedFd, losses: Losses) {
     }
 }
 
-/// Sends heartbeats to the supervisor, and obeys its messages.
+/// Sends heartbeats to the supervisor, and carries out its messages.
 fn attend(
     socket: &OwnedFd,
     service: &Mutex<Service>,
@@ -225,7 +225,7 @@ fn attend(
     }
 }
 
-/// Ports that were handed over, in order.
+/// Adopts handed-over ports, in order.
 fn adopt_all(told: &[HandedPort], descriptors: Vec<OwnedFd>) -> Result<Vec<Box<dyn Port>>, String> {
     let mut handed = Handed(descriptors.into());
     let adopted = told.iter().map(|told| handed.port(told)?.ok_or_else(|| io::ErrorKind::InvalidData.into()));
@@ -239,9 +239,9 @@ fn wait(socket: &OwnedFd, timeout: Duration) {
     let _ = poll(&mut fds, Some(&timeout));
 }
 
-/// Stages that hold packets. They are left out where a held packet may cause the crashes.
+/// The stages that hold packets. They are bypassed if a held packet may cause the crashes.
 const WIDENING: [Stage; 3] = [Stage::Reassemble, Stage::Merge, Stage::Coalesce];
-/// Interval of heartbeat messages to the supervisor.
+/// Interval between two heartbeat messages to the supervisor.
 pub(crate) const BEAT: Duration = Duration::from_millis(100);
-/// Time-out of the supervisor's first message.
+/// Longest wait for the supervisor's first message.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,4 +1,6 @@
 //! Configuration -> the settings of the engine's gateway.
+//!
+//! The engine knows no files and no ports. The memory limits and offloads that it needs are derived here.
 
 use crate::commands::Replacement;
 use config::{Config, DontFragment, Role, SideConfig, Stage};
@@ -10,10 +12,10 @@ use packet::Pool;
 use port::Offloads;
 use std::sync::mpsc::Sender;
 
-/// Draws the random seeds of one process. Outsiders cannot predict them.
+/// Draws the random seeds of one process. The seeds are unpredictable for other hosts.
 ///
 /// # Errors
-/// The kernel gives no random bytes.
+/// The kernel returns no random bytes.
 pub fn draw_secrets() -> std::io::Result<Secrets> {
     let draw = || {
         let mut bytes = [0; 16];
@@ -24,18 +26,18 @@ pub fn draw_secrets() -> std::io::Result<Secrets> {
     Ok(Secrets { seed: draw()?, table_key: draw()? })
 }
 
-/// The gateway of this configuration. `offloads` are the offloads of the wide port and of the narrow port.
+/// Builds the gateway of this configuration. `offloads` are the offloads of the wide port and of the narrow port.
 pub fn gateway(config: &Config, offloads: [Offloads; 2], secrets: Secrets) -> Gateway {
     Gateway::new(&settings(config, offloads), secrets, || Pool::new(pool_limit(config)))
 }
 
-/// Memory limit of the pool of each direction, in bytes.
+/// Returns the memory limit of each direction's buffer pool, in bytes.
 pub fn pool_limit(config: &Config) -> usize {
     2 * config.limits.memory + POOL_EXTRA
 }
 
-/// The settings that a running worker changes to on a reload. `offloads` are the offloads of the wide port and of
-/// the narrow port.
+/// Builds the settings that a running worker adopts on a reload. `offloads` are the offloads of the wide port and
+/// of the narrow port.
 pub fn replacement(config: &Config, offloads: [Offloads; 2], secrets: Secrets, done: Sender<()>) -> Replacement {
     Replacement {
         settings: settings(config, offloads),
@@ -47,7 +49,8 @@ pub fn replacement(config: &Config, offloads: [Offloads; 2], secrets: Secrets, d
     }
 }
 
-/// The engine's settings for this configuration, given the offloads of the wide port and of the narrow port.
+/// Returns the engine's settings for this configuration, given the offloads of the wide port and of the narrow
+/// port.
 pub fn settings(config: &Config, [wide, narrow]: [Offloads; 2]) -> GatewaySettings {
     let sides = [(Toward::Narrow, narrow), (Toward::Wide, wide)];
     GatewaySettings {
@@ -57,7 +60,7 @@ pub fn settings(config: &Config, [wide, narrow]: [Offloads; 2]) -> GatewaySettin
     }
 }
 
-/// The configured processing of packets that leave by this side.
+/// Returns the engine's settings for packets that are sent by this side.
 fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
     let side = of(config, toward);
     let stand = config.role.gateway_role();
@@ -93,7 +96,7 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
     settings.with_segment_size_for(is_own_host)
 }
 
-/// The engine's name of a stage; `None` for a stage of both sides.
+/// Returns the engine's name of a stage; `None` for a stage that concerns both sides.
 pub fn side_stage(stage: Stage) -> Option<SideStage> {
     match stage {
         Stage::Reassemble => Some(SideStage::Reassemble),
@@ -105,13 +108,13 @@ pub fn side_stage(stage: Stage) -> Option<SideStage> {
     }
 }
 
-/// Whether ports are opened with flow offload and with VLAN tag writing. Each such port has more descriptors, and
-/// the number of descriptors that pass between processes at once limits the worker count.
+/// Whether ports are opened with flow offload and with VLAN tag writing. Both need more descriptors per port.
+/// Processes can pass a limited number of descriptors in one message, so this limits the worker count.
 pub fn can_offload(config: &Config) -> bool {
     config.role == Role::Border && config.workers <= OFFLOAD_WORKERS_MAX
 }
 
-/// Whether flows may be offloaded to the kernel, on ports that can.
+/// Whether flows may be offloaded to the kernel. The ports must also support flow offload.
 pub fn offloads_flows(config: &Config) -> bool {
     can_offload(config) && !config.bypass.contains(&Stage::FlowOffload)
 }
@@ -130,7 +133,7 @@ fn border(config: &Config) -> Option<Border> {
     })
 }
 
-/// The configuration of the side by which packets leave.
+/// Returns the configuration of the side by which packets are sent.
 fn of(config: &Config, toward: Toward) -> &SideConfig {
     match toward {
         Toward::Wide => &config.wide,
@@ -138,7 +141,8 @@ fn of(config: &Config, toward: Toward) -> &SideConfig {
     }
 }
 
-/// Pool size beyond the memory limit, in bytes: received packets, leaving packets and the receive buffers of ports.
+/// Size of a buffer pool in addition to the memory limit, in bytes. This part is for received packets, packets to
+/// be sent and the receive buffers of ports.
 const POOL_EXTRA: usize = 32 << 20;
-/// Largest worker count with flow offload.
+/// Largest worker count with which flow offload is possible.
 const OFFLOAD_WORKERS_MAX: usize = 24;

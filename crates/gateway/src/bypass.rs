@@ -1,7 +1,8 @@
-//! A stage and a switch -> running workers whose directions leave the stage out, or use it again (X7).
+//! A stage, and on or off -> running workers that use or bypass the stage (X7).
 //!
-//! A stage that is switched off first releases its held packets through all later stages. One that is switched on
-//! starts empty. A reload sets all stages to the new configuration.
+//! The control socket switches stages in a running gateway. A stage that is switched off first releases its held
+//! packets through all later stages. A stage that is switched on starts empty. A reload sets all stages to the new
+//! configuration.
 
 use crate::build;
 use crate::commands::{Command, WorkerHandle};
@@ -13,21 +14,21 @@ use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// The directions of a switch.
+/// The directions in which a stage is switched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Directions {
-    /// Packets that leave by the narrow side.
+    /// Packets that are sent by the narrow side.
     ToNarrow,
-    /// Packets that leave by the wide side.
+    /// Packets that are sent by the wide side.
     ToWide,
-    /// Both directions, as far as they have the stage.
+    /// Both directions. A direction without the stage is unchanged.
     Both,
 }
 
-/// Switches a stage in all workers, and returns the names of the changed directions.
+/// Switches a stage in all workers. Returns the names of the changed directions.
 ///
 /// # Errors
-/// The configuration has no such stage there, or a worker has ended.
+/// The configuration has no such stage in these directions, or a worker has ended.
 pub fn switch(
     config: &Config,
     crew: &[WorkerHandle],
@@ -63,7 +64,7 @@ pub fn switch(
     Ok(chosen.into_iter().filter_map(|direction| NAMES.get(direction).copied()).collect())
 }
 
-/// The chosen directions that have this stage, switched on or off.
+/// Returns those of the chosen directions that have this stage.
 fn directions(config: &Config, stage: Stage, directions: Directions) -> Vec<usize> {
     let Some(stage) = build::side_stage(stage) else { return Vec::new() };
     let sides = build::settings(config, [Offloads::default(); 2]).sides;
@@ -74,9 +75,9 @@ fn directions(config: &Config, stage: Stage, directions: Directions) -> Vec<usiz
     directions.filter(|direction| sides.get(*direction).is_some_and(|side| side.has(stage))).collect()
 }
 
-/// Names of the directions, in the order of the workers' directions.
+/// Names of the directions, in the order of their numbers.
 const NAMES: [&str; 2] = ["to-narrow", "to-wide"];
-/// Time-out of a worker's answer.
+/// Longest wait for a worker's answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

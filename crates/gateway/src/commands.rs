@@ -1,4 +1,7 @@
-//! Commands -> a worker, and its heartbeat -> all others: the only data that threads share.
+//! Commands -> a worker; the worker's heartbeat and last snapshot -> all other threads.
+//!
+//! A worker shares only this command queue with the threads that control it. Packets between workers use the module
+//! `peer_handoff`.
 
 use crate::handover::HandoffWriter;
 use crate::queue::Queue;
@@ -17,34 +20,36 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A command to a worker, other than to stop.
+/// A command to a worker. To stop a worker, call [`WorkerHandle::stop`].
 pub enum Command {
-    /// Return a snapshot.
+    /// Return a snapshot of all counters.
     Tell(Sender<Snapshot>),
-    /// Apply a change while packets pass.
+    /// Apply a change between two batches of packets.
     Change(Box<Change>),
-    /// Change to another configuration.
+    /// Adopt another configuration.
     Replace(Box<Replacement>),
-    /// Write all held packets, and end: a successor takes them.
+    /// Write all held packets for the successor, and end.
     HandOver(HandoffWriter),
-    /// No successor follows. Send ICMP errors to the hosts that were told to send longer packets, and return their
-    /// number.
+    /// End without a successor. Send ICMP errors to the hosts that were told to send longer packets. Return the
+    /// number of connections.
     Farewell(Sender<Farewell>),
 }
 
-/// Hosts to tell about the end of a border, as their packets are too long from then on. Counted by connection.
+/// Results of the ICMP errors at a border's end, counted in TCP connections. Without the border, the hosts' packets
+/// exceed the path MTU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Farewell {
     /// Connections whose hosts were told.
     pub told: u64,
-    /// Connections whose hosts could not be told: none of their packets had passed, or the time was up.
+    /// Connections whose hosts could not be told, because no packet of theirs had passed or the time limit was
+    /// reached.
     pub untold: u64,
-    /// Connections whose state was already forgotten.
+    /// Connections whose state had been removed from the flow table.
     pub forgotten: u64,
 }
 
 impl Farewell {
-    /// The sum of two.
+    /// Returns the sum of two results.
     pub fn and(self, other: Farewell) -> Farewell {
         Farewell {
             told: self.told + other.told,
@@ -54,35 +59,36 @@ impl Farewell {
     }
 }
 
-/// The changes of a worker on a reload.
+/// The new settings of a worker after a reload.
 #[derive(Debug)]
 pub struct Replacement {
-    /// The engine's settings: its new stages take over the held packets of the old ones.
+    /// The engine's new settings. New stages take over the held packets of old stages.
     pub settings: GatewaySettings,
-    /// Random seeds for the new stages.
+    /// Random seeds of the new stages.
     pub secrets: Secrets,
-    /// MTU of the wide endpoint and of the narrow one, in bytes.
+    /// MTU of the wide endpoint, then of the narrow endpoint, in bytes.
     pub mtus: [u16; 2],
-    /// Memory limit of the pool of each direction, in bytes.
+    /// Memory limit of each direction's buffer pool, in bytes.
     pub pool_limit: usize,
     /// Whether flows may be offloaded to the kernel.
     pub offloads_flows: bool,
-    /// Receives a message once the change is complete.
+    /// Receives a message after the worker has adopted the settings.
     pub done: Sender<()>,
 }
 
-/// A change of a worker's processing. Packets that it releases leave at once.
+/// A function that changes a running worker's gateway. Packets that the change releases are sent immediately.
 pub type Change = dyn FnOnce(Time, &mut Gateway) + Send;
 
-/// The worker's end: commands come out.
+/// The worker's side of a command queue: it receives commands.
 #[derive(Debug)]
 pub struct Commands {
     shared: Arc<Shared>,
-    /// Heartbeat of the worker and its number there, where packets pass by the fail-open program without a worker.
+    /// The shared heartbeat and this worker's number in it; `None` if the kernel does not watch the worker (`fail =
+    /// "closed"`).
     heartbeat: Option<(Arc<Heartbeat>, usize)>,
 }
 
-/// The other end: commands go in.
+/// The controlling side of a command queue: it sends commands to one worker.
 #[derive(Clone, Debug)]
 pub struct WorkerHandle {
     shared: Arc<Shared>,
@@ -91,11 +97,11 @@ pub struct WorkerHandle {
 #[derive(Debug)]
 struct Shared {
     commands: Queue<Command>,
-    /// Readable while the worker has work to do.
+    /// Event that wakes the worker. It is readable while commands wait.
     eventfd: Arc<EventFd>,
     beats: AtomicU64,
     stops: AtomicBool,
-    /// Last snapshot of a worker that ended.
+    /// The last snapshot of a worker that has ended; `None` before.
     last: Mutex<Option<Snapshot>>,
 }
 
@@ -111,10 +117,10 @@ impl fmt::Debug for Command {
     }
 }
 
-/// Both ends of a new command queue.
+/// Creates a command queue, and returns its two sides.
 ///
 /// # Errors
-/// The kernel has no descriptor left.
+/// The process or the system has no free descriptor.
 pub fn commands() -> io::Result<(WorkerHandle, Commands)> {
     let eventfd = Arc::new(EventFd::new()?);
     let commands = Queue::new(Arc::clone(&eventfd), usize::MAX);
@@ -129,28 +135,28 @@ pub fn commands() -> io::Result<(WorkerHandle, Commands)> {
 }
 
 impl Commands {
-    /// The same end, which also writes this heartbeat under this worker number.
+    /// Returns these commands with a heartbeat, which the worker writes under this number.
     pub fn with_heartbeat(mut self, heartbeat: Option<(Arc<Heartbeat>, usize)>) -> Commands {
         self.heartbeat = heartbeat;
         self
     }
 
-    /// Longest interval between two rounds of the worker.
+    /// Returns the longest interval between two rounds of the worker.
     pub fn timeout(&self) -> Duration {
         if self.heartbeat.is_some() { QUICK } else { BEAT }
     }
 
-    /// Descriptor to wait on; see [`Commands::clear`].
+    /// Returns the descriptor to wait on. [`Commands::clear`] makes it unreadable.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.shared.eventfd.fd()
     }
 
-    /// Whether the worker has not been told to stop.
+    /// Whether the worker is to continue. False after [`WorkerHandle::stop`].
     pub fn go_on(&self) -> bool {
         !self.shared.stops.load(Ordering::Acquire)
     }
 
-    /// Counts one round of the worker.
+    /// Counts one round of the worker in its heartbeat.
     pub fn beat(&self) {
         self.shared.beats.fetch_add(1, Ordering::Relaxed);
         if let Some((heartbeat, number)) = &self.heartbeat {
@@ -158,17 +164,17 @@ impl Commands {
         }
     }
 
-    /// Clears the event. Call it before reading the commands: a later command sets the event again.
+    /// Clears the worker's event. Call this before reading commands, so that a later command sets the event again.
     pub fn clear(&self) {
         self.shared.eventfd.clear();
     }
 
-    /// The next command; see [`Commands::clear`].
+    /// Returns the next command. Call [`Commands::clear`] first.
     pub fn next(&self) -> Option<Command> {
         self.shared.commands.take()
     }
 
-    /// Stores the worker's last snapshot.
+    /// Stores the last snapshot of a worker that ends.
     pub fn leave(&self, last: Snapshot) {
         *self.shared.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
@@ -182,18 +188,18 @@ impl Drop for Commands {
 }
 
 impl WorkerHandle {
-    /// Tells the worker to release all held packets, and to end.
+    /// Tells the worker to release all held packets and to end.
     pub fn stop(&self) {
         self.shared.stops.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Number of rounds so far. A worker makes at least four a second.
+    /// Returns the worker's number of rounds since its start. A running worker makes at least four rounds a second.
     pub fn beats(&self) -> u64 {
         self.shared.beats.load(Ordering::Relaxed)
     }
 
-    /// Queues a command; false where the worker has ended.
+    /// Queues a command. Returns false if the worker has ended.
     pub fn give(&self, command: Command) -> bool {
         self.shared.commands.put(0, || command)
     }
@@ -201,7 +207,7 @@ impl WorkerHandle {
     /// Asks the worker for a snapshot.
     ///
     /// # Errors
-    /// The worker has ended, or does not answer.
+    /// The worker has ended, or does not answer in time.
     pub fn ask(&self) -> io::Result<Snapshot> {
         let (to, from) = mpsc::channel();
         if !self.give(Command::Tell(to)) {
@@ -213,13 +219,13 @@ impl WorkerHandle {
         })
     }
 
-    /// Last snapshot of a worker that ended, if it could still take one.
+    /// Returns the last snapshot of a worker that has ended; `None` if there is none.
     pub fn last(&self) -> Option<Snapshot> {
         self.shared.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Tells all of these workers to release their packets and to end, and waits for at most `timeout`. Returns
-    /// the losses of the workers that have ended; packets of a worker that still runs are unknown.
+    /// Tells all workers to release their packets and to end. Waits until all have ended, or for `timeout`. Returns
+    /// the losses of the workers that have ended. The losses of other workers are unknown.
     pub fn stop_all(workers: &[WorkerHandle], timeout: Duration) -> Losses {
         workers.iter().for_each(WorkerHandle::stop);
         let until = Instant::now() + timeout;
@@ -241,17 +247,17 @@ impl WorkerHandle {
         self.shared.eventfd.wake();
     }
 
-    /// The worker's event, for other queues that wake it.
+    /// Returns the event that wakes the worker, for other queues.
     pub(crate) fn eventfd(&self) -> Arc<EventFd> {
         Arc::clone(&self.shared.eventfd)
     }
 }
 
-/// Longest interval between two rounds of a worker.
+/// Longest interval between two rounds of a worker without a heartbeat.
 const BEAT: Duration = Duration::from_millis(250);
-/// The same with a heartbeat: a third of the time-out of the fail-open program.
+/// Longest interval between two rounds of a worker with a heartbeat: a third of the fail-open program's time-out.
 const QUICK: Duration = Duration::from_millis(15);
-/// Interval between two checks whether workers have ended.
+/// Interval of the checks whether workers have ended.
 const END_LOOK: Duration = Duration::from_millis(1);
-/// Time-out of a worker's answer.
+/// Longest wait for a worker's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);

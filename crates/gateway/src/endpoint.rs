@@ -1,6 +1,7 @@
-//! A port -> batches for one direction of a worker; leaving packets -> the port. Both are counted.
+//! A port's frames -> batches for one direction of a worker; packets to send -> the port. Both are counted.
 //!
-//! A port whose interface was deleted and created again is reopened.
+//! An endpoint outlives its port: an interface that was deleted and created again gets a new port. Processing
+//! packets is left to the engine.
 
 use crate::send::Sender;
 use crate::snapshot::{EndpointSnapshot, RxStats};
@@ -11,28 +12,30 @@ use port::Port;
 use std::io;
 use std::time::Duration;
 
-/// A port with its sender and its counters.
+/// A port together with its sender and its counters.
 pub struct Endpoint {
     pub(crate) port: Box<dyn Port>,
-    /// MTU of the link, IP header included, in bytes.
+    /// MTU of the link, in bytes.
     pub(crate) mtu: usize,
     pub(crate) sender: Sender,
     pub(crate) seen: RxStats,
     pub(crate) is_up: bool,
-    /// Reopens the port: the interface may have been created again under the same name.
+    /// Function that reopens the port of an interface that was created again; `None` if the port cannot be
+    /// reopened.
     reopen: Option<Reopen>,
-    /// Time of the last attempt.
+    /// Time of the last attempt to reopen the port.
     tried_at: Time,
-    /// Number of packets dropped on a port that is down, at the last check.
+    /// Number of packets dropped because the port is down, at the last check.
     down_count: u64,
-    /// Packets that the kernel passed on before the port was reopened.
+    /// Packets that the kernel forwarded by flow offload before the port was last reopened.
     offloaded_before: OffloadStats,
 }
 
-/// Reopens a port, or returns the reason for the failure. `None` where the interface is unchanged and only down.
+/// A function that reopens a port, or returns the cause of the failure. `None` if the interface is the same as
+/// before.
 pub type Reopen = Box<dyn FnMut() -> io::Result<Option<Box<dyn Port>>> + Send>;
 
-/// Result of an attempt to reopen a port that is down.
+/// Result of an attempt to reopen a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reopened {
     /// The port is unchanged.
@@ -41,17 +44,17 @@ pub(crate) enum Reopened {
     Anew,
 }
 
-/// Whether a port may have more frames.
+/// Whether a port may have more frames to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PollState {
-    /// More frames may be available now.
+    /// The port may have more frames now.
     Busy,
-    /// No frames are available.
+    /// The port has no more frames now.
     Idle,
 }
 
 impl Endpoint {
-    /// An endpoint with this port and the MTU of its link, in bytes.
+    /// Makes an endpoint of this port. `mtu` is the MTU of its link, in bytes.
     pub fn new(port: Box<dyn Port>, mtu: u16) -> Endpoint {
         let sender = Sender::new(port.offloads());
         Endpoint {
@@ -67,12 +70,13 @@ impl Endpoint {
         }
     }
 
-    /// The same endpoint, with a function that reopens its port after the interface was deleted and created again.
+    /// Returns this endpoint with a function that reopens its port after its interface was deleted and created
+    /// again.
     pub fn with_reopen(self, reopen: Reopen) -> Endpoint {
         Endpoint { reopen: Some(reopen), ..self }
     }
 
-    /// Reopens the port. Limits attempts to one per [`REOPEN_INTERVAL`].
+    /// Reopens the port. Does nothing within [`REOPEN_INTERVAL`] of the last attempt.
     pub(crate) fn try_reopen(&mut self, now: Time, out: &mut Output) -> Reopened {
         let Some(reopen) = &mut self.reopen else { return Reopened::Not };
         if now.since(self.tried_at) < REOPEN_INTERVAL {
@@ -95,20 +99,20 @@ impl Endpoint {
         Reopened::Not
     }
 
-    /// Packets of offloaded flows that the kernel passed on from this endpoint's ingress.
+    /// Returns the packets that arrived at this endpoint and that the kernel forwarded by flow offload.
     fn offloaded(&mut self) -> OffloadStats {
         self.offloaded_before
             .and(self.port.flow_offload().map(|flow_offload| flow_offload.passed()).unwrap_or_default())
     }
 
-    /// Whether the endpoint needs a check: packets were dropped on a port that is down, or the port holds unsent
-    /// packets. A direction that only sends would not notice either.
+    /// Whether the endpoint needs a check: the port is down and packets were dropped, or packets wait to be sent. A
+    /// worker that only sends by this endpoint would not notice either.
     pub(crate) fn wants_a_look(&mut self) -> bool {
         let before = std::mem::replace(&mut self.down_count, self.sender.sent().link_down);
         before != self.down_count || self.port.has_unsent()
     }
 
-    /// Longest frame without an IP packet that the link takes, in bytes.
+    /// Returns the longest frame that the link accepts, in bytes, for frames without an IP packet.
     pub(crate) fn frame_len_max(&self) -> usize {
         self.mtu + LINK_LEN_MAX
     }
@@ -124,8 +128,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether flows that enter or leave here may be offloaded. The kernel has to segment GSO packets and complete
-    /// checksums, and must not have dropped packets of offloaded flows.
+    /// Whether flows may be offloaded whose packets arrive or are sent at this endpoint. The kernel must be able to
+    /// segment GSO packets and to complete checksums. It must not have dropped packets of offloaded flows.
     pub(crate) fn can_offload(&mut self) -> bool {
         let offloads = self.sender.offloads();
         offloads.checksum
@@ -133,8 +137,8 @@ impl Endpoint {
             && self.port.flow_offload().is_some_and(|flow_offload| !flow_offload.has_dropped())
     }
 
-    /// Receives the port's frames for this direction. Payloads go to their predicted places where the gateway
-    /// offers some. Takes none from a port that is down.
+    /// Receives a batch of frames for this direction. A payload is received at its predicted place if the gateway
+    /// has predicted one. A port that is down returns no frames.
     pub(crate) fn receive(&mut self, direction: usize, gateway: &mut Gateway, batch: &mut Batch) -> PollState {
         let (ingress, Batch { split, frames }) = (Ingress(direction as u32), batch);
         let received = match gateway.places(direction) {
@@ -156,5 +160,5 @@ impl Endpoint {
     }
 }
 
-/// Interval between two attempts to reopen a port.
+/// Shortest interval between two attempts to reopen a port.
 pub(crate) const REOPEN_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,9 +1,12 @@
 //! Held packets of one process -> a pipe -> packets of another process, in the same order. Lost packets are
 //! counted.
 //!
-//! Packets are written as on the wire: the successor gets fragments and segments, and can still reassemble or
-//! coalesce them. Each frame has a header: worker number, direction, longest received fragment, their
-//! identification, and the frame's length. Numbers are in native byte order, as both processes run on one machine.
+//! A restart hands held packets to the new process, so that no datagram is lost. Packets are written as on the
+//! wire: the successor receives segments and fragments, and can still coalesce or reassemble them.
+//!
+//! A header precedes each frame. It contains the worker number, the direction, the length of the longest received
+//! fragment, the fragments' identification, and the frame's length. Numbers are in native byte order, as both
+//! processes run on the same machine.
 
 use engine::WirePackets;
 use packet::Packet;
@@ -12,39 +15,40 @@ use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The end of the pipe to which one worker writes its held packets.
+/// The writing end of the pipe, for the held packets of one worker.
 #[derive(Clone, Debug)]
 pub struct HandoffWriter {
     pipe: Arc<Mutex<File>>,
     worker: u16,
 }
 
-/// A frame that another process held.
+/// A frame that another process held and handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandedFrame {
-    /// Its direction.
+    /// The direction in which the frame was going.
     pub direction: usize,
-    /// Length of its longest received fragment, IP header included, in bytes; 0 if it came unfragmented.
+    /// Length of the datagram's longest received fragment, IP header included, in bytes; 0 if it was received
+    /// unfragmented.
     pub max_fragment_len: u32,
-    /// Identification of those fragments.
+    /// Identification of the received fragments.
     pub id: u32,
-    /// The frame with its link header.
+    /// The frame, with its link header.
     pub frame: Vec<u8>,
 }
 
-/// All packets handed over by another process.
+/// All frames that another process handed over, and the number of lost frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handoff {
-    /// The frames of each worker.
+    /// The handed-over frames of each worker, by worker number.
     pub handed_frames: Vec<Vec<HandedFrame>>,
-    /// Frames lost because the pipe ended within them.
+    /// Number of frames that are lost because the pipe ended within them.
     pub cut_count: u64,
-    /// Complete frames that are lost: they name an unknown worker or direction, or follow invalid bytes.
+    /// Number of complete frames that are lost: their worker or direction is unknown, or they follow invalid bytes.
     pub untaken_count: u64,
 }
 
 impl HandoffWriter {
-    /// One writer for each of `count` workers.
+    /// Makes a writer for each of `count` workers.
     pub fn each(pipe: OwnedFd, count: usize) -> Vec<HandoffWriter> {
         let pipe = Arc::new(Mutex::new(File::from(pipe)));
         (0..count).map(|worker| HandoffWriter { pipe: Arc::clone(&pipe), worker: worker as u16 }).collect()
@@ -53,7 +57,7 @@ impl HandoffWriter {
     /// Writes a packet as segments or fragments.
     ///
     /// # Errors
-    /// The reading end is closed.
+    /// The reading end of the pipe is closed.
     pub fn write(&self, direction: usize, packet: &mut Packet) -> io::Result<()> {
         packet.finish_len();
         if packet.gso.is_none() {
@@ -77,8 +81,8 @@ impl HandoffWriter {
     }
 }
 
-/// Reads until all writers have ended, for `count` workers. If the pipe ends within a frame, that frame is lost and
-/// all earlier ones are complete.
+/// Reads the frames of `count` workers until all writers have closed the pipe. If the pipe ends within a frame,
+/// only this frame is lost.
 pub fn read(pipe: OwnedFd, count: usize) -> Handoff {
     let mut pipe = BufReader::new(File::from(pipe));
     let mut handoff = Handoff { handed_frames: vec![Vec::new(); count], ..Handoff::default() };
@@ -94,7 +98,7 @@ pub fn read(pipe: OwnedFd, count: usize) -> Handoff {
     }
 }
 
-/// Reads one frame for its worker; false at the end of the pipe.
+/// Reads one frame for its worker. Returns false at the end of the pipe.
 fn next(pipe: &mut impl BufRead, handoff: &mut Handoff) -> io::Result<bool> {
     let mut bytes = [0; FRONT_LEN];
     let [first, rest @ ..] = &mut bytes;
@@ -121,8 +125,8 @@ fn next(pipe: &mut impl BufRead, handoff: &mut Handoff) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Counts the complete frames in bytes after an invalid header. Only rows of frames count, each starting at the end
-/// of the one before.
+/// Counts the complete frames after an invalid header. Frames count only in an unbroken sequence: each starts where
+/// the last one ends.
 fn count_behind(bytes: &[u8], worker_count: usize) -> u64 {
     let front = |at: usize| bytes.get(at..)?.first_chunk().map(|front| FrameHeader::of(*front));
     let is_one = |front: &FrameHeader| {
@@ -141,13 +145,13 @@ fn count_behind(bytes: &[u8], worker_count: usize) -> u64 {
     count
 }
 
-/// The header of a frame in the pipe.
+/// The header that precedes a frame in the pipe.
 struct FrameHeader {
     worker: usize,
     direction: usize,
     max_fragment_len: u32,
     id: u32,
-    /// Length of the frame, in bytes.
+    /// Length of the frame without this header, in bytes.
     len: usize,
 }
 
@@ -161,10 +165,10 @@ impl FrameHeader {
     }
 }
 
-/// Header length, in bytes: two of worker, one of direction, and four each of fragment length, identification and
-/// frame length.
+/// Length of a frame's header in the pipe, in bytes: worker (2), direction (1), fragment length (4), identification
+/// (4) and frame length (4).
 const FRONT_LEN: usize = 15;
-/// Longest frame, in bytes: the longest packet with any link header.
+/// Longest frame in the pipe, in bytes: the longest IP packet with any link header.
 const FRAME_LEN_MAX: usize = 66 << 10;
-/// Shortest frame, in bytes: an IPv4 header.
+/// Shortest frame in the pipe, in bytes: an IPv4 header.
 const FRAME_LEN_MIN: usize = 20;

@@ -1,18 +1,21 @@
-//! A direction of a worker -> the endpoint by which its packets leave.
+//! A direction of a worker -> the endpoint by which its packets are sent.
+//!
+//! A bump in the wire sends packets by the other endpoint. Beside a kernel that forwards, packets return to the
+//! kernel.
 
 use engine::Toward;
 
-/// The endpoint by which packets leave.
+/// The choice of the endpoint by which packets are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// By the other endpoint: a bump in the wire.
+    /// The other endpoint: the gateway is a bump in the wire.
     Across,
-    /// By the endpoint of their ingress: the kernel processes them further.
+    /// The endpoint at which the packet arrived: the kernel processes the packet further.
     Back,
 }
 
 impl Path {
-    /// The endpoint by which packets of a direction leave.
+    /// Returns the endpoint by which packets of this direction are sent.
     pub fn exit(self, direction: usize) -> usize {
         match self {
             Path::Across => 1 - direction,
@@ -21,7 +24,9 @@ impl Path {
     }
 }
 
-/// The directions of a worker: each enters by the endpoint of its own number, and leaves by the other.
+/// The direction to the narrow side. Its packets arrive at the endpoint with the same number, the wide endpoint
+/// (0).
 pub(crate) const TO_NARROW: usize = Toward::Narrow.direction();
-/// See [`TO_NARROW`].
+/// The direction to the wide side. Its packets arrive at the endpoint with the same number, the narrow endpoint
+/// (1).
 pub(crate) const TO_WIDE: usize = Toward::Wide.direction();

@@ -1,11 +1,11 @@
 //! TCP packets reassembled by one worker -> the worker of their flow.
 //!
-//! Fragments are distributed by addresses, as all but the first have no ports; segments are distributed by
-//! five-tuple. So a reassembled packet may be at another worker than the rest of its connection. It moves there as
-//! bytes, as no buffer changes pools.
+//! Fragments are distributed among workers by addresses, as only the first fragment has ports. Segments are
+//! distributed by five-tuple. So a reassembled packet may be at another worker than the rest of its connection. The
+//! packet is copied to its flow's worker, as no buffer changes pools.
 //!
-//! If the peer's queue is full, the packet leaves by the worker that reassembled it, and is counted. A worker that
-//! ends first closes its queue: it sends the queued packets itself, and no more arrive.
+//! If the peer's queue is full, the worker that reassembled the packet also sends and counts it. A worker that ends
+//! first closes its queue. It sends the queued packets itself, and no more packets arrive.
 
 use crate::commands::WorkerHandle;
 use crate::queue::Queue;
@@ -14,34 +14,35 @@ use crate::sync::Arc;
 use offload::steer;
 use packet::{Checksum, Gso, LinkType, Packet};
 
-/// A worker's hand-over queues to its peer workers, and its own.
+/// The hand-off queues of a worker: its own queue and those of its peer workers.
 #[derive(Debug)]
 pub struct PeerHandoff {
     number: usize,
-    /// The queues of all workers of the gateway, including this one.
+    /// The queues of all workers of the gateway, by worker number, including this worker's own.
     boxes: Vec<Arc<Queue<HandedPacket>>>,
-    /// This worker ends: it hands nothing over and takes nothing.
+    /// Whether this worker is ending. If true, it hands over no packets and takes none.
     is_closed: bool,
     moved: HandoffStats,
 }
 
-/// A packet on its way between two workers.
+/// A packet on its way from one worker to another.
 #[derive(Debug)]
 pub struct HandedPacket {
-    /// Its direction.
+    /// The packet's direction.
     pub direction: usize,
-    /// Its link type.
+    /// The frame's link type.
     pub medium: LinkType,
-    /// Link header and packet.
+    /// The link header and the packet.
     pub frame: Vec<u8>,
     checksum: Checksum,
     gso: Option<Gso>,
-    /// Length of its longest received fragment, and their identification.
+    /// Length of the longest received fragment in bytes, and the fragments' identification; `None` if the packet
+    /// was received unfragmented.
     fragments: Option<(usize, u32)>,
 }
 
 impl PeerHandoff {
-    /// The hand-over queues of these workers, in their order.
+    /// Makes the hand-off queues of these workers, in the order of the workers.
     pub fn of(handles: &[WorkerHandle]) -> Vec<PeerHandoff> {
         let boxes: Vec<_> =
             handles.iter().map(|handles| Arc::new(Queue::new(handles.eventfd(), WAITING_LEN_MAX))).collect();
@@ -52,9 +53,9 @@ impl PeerHandoff {
         (0..handles.len()).map(of).collect()
     }
 
-    /// Hands a packet of this direction to its flow's worker; false if the packet has to leave here.
+    /// Copies a packet of this direction to its flow's worker. Returns false if this worker has to send the packet.
     ///
-    /// Only reassembled TCP packets can be at another worker than their flow's.
+    /// Only reassembled TCP packets are ever handed over.
     pub fn give(&mut self, direction: usize, packet: &Packet) -> bool {
         if self.is_closed || !packet.is_tcp() || packet.fragmentation.is_some() || packet.ip().fragment.is_some() {
             return false;
@@ -82,14 +83,14 @@ impl PeerHandoff {
         true
     }
 
-    /// The next packet from a peer worker, if there is one.
+    /// Returns the next packet from a peer worker; `None` if there is none.
     pub fn take(&mut self) -> Option<HandedPacket> {
         let rebuilt = self.boxes.get(self.number)?.take()?;
         self.moved.received += 1;
         Some(rebuilt)
     }
 
-    /// Ends the hand-over in both directions, and returns the packets that are left in the queue.
+    /// Ends the hand-off in both directions. Returns the packets that are left in this worker's queue.
     pub fn close(&mut self) -> Vec<HandedPacket> {
         self.is_closed = true;
         let rest = self.boxes.get(self.number).map(|own| own.close()).unwrap_or_default();
@@ -97,7 +98,7 @@ impl PeerHandoff {
         rest
     }
 
-    /// Counters of packets handed over so far.
+    /// Returns the counters of packets handed over since the start.
     pub fn moved(&self) -> HandoffStats {
         self.moved
     }
@@ -111,7 +112,7 @@ impl Drop for PeerHandoff {
 }
 
 impl HandedPacket {
-    /// Sets the fields of a parsed packet that its bytes do not contain.
+    /// Sets the fields of a parsed packet that are not in its bytes: received fragment length and identification.
     pub fn tell(&self, packet: &mut Packet) {
         (packet.checksum, packet.gso) = (self.checksum, self.gso);
         if let Some((longest, id)) = self.fragments {
@@ -120,11 +121,11 @@ impl HandedPacket {
     }
 }
 
-/// Memory of a queued frame, in bytes.
+/// Returns the memory that a queued frame uses, in bytes.
 fn taken_len(frame: &[u8]) -> usize {
     size_of::<HandedPacket>() + frame.len()
 }
 
-/// Memory limit of a worker's queue, in bytes. Packets that leave elsewhere because it is full overtake the queued
-/// ones.
+/// Memory limit of a worker's queue, in bytes. If the queue is full, other workers send the packets, which then
+/// overtake the queued packets.
 const WAITING_LEN_MAX: usize = 16 << 20;

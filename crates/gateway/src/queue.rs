@@ -1,16 +1,16 @@
 //! Items from any thread -> one thread, in order, woken by an event.
 //!
-//! That thread waits for the event, clears it and then takes all items. In this order, an item that arrives
-//! meanwhile sets the event again.
+//! The receiving thread waits for the event, clears it and then takes all items. An item that arrives after the
+//! clearing sets the event again, so none is missed.
 
 use crate::sync::{Arc, EventFd, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::PoisonError;
 
-/// A bounded queue to one thread.
+/// A queue from any thread to one thread, with a limit.
 pub struct Queue<T> {
-    /// `None` once the queue is closed.
+    /// The queued items and their total length; `None` after the queue was closed.
     waiting: Mutex<Option<Waiting<T>>>,
     eventfd: Arc<EventFd>,
     len_max: usize,
@@ -22,13 +22,13 @@ struct Waiting<T> {
 }
 
 impl<T> Queue<T> {
-    /// An empty queue that sets this event. `len_max` limits the sum of the items' lengths.
+    /// Makes an empty queue that sets this event. `len_max` limits the sum of the items' lengths.
     pub fn new(eventfd: Arc<EventFd>, len_max: usize) -> Queue<T> {
         Queue { waiting: Mutex::new(Some(Waiting { things: VecDeque::new(), len: 0 })), eventfd, len_max }
     }
 
-    /// Queues an item of this length; false where the queue is full or closed. `thing` runs under the lock, once
-    /// there is room: a rejected item costs nothing.
+    /// Queues an item of this length. Returns false if the queue is full or closed. `thing` makes the item under
+    /// the queue's lock, and is not called for a full queue.
     pub fn put(&self, len: usize, thing: impl FnOnce() -> T) -> bool {
         let mut waiting = self.waiting();
         let Some(open) = waiting.as_mut().filter(|open| len <= self.len_max - open.len) else { return false };
@@ -39,7 +39,7 @@ impl<T> Queue<T> {
         true
     }
 
-    /// The first item, if there is one.
+    /// Removes and returns the first item; `None` if the queue is empty.
     pub fn take(&self) -> Option<T> {
         let mut waiting = self.waiting();
         let open = waiting.as_mut()?;
@@ -48,13 +48,14 @@ impl<T> Queue<T> {
         Some(thing)
     }
 
-    /// Closes the queue, and returns the items that are left.
+    /// Closes the queue, and returns the items that are left in it.
     pub fn close(&self) -> Vec<T> {
         let waiting = self.waiting().take();
         waiting.into_iter().flat_map(|open| open.things).map(|(thing, _)| thing).collect()
     }
 
-    /// Ignores poisoning: the queue is consistent between any two steps.
+    /// Locks the queue, even if a thread panicked under the lock. The queue is consistent between any two
+    /// statements.
     fn waiting(&self) -> MutexGuard<'_, Option<Waiting<T>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,10 +1,10 @@
-//! Leaving packets -> frames for a port: GSO packets where the port takes them, segments and fragments where it
-//! does not.
+//! Packets to send -> frames for a port: GSO packets if the port supports them, otherwise segments and fragments.
 //!
-//! Packets are collected into a batch and sent many at a time; only headers are copied. The sender waits a short
-//! time for a full port. If the port stays full in the middle of a datagram, the other fragments are dropped too:
-//! the receiver could not reassemble the rest (RFC 6274 section 4.2.4). A port that refuses an offload it had
-//! announced gets complete packets from then on.
+//! Packets are collected into a batch and sent with few system calls; only headers are copied. The sender waits a
+//! short time for a full port. If the port stays full within a datagram, the datagram's other fragments are dropped
+//! too: the receiver could not reassemble it (RFC 6274 section 4.2.4).
+//!
+//! A port may refuse an offload that it announced. From then on, packets are prepared in full instead.
 
 use arrayvec::ArrayVec;
 use engine::{Event, FragmentWriter, Output, Tally};
@@ -13,56 +13,56 @@ use port::{GsoKind, GsoRequest, Offloads, Port, SendError, TxFrame, TxOffload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
 
-/// Sends to one port.
+/// The sender of packets to one port.
 #[derive(Debug)]
 pub struct Sender {
-    /// The offloads that the port has not refused yet.
+    /// The offloads that the port announced and has not refused since.
     offloads: Offloads,
-    /// Space for headers that are written apart from their packet.
+    /// Memory for headers that are not contiguous with their payload.
     rooms: Box<[u8]>,
     batch: Vec<Leaving>,
-    /// Datagrams with a fragment dropped a short time ago, the latest last.
+    /// Datagrams of which a fragment was dropped recently; the latest is last.
     dropped_datagrams: ArrayVec<DroppedDatagram, DROPPED_MAX>,
     sent: TxStats,
 }
 
-/// Counters of packets given to the port.
+/// Counters of the packets given to the port for transmission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct TxStats {
-    /// Packets that the port took, counted as on the wire.
+    /// Packets that the port accepted, counted as on the wire.
     pub packets: u64,
-    /// Their bytes. The link header of a GSO packet counts once.
+    /// Bytes that the port accepted. The link header of a GSO packet counts once.
     pub bytes: u64,
-    /// Frames given to the port; a GSO packet counts as one.
+    /// Frames that the port accepted. A GSO packet counts as one frame.
     pub frames: u64,
-    /// Packets dropped because the port stayed full.
+    /// Packets dropped because the port's queue stayed full.
     pub queue_full: u64,
-    /// Fragments dropped because the port stayed full at another fragment of their datagram.
+    /// Fragments dropped because the queue was full at another fragment of their datagram.
     pub datagram_dropped: u64,
     /// Packets that the port rejected: too long for its interface, or malformed.
     pub rejected: u64,
-    /// Packets dropped because the interface is down or gone.
+    /// Packets dropped because the interface is down or does not exist.
     pub link_down: u64,
-    /// GSO packets and deferred checksums that the port had announced and then refused. The packets left
-    /// nevertheless.
+    /// GSO packets and deferred checksums that the port announced and then refused. Their packets were sent without
+    /// the offload.
     pub offloads_rejected: u64,
 }
 
-/// A packet of the batch.
+/// A packet of the batch, and the form in which it is sent.
 #[derive(Debug)]
 struct Leaving {
     packet: Packet,
     plan: Plan,
 }
 
-/// A datagram with a dropped fragment: it cannot be complete any more.
+/// A datagram of which a fragment was dropped: the receiver cannot reassemble it.
 #[derive(Debug)]
 struct DroppedDatagram {
     datagram: Datagram,
     since: Instant,
 }
 
-/// The key of a datagram: equal in all its fragments.
+/// The key of a datagram. All fragments of a datagram have the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Datagram {
     ends: (Address, Address),
@@ -71,27 +71,27 @@ struct Datagram {
     l2_scope: L2Scope,
 }
 
-/// Form of a packet on its way to the port.
+/// The form in which a packet is sent to the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// Unchanged, with these offloads left to the port.
+    /// As one frame, with these offloads left to the port.
     Single(TxOffload),
-    /// As segments or fragments.
+    /// As the segments or fragments of which the packet consists.
     Spelled,
 }
 
-/// Reason for the end of a round.
+/// The reason why the sending of a batch stopped.
 enum Stop {
     /// All packets were sent, or dropped and counted.
     Done,
-    /// The port stayed full: the frames from this index on were dropped and counted.
+    /// The port stayed full. The frames from this index on were dropped and counted.
     Full(usize),
-    /// The port refuses the offload of the packet at this index of the batch.
+    /// The port refused the offload of the packet at this index of the batch.
     Unable(usize),
 }
 
 impl Sender {
-    /// A sender to a port with these offloads.
+    /// Makes a sender to a port that announced these offloads.
     pub fn new(offloads: Offloads) -> Sender {
         Sender {
             offloads,
@@ -102,29 +102,29 @@ impl Sender {
         }
     }
 
-    /// Counters since the start.
+    /// Returns the counters since the start.
     pub fn sent(&self) -> TxStats {
         self.sent
     }
 
-    /// The offloads that the sender still uses.
+    /// Returns the offloads that the port has not refused.
     pub fn offloads(&self) -> Offloads {
         self.offloads
     }
 
-    /// Uses the offloads that a reopened port announces.
+    /// Replaces the offloads by those that a reopened port announces.
     pub fn trust(&mut self, offloads: Offloads) {
         self.offloads = offloads;
     }
 
-    /// Adds a packet to the batch. Returns whether the batch is full and has to be [flushed](Sender::flush).
+    /// Adds a packet to the batch. Returns whether the batch is full and must be [flushed](Sender::flush).
     pub fn put(&mut self, mut packet: Packet) -> bool {
         let plan = plan(&mut packet, self.offloads);
         self.batch.push(Leaving { packet, plan });
         self.batch.len() >= BATCH_COUNT
     }
 
-    /// Sends the batch, and returns its buffers to `out`.
+    /// Sends all packets of the batch, and returns their buffers to `out`.
     pub fn flush(&mut self, port: &mut dyn Port, out: &mut Output) {
         let mut from = 0;
         while from < self.batch.len() {
@@ -139,7 +139,7 @@ impl Sender {
         self.batch.drain(..).for_each(|leaving| out.recycle(leaving.packet));
     }
 
-    /// Takes the packets out of the batch, after a panic. An unknown part of them was already sent.
+    /// Removes the packets of the batch after a panic. Some of them may have been sent already.
     pub fn abandon(&mut self) -> impl Iterator<Item = Packet> {
         self.batch.drain(..).map(|leaving| leaving.packet)
     }
@@ -150,7 +150,7 @@ impl Sender {
         give(&wires, &[Owner { place: 0, packets: 1 }], port, &mut self.sent);
     }
 
-    /// Sends the batch from index `from` on, until the port refuses an offload.
+    /// Sends the batch from index `from` on. Stops if the port refuses an offload.
     fn round(&mut self, from: usize, port: &mut dyn Port) -> Stop {
         let mut waiting = self.batch.iter().enumerate().skip(from);
         let mut current: Option<(usize, FragmentWriter<'_>)> = None;
@@ -209,7 +209,7 @@ impl Sender {
         }
     }
 
-    /// Stops using the offload that the port refused for the packet at this index.
+    /// Gives up the offload that the port refused for the packet at this index.
     fn relieve(&mut self, at: usize, out: &mut Output) {
         let Some(leaving) = self.batch.get(at) else { return };
         self.sent.offloads_rejected += 1;
@@ -230,14 +230,14 @@ impl Sender {
     }
 }
 
-/// The packet of a frame, and its number of packets on the wire.
+/// The packet to which a frame belongs, and the number of packets that the frame becomes on the wire.
 #[derive(Clone, Copy, Debug)]
 struct Owner {
     place: usize,
     packets: u64,
 }
 
-/// Gives frames to the port, and waits a short time where it is full.
+/// Gives frames to the port. Waits a short time if the port is full.
 fn give(wires: &[TxFrame<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut TxStats) -> Stop {
     let mut done = 0;
     let mut waits = 0;
@@ -278,7 +278,7 @@ fn give(wires: &[TxFrame<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut
     Stop::Done
 }
 
-/// Remembers the datagram of a dropped fragment.
+/// Records that a fragment of this packet's datagram was dropped.
 #[cold]
 fn drop_datagram(dropped_datagrams: &mut ArrayVec<DroppedDatagram, DROPPED_MAX>, packet: &Packet) {
     let Some(datagram) = Datagram::of(packet) else { return };
@@ -289,7 +289,7 @@ fn drop_datagram(dropped_datagrams: &mut ArrayVec<DroppedDatagram, DROPPED_MAX>,
     dropped_datagrams.push(DroppedDatagram { datagram, since: Instant::now() });
 }
 
-/// Whether a fragment of the same datagram was dropped a short time ago.
+/// Whether a fragment of this packet's datagram was dropped recently.
 #[inline]
 fn is_dropped(dropped_datagrams: &mut ArrayVec<DroppedDatagram, DROPPED_MAX>, packet: &Packet) -> bool {
     if dropped_datagrams.is_empty() {
@@ -301,7 +301,7 @@ fn is_dropped(dropped_datagrams: &mut ArrayVec<DroppedDatagram, DROPPED_MAX>, pa
 }
 
 impl Datagram {
-    /// The datagram of a fragment.
+    /// Returns the key of a fragment's datagram; `None` if the packet is no fragment.
     fn of(packet: &Packet) -> Option<Datagram> {
         let id = packet.ip().fragment?.id;
         Some(Datagram {
@@ -323,7 +323,7 @@ fn wait_for_room(port: &dyn Port) {
     let _ = poll(&mut fds, Some(&WAIT));
 }
 
-/// The form in which a packet leaves by a port with these offloads.
+/// Returns the form in which a packet is sent by a port with these offloads.
 fn plan(packet: &mut Packet, offloads: Offloads) -> Plan {
     if packet.fragmentation.is_some() {
         return Plan::Spelled;
@@ -357,7 +357,8 @@ fn from_frame(link_len: usize, (start, field): (usize, usize)) -> (u16, u16) {
     ((link_len + start) as u16, (link_len + field) as u16)
 }
 
-/// The kind of a GSO packet that kernels and NICs can segment: one without IP options and extension headers.
+/// Returns the kind of a GSO packet that kernels and NICs can segment. `None` if the packet has IP options or
+/// extension headers.
 fn gso_kind(packet: &Packet) -> Option<GsoKind> {
     let plain = match packet.ip().version {
         Version::V4 => PLAIN_V4_LEN,
@@ -383,21 +384,21 @@ fn gso_kind(packet: &Packet) -> Option<GsoKind> {
     }
 }
 
-/// Packets per batch: few enough that data which was read is still cached.
+/// Packets per batch. With so few, received data is still in the CPU's cache when it is sent.
 const BATCH_COUNT: usize = 64;
-/// Frames per call of the port.
+/// Frames per system call of the port.
 const WIRE_COUNT: usize = 64;
-/// Space for the headers of one frame, in bytes.
+/// Memory for the headers of one frame, in bytes.
 const ROOM_LEN: usize = FRAGMENT_HEADER_LEN_MAX;
-/// Number of waits for a full port, each at most [`WAIT`], before packets are dropped.
+/// Number of waits for a full port before packets are dropped. Each wait takes at most [`WAIT`].
 const WAITS_MAX: u32 = 4;
 const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000 };
-/// Number of remembered datagrams: as many as a port may drop at once.
+/// Number of datagrams with a dropped fragment that are kept: as many as one system call may drop.
 const DROPPED_MAX: usize = WIRE_COUNT;
-/// How long a datagram is remembered. Its fragments leave close together, and its identification may soon be
-/// reused.
+/// Time for which a datagram with a dropped fragment is kept. Its fragments are sent close together, and its
+/// identification may soon be reused.
 const DROPPED_TIMEOUT: Duration = Duration::from_millis(50);
-/// IP header length without options or extension headers, in bytes.
+/// Length of an IPv4 header without options, in bytes.
 const PLAIN_V4_LEN: u16 = 20;
-/// See [`PLAIN_V4_LEN`].
+/// Length of an IPv6 header without extension headers, in bytes.
 const PLAIN_V6_LEN: u16 = 40;

@@ -1,6 +1,6 @@
 //! A worker -> a snapshot of its counters and held packets.
 //!
-//! The snapshots of all workers become the `Stats` of a gateway.
+//! Other threads read a worker's state only in this form. The module `stats` sums the snapshots of all workers.
 
 use crate::path::Path;
 use crate::send::TxStats;
@@ -15,64 +15,64 @@ use std::io;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// The state of one worker.
+/// The state of one worker at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The direction to the narrow endpoint, then the one to the wide endpoint.
+    /// The direction to the narrow endpoint, then the direction to the wide endpoint.
     pub directions: [DirectionSnapshot; 2],
-    /// The wide endpoint, then the narrow one.
+    /// The wide endpoint, then the narrow endpoint.
     pub ends: [EndpointSnapshot; 2],
-    /// The endpoint by which packets leave.
+    /// The choice of the endpoint by which packets are sent.
     pub path: Path,
-    /// Its processor time so far.
+    /// The worker's CPU time since its start.
     pub processor_time: Duration,
-    /// Packets handed between it and its peer workers.
+    /// Packets handed between this worker and its peer workers.
     pub peers: HandoffStats,
-    /// Packets that it handed over to its successor, including those that were not received: to the narrow
-    /// endpoint, and to the wide one.
+    /// Packets that the worker handed over to its successor, including packets that the successor did not receive:
+    /// to the narrow endpoint, then to the wide endpoint.
     pub handed_over: [u64; 2],
-    /// Losses at its end.
+    /// Packets and frames lost at the worker's end.
     pub losses: Losses,
-    /// Number of wake-ups from sleep so far.
+    /// Number of times that the worker woke up from sleep since its start.
     pub wake_count: u64,
 }
 
-/// The state of one direction.
+/// The state of one direction of a worker.
 #[derive(Clone, Debug)]
 pub struct DirectionSnapshot {
-    /// All counters of the engine.
+    /// All counters of the engine in this direction.
     pub ledger: Ledger,
-    /// Held packets.
+    /// Held packets, and their payload bytes.
     pub held: Tally,
-    /// The stages, in the order in which packets pass them.
+    /// The stages, in the order in which packets pass through them.
     pub stages: Vec<StageSnapshot>,
     /// The results of payload placement.
     pub guesses: PlacementStats,
-    /// Heap memory of the buffer pool, in use and free, in bytes.
+    /// Heap memory of the direction's buffer pool, in use and free, in bytes.
     pub pool_len: u64,
-    /// Buffers in use.
+    /// Number of the pool's buffers in use.
     pub in_use_count: u64,
-    /// The conservation law that does not hold, if there is one.
+    /// The conservation law that does not hold; `None` if all hold.
     pub broken: Option<String>,
 }
 
-/// The state of one stage. Reassembly counts as `reassemble`, for a host or for the next hop.
+/// The state of one stage. Both kinds of reassembly (for a host, for the next hop) have the name `reassemble`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageSnapshot {
     /// The stage.
     pub stage: Stage,
-    /// Whether it is on.
+    /// Whether the stage is on.
     pub switch: Toggle,
-    /// The packets that it holds.
+    /// The packets that the stage holds, and their payload bytes.
     pub held: Tally,
 }
 
-/// The state of one port.
+/// The state of one port of a worker.
 #[derive(Clone, Debug)]
 pub struct EndpointSnapshot {
     /// The port's address, such as `packet:lan0`.
     pub address: String,
-    /// Whether the port works.
+    /// Whether the port is up.
     pub is_up: bool,
     /// Counters of received frames.
     pub rx: RxStats,
@@ -84,7 +84,7 @@ pub struct EndpointSnapshot {
     pub offloaded: OffloadStats,
 }
 
-/// Losses where one worker ends and a successor takes its place.
+/// Losses when a successor replaces a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Losses {
@@ -98,30 +98,31 @@ pub struct Losses {
     pub panicked: u64,
 }
 
-/// Counters of the frames received by one port. The engine counts them afterwards.
+/// Counters of the frames received by one port, before the engine counts their packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RxStats {
     /// Frames that the port delivered.
     pub frames: u64,
-    /// Their bytes; a GSO packet's link header counts once.
+    /// Bytes of the received frames. The link header of a GSO packet counts once.
     pub bytes: u64,
-    /// Packets in them, counted as on the wire.
+    /// Packets in the received frames, counted as on the wire.
     pub packets: u64,
-    /// Packets longer than 8,000 bytes among these.
+    /// Received packets longer than 8,000 bytes, counted as on the wire.
     pub wide_packets: u64,
-    /// Frames that were dropped because no buffer was free or the frame was truncated.
+    /// Frames dropped because no buffer was free or the frame was truncated.
     pub dropped: u64,
     /// Frames without an IP packet for the engine, forwarded unchanged.
     pub passed: u64,
-    /// Frames without an IP packet that exceed the other side's MTU: dropped.
+    /// Frames without an IP packet that were dropped, as they exceed the other side's MTU.
     pub oversize: u64,
-    /// Failed reads of the port.
+    /// Number of failed reads of the port.
     pub errors: u64,
-    /// The MTU that a router or DHCP server on the narrow side last announced to the wide hosts, in bytes; 0: none.
+    /// The MTU that a router or DHCP server of the narrow side last announced to the wide hosts, in bytes; 0 if
+    /// none.
     pub advised_mtu: u32,
     /// Frames that the kernel dropped before the port was last reopened.
     pub missed_before: u64,
-    /// The port's last error.
+    /// The port's last error; `None` if there was none.
     pub last_error: Option<String>,
 }
 
@@ -130,11 +131,11 @@ pub struct RxStats {
 pub struct HandoffStats {
     /// Packets sent to the worker of their flow.
     pub sent: u64,
-    /// The sent packets, counted as on the wire: to the narrow endpoint, and to the wide one.
+    /// The packets sent to peer workers, by direction: to the narrow endpoint, then to the wide endpoint.
     pub sent_directions: [u64; 2],
-    /// Packets received from the worker that reassembled them.
+    /// Packets received from the workers that reassembled them.
     pub received: u64,
-    /// Packets that left at this worker because the flow's worker had no room.
+    /// Packets that this worker sent itself because the queue of the flow's worker was full or closed.
     pub refused: u64,
 }
 
@@ -147,7 +148,7 @@ impl AddAssign for Losses {
 }
 
 impl StageSnapshot {
-    /// The stages of a side.
+    /// Returns the state of a side's stages.
     pub(crate) fn all(side: &Side) -> Vec<StageSnapshot> {
         let Aggregation { reassembler, merger, coalescer, .. } = &side.aggregation;
         let holding = |stage, held: Option<(Tally, usize)>| {
@@ -166,8 +167,8 @@ impl StageSnapshot {
 }
 
 impl DirectionSnapshot {
-    /// The state of a gateway's direction. The port keeps `kept_count` buffers of its pool, or a panic ended with
-    /// them.
+    /// Returns the state of a gateway's direction. `kept_count` is the number of the pool's buffers in the port, or
+    /// lost in a panic.
     pub(crate) fn of(gateway: &Gateway, direction: usize, kept_count: usize) -> DirectionSnapshot {
         let (held, buffers) = gateway.held(direction);
         let out = gateway.output(direction);
@@ -202,7 +203,7 @@ impl RxStats {
         }
     }
 
-    /// Counts a received fragment with a header split.
+    /// Counts a received fragment whose frame was received with a header split.
     pub(crate) fn split(&mut self, split: &SplitFrame) {
         let len = split.frame_len();
         self.frames += 1;
@@ -213,12 +214,12 @@ impl RxStats {
         }
     }
 
-    /// Counts an error.
+    /// Counts an error of the port, and keeps its text.
     pub(crate) fn note(&mut self, error: &io::Error) {
         self.errors += 1;
         self.last_error = Some(error.to_string());
     }
 }
 
-/// Longest packet that does not count as wide, in bytes.
+/// Longest packet that does not count as a wide packet, in bytes.
 pub const WIDE_LEN: usize = 8_000;

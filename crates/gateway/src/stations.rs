@@ -1,15 +1,16 @@
-//! Frames of both sides of a border -> the side of each station, learned as by a bridge.
+//! Frames of both sides of a border -> the side of each station, learned as a bridge does.
 //!
-//! A hub, or a switch that has not learned a station yet, also gives a border the frames between two stations of
-//! one side. The receiver has such a frame already. An ICMP error about it would make its sender reduce its packets
-//! for nothing.
+//! A border also receives frames between two stations of one side: from a hub, or from a switch that has not
+//! learned the receiver. Such a frame reaches its receiver without the border. An ICMP error about it would make
+//! its sender reduce its packets needlessly.
 //!
-//! All workers share the table, as each sees only some frames of a station. The table is bounded: stations share
-//! entries, and the station heard last owns its entry. An unknown station counts as one of the other side.
+//! All workers share the table, as each worker receives only some frames of a station. The table has a fixed size:
+//! stations may share an entry, which then describes the last station heard. An unknown station counts as one of
+//! the other side.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The side of each known station.
+/// The table of known stations, with the side and the last time of each.
 #[derive(Debug)]
 pub struct Stations(Box<[AtomicU64]>);
 
@@ -20,8 +21,8 @@ impl Default for Stations {
 }
 
 impl Stations {
-    /// Learns from a link header. `end` is the ingress: wide endpoint (0) or narrow endpoint (1). `seconds` counts
-    /// from any moment. Returns whether the destination station is on the same side.
+    /// Learns the sender's side from a link header. `end` is the ingress: wide endpoint (0) or narrow endpoint (1).
+    /// `seconds` is a time since any fixed moment. Returns whether the receiving station is on the sender's side.
     #[inline]
     pub fn pass(&self, link: &[u8], end: usize, seconds: u64) -> bool {
         let Some((to, rest)) = link.split_first_chunk() else { return false };
@@ -30,8 +31,8 @@ impl Stations {
         self.is_at(*to, end, seconds)
     }
 
-    /// Records the ingress of a station's frame: wide endpoint (0) or narrow endpoint (1). `seconds` counts from
-    /// any moment.
+    /// Records the side of a station from its frame's ingress: wide endpoint (0) or narrow endpoint (1). `seconds`
+    /// is a time since any fixed moment.
     #[inline]
     fn learn(&self, mac: [u8; 6], end: usize, seconds: u64) {
         // Group addresses are never a source.
@@ -44,7 +45,7 @@ impl Stations {
         }
     }
 
-    /// Whether a frame of the station came in by this endpoint within five minutes.
+    /// Whether a frame of the station arrived at this endpoint within the last five minutes.
     #[inline]
     fn is_at(&self, mac: [u8; 6], end: usize, seconds: u64) -> bool {
         let word = self.place(mac).load(Ordering::Relaxed);
@@ -65,13 +66,13 @@ fn number(mac: [u8; 6]) -> u64 {
     mac.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Number of stations in the table, at most.
+/// Largest number of stations in the table.
 const PLACE_COUNT: usize = 1 << PLACE_BITS;
 const PLACE_BITS: u32 = 12;
-/// Width of the time field, in bits of seconds.
+/// Width of an entry's time field, in bits; the field counts seconds.
 const AGE_BITS: u32 = 15;
 const AGE_MASK: u64 = (1 << AGE_BITS) - 1;
-/// Age limit of an entry, in seconds: that of Linux's bridge.
+/// Longest time without a frame before a station is forgotten, in seconds: as in Linux's bridge.
 const AGE_MAX: u64 = 300;
 
 #[cfg(test)]

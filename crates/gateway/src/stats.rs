@@ -1,11 +1,8 @@
 //! Snapshots of workers -> statistics that can be displayed, stored and sent.
 //!
-//! [`Stats`] holds every counter by its name, each worker's values, their sums and the imbalances of the
-//! conservation laws. The metrics, the control socket and `wideload top` all show it. The engine names its counters
-//! in its ledger. Those of ports are named here, once for all readers.
-//!
-//! Version 0.1 had other names. Its statistics can be read: fields have aliases, and [`Stats::without_former_names`]
-//! renames the counters in maps. Version 0.3 removes both.
+//! [`Stats`] contains every counter by its name: for each worker, and as sums. It also contains the imbalances of
+//! the conservation laws. The metrics, the control socket and `wideload top` all show these statistics. The engine
+//! names its counters in its ledger; the counters of ports are named here.
 
 use crate::commands::WorkerHandle;
 use crate::path::Path;
@@ -18,7 +15,8 @@ use std::io;
 use std::ops::AddAssign;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Asks the workers of a running gateway for their snapshots. Any thread may ask; no worker is held up.
+/// Asks the workers of a running gateway for their snapshots. Any thread may ask. A worker answers between two
+/// batches.
 #[derive(Clone, Debug)]
 pub struct Watch {
     name: String,
@@ -34,52 +32,54 @@ struct Began {
     by_the_calendar: Duration,
 }
 
-/// The statistics of a gateway.
+/// The statistics of a gateway at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
     /// The gateway's name.
     pub name: String,
-    /// The role, in the words of a configuration.
+    /// The role's name in a configuration.
     pub role: String,
-    /// The program's version.
+    /// The version of the program.
     pub version: String,
-    /// The process ID.
+    /// The ID of the process.
     pub process: u32,
-    /// The time of its start, in seconds since 1970.
+    /// The time at which the process started, in seconds since 1970.
     pub began: f64,
-    /// Its running time at this moment, in seconds.
+    /// The running time of the process so far, in seconds.
     pub seconds: f64,
     /// The sums of all workers.
     pub all: MetricGroup,
-    /// The figures of each worker.
+    /// The statistics of each worker.
     pub workers: Vec<MetricGroup>,
-    /// Losses at the hand-over between workers since the gateway began, earlier worker processes included.
+    /// Losses at hand-overs between workers since the gateway first started, including hand-overs from earlier
+    /// processes.
     #[serde(default)]
     pub losses: Losses,
 }
 
-/// The figures of one worker, or the sums of all.
+/// The statistics of one worker, or the sums of all workers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MetricGroup {
-    /// Packets that leave by the narrow endpoint.
+    /// The direction to the narrow endpoint.
     pub to_narrow: DirectionFigures,
-    /// Packets that leave by the wide endpoint.
+    /// The direction to the wide endpoint.
     pub to_wide: DirectionFigures,
-    /// The wide endpoint.
+    /// The statistics of the wide endpoint's port.
     pub wide: EndpointFigures,
-    /// The narrow endpoint.
+    /// The statistics of the narrow endpoint's port.
     pub narrow: EndpointFigures,
-    /// Processor time, in seconds.
+    /// CPU time, in seconds.
     pub processor_seconds: f64,
-    /// Number of wake-ups from sleep.
+    /// Number of times that the worker woke up from sleep.
     pub wakes: u64,
     /// Packets handed between workers.
     #[serde(alias = "siblings")]
     pub peers: HandoffFigures,
 }
 
-/// Packets handed between workers: TCP that one worker reassembled and whose connection belongs to another.
+/// Counters of packets handed between workers: TCP packets that one worker reassembled and whose connection belongs
+/// to another worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HandoffFigures {
@@ -89,7 +89,7 @@ pub struct HandoffFigures {
     /// Packets received from the worker that reassembled them.
     #[serde(alias = "taken")]
     pub received: u64,
-    /// Packets that left at the worker that reassembled them: the flow's worker had no room or had ended.
+    /// Packets that the reassembling worker sent itself because the queue of the flow's worker was full or closed.
     pub refused: u64,
 }
 
@@ -110,88 +110,87 @@ pub struct PlacementFigures {
     pub copied_out_bytes: u64,
 }
 
-/// The figures of one direction.
+/// The statistics of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DirectionFigures {
-    /// Received IP packets.
+    /// Received IP packets, counted as on the wire.
     pub received: Count,
     /// Forwarded packets, counted as on the wire.
     pub forwarded: Count,
-    /// Frames that passed unchanged, by reason.
+    /// Frames that were forwarded unchanged, by reason.
     pub passed: BTreeMap<String, Count>,
     /// Packets that were dropped or rejected, by reason.
     pub retired: BTreeMap<String, Count>,
-    /// Events, by name.
+    /// Number of each event, by name.
     pub events: BTreeMap<String, Count>,
-    /// Held packets.
+    /// Held packets and their payload bytes.
     pub held: Count,
-    /// The stages, in the order in which packets pass them.
+    /// The stages, in the order in which packets pass through them.
     pub stages: Vec<StageFigures>,
     /// The results of payload placement.
     #[serde(alias = "guesses")]
     pub placement: PlacementFigures,
-    /// Heap memory of the buffer pool, in use and free, in bytes.
+    /// Heap memory of the direction's buffer pool, in use and free, in bytes.
     pub pool_bytes: u64,
-    /// Buffers in use.
+    /// Number of the pool's buffers in use.
     pub lent_buffers: u64,
-    /// Packets received or made, less those that left, were used or are held. Not 0 only by a mistake in the
-    /// program.
+    /// Packets received or made, less packets sent, used or held. A value other than 0 is a fault of the program.
     pub unexplained: Gap,
-    /// The conservation laws that do not hold, in words.
+    /// Descriptions of the conservation laws that do not hold; empty if all hold.
     pub broken: Vec<String>,
 }
 
-/// The figures of one stage.
+/// The statistics of one stage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StageFigures {
-    /// The name, as in a configuration.
+    /// The stage's name in a configuration.
     pub stage: String,
-    /// Whether it is on.
+    /// Whether the stage is on.
     pub is_on: bool,
-    /// The packets that it holds.
+    /// The packets that the stage holds, and their payload bytes.
     pub held: Count,
 }
 
-/// The figures of one port.
+/// The statistics of one port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndpointFigures {
     /// The port's address, such as `packet:lan0`.
     pub address: String,
-    /// Whether the port works.
+    /// Whether the port is up.
     pub is_up: bool,
     /// Counters of received frames, by name.
     pub came: BTreeMap<String, u64>,
     /// Counters of sent frames, by name.
     pub went: BTreeMap<String, u64>,
-    /// Packets that were to leave, less those that left, were dropped or wait. Not 0 only by a mistake in the
-    /// program.
+    /// Packets to be sent by this port, less packets that were sent, were dropped or wait. A value other than 0 is
+    /// a fault of the program.
     pub unexplained: i64,
-    /// The port's last error.
+    /// The port's last error; `None` if there was none.
     pub last_error: Option<String>,
 }
 
-/// A number of packets and their payload bytes. Frames without an IP packet count with all of their bytes.
+/// A number of packets and their payload bytes. For a frame without an IP packet, all bytes are payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// Packets, counted as on the wire.
+    /// Number of packets, counted as on the wire.
     pub packets: u64,
-    /// Bytes behind the IP headers.
+    /// Bytes after the IP headers.
     pub bytes: u64,
 }
 
-/// The imbalance of a conservation law: above 0 where packets were lost, below 0 where some came from nowhere.
+/// The imbalance of a conservation law. Above 0, packets are missing; below 0, there are packets without an origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// Packets, counted as on the wire.
+    /// Number of packets, counted as on the wire.
     pub packets: i64,
-    /// Bytes behind the IP headers.
+    /// Bytes after the IP headers.
     pub bytes: i64,
 }
 
-/// Defines counters once: their variants, names, units, fields and explanations.
+/// Defines a list of counters: for each its variant, name, unit, field and explanation.
 macro_rules! counters {
     (@former) => { None };
     (@former $old:literal) => { Some($old) };
@@ -206,27 +205,27 @@ macro_rules! counters {
             /// All counters, in the order of tables.
             pub const ALL: &[$list] = &[$($list::$variant),*];
 
-            /// The counter's name.
+            /// Returns the counter's name.
             pub fn name(self) -> &'static str {
                 match self { $($list::$variant => $name),* }
             }
 
-            /// The counter's name in version 0.1, if it was another one.
+            /// Returns the counter's name in version 0.1; `None` if the name has not changed.
             pub fn former_name(self) -> Option<&'static str> {
                 match self { $($list::$variant => counters!(@former $($old)?)),* }
             }
 
-            /// The unit.
+            /// Returns the counter's unit.
             pub fn unit(self) -> &'static str {
                 match self { $($list::$variant => $unit),* }
             }
 
-            /// An explanation in one sentence.
+            /// Returns an explanation of the counter in one sentence.
             pub fn what(self) -> &'static str {
                 match self { $($list::$variant => $what),* }
             }
 
-            /// The counter's value.
+            /// Returns the counter's value.
             pub fn of(self, from: &$from) -> u64 {
                 match self { $($list::$variant => from.$($at).+),* }
             }
@@ -297,33 +296,34 @@ counters! {
 }
 
 impl PortIn {
-    /// The counters of losses.
+    /// The counters of dropped frames.
     pub const DROPS: [PortIn; 4] = [PortIn::RxDropped, PortIn::Oversize, PortIn::Missed, PortIn::OffloadDropped];
 }
 
 impl PortOut {
-    /// The counters of losses.
+    /// The counters of dropped packets.
     pub const DROPS: [PortOut; 4] =
         [PortOut::QueueFull, PortOut::DatagramDropped, PortOut::Rejected, PortOut::LinkDown];
 }
 
 impl Watch {
-    /// The watch of a gateway that starts now with this configuration, after these losses.
+    /// Watches the workers of a gateway that starts now with this configuration. `losses` are the losses of earlier
+    /// workers.
     pub fn new(config: &Config, crew: Vec<WorkerHandle>, losses: Losses) -> Watch {
         let by_the_calendar = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = Began { at: Instant::now(), by_the_calendar };
         Watch { name: config.name.clone(), role: config.role, began, crew, losses }
     }
 
-    /// The gateway's name.
+    /// Returns the gateway's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The present statistics.
+    /// Returns the statistics at this moment.
     ///
     /// # Errors
-    /// A worker has ended or does not answer.
+    /// A worker has ended, or does not answer in time.
     pub fn reading(&self) -> io::Result<Stats> {
         let snapshots = self.crew.iter().map(WorkerHandle::ask).collect::<io::Result<Vec<_>>>()?;
         Ok(Stats {
@@ -340,7 +340,7 @@ impl Watch {
 }
 
 impl Stats {
-    /// The figures of workers; the gateway's name and times stay empty.
+    /// Sums the snapshots of workers. The gateway's name and times stay empty.
     pub fn of(snapshots: &[Snapshot]) -> Stats {
         let workers: Vec<MetricGroup> = snapshots.iter().map(MetricGroup::of).collect();
         let mut all = MetricGroup::default();
@@ -374,18 +374,19 @@ impl Stats {
 }
 
 impl MetricGroup {
-    /// Both directions with the names that configurations and labels use: to the narrow endpoint, to the wide one.
+    /// Returns both directions with their names in configurations and labels: to the narrow endpoint, then to the
+    /// wide endpoint.
     pub fn directions(&self) -> [(&'static str, &DirectionFigures); 2] {
         [("to-narrow", &self.to_narrow), ("to-wide", &self.to_wide)]
     }
 
-    /// Both endpoints with the names that configurations and labels use.
+    /// Returns both endpoints with their names in configurations and labels.
     pub fn ends(&self) -> [(&'static str, &EndpointFigures); 2] {
         [("wide", &self.wide), ("narrow", &self.narrow)]
     }
 
-    /// Received and forwarded packets of both directions, offloaded flows included. Offloaded flows count only
-    /// their TCP payload bytes.
+    /// Returns the received and the forwarded packets of each direction. Packets of offloaded flows are included,
+    /// with only their TCP payload as bytes.
     pub fn totals(&self) -> [(&'static str, [Count; 2]); 2] {
         let [to_narrow, to_wide] = self.directions();
         [(to_narrow, &self.wide), (to_wide, &self.narrow)]
@@ -434,13 +435,14 @@ impl MetricGroup {
     }
 }
 
-/// Packets that `end` was to send, less those whose end is known. It is to send:
+/// Returns the packets that the endpoint `end` should send, less the packets that were sent, were dropped or wait.
+/// The endpoint should send:
 ///
 /// - the packets that its direction forwards,
 /// - the ICMP errors about packets that it received,
-/// - the frames without an IP packet that the ingress endpoint received.
+/// - the frames without an IP packet that the other endpoint received.
 ///
-/// Packets handed to peer workers or to a successor leave at theirs.
+/// Packets handed to peer workers or to a successor are sent by their workers.
 fn unexplained([toward, away]: [&DirectionSnapshot; 2], [end, other]: [&EndpointSnapshot; 2], given: u64) -> i64 {
     let due = toward.ledger.forwarded.packets + away.ledger.event(Event::IcmpSent).packets + other.rx.passed;
     let sent = &end.tx;
@@ -449,22 +451,23 @@ fn unexplained([toward, away]: [&DirectionSnapshot; 2], [end, other]: [&Endpoint
 }
 
 impl DirectionFigures {
-    /// Packets that were dropped or rejected for this reason.
+    /// Returns the packets that were dropped or rejected for this reason.
     pub fn retired(&self, reason: Reason) -> Count {
         self.retired.get(reason.name()).copied().unwrap_or_default()
     }
 
-    /// Frames that passed unchanged for this reason.
+    /// Returns the frames that were forwarded unchanged for this reason.
     pub fn passed(&self, reason: Reason) -> Count {
         self.passed.get(reason.name()).copied().unwrap_or_default()
     }
 
-    /// The count of an event.
+    /// Returns the count of an event.
     pub fn event(&self, event: Event) -> Count {
         self.events.get(event.name()).copied().unwrap_or_default()
     }
 
-    /// Packets received by this endpoint, and packets forwarded of them, offloaded flows included.
+    /// Returns the packets received by the endpoint `from`, and the packets of this direction that were forwarded.
+    /// Both include offloaded flows.
     pub fn totals(&self, from: &EndpointFigures) -> [Count; 2] {
         let bytes = from.came(PortIn::OffloadBytes);
         [(self.received, PortIn::OffloadPackets), (self.forwarded, PortIn::OffloadPacketsOut)].map(
@@ -554,12 +557,12 @@ impl StageFigures {
 }
 
 impl EndpointFigures {
-    /// A counter of received frames.
+    /// Returns a counter of received frames.
     pub fn came(&self, counter: PortIn) -> u64 {
         self.came.get(counter.name()).copied().unwrap_or_default()
     }
 
-    /// A counter of sent frames.
+    /// Returns a counter of sent frames.
     pub fn went(&self, counter: PortOut) -> u64 {
         self.went.get(counter.name()).copied().unwrap_or_default()
     }

@@ -1,4 +1,7 @@
-//! Synchronisation of threads: the standard library's lock, and an eventfd. `tests/interleavings.rs` replaces both.
+//! The standard library's lock and an eventfd -> the synchronisation of threads.
+//!
+//! All threads use these types, so that the test `tests/interleavings.rs` can replace both and try every order of
+//! steps.
 
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
@@ -6,22 +9,22 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
 
-/// An event that any thread sets and one thread waits on.
+/// An event that any thread can set and one thread waits for.
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);
 
 impl EventFd {
-    /// A cleared event.
+    /// Makes an event that is not set.
     ///
     /// # Errors
-    /// The kernel has no descriptor left.
+    /// The process or the system has no free descriptor.
     pub fn new() -> io::Result<EventFd> {
         eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map(EventFd)
             .map_err(|error| io::Error::new(error.kind(), format!("eventfd: cannot create one: {error}")))
     }
 
-    /// Readable while the event is set.
+    /// Returns the event's descriptor, which is readable while the event is set.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -1,7 +1,7 @@
-//! Steps -> assembled eBPF program, loaded as long as a descriptor holds it.
+//! Steps -> an assembled eBPF program, loaded while one of its descriptors is open.
 //!
-//! Most programs have a few dozen instructions and are written by hand; jumps go to named places. The flow offload
-//! programs are [compiled](crate::flow_offload).
+//! Most programs have a few dozen instructions and are written here by hand. Jumps name their targets. The flow
+//! offload programs are [compiled](crate::flow_offload) from C.
 
 use crate::names::Name;
 use linux::failure::advised;
@@ -24,49 +24,49 @@ impl From<&aya_obj::generated::bpf_insn> for Instruction {
     }
 }
 
-/// A step of a program.
+/// A step of a program: an instruction, a jump, or the target of jumps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Insn {
     /// An instruction.
     Do(Instruction),
-    /// A conditional jump to a named place.
+    /// A conditional jump to a named target.
     Jump(Instruction, &'static str),
-    /// A named place, the target of jumps; no instruction.
+    /// A named target of jumps. It produces no instruction.
     Place(&'static str),
 }
 
-/// Type of a program.
+/// The type of a program, as the kernel numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Socket filter: distributes the frames of a socket or device (BPF_PROG_TYPE_SOCKET_FILTER).
+    /// Socket filter: distributes or drops the frames of a socket or device (BPF_PROG_TYPE_SOCKET_FILTER).
     Filter = 1,
-    /// Traffic control: sees frames at an interface's ingress or egress (BPF_PROG_TYPE_SCHED_CLS).
+    /// Traffic control: processes frames at an interface's ingress or egress (BPF_PROG_TYPE_SCHED_CLS).
     Classifier = 3,
-    /// XDP: sees received frames before anything else (BPF_PROG_TYPE_XDP).
+    /// XDP: processes received frames before the kernel's network stack (BPF_PROG_TYPE_XDP).
     Xdp = 6,
 }
 
-/// Attachment point of a program.
+/// The attachment point of a program at an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// Traffic control, ingress (BPF_TCX_INGRESS).
     Ingress = 46,
     /// Traffic control, egress (BPF_TCX_EGRESS).
     Egress = 47,
-    /// Frames of a driver (BPF_XDP).
+    /// Received frames in the driver (BPF_XDP).
     Xdp = 37,
 }
 
-/// The reason why the kernel rejected a program.
+/// The kernel's reason for rejecting a program.
 #[derive(Debug)]
 pub(crate) struct LoadError {
     why: io::Error,
-    /// End of the verifier's log; empty where verification did not start.
+    /// End of the verifier's log; empty if verification did not start.
     log: String,
 }
 
 impl LoadError {
-    /// The matching [`io::Error`]; `what` names the failed action.
+    /// Returns this error as an [`io::Error`]. `what` names the failed action.
     pub(crate) fn about(self, what: &str) -> io::Error {
         if self.log.is_empty() {
             return advised(what, &self.why, RIGHTS);
@@ -75,10 +75,10 @@ impl LoadError {
     }
 }
 
-/// Instructions of a program, with all jumps resolved.
+/// Returns the instructions of a program, with all jumps resolved.
 ///
 /// # Panics
-/// A jump goes to a place that does not exist.
+/// A jump names a target that does not exist.
 pub(crate) fn assemble(steps: &[Insn]) -> Vec<Instruction> {
     let mut places = Vec::new();
     let mut count = 0;
@@ -103,7 +103,8 @@ pub(crate) fn assemble(steps: &[Insn]) -> Vec<Instruction> {
     program
 }
 
-/// Loads a program under a name. Only if that is rejected, it is loaded again with the verifier's log.
+/// Loads a program under a name. If the kernel rejects the program, loads it a second time to get the verifier's
+/// log.
 pub(crate) fn load(name: Name, kind: Kind, flags: u32, instructions: &[Instruction]) -> Result<OwnedFd, LoadError> {
     let mut attributes = Attributes::default();
     attributes.put(0, kind as u32);
@@ -124,13 +125,13 @@ pub(crate) fn load(name: Name, kind: Kind, flags: u32, instructions: &[Instructi
     })
 }
 
-/// The end of the verifier's log: the instruction at which it stops, and the reason.
+/// Returns the end of the verifier's log: the instruction at which verification stopped, and the reason.
 fn last_lines(text: &str) -> String {
     let lines: Vec<_> = text.trim().lines().collect();
     lines[lines.len().saturating_sub(LOG_LINE_COUNT)..].join(" | ")
 }
 
-/// Creates a map with keys and values of four bytes.
+/// Creates a map with keys and values of four bytes each.
 ///
 /// # Errors
 /// Privileges or memory are missing.
@@ -138,7 +139,7 @@ pub(crate) fn map(name: Name, kind: u32, count: u32) -> io::Result<OwnedFd> {
     make_map(name, kind, 4, count, 0)
 }
 
-/// Creates a map of one value of `len` bytes, which a process can map into its memory.
+/// Creates a map with one value of `len` bytes that a process can map into its memory.
 ///
 /// # Errors
 /// Privileges or memory are missing.
@@ -146,7 +147,7 @@ pub(crate) fn shared_block(name: Name, len: u32) -> io::Result<OwnedFd> {
     make_map(name, ARRAY, len, 1, MAPPABLE)
 }
 
-/// Creates a map of one value of `len` bytes for each CPU.
+/// Creates a map with one value of `len` bytes for each CPU.
 ///
 /// # Errors
 /// Privileges or memory are missing.
@@ -164,7 +165,7 @@ fn make_map(name: Name, kind: u32, value_len: u32, count: u32, flags: u32) -> io
     attributes.call(MAP_CREATE)
 }
 
-/// Creates a map of one value that can no longer change: a program reads it like its own constants.
+/// Creates a map with one constant value. The verifier treats the value like a program's own constants.
 ///
 /// # Errors
 /// Privileges or memory are missing.
@@ -177,15 +178,15 @@ pub(crate) fn frozen_block(name: Name, value: &[u8]) -> io::Result<OwnedFd> {
     Ok(map)
 }
 
-/// Puts a value into a map.
+/// Writes a value to a map.
 ///
 /// # Errors
-/// The map rejects it.
+/// The map has no such key, or the descriptor is no map.
 pub(crate) fn put(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
     put_at(map, key, (&raw const value).cast())
 }
 
-/// Puts the value at this address into a map.
+/// Writes the value at this address to a map.
 fn put_at(map: BorrowedFd<'_>, key: u32, value: *const u8) -> io::Result<()> {
     let mut attributes = Attributes::default();
     attributes.put(0, map.as_raw_fd().cast_unsigned());
@@ -194,10 +195,10 @@ fn put_at(map: BorrowedFd<'_>, key: u32, value: *const u8) -> io::Result<()> {
     attributes.call_only(MAP_UPDATE).map(drop)
 }
 
-/// Attaches a program to an interface. It stays attached as long as the returned link is open.
+/// Attaches a program to an interface. The program stays attached while the returned link is open.
 ///
 /// # Errors
-/// Another program is attached, or the interface does not support programs.
+/// Privileges are missing, another program is attached, or the interface does not support programs.
 pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, hook: Hook, flags: u32) -> io::Result<OwnedFd> {
     let mut attributes = Attributes::default();
     attributes.put(0, program.as_raw_fd().cast_unsigned());
@@ -207,10 +208,10 @@ pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, hook: Hook, flags:
     attributes.call(LINK_CREATE)
 }
 
-/// Replaces the program that a link attaches. Every packet sees exactly one of both.
+/// Replaces the program of a link. Every packet is processed by either the old program or the new one.
 ///
 /// # Errors
-/// The descriptor is no link, or the program is of another type.
+/// The descriptor is no link, or the program has another type.
 pub(crate) fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     let mut attributes = Attributes::default();
     attributes.put(0, link.as_raw_fd().cast_unsigned());
@@ -218,7 +219,7 @@ pub(crate) fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Resu
     attributes.call_only(LINK_UPDATE).map(drop)
 }
 
-/// IDs of the programs attached to an interface, in order.
+/// Returns the IDs of the programs attached to an interface, in the order in which they run.
 ///
 /// # Errors
 /// Privileges are missing, or the kernel is older than Linux 6.6.
@@ -235,38 +236,39 @@ pub fn attached(interface: u32, hook: Hook) -> io::Result<Vec<u32>> {
     Ok(numbers.into_iter().take(count).collect())
 }
 
-/// Result of a program for a frame.
+/// Runs a program on a frame, and returns the program's result.
 ///
 /// # Errors
-/// The kernel does not run it.
+/// The kernel cannot run the program.
 #[cfg(test)]
 pub(crate) fn run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
     run_told(program, frame, &[])
 }
 
-/// The same, with these metadata of the frame: the start of a `struct __sk_buff`.
+/// Runs a program on a frame with these metadata, and returns the program's result. `told` is the start of a
+/// `struct __sk_buff`.
 ///
 /// # Errors
-/// The kernel does not run it.
+/// The kernel cannot run the program.
 #[cfg(test)]
 pub(crate) fn run_told(program: BorrowedFd<'_>, frame: &[u8], told: &[u8]) -> io::Result<u32> {
     run_with(program, frame, told, &mut [], &mut Vec::new())
 }
 
-/// The same, and returns the metadata as changed by the program.
+/// Runs a program on a frame with these metadata, and writes the changed metadata to `told`.
 ///
 /// # Errors
-/// The kernel does not run it.
+/// The kernel cannot run the program.
 #[cfg(test)]
 pub(crate) fn run_noted(program: BorrowedFd<'_>, frame: &[u8], told: &mut [u8]) -> io::Result<u32> {
     let before = told.to_vec();
     run_with(program, frame, &before, told, &mut Vec::new())
 }
 
-/// The same, and returns the frame as changed by the program.
+/// Runs a program on a frame with these metadata, and writes the changed frame to `left`.
 ///
 /// # Errors
-/// The kernel does not run it.
+/// The kernel cannot run the program.
 #[cfg(test)]
 pub(crate) fn run_left(program: BorrowedFd<'_>, frame: &[u8], told: &[u8], left: &mut Vec<u8>) -> io::Result<u32> {
     left.resize(frame.len(), 0);
@@ -302,10 +304,10 @@ fn run_with(
     Ok(attributes.word(4))
 }
 
-/// Names of a program and of its maps, as the kernel knows them; the maps in alphabetical order.
+/// Returns the kernel's names of a program and its maps. The maps are in alphabetical order.
 ///
 /// # Errors
-/// Privileges are missing, or it is no program.
+/// Privileges are missing, or the descriptor is no program.
 #[cfg(test)]
 pub(crate) fn names_of(program: BorrowedFd<'_>) -> io::Result<Vec<String>> {
     let mut maps = [0_u32; MAPS_MAX];
@@ -323,19 +325,19 @@ pub(crate) fn names_of(program: BorrowedFd<'_>) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The program with this ID.
+/// Opens the program with this ID.
 ///
 /// # Errors
-/// Privileges are missing, or there is none.
+/// Privileges are missing, or there is no such program.
 #[cfg(test)]
 pub(crate) fn program_by_number(number: u32) -> io::Result<OwnedFd> {
     by_number(PROGRAM_BY_NUMBER, number)
 }
 
-/// The program that a link attaches.
+/// Opens the program that a link attaches.
 ///
 /// # Errors
-/// Privileges are missing, or it is no link.
+/// Privileges are missing, or the descriptor is no link.
 #[cfg(test)]
 pub(crate) fn program_of(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let told = told_of(link, [0; LINK_TOLD_LEN])?;
@@ -364,7 +366,7 @@ fn text(bytes: &[u8]) -> String {
     bytes.iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte)).collect()
 }
 
-/// The start of the argument of bpf(2): a union of structures, as raw bytes.
+/// The start of the argument of bpf(2), as raw bytes. The kernel defines the argument as a union of structures.
 #[repr(C, align(8))]
 struct Attributes([u8; ATTRIBUTES_LEN]);
 
@@ -379,7 +381,7 @@ impl Attributes {
         self.0[at..at + 4].copy_from_slice(&value.to_ne_bytes());
     }
 
-    /// A word that the kernel wrote.
+    /// Returns a 32-bit word that the kernel wrote.
     fn word(&self, at: usize) -> u32 {
         u32::from_ne_bytes([0, 1, 2, 3].map(|byte| self.0[at + byte]))
     }
@@ -406,42 +408,42 @@ impl Attributes {
     }
 }
 
-/// Loads a word from an address in a register.
+/// Loads a 32-bit word from the address in a register.
 pub(crate) const fn load_word(to: u8, from: u8, offset: i16) -> Insn {
     Insn::Do(instruction(0x61, to, from, offset, 0))
 }
 
-/// Loads two bytes.
+/// Loads two bytes from the address in a register.
 pub(crate) const fn load_half(to: u8, from: u8, offset: i16) -> Insn {
     Insn::Do(instruction(0x69, to, from, offset, 0))
 }
 
-/// Loads one byte.
+/// Loads one byte from the address in a register.
 pub(crate) const fn load_byte(to: u8, from: u8, offset: i16) -> Insn {
     Insn::Do(instruction(0x71, to, from, offset, 0))
 }
 
-/// Stores a register's word at an address.
+/// Stores a register's lower 32 bits at the address in another register.
 pub(crate) const fn store_word(to: u8, offset: i16, from: u8) -> Insn {
     Insn::Do(instruction(0x63, to, from, offset, 0))
 }
 
-/// Stores a register's lowest byte.
+/// Stores a register's lowest byte at the address in another register.
 pub(crate) const fn store_byte(to: u8, offset: i16, from: u8) -> Insn {
     Insn::Do(instruction(0x73, to, from, offset, 0))
 }
 
-/// Stores a constant of one byte.
+/// Stores a constant byte at the address in a register.
 pub(crate) const fn put_byte(to: u8, offset: i16, value: i32) -> Insn {
     Insn::Do(instruction(0x72, to, 0, offset, value))
 }
 
-/// Stores a constant of one word.
+/// Stores a constant 32-bit word at the address in a register.
 pub(crate) const fn put_word(to: u8, offset: i16, value: i32) -> Insn {
     Insn::Do(instruction(0x62, to, 0, offset, value))
 }
 
-/// Sets a register to a value.
+/// Sets a register to a constant.
 pub(crate) const fn set(to: u8, value: i32) -> Insn {
     Insn::Do(instruction(0xb7, to, 0, 0, value))
 }
@@ -451,12 +453,12 @@ pub(crate) const fn copy(to: u8, from: u8) -> Insn {
     Insn::Do(instruction(0xbf, to, from, 0, 0))
 }
 
-/// Adds a value to a register.
+/// Adds a constant to a register.
 pub(crate) const fn add(to: u8, value: i32) -> Insn {
     Insn::Do(instruction(0x07, to, 0, 0, value))
 }
 
-/// Adds another register.
+/// Adds one register to another.
 pub(crate) const fn add_register(to: u8, other: u8) -> Insn {
     Insn::Do(instruction(0x0f, to, other, 0, 0))
 }
@@ -466,12 +468,12 @@ pub(crate) const fn multiply(to: u8, other: u8) -> Insn {
     Insn::Do(instruction(0x2f, to, other, 0, 0))
 }
 
-/// Multiplies a register by a value.
+/// Multiplies a register by a constant.
 pub(crate) const fn multiply_by(to: u8, value: i32) -> Insn {
     Insn::Do(instruction(0x27, to, 0, 0, value))
 }
 
-/// Divides a register by another; division by 0 gives 0.
+/// Divides a register by another. Division by 0 results in 0.
 pub(crate) const fn divide(to: u8, other: u8) -> Insn {
     Insn::Do(instruction(0x3f, to, other, 0, 0))
 }
@@ -481,22 +483,22 @@ pub(crate) const fn exclusive_or(to: u8, other: u8) -> Insn {
     Insn::Do(instruction(0xaf, to, other, 0, 0))
 }
 
-/// Shifts a register left.
+/// Shifts a register left by a constant number of bits.
 pub(crate) const fn shift_left(to: u8, by: i32) -> Insn {
     Insn::Do(instruction(0x67, to, 0, 0, by))
 }
 
-/// Shifts a register right.
+/// Shifts a register right by a constant number of bits.
 pub(crate) const fn shift_right(to: u8, by: i32) -> Insn {
     Insn::Do(instruction(0x77, to, 0, 0, by))
 }
 
-/// Masks a register with these bits.
+/// Clears all bits of a register except these.
 pub(crate) const fn mask(to: u8, bits: i32) -> Insn {
     Insn::Do(instruction(0x57, to, 0, 0, bits))
 }
 
-/// Jumps to `place` if the comparison with a value holds.
+/// Jumps to `place` if a register compares to a constant as given.
 pub(crate) const fn jump(comparison: u8, register: u8, value: i32, place: &'static str) -> Insn {
     Insn::Jump(instruction(comparison, register, 0, 0, value), place)
 }
@@ -511,28 +513,28 @@ pub(crate) const fn call(function: i32) -> Insn {
     Insn::Do(instruction(0x85, 0, 0, 0, function))
 }
 
-/// Sets a register to a value of 64 bits.
+/// Sets a register to a 64-bit constant.
 pub(crate) const fn set_wide(to: u8, value: u64) -> [Insn; 2] {
     let high = Insn::Do(instruction(0, 0, 0, 0, (value >> 32) as u32 as i32));
     [Insn::Do(instruction(0x18, to, 0, 0, value as u32 as i32)), high]
 }
 
-/// Loads a map into a register.
+/// Loads the address of a map into a register.
 pub(crate) fn load_map(to: u8, map: BorrowedFd<'_>) -> [Insn; 2] {
     [Insn::Do(instruction(0x18, to, PSEUDO_MAP, 0, map.as_raw_fd())), Insn::Do(instruction(0, 0, 0, 0, 0))]
 }
 
-/// Loads the address `at` bytes behind the first value of an array map.
+/// Loads the address `at` bytes after the start of an array map's first value.
 pub(crate) fn load_map_value(to: u8, map: BorrowedFd<'_>, at: i32) -> [Insn; 2] {
     [Insn::Do(instruction(0x18, to, PSEUDO_MAP_VALUE, 0, map.as_raw_fd())), Insn::Do(instruction(0, 0, 0, 0, at))]
 }
 
-/// Loads eight bytes from an address in a register.
+/// Loads eight bytes from the address in a register.
 pub(crate) const fn load_long(to: u8, from: u8, offset: i16) -> Insn {
     Insn::Do(instruction(0x79, to, from, offset, 0))
 }
 
-/// Subtracts the lower half of a register from that of another.
+/// Subtracts the lower 32 bits of one register from those of another.
 pub(crate) const fn subtract_word(from: u8, what: u8) -> Insn {
     Insn::Do(instruction(0x1c, from, what, 0, 0))
 }
@@ -542,12 +544,12 @@ pub(crate) const fn subtract(from: u8, what: u8) -> Insn {
     Insn::Do(instruction(0x1f, from, what, 0, 0))
 }
 
-/// Jumps to `place` if a signed register is above a value.
+/// Jumps to `place` if a register, as a signed number, is above a constant.
 pub(crate) const fn jump_if_later(register: u8, value: i32, place: &'static str) -> Insn {
     Insn::Jump(instruction(0x65, register, 0, 0, value), place)
 }
 
-/// Ends the program with register 0 as its result.
+/// Ends the program. Its result is register 0.
 pub(crate) const EXIT: Insn = Insn::Do(instruction(0x95, 0, 0, 0, 0));
 
 const fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> Instruction {
@@ -555,7 +557,7 @@ const fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> 
     Instruction { code, registers, offset, constant }
 }
 
-/// Registers: 0 for results, 1 to 5 for arguments, 6 to 9 preserved across calls, 10 for the stack's end.
+/// Registers: 0 for results, 1 to 5 for arguments, 6 to 9 preserved across calls, 10 for the end of the stack.
 pub(crate) const R0: u8 = 0;
 pub(crate) const R1: u8 = 1;
 pub(crate) const R2: u8 = 2;
@@ -567,24 +569,24 @@ pub(crate) const R7: u8 = 7;
 pub(crate) const R8: u8 = 8;
 pub(crate) const R9: u8 = 9;
 pub(crate) const R10: u8 = 10;
-/// BPF_JMP with BPF_JEQ, BPF_JNE, BPF_JLT, BPF_JGT.
+/// Comparisons of jumps: BPF_JMP with BPF_JEQ, BPF_JNE, BPF_JLT and BPF_JGT.
 pub(crate) const IF_EQUAL: u8 = 0x15;
 pub(crate) const IF_OTHER: u8 = 0x55;
 pub(crate) const IF_LESS: u8 = 0xa5;
 pub(crate) const IF_MORE: u8 = 0x25;
-/// Verdicts on a packet: continue, with the next program where there is one, or drop (TCX_NEXT, TCX_DROP).
+/// Verdicts on a packet: continue with the next program, or drop (TCX_NEXT, TCX_DROP).
 pub(crate) const NEXT: i32 = -1;
 pub(crate) const DROP: i32 = 2;
-/// Attaches before all other programs (BPF_F_BEFORE without a reference program).
+/// Attaches a program before all others (BPF_F_BEFORE without a reference program).
 pub(crate) const FIRST: u32 = 1 << 3;
 /// Functions of the kernel: bpf_map_lookup_elem, bpf_ktime_get_ns, bpf_redirect and bpf_skb_load_bytes.
 pub(crate) const LOOK_UP: i32 = 1;
 pub(crate) const NANOSECONDS: i32 = 5;
 pub(crate) const REDIRECT: i32 = 23;
 pub(crate) const LOAD_BYTES: i32 = 26;
-/// BPF_MAP_TYPE_ARRAY.
+/// The map type BPF_MAP_TYPE_ARRAY.
 pub(crate) const ARRAY: u32 = 2;
-/// Advice about the privileges for programs and their links.
+/// Advice in errors about missing privileges.
 pub(crate) const RIGHTS: &str = "run as root or give CAP_BPF and CAP_NET_ADMIN of the host";
 
 /// Commands of bpf(2).
@@ -603,8 +605,8 @@ const PROGRAM_BY_NUMBER: libc::c_int = 13;
 const MAP_BY_NUMBER: libc::c_int = 14;
 #[cfg(test)]
 const TELL: libc::c_int = 15;
-/// Limit of maps, above the number that any program here uses. Then the lengths to read of `struct bpf_prog_info`,
-/// `bpf_map_info` and `bpf_link_info`, in bytes.
+/// Most maps of a program that are read. Then the lengths of `struct bpf_prog_info`, `bpf_map_info` and
+/// `bpf_link_info` that are read, in bytes.
 #[cfg(test)]
 const MAPS_MAX: usize = 8;
 #[cfg(test)]
@@ -613,24 +615,24 @@ const PROGRAM_TOLD_LEN: usize = 80;
 const MAP_TOLD_LEN: usize = 40;
 #[cfg(test)]
 const LINK_TOLD_LEN: usize = 16;
-/// Used bytes of the argument.
+/// Number of bytes of bpf(2)'s argument that are used here.
 const ATTRIBUTES_LEN: usize = 64;
-/// Limit of programs at one side of an interface in the kernel (BPF_MPROG_MAX).
+/// The kernel's limit of programs at one attachment point of an interface (BPF_MPROG_MAX).
 const PROGRAMS_MAX: usize = 64;
-/// Room for the verifier's log of the longest program here, in bytes.
+/// Size of the buffer for the verifier's log, in bytes: enough for the longest program here.
 const LOG_LEN: usize = 64 << 10;
-/// Number of the log's last lines that tell the reason.
+/// Number of the log's last lines that an error shows.
 const LOG_LINE_COUNT: usize = 4;
-/// The kernel offers some functions, such as route lookup, only to programs with a GPL-compatible licence. The
-/// programs here have one: the MIT licence.
+/// Licence that the kernel is told. The kernel offers some functions, such as route lookup, only to programs with a
+/// GPL-compatible licence, such as the MIT licence.
 const LICENCE: &std::ffi::CStr = c"Dual MIT/GPL";
 const PSEUDO_MAP: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;
-/// BPF_MAP_TYPE_PERCPU_ARRAY.
+/// The map type BPF_MAP_TYPE_PERCPU_ARRAY.
 const ARRAY_FOR_EACH: u32 = 6;
-/// BPF_F_MMAPABLE.
+/// The map flag BPF_F_MMAPABLE.
 const MAPPABLE: u32 = 1 << 10;
-/// BPF_F_RDONLY_PROG.
+/// The map flag BPF_F_RDONLY_PROG.
 const READ_ONLY: u32 = 1 << 7;
 const REPORT: &str = "report this error with the kernel version";
 

@@ -1,10 +1,11 @@
-//! Heartbeats of workers -> packets forwarded by the kernel while a beat is missing.
+//! Heartbeats of workers -> packets forwarded by the kernel while a heartbeat is missing.
 //!
-//! Each worker writes the time into memory that it shares with programs in the kernel. While all times are fresh,
-//! the programs do nothing. Once one is stale, packets pass unchanged to another interface or to the host. The
-//! socket that would have received them no longer sees them, so no packet passes twice when the worker resumes.
+//! Each worker writes the time into memory that it shares with programs in the kernel. While all times are recent,
+//! the programs do nothing. If a time is too old, the programs forward packets unchanged to another interface or to
+//! the host. The socket of the worker does not receive these packets, so none is forwarded twice when the worker
+//! resumes.
 //!
-//! At the very moment a beat becomes stale, a packet may pass twice or not at all: at most one for each CPU.
+//! At the moment when a heartbeat becomes too old, one packet for each CPU may be forwarded twice or not at all.
 
 use crate::bpf::{
     self, EXIT, FIRST, Hook, Insn, Kind, NANOSECONDS, NEXT, R0, R1, R2, R3, R7, REDIRECT, RIGHTS, assemble, call,
@@ -35,14 +36,14 @@ unsafe impl Send for Heartbeat {}
 // SAFETY: as above.
 unsafe impl Sync for Heartbeat {}
 
-/// A program on an interface that passes packets while a beat is missing; detached on drop.
+/// A program on an interface that forwards packets while a heartbeat is missing. It is detached on drop.
 #[derive(Debug)]
 pub struct FailOpen {
     _link: OwnedFd,
 }
 
 impl Heartbeat {
-    /// Creates the heartbeats of `count` workers, none of which has beaten yet.
+    /// Creates the heartbeats of `count` workers. No worker counts as alive yet.
     ///
     /// # Errors
     /// Privileges or memory are missing.
@@ -52,10 +53,10 @@ impl Heartbeat {
         Heartbeat::adopt(map, count)
     }
 
-    /// Adopts the heartbeats that another process created for `count` workers. Needs no privileges.
+    /// Adopts the heartbeats that another process created for `count` workers. No privileges are needed.
     ///
     /// # Errors
-    /// The descriptor is not such a map.
+    /// The descriptor is no map of heartbeats.
     pub fn adopt(map: OwnedFd, count: usize) -> io::Result<Heartbeat> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the place.
@@ -63,24 +64,24 @@ impl Heartbeat {
         Ok(Heartbeat { map, start, count })
     }
 
-    /// Records a heartbeat of the worker with this number, at the current time.
+    /// Records a heartbeat of the worker with this number at the current time.
     pub fn beat(&self, number: usize) {
         self.word(number).store(now(), Ordering::Relaxed);
     }
 
-    /// Treats all workers as alive for this long. During a hand-over packets wait for the successor.
+    /// Treats all workers as alive for this time. During a hand-over, packets then wait for the successor.
     pub fn excuse(&self, stretch: Duration) {
         let until = now() + stretch.as_nanos() as u64;
         (0..self.count).for_each(|number| self.word(number).store(until, Ordering::Relaxed));
     }
 
-    /// Descriptor for another process.
+    /// Returns the map's descriptor, for another process.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
     }
 
-    /// Forwards packets from an interface to the interface `to`, unchanged, while a beat is missing. The program
-    /// runs before any other program there.
+    /// Attaches a program that forwards an interface's packets unchanged to the interface `to` while a heartbeat is
+    /// missing. The program runs before all other programs of the interface.
     ///
     /// # Errors
     /// Privileges are missing, or the kernel is too old.
@@ -98,12 +99,12 @@ impl Heartbeat {
         Ok(FailOpen { _link: link })
     }
 
-    /// Makes a packet socket receive nothing while a beat is missing. Flows in the map of its
-    /// [flow offload](flow_offload::FlowOffload::fds), if it has one, pass as before, by the interface whose index
-    /// is given with the map.
+    /// Attaches a program that keeps all frames from a packet socket while a heartbeat is missing. Offloaded flows
+    /// continue if the socket has [flow offload](flow_offload::FlowOffload::fds): its map and the index of its
+    /// egress interface are then given.
     ///
     /// # Errors
-    /// Privileges are missing, or it is no socket.
+    /// Privileges are missing, or the descriptor is no socket.
     pub fn clear(
         &self,
         socket: BorrowedFd<'_>,
@@ -124,12 +125,12 @@ impl Heartbeat {
         program.map_err(|refusal| refusal.about(flow_offload::AT_A_SOCKET))
     }
 
-    /// Beats for a program that watches them itself.
+    /// Returns the heartbeats for a program that checks them itself.
     pub(crate) fn beats(&self) -> Beats<'_> {
         Beats { map: self.map.as_fd(), worker_count: self.count, timeout: TIMEOUT }
     }
 
-    /// Jumps to this place if a beat is older than its time-out.
+    /// Returns steps that jump to `place` if a heartbeat is missing.
     pub(crate) fn silent(&self, place: &'static str) -> Vec<Insn> {
         let mut steps = vec![call(NANOSECONDS), copy(R7, R0)];
         for number in 0..self.count {
@@ -158,24 +159,24 @@ impl Drop for Heartbeat {
     }
 }
 
-/// Current time of the programs' clock.
+/// Returns the time of the clock that the programs read, in nanoseconds.
 fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * SECOND + now.tv_nsec as u64
 }
 
-/// Length of the beats' memory, in bytes. It is the same as in earlier programs, because maps are handed over. The
-/// kernel maps whole pages.
+/// Returns the length of the heartbeats' memory, in bytes: complete pages, as the kernel maps them. Older programs
+/// must have the same length, because maps are handed over.
 fn len(count: usize) -> usize {
     count * WORD_LEN
 }
 
-/// Age of a beat at which its worker counts as hanging.
+/// Age at which a heartbeat counts as missing, and its worker as hanging.
 pub const TIMEOUT: Duration = Duration::from_millis(50);
 const SECOND: u64 = 1_000_000_000;
-/// Length of a beat, in bytes.
+/// Length of one heartbeat, in bytes.
 const WORD_LEN: usize = 8;
-/// Filter result that delivers the whole frame to the socket.
+/// Filter result that delivers the complete frame to the socket.
 const ALL: i32 = -1;
 const NOTHING: i32 = 0;
 

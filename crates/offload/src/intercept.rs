@@ -1,8 +1,8 @@
-//! Interface -> the kernel leaves its packets to Wideload.
+//! An interface -> packets that reach Wideload and not the host's kernel.
 //!
-//! A packet socket only gets a copy: the kernel would still answer, forward or refuse the packet. A program at the
-//! interface's ingress drops it. Packet sockets see frames before that program. The program ends with its guard, or
-//! with the process, however it ends.
+//! A packet socket only receives copies, so the kernel would still answer, forward or reject the packets. A program
+//! at the interface's ingress drops the originals. Packet sockets receive frames before this program runs. The
+//! kernel removes the program with its guard or with the process.
 
 use crate::bpf::{self, DROP, EXIT, FIRST, Hook, Insn, Kind, NEXT, R0, RIGHTS, assemble, set};
 use crate::flow_offload::unless_noted;
@@ -11,20 +11,20 @@ use linux::failure::{advised, failed};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Keeps an interface's ingress from the kernel, for as long as this lives.
+/// Keeps an interface's ingress from the kernel until dropped.
 ///
-/// Needs Linux 6.6 and CAP_BPF of the host; root in a user namespace is not enough.
+/// Linux 6.6 and CAP_BPF of the host are required. Root in a user namespace is not sufficient.
 #[derive(Debug)]
 pub struct Intercept {
     _link: OwnedFd,
 }
 
 impl Intercept {
-    /// Drops all ingress of this interface of the calling thread's namespace, except
-    /// [offloaded](crate::flow_offload) packets.
+    /// Drops all ingress of this interface, except [offloaded](crate::flow_offload) packets. The interface is one
+    /// of the calling thread's namespace.
     ///
     /// # Errors
-    /// `NotFound`, privileges are missing, or the kernel is too old.
+    /// The interface does not exist (`NotFound`), privileges are missing, or the kernel is too old.
     pub fn all(index: u32) -> io::Result<Intercept> {
         let mut steps = unless_noted().to_vec();
         steps.extend([set(R0, DROP), EXIT, Insn::Place("noted"), set(R0, NEXT), EXIT]);

@@ -1,6 +1,7 @@
 //! Packet handling in the kernel: small eBPF programs at interfaces and sockets, and their loader.
 //!
-//! All programs end with the descriptors that hold them, so with the process, however it ends.
+//! The kernel removes each program when its descriptors are closed, and so also when the process is killed.
+//! Processing packets in user space is left to other crates.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod flow_offload;

@@ -1,6 +1,8 @@
-//! Names of all programs and maps that are loaded here: `bpftool prog` and `bpftool map` list them.
+//! Programs and maps of Wideload -> their names in the kernel.
+//!
+//! `bpftool prog` and `bpftool map` list these names, so that an administrator can tell the programs apart.
 
-/// A name as the kernel stores it, padded with zeros.
+/// A name as the kernel stores it, padded with zero bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Name([u8; LEN]);
 
@@ -18,49 +20,50 @@ impl Name {
         Name(name)
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.0).expect("it was made of text").trim_end_matches('\0')
     }
 
-    /// The name as bytes, for the kernel.
+    /// Returns the name as bytes, for the kernel.
     pub(crate) fn bytes(&self) -> &[u8; LEN] {
         &self.0
     }
 }
 
-/// Flow offload: the table of flows, room for a packet that is segmented, and the settings fixed at load time.
+/// Maps of flow offload: the table of flows, memory for a packet to segment, and the settings fixed at load time.
 pub(crate) const FLOWS: Name = Name::of("wl_flows");
 pub(crate) const FLOW_ROOM: Name = Name::of("wl_flow_room");
 pub(crate) const FLOW_SETTINGS: Name = Name::of("wl_flow_rodata");
-/// Flow offload programs: at a socket, which they bypass, and at an interface's ingress and egress.
+/// Programs of flow offload: at a socket, at an interface's ingress, and at an interface's egress.
 pub(crate) const FLOW_SOCKET: Name = Name::of("wl_flow_socket");
 pub(crate) const FLOW_INGRESS: Name = Name::of("wl_flow_ingress");
 pub(crate) const FLOW_EGRESS: Name = Name::of("wl_flow_egress");
-/// Time of each worker's last heartbeat.
+/// Map of each worker's last heartbeat.
 pub(crate) const HEARTBEAT: Name = Name::of("wl_heartbeat");
-/// Programs for a missing heartbeat: one passes an interface's packets on, one keeps them from a socket.
+/// Programs for a missing heartbeat: the first forwards an interface's packets, the second keeps them from a
+/// socket.
 pub(crate) const FAIL_OPEN: Name = Name::of("wl_fail_open");
 pub(crate) const FAIL_SOCKET: Name = Name::of("wl_fail_socket");
-/// Drops the packets that a border keeps from its host.
+/// Program that drops the packets that a border keeps from its host.
 pub(crate) const INTERCEPT: Name = Name::of("wl_intercept");
-/// Redirection of packets from an interface to its helper, and programs at the helper's ingress and egress.
+/// Programs that redirect packets from an interface to its helper, and programs at the helper's ingress and egress.
 pub(crate) const TAKE_INGRESS: Name = Name::of("wl_take_ingress");
 pub(crate) const TAKE_EGRESS: Name = Name::of("wl_take_egress");
 pub(crate) const HELPER_INGRESS: Name = Name::of("wl_helper_in");
 pub(crate) const HELPER_EGRESS: Name = Name::of("wl_helper_out");
-/// Time of the last redirected packet between two addresses.
+/// Map of the last redirected packet's time, by address pair.
 pub(crate) const RECENT: Name = Name::of("wl_recent");
-/// Distribution of frames over workers.
+/// Program that distributes frames among workers.
 pub(crate) const STEER: Name = Name::of("wl_steer");
-/// XDP: redirects frames to a socket, the map of that socket, and a program that passes all frames.
+/// XDP: the program that redirects frames to a socket, the map of the socket, and a program that passes all frames.
 pub(crate) const XDP_TAKE: Name = Name::of("wl_xdp_take");
 pub(crate) const XDP_SOCKET: Name = Name::of("wl_xdp_socket");
 pub(crate) const XDP_PASS: Name = Name::of("wl_xdp_pass");
 
 /// Prefix of all names.
 const FRONT: &str = "wl_";
-/// BPF_OBJ_NAME_LEN.
+/// Length of a name in the kernel, in bytes (BPF_OBJ_NAME_LEN).
 const LEN: usize = 16;
 
 #[cfg(test)]
@@ -127,7 +130,7 @@ mod tests {
         assert_eq!(names_of(program.as_fd()).expect("the kernel tells"), ["wl_steer"]);
     }
 
-    /// Runs `f` in a namespace of its own, with the numbers of two interfaces.
+    /// Runs `f` in a network namespace of its own, with the indexes of two interfaces.
     fn within_two_interfaces(f: impl FnOnce([u32; 2]) + Send) {
         let here = Namespace::new().expect("the test runs as root");
         here.enter(|| {

@@ -1,8 +1,8 @@
-//! Addresses of a packet -> whether a similar packet was redirected a moment ago, to keep flows in order.
+//! Addresses of a packet -> whether a packet between them was redirected recently.
 //!
-//! The kernel keeps some packets of a flow and redirects others to us. A kept packet would overtake redirected ones
-//! that are still in transit. So a whole packet is redirected too if it follows fragments between the same two
-//! addresses. So are later packets, until none has come for a moment.
+//! The kernel keeps some packets of a flow and redirects others to a worker. A kept packet would overtake
+//! redirected packets that are still in transit. So packets that follow fragments between the same two addresses
+//! are redirected too. This ends when no such packet has arrived for one to two milliseconds.
 
 use crate::bpf::{
     self, ARRAY, IF_EQUAL, IF_MORE, Insn, LOOK_UP, NANOSECONDS, R0, R1, R2, R7, R8, R9, R10, add, call, copy,
@@ -13,11 +13,11 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Time of the last redirected packet, by a hash of its addresses.
+/// The time of the last redirected packet, by a hash of the packet's addresses.
 #[derive(Debug)]
 pub(crate) struct RecentFragments {
     map: OwnedFd,
-    /// Random and odd, so that outsiders cannot predict which addresses collide.
+    /// Factor of the hash: random and odd. Other hosts cannot predict which addresses collide.
     factor: i32,
 }
 
@@ -31,7 +31,8 @@ impl RecentFragments {
         Ok(RecentFragments { map: bpf::map(names::RECENT, ARRAY, 1 << SLOT_BITS)?, factor: drawn })
     }
 
-    /// Computes a hash of `count` words in register 7. The steps of `load` read each word to register 5.
+    /// Returns steps that compute a hash of `count` words in register 7. The steps of `load` read each word to
+    /// register 5.
     pub fn number(&self, count: i16, load: impl Fn(i16) -> Insn) -> Vec<Insn> {
         // Addresses of both versions may have equal words.
         let mut steps = vec![bpf::set(R7, count.into())];
@@ -44,9 +45,9 @@ impl RecentFragments {
         steps
     }
 
-    /// Jumps to "take" for a fragment, for which register 8 is 1, and for packets that follow one; to "pass" for
-    /// all others. Register 7 holds the hash of the addresses. Registers 1 to 9 and the last word of the stack are
-    /// overwritten.
+    /// Returns steps that jump to "take" for a fragment and for packets that follow one, and to "pass" for all
+    /// others. Register 8 must be 1 for a fragment, and register 7 must contain the hash of the addresses. The
+    /// steps overwrite registers 1 to 9 and the last word of the stack.
     pub fn steps(&self) -> Vec<Insn> {
         steps(self.map.as_fd())
     }
@@ -80,12 +81,13 @@ fn steps(map: BorrowedFd<'_>) -> Vec<Insn> {
     steps
 }
 
-/// Offset of the slot's number on the stack.
+/// Offset of the table index on the stack.
 const SLOT: i16 = -4;
 const SLOT_BITS: i32 = 12;
-/// Length of a moment, as a power of two of nanoseconds: 1.05 ms.
+/// Unit of the table's times, as a power of two of nanoseconds: 1.05 ms.
 const MOMENT_BITS: i32 = 20;
-/// A packet follows one of the same or the previous moment. That exceeds the transit time of our packets.
+/// Longest time since the last redirected packet, in units of the table's times. It exceeds a packet's transit time
+/// through a worker.
 const MOMENTS_MAX: i32 = 1;
-/// 2^32 by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+/// 2^32 times the golden ratio's fractional part (Knuth, The Art of Computer Programming, volume 3, section 6.4).
 const SPREAD: i32 = 0x9E37_79B1_u32.cast_signed();

@@ -1,12 +1,13 @@
-//! Interface -> packets to reassemble or fragment, redirected to a helper device and back.
+//! An interface -> packets to reassemble or fragment, redirected to a helper device and back.
 //!
-//! Programs at the interface (TCX) redirect packets to the helper, a TAP or TUN device that a worker reads. Packets
-//! that the worker writes to the helper re-enter at the interface's ingress, or leave by its egress. So the kernel
-//! routes, filters and delivers each packet once, as without redirection. All other packets keep their normal path.
-//! The programs end with the guard, or with the process, however it ends.
+//! A wide interface and a router process only some packets of an interface. Programs at the interface (TCX)
+//! redirect these packets to the helper, a TAP or TUN device that a worker reads. Packets that the worker writes to
+//! the helper are received again at the interface's ingress, or sent by its egress. So the kernel routes, filters
+//! and delivers each packet once, as without redirection. The kernel removes the programs with the guard or with
+//! the process.
 //!
-//! A returning packet carries a note (`tc_index`, which only traffic control sees) and is not redirected again. The
-//! note is cleared where it is recognised.
+//! A returning packet carries a note in `tc_index`, which only traffic control sees. The programs do not redirect a
+//! packet with a note, and clear the note.
 
 use crate::bpf::{
     self, DROP, EXIT, FIRST, Hook, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Insn, Kind, LOAD_BYTES, NEXT, R0, R1, R2,
@@ -24,65 +25,64 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Programs that redirect an interface's packets to a helper and back; detached on drop.
 #[derive(Debug)]
 pub struct Redirect {
-    /// The fields drop in this order: no packet is redirected that could not return.
+    /// The link of the redirecting program. It is dropped first, so that every redirected packet can still return.
     taking: Option<OwnedFd>,
     coming_back: [OwnedFd; 2],
     _lately: RecentFragments,
 }
 
-/// Links of the programs: at the interface, at the helper's ingress, at its egress.
+/// Links of three programs: at the interface, at the helper's ingress, at the helper's egress.
 pub type RedirectLinks = [OwnedFd; 3];
 
-/// An interface with a helper, both of the calling thread's namespace.
+/// An interface and its helper. Both are in the calling thread's namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
     /// Index of the interface.
     pub interface: u32,
-    /// Index of the helper, which has the same link type.
+    /// Index of the helper, whose link type is that of the interface.
     pub helper: u32,
-    /// Link type of both.
+    /// Link type of the interface and of the helper.
     pub medium: LinkType,
 }
 
-/// Selection of packets to redirect at an ingress.
+/// The choice of packets that are redirected at an interface's ingress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taking {
-    /// Destination of the packets.
+    /// The destination that redirected packets have.
     pub target: Target,
-    /// Whether TCP is redirected in addition to fragments.
+    /// Whether TCP packets are redirected in addition to fragments.
     pub tcp: bool,
 }
 
-/// Destination of packets to redirect at an ingress, according to the kernel's routes.
+/// The destination of redirected packets, according to the kernel's routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// This host.
     Host,
-    /// Packets that the kernel forwards by the interface with index `by`, over a route for packets of `len` bytes.
+    /// The interface with index `by`: the kernel forwards the packets over a route for packets of `len` bytes.
     Forwarded {
-        /// Index of the interface.
+        /// Index of the egress interface.
         by: u32,
-        /// Length of the longest packet that may be built from them, in bytes.
+        /// Length of the longest packet that may be reassembled or coalesced from the packets, in bytes.
         len: u16,
     },
 }
 
 impl Redirect {
-    /// Redirects fragments, and TCP if requested, that arrive on an interface for this host's MAC address, without
-    /// a VLAN tag. Whole packets between the same two addresses within 2 ms follow, to keep order. Packets written
-    /// to the helper arrive by the interface.
+    /// Redirects packets that arrive on an interface for this host's MAC address, without a VLAN tag. These are
+    /// fragments, and TCP packets if requested. Unfragmented packets between the same two addresses follow within 2
+    /// ms, to keep their order. Packets written to the helper are received as if from the interface.
     ///
-    /// Not redirected:
+    /// These packets are never redirected:
     ///
     /// - neighbour discovery (RFC 6980),
-    /// - IPv6 fragments behind another extension header or of hop-by-hop options,
-    /// - all packets while a worker's beat is missing.
+    /// - IPv6 fragments after another extension header or of hop-by-hop options,
+    /// - all packets while a worker's heartbeat is missing.
     ///
-    /// Links that another process left for this pair are reused: their programs are replaced without missing a
-    /// packet.
+    /// Links of an earlier process for this pair are reused. Their programs are replaced without missing a packet.
     ///
     /// # Errors
-    /// Privileges are missing, the kernel is older than Linux 6.6, or an interface is gone.
+    /// Privileges are missing, the kernel is older than Linux 6.6, or an interface does not exist.
     pub fn ingress(
         pair: Pair,
         taking: Taking,
@@ -94,30 +94,30 @@ impl Redirect {
         })
     }
 
-    /// Redirects packets that this host itself sends by an interface and that exceed `mtu` bytes. The longest
-    /// segment counts for a GSO packet. Shorter packets between the same two addresses follow for 2 ms. Packets
-    /// written to the helper leave by the interface.
+    /// Redirects packets that this host sends by an interface and that exceed `mtu` bytes. For a GSO packet, the
+    /// length of its longest segment counts. Shorter packets between the same two addresses follow for 2 ms.
+    /// Packets written to the helper are sent by the interface.
     ///
     /// # Errors
-    /// See [`Redirect::ingress`].
+    /// The errors of [`Redirect::ingress`].
     pub fn egress(pair: Pair, mtu: u16, before: Option<RedirectLinks>) -> io::Result<Redirect> {
         Redirect::attach(pair, (names::TAKE_EGRESS, Hook::Egress), LEAVES, before, |lately| {
             egress(pair, mtu, lately)
         })
     }
 
-    /// Stops redirecting; packets that were redirected still return.
+    /// Stops redirecting. Packets that are already redirected still return.
     pub fn stop_taking(&mut self) {
         self.taking = None;
     }
 
-    /// Links for a successor; `None` after redirection was stopped.
+    /// Returns the links for a successor; `None` if redirection was stopped.
     pub fn into_links(self) -> Option<RedirectLinks> {
         let [back, shield] = self.coming_back;
         Some([self.taking?, back, shield])
     }
 
-    /// Links to hand over to another process; `None` after redirection was stopped.
+    /// Returns the links to hand over to another process; `None` if redirection was stopped.
     pub fn links(&self) -> Option<[&OwnedFd; 3]> {
         let [back, shield] = &self.coming_back;
         Some([self.taking.as_ref()?, back, shield])
@@ -156,7 +156,7 @@ impl Redirect {
     }
 }
 
-/// At the helper's ingress: sends all packets written to it to the interface.
+/// Returns the program at the helper's ingress: it sends all packets written to the helper to the interface.
 fn put_back(interface: u32, direction: i32) -> Vec<Insn> {
     vec![
         set(R2, NOTE),
@@ -168,7 +168,7 @@ fn put_back(interface: u32, direction: i32) -> Vec<Insn> {
     ]
 }
 
-/// At the helper's egress: drops packets that were not redirected, such as those the host itself sends there.
+/// Returns the program at the helper's egress: it drops packets that were not redirected, such as the host's own.
 fn shield() -> Vec<Insn> {
     vec![
         load_word(R0, R1, NOTE_AT),
@@ -181,7 +181,7 @@ fn shield() -> Vec<Insn> {
     ]
 }
 
-/// Passes packets from the helper and clears their note. Register 6 holds the packet afterwards.
+/// Returns steps that pass packets with a note, and clear the note. Register 6 contains the packet afterwards.
 fn unless_back() -> Vec<Insn> {
     vec![
         copy(R6, R1),
@@ -196,7 +196,7 @@ fn unless_back() -> Vec<Insn> {
     ]
 }
 
-/// Sends the packet to the helper.
+/// Returns steps that send the packet to the helper.
 fn take(helper: u32) -> [Insn; 7] {
     [
         Insn::Place("take"),
@@ -209,7 +209,8 @@ fn take(helper: u32) -> [Insn; 7] {
     ]
 }
 
-/// Computes the hash of the addresses in register 7. Register 8 becomes 1 for a packet to redirect.
+/// Returns the program at an interface's ingress. It computes the hash of the addresses in register 7. Register 8
+/// becomes 1 for a packet to redirect.
 fn ingress(pair: Pair, taking: Taking, heartbeat: Option<&Heartbeat>, lately: &RecentFragments) -> Vec<Insn> {
     let mut steps = unless_back();
     let base = if pair.medium == LinkType::Ethernet {
@@ -304,7 +305,8 @@ fn ingress_v4(base: Base, taking: Taking, lately: &RecentFragments) -> Vec<Insn>
     steps
 }
 
-/// Looks up the kernel's route, with the request on the stack. Packets for other destinations pass.
+/// Returns steps that look up the kernel's route, with the request on the stack. Packets for other destinations are
+/// not redirected.
 fn is_for(target: Target) -> Vec<Insn> {
     let mut steps = vec![
         copy(R1, R6),
@@ -331,7 +333,8 @@ fn is_for(target: Target) -> Vec<Insn> {
     steps
 }
 
-/// Computes the hash of the addresses in register 7. Register 8 becomes 1 for a packet that is too long.
+/// Returns the program at an interface's egress. It computes the hash of the addresses in register 7. Register 8
+/// becomes 1 for a packet that exceeds the MTU.
 fn egress(pair: Pair, mtu: u16, lately: &RecentFragments) -> Vec<Insn> {
     let ip_at = ip_at(pair.medium);
     let mut steps = unless_back();
@@ -380,31 +383,31 @@ fn egress(pair: Pair, mtu: u16, lately: &RecentFragments) -> Vec<Insn> {
     steps
 }
 
-/// Reads an IPv6 header and computes the hash of its addresses in register 7.
+/// Returns steps that read an IPv6 header and compute the hash of its addresses in register 7.
 fn header_v6(base: Base, lately: &RecentFragments) -> Vec<Insn> {
     let mut steps = read(base, 0, HEADER, IPV6_LEN);
     steps.extend(lately.number(8, |word| load_word(R5, R10, HEADER + 8 + 4 * word)));
     steps
 }
 
-/// The same for IPv4.
+/// Returns steps that read an IPv4 header and compute the hash of its addresses in register 7.
 fn header_v4(base: Base, lately: &RecentFragments) -> Vec<Insn> {
     let mut steps = read(base, 0, HEADER, IPV4_LEN);
     steps.extend(lately.number(2, |word| load_word(R5, R10, HEADER + 12 + 4 * word)));
     steps
 }
 
-/// Base of an offset in a packet.
+/// The base of an offset in a packet.
 #[derive(Clone, Copy)]
 enum Base {
-    /// An offset from the frame's start, in bytes. The bytes read need not be contiguous.
+    /// The start of the frame, plus a number of bytes. The bytes to read need not be contiguous in memory.
     Frame(i32),
-    /// The IP header. It must be contiguous with all bytes read.
+    /// The start of the IP header. The header must be contiguous in memory with all bytes to read.
     Ip,
 }
 
-/// Makes the headers contiguous. A GRE tunnel leaves the outer headers of received packets in front, and their
-/// length varies.
+/// Returns steps that make the headers contiguous in memory. Packets from a GRE tunnel still have their outer
+/// headers, of varying length, in front.
 fn unfragmented() -> [Insn; 6] {
     [
         load_word(R2, R6, LEN_AT),
@@ -417,12 +420,12 @@ fn unfragmented() -> [Insn; 6] {
     ]
 }
 
-/// Copies `len` bytes of the packet to the stack; a shorter packet passes.
+/// Returns steps that copy `len` bytes of the packet to the stack. A shorter packet is not redirected.
 fn read(base: Base, at: i32, to: i16, len: i32) -> Vec<Insn> {
     read_or(base, at, to, len, "pass")
 }
 
-/// The same; a shorter packet goes to `otherwise`.
+/// Returns steps that copy `len` bytes of the packet to the stack. For a shorter packet, they jump to `otherwise`.
 fn read_or(base: Base, at: i32, to: i16, len: i32, otherwise: &'static str) -> Vec<Insn> {
     let mut steps = vec![copy(R1, R6), copy(R3, R10), add(R3, to.into()), set(R4, len)];
     match base {
@@ -433,28 +436,28 @@ fn read_or(base: Base, at: i32, to: i16, len: i32, otherwise: &'static str) -> V
     steps
 }
 
-/// Copies a word of the header into the request.
+/// Returns steps that copy a word of the IP header into the route request.
 fn copy_word(from: i16, to: i16) -> [Insn; 2] {
     [load_word(R1, R10, HEADER + from), store_word(R10, QUESTION + to, R1)]
 }
 
-/// Offset of the IP packet in an interface's frames, in bytes.
+/// Returns the offset of the IP packet in an interface's frames, in bytes.
 fn ip_at(medium: LinkType) -> i32 {
     if medium == LinkType::Ethernet { ETHERNET_LEN } else { 0 }
 }
 
-/// Network byte order, as in `__sk_buff.protocol` and in two bytes read from a packet.
+/// Converts to network byte order, as in `__sk_buff.protocol` and in two bytes read from a packet.
 const fn network_order(half: u16) -> i32 {
     half.to_be() as i32
 }
 
-/// Value of `tc_index` on packets between an interface and its helper: "WL" in ASCII.
+/// Value of `tc_index` that marks packets between an interface and its helper: "WL" in ASCII.
 const NOTE: i32 = 0x574C;
-/// Flags of bpf_redirect: to the interface's ingress (BPF_F_INGRESS), or out by the interface.
+/// Flags of bpf_redirect: to the interface's ingress (BPF_F_INGRESS), or to its egress.
 const COMES_IN: i32 = 1;
 const LEAVES: i32 = 0;
 /// Offsets in `struct __sk_buff`: length, packet type, protocol, whether a tag was stripped, ingress interface,
-/// `tc_index`. For a GSO packet, also its length on the wire, the count of its segments, and their payload length.
+/// `tc_index`. For a GSO packet also: length on the wire, number of segments, payload length of segments.
 const LEN_AT: i16 = 0;
 const STATION_AT: i16 = 4;
 const ETHERTYPE_AT: i16 = 16;
@@ -464,21 +467,22 @@ const NOTE_AT: i16 = 44;
 const SEGMENTS_LEN_AT: i16 = 160;
 const SEGMENT_COUNT_AT: i16 = 164;
 const SEGMENT_LEN_AT: i16 = 176;
-/// GSO_BY_FRAGS: the segments of an SCTP packet, which the protocol itself made.
+/// Segment size of a GSO packet with segments of different sizes, such as one of SCTP (GSO_BY_FRAGS).
 const OF_ANY_LEN: i32 = 0xFFFF;
-/// PACKET_HOST (linux/if_packet.h).
+/// Packet type of frames to this host's MAC address (PACKET_HOST, linux/if_packet.h).
 const THIS_STATION: i32 = 0;
-/// BPF_FUNC_skb_pull_data, _skb_load_bytes_relative and _fib_lookup.
+/// Functions of the kernel: BPF_FUNC_skb_pull_data, _skb_load_bytes_relative and _fib_lookup.
 const PULL_DATA: i32 = 39;
 const LOAD_BYTES_RELATIVE: i32 = 68;
 const LOOK_UP_ROUTE: i32 = 69;
-/// Offsets on the stack, behind the word of [`RecentFragments`]: the route request, the IP header, the Fragment
+/// Offsets on the stack, below the word of [`RecentFragments`]: the route request, the IP header, the Fragment
 /// header.
 const QUESTION: i16 = -QUESTION_LEN - 8;
 const HEADER: i16 = QUESTION - 40;
 const FRAGMENT: i16 = HEADER - 8;
-/// Length of `struct bpf_fib_lookup`, and its offsets. They are: transport protocol, a port with the length,
-/// interface, class of service (for IPv6 with the flow label), and addresses. The family comes first.
+/// Length of the route request (`struct bpf_fib_lookup`), and offsets in it. The address family is at offset 0. The
+/// other offsets are: transport protocol, a port and the length, interface, traffic class (for IPv6 with the flow
+/// label), addresses.
 const QUESTION_LEN: i16 = 64;
 const UPPER_AT: i16 = 1;
 const PORT_AND_LEN_AT: i16 = 4;
@@ -486,17 +490,17 @@ const INDEX_AT: i16 = 8;
 const SERVICE_AT: i16 = 12;
 const SOURCE_AT: i16 = 16;
 const DESTINATION_AT: i16 = 32;
-/// BPF_FIB_LOOKUP_SKIP_NEIGH.
+/// The flag BPF_FIB_LOOKUP_SKIP_NEIGH: route lookup without neighbour lookup.
 const WITHOUT_NEIGHBOUR: i32 = 1 << 2;
-/// BPF_FIB_LKUP_RET_SUCCESS, _NOT_FWDED, _FWD_DISABLED and _NO_NEIGH.
+/// Results of a route lookup: BPF_FIB_LKUP_RET_SUCCESS, _NOT_FWDED, _FWD_DISABLED and _NO_NEIGH.
 const FORWARDED: i32 = 0;
 const NOT_FORWARDED: i32 = 4;
 const FORWARDS_NOTHING: i32 = 5;
 const KNOWS_NO_NEIGHBOUR: i32 = 7;
-/// BPF_HDR_START_NET.
+/// Base of an offset: the IP header (BPF_HDR_START_NET).
 const FROM_IP_HEADER: i32 = 1;
-/// Longest headers to read: an IPv4 header, all of GRE (RFC 2784, RFC 2890), an IPv6 header, its Fragment header,
-/// and a byte.
+/// Longest headers to read, in bytes: IPv4, GRE with all fields (RFC 2784, RFC 2890), IPv6, the IPv6 Fragment
+/// header, and one byte of payload.
 const HEADERS_LEN_MAX: i32 = 60 + 16 + 40 + 8 + 1;
 /// Lengths of headers without options, in bytes.
 const ETHERNET_LEN: i32 = 14;
@@ -505,13 +509,14 @@ const IPV6_LEN: i32 = 40;
 const FRAGMENT_LEN: i32 = 8;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86DD;
-/// Fragment offset and more-fragments flag (RFC 791 section 3.1), and the offset alone (RFC 8200 section 4.5).
+/// Bits of the fragment field: offset and more-fragments flag of IPv4 (RFC 791 section 3.1), offset of IPv6 (RFC
+/// 8200 section 4.5).
 const OFFSET_OR_MORE_V4: u16 = 0x3FFF;
 const OFFSET_V6: u16 = 0xFFF8;
 const HOP_BY_HOP: i32 = 0;
 const TCP: i32 = 6;
 const NEXT_IS_FRAGMENT: i32 = 44;
 const ICMPV6: i32 = 58;
-/// Router solicitation to redirect (RFC 4861 section 4).
+/// Range of ICMPv6 types of neighbour discovery: router solicitation to redirect (RFC 4861 section 4).
 const DISCOVERY_MIN: i32 = 133;
 const DISCOVERY_MAX: i32 = 137;

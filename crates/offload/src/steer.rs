@@ -1,12 +1,11 @@
-//! Frame -> number of the worker that processes it.
+//! A frame -> the number of the worker that processes it.
 //!
-//! Both directions of a TCP connection go to the same worker, whichever port they arrive by. All other packets, and
-//! all fragments, are steered by addresses and protocol. Frames other than IP go to the first worker.
+//! Each worker has its own tables, without locks (L2, L3). So both directions of a TCP connection are steered to
+//! the same worker, regardless of the port at which they arrive. Fragments and packets other than TCP are steered
+//! by addresses and protocol. Frames other than IP are steered to the first worker.
 //!
-//! So each worker has its own tables, without locks (L2, L3).
-//!
-//! The kernel distributes frames with a program that is assembled here; [`worker`] computes the same number. The
-//! number depends only on the packet: a sender that can choose its addresses can choose a worker.
+//! A program that is assembled here distributes frames in the kernel. The function [`worker`] computes the same
+//! numbers. The number depends only on the packet, so a sender that can choose its addresses can choose a worker.
 
 use crate::bpf::{
     self, EXIT, IF_EQUAL, IF_LESS, IF_OTHER, Insn, Kind, LOAD_BYTES, R0, R1, R2, R3, R4, R6, R7, R8, R10, add,
@@ -18,7 +17,7 @@ use packet::LinkType;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// The worker, of `count`, for a frame with this link type.
+/// Returns the number of the worker, out of `count`, for a frame with this link type.
 pub fn worker(medium: LinkType, frame: &[u8], count: usize) -> usize {
     let key = match medium {
         LinkType::Ethernet => behind_tags(frame).and_then(key),
@@ -27,17 +26,17 @@ pub fn worker(medium: LinkType, frame: &[u8], count: usize) -> usize {
     key.map_or(0, |key| key.worker(count))
 }
 
-/// Checks that the kernel lets this process load a steering program.
+/// Checks that the kernel lets this process load a program for steering.
 ///
 /// # Errors
-/// The reason, and how to fix it.
+/// The kernel's reason, and a way to fix it.
 pub fn allowed() -> io::Result<()> {
     program(Start::Packet, 2).map(drop)
 }
 
 /// Input of the steering hash.
 struct Key {
-    /// Address and port of both ends; the port is 0 where it is not used.
+    /// Address and port of both hosts; the port is 0 if steering does not use it.
     ends: [([u32; ADDRESS_WORDS], u16); 2],
     word_count: usize,
     protocol: u8,
@@ -61,7 +60,7 @@ fn stirred(sum: u64) -> u64 {
     product ^ product >> 32
 }
 
-/// The packet behind an Ethernet header and its tags.
+/// Returns the packet after an Ethernet header and its tags.
 fn behind_tags(frame: &[u8]) -> Option<&[u8]> {
     let mut at = TYPE_AT;
     for _ in 0..=TAGS_MAX {
@@ -113,7 +112,7 @@ fn key_v6(packet: &[u8]) -> Option<Key> {
     Some(Key { ends, word_count: ADDRESS_WORDS, protocol })
 }
 
-/// Both ports in native byte order; 0 where the packet is too short.
+/// Returns both ports in native byte order; 0 if the packet is too short.
 fn ports(packet: &[u8], at: usize) -> [u16; 2] {
     match packet.get(at..at + 4) {
         Some(&[a, b, c, d]) => [u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d])],
@@ -125,27 +124,27 @@ fn word(header: &[u8], at: usize) -> u32 {
     header[at..at + 4].try_into().map_or(0, u32::from_ne_bytes)
 }
 
-/// Content at the start of a frame, as the kernel's program sees it.
+/// The content at the start of a frame, as the kernel's program receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// An IP packet: on a TUN device, and on an interface without link headers.
+    /// An IP packet: on a TUN device, or on an interface without link headers.
     Packet,
-    /// The bytes behind the Ethernet header, at a packet socket. The metadata hold the ethertype and a first tag.
+    /// The bytes after the Ethernet header, at a packet socket. The metadata contain the ethertype and a first tag.
     Steered,
     /// An Ethernet frame: on a TAP device.
     Frame,
 }
 
-/// The program that returns the number of a worker, of `count`, for each frame.
+/// Loads the program that returns the number of a worker, out of `count`, for each frame.
 ///
 /// # Errors
-/// The kernel rejects it.
+/// The kernel rejects the program.
 pub fn program(start: Start, count: u16) -> io::Result<OwnedFd> {
     bpf::load(names::STEER, Kind::Filter, 0, &assemble(&steps(start, count)))
         .map_err(|refusal| refusal.about("cannot load the program that distributes frames over workers"))
 }
 
-/// The whole program: find the packet, build its key, hash the key.
+/// Returns the complete program: it finds the packet, builds its key and hashes the key.
 fn steps(start: Start, count: u16) -> Vec<Insn> {
     let mut steps = vec![copy(CONTEXT, R1)];
     steps.extend(find_packet(start));
@@ -157,7 +156,7 @@ fn steps(start: Start, count: u16) -> Vec<Insn> {
     steps
 }
 
-/// Puts the packet's offset into [`AT`] and jumps to `v4` or `v6`.
+/// Returns steps that put the packet's offset into [`AT`] and jump to `v4` or `v6`.
 fn find_packet(start: Start) -> Vec<Insn> {
     let mut steps = Vec::new();
     match start {
@@ -198,7 +197,7 @@ fn find_packet(start: Start) -> Vec<Insn> {
     steps
 }
 
-/// Jumps by ethertype; continues at `tag`, which is next, for a tag.
+/// Returns steps that jump by ethertype. For a tag they continue at `tag`, which must be next.
 fn tell_type(tag: &'static str) -> Vec<Insn> {
     let mut steps =
         vec![jump(IF_EQUAL, R1, network_order(IPV4), "v4"), jump(IF_EQUAL, R1, network_order(IPV6), "v6")];
@@ -207,7 +206,7 @@ fn tell_type(tag: &'static str) -> Vec<Insn> {
     steps
 }
 
-/// Header, ports and protocol of an IPv4 packet.
+/// Returns steps that read the header, ports and protocol of an IPv4 packet.
 fn key_v4_steps() -> Vec<Insn> {
     let mut steps = vec![Insn::Place("v4")];
     steps.extend(read(0, HEADER, V4_LEN as i32));
@@ -234,7 +233,7 @@ fn key_v4_steps() -> Vec<Insn> {
     steps
 }
 
-/// Header, ports and protocol of an IPv6 packet.
+/// Returns steps that read the header, ports and protocol of an IPv6 packet.
 fn key_v6_steps() -> Vec<Insn> {
     let mut steps = vec![Insn::Place("v6")];
     steps.extend(read(0, HEADER, V6_LEN as i32));
@@ -255,7 +254,7 @@ fn key_v6_steps() -> Vec<Insn> {
     steps
 }
 
-/// The computation of [`Key::worker`], and the end.
+/// Returns steps that compute [`Key::worker`] and end the program.
 fn draw(word_count: i16, source_at: i16, count: u16) -> Vec<Insn> {
     let mut steps = set_wide(R4, FACTOR).to_vec();
     for (sum, port_at, from) in [(R1, 0, source_at), (R2, 2, source_at + 4 * word_count)] {
@@ -278,12 +277,13 @@ fn draw(word_count: i16, source_at: i16, count: u16) -> Vec<Insn> {
     steps
 }
 
-/// The computation of [`stirred`].
+/// Returns steps that compute [`stirred`].
 fn stir(sum: u8) -> [Insn; 4] {
     [multiply(sum, R4), copy(R3, sum), shift_right(R3, 32), exclusive_or(sum, R3)]
 }
 
-/// Copies bytes from `beyond` behind [`AT`] to the stack; register 0 is 0 if all of them exist.
+/// Returns steps that copy bytes to the stack, from `beyond` bytes after [`AT`]. Register 0 becomes 0 if all of the
+/// bytes exist.
 fn read(beyond: i32, room: i16, len: i32) -> [Insn; 7] {
     [
         copy(R1, CONTEXT),
@@ -296,20 +296,20 @@ fn read(beyond: i32, room: i16, len: i32) -> [Insn; 7] {
     ]
 }
 
-/// Network byte order, as in the kernel and in a frame.
+/// Converts to network byte order, as in a frame.
 fn network_order(half: u16) -> i32 {
     i32::from(half.to_be())
 }
 
-/// An odd number whose bits are those of the golden ratio (Knuth, The Art of Computer Programming, volume 3,
-/// section 6.4).
+/// Factor of the hash: 2^64 times the fractional part of the golden ratio, an odd number (Knuth, The Art of
+/// Computer Programming, volume 3, section 6.4).
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
-/// Words of the longest address.
+/// Length of the longest address, in 32-bit words.
 const ADDRESS_WORDS: usize = 4;
 /// Offset of the ethertype in an Ethernet header.
 const TYPE_AT: usize = 12;
 const TAG_LEN: usize = 4;
-/// Limit of tags that are skipped, as in `packet`.
+/// Largest number of tags that are skipped, as in the crate `packet`.
 const TAGS_MAX: usize = 3;
 const TAGS: [u16; 3] = [0x8100, 0x88A8, 0x9100];
 const IPV4: u16 = 0x0800;
@@ -318,17 +318,17 @@ const V4_LEN: usize = 20;
 const V4_SOURCE_AT: usize = 12;
 const V6_LEN: usize = 40;
 const V6_SOURCE_AT: usize = 8;
-/// More fragments, and the offset (RFC 791 section 3.1).
+/// The more-fragments flag and the fragment offset of IPv4 (RFC 791 section 3.1).
 const FRAGMENT_BITS: u16 = 0x3FFF;
 const TCP: u8 = 6;
-/// The Fragment header of IPv6.
+/// Protocol number of the IPv6 Fragment header.
 const FRAGMENT: u8 = 44;
 
-/// Registers preserved across calls: the kernel's metadata, the current offset, the protocol.
+/// Registers preserved across calls: the metadata, the current offset, the protocol.
 const CONTEXT: u8 = R6;
 const AT: u8 = R7;
 const UPPER: u8 = R8;
-/// Offsets on the stack: the IP header, and four bytes for other data.
+/// Offsets on the stack: the IP header, and four bytes of other data.
 const HEADER: i16 = -40;
 const ROOM: i16 = -48;
 /// Offsets in `struct __sk_buff`: protocol, and whether a tag was stripped.
@@ -409,7 +409,7 @@ mod tests {
         assert!(seen.iter().all(|count| (40..100).contains(count)), "{seen:?}");
     }
 
-    /// Numbers from a seed (Marsaglia 2003, xorshift).
+    /// A sequence of numbers from a seed (Marsaglia 2003, xorshift).
     struct Draw(u64);
 
     #[derive(Clone, Copy)]
@@ -434,7 +434,7 @@ mod tests {
             [(); 2].map(|()| End { address: std::array::from_fn(|_| self.next() as u8), port: self.next() as u16 })
         }
 
-        /// A frame, sometimes truncated or damaged, and the offset of its packet.
+        /// Returns a frame, sometimes truncated or damaged, and the offset of its packet.
         fn frame(&mut self) -> (Vec<u8>, usize) {
             let version = self.one_of(&[4, 4, 6, 6, 9]);
             let (any, bits) = (self.next() as u8, self.next() as u16);
@@ -461,7 +461,7 @@ mod tests {
         }
     }
 
-    /// A packet, or the fragment with these bits.
+    /// Returns a packet, or the fragment with these bits.
     fn ip(version: u8, [one, other]: [End; 2], protocol: u8, fragment: Option<u16>, upper: &[u8]) -> Vec<u8> {
         let mut packet = match version {
             6 => {

@@ -1,4 +1,6 @@
-//! Frames of a driver -> an AF_XDP socket: the program in front of that socket.
+//! Frames of a driver -> an AF_XDP socket: the program that redirects them.
+//!
+//! An AF_XDP socket receives only frames that a program redirects to it. The socket is opened by the crate `port`.
 
 use crate::bpf::{self, EXIT, Hook, Insn, Kind, R0, R1, R2, R3, assemble, call, load_map, load_word, set};
 use crate::names::{self, Name};
@@ -6,7 +8,7 @@ use linux::failure::advised;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// The program and its map, attached to an interface until dropped.
+/// The redirecting program and its map, attached to an interface until dropped.
 #[derive(Debug)]
 pub struct Redirect {
     _link: OwnedFd,
@@ -14,10 +16,11 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// Attaches the program for the interface's only queue: in the driver where supported, else in generic mode.
+    /// Attaches the program for the interface's only queue. It runs in the driver if possible, otherwise in generic
+    /// mode.
     ///
     /// # Errors
-    /// Privileges are missing, another program is attached, or the driver supports none.
+    /// Privileges are missing, another program is attached, or the driver does not support programs.
     pub fn attach(name: &str, index: u32, socket: BorrowedFd<'_>) -> io::Result<Redirect> {
         let what = format!("xdp:{name}: cannot attach the XDP program");
         let refused = |why: io::Error| advised(&what, &why, remedy(&why));
@@ -30,18 +33,18 @@ impl Redirect {
     }
 }
 
-/// A program that passes every frame, until it is dropped. While it is attached, a veth receives by NAPI, as a card
-/// does. Without it, a veth does so only with GRO on.
+/// A program that passes every frame. It is attached until dropped. While it is attached, a veth receives frames by
+/// NAPI, as a NIC does. Without the program, a veth uses NAPI only with GRO on.
 #[derive(Debug)]
 pub struct Passing {
     _link: OwnedFd,
 }
 
 impl Passing {
-    /// Attaches it to the interface with this index in the namespace of the calling thread.
+    /// Attaches the program to the interface with this index in the calling thread's namespace.
     ///
     /// # Errors
-    /// Privileges are missing, another program is attached, or the driver supports none.
+    /// Privileges are missing, another program is attached, or the driver does not support programs.
     pub fn attach(index: u32) -> io::Result<Passing> {
         let what = format!("interface {index}: cannot attach the XDP pass program");
         let program = load(names::XDP_PASS, &[set(R0, PASS), EXIT], &what)?;
@@ -73,17 +76,17 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// XDP_PASS.
+/// The verdict XDP_PASS.
 const PASS: i32 = 2;
-/// bpf_redirect_map.
+/// The function bpf_redirect_map.
 const REDIRECT: i32 = 51;
-/// BPF_MAP_TYPE_XSKMAP.
+/// The map type BPF_MAP_TYPE_XSKMAP.
 const XSK_MAP: u32 = 17;
-/// BPF_F_XDP_HAS_FRAGS: frames of several parts.
+/// The flag BPF_F_XDP_HAS_FRAGS: the program accepts frames in several parts.
 const HAS_FRAGMENTS: u32 = 1 << 5;
-/// XDP_FLAGS_DRV_MODE.
+/// The flag XDP_FLAGS_DRV_MODE: run in the driver.
 const IN_DRIVER: u32 = 1 << 2;
-/// XDP_FLAGS_SKB_MODE.
+/// The flag XDP_FLAGS_SKB_MODE: run in generic mode.
 const IN_FRONT: u32 = 1 << 1;
 /// Offset of the receive queue in `struct xdp_md`.
 const QUEUE_AT: i16 = 16;

@@ -1,7 +1,8 @@
-//! Interface -> port for those of its packets that the kernel redirects to Wideload.
+//! An interface -> a port for the packets that the kernel redirects from the interface to Wideload.
 //!
-//! The port is a TAP device beside the interface, or TUN where the interface has no link headers: see
-//! [`redirect`](offload::redirect). The device has no address, requests none, and disappears with the port.
+//! The port is a TAP device beside the interface, or a TUN device if the interface has no link headers. The
+//! programs of [`redirect`](offload::redirect) redirect packets to the device. It has no address, requests none,
+//! and is removed when the port is closed.
 
 use crate::options::Options;
 use crate::port::Offloads;
@@ -13,17 +14,17 @@ use linux::netlink::Netlink;
 use packet::LinkType;
 use std::io;
 
-/// Direction of the packets that a helper takes.
+/// Direction of the packets that are redirected to a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Packets that arrive on the interface.
     Ingress,
-    /// Packets that leave by the interface.
+    /// Packets that are sent by the interface.
     Egress,
 }
 
 impl Direction {
-    /// Scheme of a port's address.
+    /// Returns the scheme of a port's address.
     pub fn scheme(self) -> &'static str {
         match self {
             Direction::Ingress => "ingress",
@@ -31,13 +32,13 @@ impl Direction {
         }
     }
 
-    /// Name of the helper device of an interface.
+    /// Returns the name of the helper device of an interface.
     pub fn device(self, interface: &str) -> String {
         device(if self == Direction::Ingress { "wli-" } else { "wlo-" }, interface)
     }
 }
 
-/// Prefix plus the interface's name; a long name is truncated and a hash appended.
+/// Returns the prefix with the interface's name. A long name is truncated and a hash is appended.
 fn device(front: &str, interface: &str) -> String {
     if interface.len() <= NAME_LEN_MAX {
         return format!("{front}{interface}");
@@ -46,15 +47,15 @@ fn device(front: &str, interface: &str) -> String {
     format!("{front}{start}{:04x}", name_hash(interface) & 0xFFFF)
 }
 
-/// Hash of an interface's name (FNV-1a, folded), identical in every process and version. It identifies the state
-/// left by a killed gateway. Names may collide.
+/// Returns a hash of an interface's name (FNV-1a, folded). All processes and versions compute the same hash, so it
+/// identifies the state of a killed gateway. Two names may have the same hash.
 pub fn name_hash(name: &str) -> u32 {
     let hash = name.bytes().fold(0x811C_9DC5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     hash ^ hash >> 16
 }
 
-/// Opens a port for packets of this interface, in the namespace of the calling thread. Depending on `options`, it
-/// is one of several queues.
+/// Opens a port for packets of this interface, in the namespace of the calling thread. `options` can request one of
+/// several queues.
 ///
 /// # Errors
 /// The interface does not exist, its link type is neither Ethernet nor bare IP, or the kernel refuses.
@@ -69,11 +70,11 @@ pub fn open(direction: Direction, interface: &str, options: &Options) -> io::Res
     Ok(tap)
 }
 
-/// Creates a device that carries no traffic, for [routes that end with it](linux::routes::RouteLifetime). It is
-/// created in the namespace of the calling thread. Its name begins with [`TETHER`] and this tag.
+/// Creates a device without traffic in the calling thread's namespace, for [routes that end with the
+/// device](linux::routes::RouteLifetime). The device's name consists of [`TETHER`] and this tag.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel cannot create the device.
 pub fn tether(tag: &str) -> io::Result<Tap> {
     // The kernel numbers them: a successor's device exists beside its predecessor's.
     let tap = Tap::open(&format!("{TETHER}{tag}-%d"), Kind::Tap, &Options::default())?;
@@ -85,7 +86,8 @@ pub fn tether(tag: &str) -> io::Result<Tap> {
     Ok(tap)
 }
 
-/// Without this the kernel would assign the device an address and send packets from it.
+/// Brings the device up, without automatic addresses: with an address, the kernel would send its own packets from
+/// the device.
 fn set_up(name: &str) -> io::Result<()> {
     let mut netlink = Netlink::open()?;
     // Without IPv6 there is no IPv6 address to prevent.
@@ -98,10 +100,10 @@ fn set_up(name: &str) -> io::Result<()> {
     netlink.set_up(name)
 }
 
-/// Adopts a port that another process opened with [`open`]. Needs no privileges.
+/// Adopts a port that another process opened with [`open`]. No privileges are needed.
 ///
 /// # Errors
-/// The interface or the device is gone.
+/// The interface or the device does not exist any more.
 pub(crate) fn adopt(
     descriptors: TapDescriptors,
     direction: Direction,
@@ -114,7 +116,7 @@ pub(crate) fn adopt(
     Ok(tap.with_address(format!("{}:{interface}", direction.scheme())))
 }
 
-/// Kind of helper device that matches the link type of an interface.
+/// Returns the kind of helper device that matches an interface's link type.
 ///
 /// # Errors
 /// The interface does not exist, or its link type is neither Ethernet nor bare IP.
@@ -131,8 +133,8 @@ pub fn kind(interface: &str) -> io::Result<Kind> {
 
 /// Prefix of the names of [tethers](tether).
 pub const TETHER: &str = "wlt-";
-/// Characters of an interface's name that fit behind the prefix (IFNAMSIZ is 16 with the terminator), and those of
-/// a hash.
+/// Number of characters of an interface's name that fit after the prefix, and number of characters of a hash. A
+/// name has at most 15 characters (IFNAMSIZ).
 const NAME_LEN_MAX: usize = 11;
 const HASH_LEN: usize = 4;
 /// Largest MTUs of TUN and TAP devices, in bytes (Linux).

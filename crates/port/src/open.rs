@@ -1,4 +1,6 @@
-//! Address such as `packet:eth0` -> open port.
+//! An address such as `packet:eth0` -> an open port.
+//!
+//! Other crates use ports only as `dyn Port`. The choice of the kind is made here.
 
 use crate::af_packet::PacketSocket;
 use crate::helper::{self, Direction};
@@ -12,12 +14,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
 
-/// Address of a port: its kind and the name of its interface.
+/// The address of a port: its kind and the name of its interface.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PortAddress {
-    /// `tun:wide0`: the other end of a TUN device. The name may be empty or hold `%d`.
+    /// `tun:wide0`: a new TUN device. The kernel completes an empty name or one with `%d`.
     Tun(String),
-    /// `tap:wide0`: the other end of a TAP device. The name may be empty or hold `%d`.
+    /// `tap:wide0`: a new TAP device. The kernel completes an empty name or one with `%d`.
     Tap(String),
     /// `packet:eth0`: an existing interface, through a packet socket.
     Packet(String),
@@ -25,14 +27,14 @@ pub enum PortAddress {
     Xdp(String),
     /// `ingress:eth0`: a helper device for packets that arrive on an existing interface.
     Ingress(String),
-    /// `egress:eth0`: a helper device for packets that leave by an existing interface.
+    /// `egress:eth0`: a helper device for packets that are sent by an existing interface.
     Egress(String),
 }
 
 /// Opens the port at `address`, such as `tun:wide0`, in the network namespace of the calling thread.
 ///
 /// # Errors
-/// The address is invalid, or the kernel refused. The error says why, and how to fix it.
+/// The address is invalid, or the kernel refuses. The error contains the reason and a way to fix it.
 pub fn open(address: &str, options: &Options) -> io::Result<Box<dyn Port>> {
     let address: PortAddress =
         address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -46,13 +48,13 @@ pub fn open(address: &str, options: &Options) -> io::Result<Box<dyn Port>> {
     })
 }
 
-/// Takes over a port that another process opened at this address, from [its descriptors](Port::fds). Works in the
-/// network namespace of the calling thread and needs no privileges.
+/// Adopts a port that another process opened at this address, from [its descriptors](Port::fds). The calling thread
+/// must be in the port's network namespace. No privileges are needed.
 ///
-/// An AF_XDP port cannot be taken over: its memory belongs to one process. Open it anew.
+/// An AF_XDP port cannot be adopted, as its memory belongs to one process. It must be opened anew.
 ///
 /// # Errors
-/// The interface is gone, or the port is of a kind that cannot be taken over.
+/// The interface does not exist any more, or this kind of port cannot be adopted.
 pub fn adopt(address: &str, descriptors: Vec<OwnedFd>, offloads: Offloads) -> io::Result<Box<dyn Port>> {
     let address: PortAddress =
         address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -81,7 +83,7 @@ pub fn adopt(address: &str, descriptors: Vec<OwnedFd>, offloads: Offloads) -> io
 }
 
 impl PortAddress {
-    /// The existing interface the port uses; `None` for TUN and TAP devices.
+    /// Returns the existing interface that the port uses; `None` for TUN and TAP devices.
     pub fn interface(&self) -> Option<&str> {
         match self {
             PortAddress::Packet(name)
@@ -92,7 +94,7 @@ impl PortAddress {
         }
     }
 
-    /// Name of the device that the port reads.
+    /// Returns the name of the device that the port reads.
     pub fn device(&self) -> String {
         match self {
             PortAddress::Tun(name)
@@ -158,7 +160,7 @@ impl fmt::Display for PortAddress {
     }
 }
 
-/// The forms of an address.
+/// The forms of an address, for error messages.
 const KNOWN: &str = "tun:NAME or tap:NAME for a new device, packet:NAME or xdp:NAME for an existing interface";
 
 #[cfg(test)]

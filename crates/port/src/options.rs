@@ -1,62 +1,63 @@
-//! Options for opening a port.
+//! The caller's wishes -> options for opening a port.
+//!
+//! All kinds of ports share one type. A kind ignores options that do not concern it.
 
 use crate::port::Offloads;
 
-/// Options for opening a port.
+/// Options for opening a port; each kind of port ignores the options of other kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// MTU to set on a TUN or TAP device, in bytes; `None` keeps its MTU. Other interfaces keep theirs.
+    /// MTU to set on a TUN or TAP device, in bytes; `None` keeps the MTU. Other kinds ignore this option.
     pub mtu: Option<u32>,
-    /// Offloads to request; [`Port::offloads`](crate::Port::offloads) tells which were granted. A TUN or TAP device
-    /// delivers only GSO packets of the kinds requested here. A packet socket receives every packet, GSO packets
-    /// included.
+    /// Offloads to request. [`Port::offloads`](crate::Port::offloads) returns the granted ones. A TUN or TAP device
+    /// only delivers GSO packets of the requested kinds. A packet socket delivers GSO packets of all kinds.
     pub offloads: Offloads,
-    /// Opens one of several queues of a TUN or TAP device. All of its queues need this option and the same name.
+    /// Whether to open one of several queues of a TUN or TAP device. All queues need this option and the same name.
     pub has_queues: bool,
-    /// Shares the interface with the other packet sockets of a group. For a TUN or TAP device with several queues
-    /// only [`FanoutMode::Steered`] takes effect; otherwise the kernel selects the queue by flow.
+    /// Group of packet sockets that share the interface; `None` for no group. For a TUN or TAP device with several
+    /// queues, only [`FanoutMode::Steered`] has an effect. Otherwise the kernel chooses the queue by flow.
     pub fanout: Option<Fanout>,
-    /// Bypasses the queueing discipline of the interface. This is cheaper, but nothing is shaped or paced. Packet
-    /// sockets only.
+    /// Whether frames bypass the interface's queueing discipline. This saves CPU time, but packets are not shaped
+    /// or paced. Packet sockets only.
     pub bypasses_queue: bool,
-    /// Kernel memory for queued frames, in each direction, in bytes. For an AF_XDP socket: memory for frames to
-    /// send.
+    /// Kernel memory for queued frames in each direction, in bytes. For an AF_XDP socket, this only applies to
+    /// frames to send.
     pub socket_buffer_len: u32,
-    /// Allows flow offload of flows that only need a new segment size: see [`flow_offload`](offload::flow_offload).
-    /// Packet sockets on Ethernet only, and only with the privileges it needs.
+    /// Whether to prepare [`flow_offload`](offload::flow_offload) for flows that only need a new segment size.
+    /// Packet sockets on Ethernet only. Privileges are needed.
     pub may_offload: bool,
-    /// Index of the egress interface of offloaded flows, where it exists already.
+    /// Index of the egress interface of offloaded flows; `None` if the interface does not exist yet.
     pub lends_to: Option<u32>,
-    /// Packets sent to the host of a TUN or TAP device pass NAPI, as from a network card, so GRO may merge them:
-    /// see [`napi::hold_joined`](linux::napi::hold_joined).
+    /// Whether packets sent to the host of a TUN or TAP device pass through NAPI, as from a NIC. GRO can then
+    /// coalesce them: see [`napi::hold_joined`](linux::napi::hold_joined).
     pub has_napi: bool,
-    /// Whether this port counts the frames that a TUN or TAP device drops. The counter covers the whole device, so
-    /// only one of its queues should count.
+    /// Whether this port counts the frames that a TUN or TAP device drops. The kernel's counter is one for all
+    /// queues of the device, so only one queue should count.
     pub counts_drops: bool,
 }
 
-/// A group of packet sockets that share the ingress of an interface.
+/// A group of packet sockets that share the frames of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fanout {
-    /// Number of the group, within the network namespace.
+    /// Number of the group in the network namespace.
     pub group: u16,
-    /// How frames are distributed.
+    /// Distribution of frames in the group.
     pub spread: FanoutMode,
 }
 
-/// How frames are distributed in a group of packet sockets.
+/// Distribution of frames among the packet sockets of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanoutMode {
-    /// By flow. Both directions of a flow, and all fragments of a datagram, go to the same socket.
+    /// By flow. Both directions of a flow, and all fragments of a datagram, are received by the same socket.
     Flow,
-    /// By [`steer::worker`](offload::steer::worker), over this number of workers: the same worker on every port.
-    /// The sockets of a group, and the queues of a TUN or TAP device, are numbered in the order they are opened.
+    /// By [`steer::worker`](offload::steer::worker), with this number of workers, so that all ports choose the same
+    /// worker for a flow. Sockets and queues are numbered in the order in which they are opened.
     Steered(u16),
     /// Round robin.
     Turns,
     /// By the CPU that received the frame.
     Processor,
-    /// By the card's receive queue.
+    /// By the NIC's receive queue.
     Queue,
 }
 
@@ -77,5 +78,5 @@ impl Default for Options {
     }
 }
 
-/// Memory for queued frames, in bytes: 128 GSO packets of 64 KiB, with the kernel's overhead.
+/// Default kernel memory for queued frames, in bytes: 128 GSO packets of 64 KiB and the kernel's overhead.
 const SOCKET_BUFFER_LEN: u32 = 16 << 20;

@@ -1,39 +1,42 @@
-//! The interface common to all ports: batches of received frames, batches of frames to send, and offloads.
+//! Batches of received frames, batches of frames to send, offloads -> the interface that all ports have in common.
+//!
+//! Workers use each port only by this trait. It hides how frames reach the kernel.
 
 use offload::flow_offload::FlowOffload;
 use packet::{Frame, Ingress, LinkType, PayloadSlots, Pool, SplitFrame};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Source and destination of packets.
+/// A source and destination of frames.
 pub trait Port: Send {
-    /// Its address, such as `packet:eth0`.
+    /// Returns the port's address, such as `packet:eth0`.
     fn address(&self) -> &str;
 
-    /// Link type of its frames.
+    /// Returns the link type of the port's frames.
     fn medium(&self) -> LinkType;
 
-    /// Offloads it accepts; without them it takes only single packets with complete checksums.
+    /// Returns the offloads that the port accepts. Without offloads, it only accepts single packets with complete
+    /// checksums.
     fn offloads(&self) -> Offloads;
 
-    /// Descriptor to wait on. It is readable when a frame may be available.
+    /// Returns the descriptor to wait on. It is readable when a frame may be available.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Appends available frames to `frames`, at most one batch, in buffers of `pool`. Never waits.
+    /// Appends available frames to `frames`, at most one batch, in buffers of `pool`. Does not wait.
     ///
     /// # Errors
-    /// The kernel's error for the interface, which may be gone. Frames that were appended are valid.
+    /// The interface has an error or does not exist any more. Frames that were already appended are valid.
     fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received>;
 
-    /// Like `receive`, with header split for predicted frames. The payloads of the first frames go to `places`, as
-    /// long as the frames can be the expected ones. Those frames are appended to `landed`, one for each place, in
-    /// order.
+    /// Receives like [`receive`](Port::receive), with header split for predicted frames. The payloads of the first
+    /// frames are written to `places`, as long as the frames match the prediction. These frames are appended to
+    /// `landed`, one for each place, in order.
     ///
-    /// All frames after the first unexpected one are whole and go to `frames`. A port without header split appends
-    /// nothing to `landed`.
+    /// All frames after the first unexpected one are contiguous and are appended to `frames`. A port without header
+    /// split appends nothing to `landed`.
     ///
     /// # Errors
-    /// See [`receive`](Port::receive).
+    /// The errors of [`receive`](Port::receive).
     fn receive_apart(
         &mut self,
         ingress: Ingress,
@@ -45,126 +48,129 @@ pub trait Port: Send {
         self.receive(ingress, pool, frames)
     }
 
-    /// Sends `wires` in order and returns how many of them it took. The first one left over would have had to wait.
-    /// Never waits itself.
+    /// Sends `wires` in order, and returns the number of accepted frames. The port is full if it does not accept
+    /// all. Does not wait.
     ///
     /// # Errors
-    /// The reason why the first frame cannot be sent at all; none was sent. [`SendError::of`](crate::SendError::of)
-    /// distinguishes the causes that a sender can act on.
+    /// The first frame cannot be sent, and no frame was sent. [`SendError::of`](crate::SendError::of) returns the
+    /// cause if a sender can act on it.
     fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize>;
 
-    /// Frames that the kernel dropped because they were not read in time, since the port was opened.
+    /// Returns the number of frames that the kernel dropped since the port was opened, as they were not read in
+    /// time.
     fn missed(&mut self) -> u64 {
         0
     }
 
-    /// Frames that the port took and the kernel reported as dropped before transmission, since the port was opened.
+    /// Returns the number of frames that the port accepted and the kernel dropped before transmission, since the
+    /// port was opened.
     fn unsent(&mut self) -> u64 {
         0
     }
 
-    /// Whether the port holds frames that it took and the kernel has not sent yet. They leave with the next call to
-    /// `transmit` or `receive`.
+    /// Whether the port has accepted frames that the kernel has not sent yet. The next call of `transmit` or
+    /// `receive` sends them.
     fn has_unsent(&mut self) -> bool {
         false
     }
 
-    /// Flow offload of the port's ingress; `None` where the port has none.
+    /// Returns the flow offload of the port's ingress; `None` if the port has none.
     fn flow_offload(&mut self) -> Option<&mut FlowOffload> {
         None
     }
 
-    /// Reason why flow offload does not work although it is [allowed](crate::Options::may_offload).
+    /// Returns the reason why flow offload does not work although it is [allowed](crate::Options::may_offload);
+    /// `None` otherwise.
     fn why_no_offload(&self) -> Option<&str> {
         None
     }
 
-    /// Tells the port that the worker holds none of the frames received so far. Offloaded flows can then continue
-    /// in the kernel.
+    /// Tells the port that the worker holds none of the frames received so far. The kernel may then continue to
+    /// forward offloaded flows.
     fn commit(&mut self) {}
 
-    /// All descriptors that another process needs to take the port over, [`fd`](Port::fd) first: see
-    /// [`adopt`](crate::adopt).
+    /// Returns the descriptors with which another process can [`adopt`](crate::adopt) the port. The first is that
+    /// of [`fd`](Port::fd).
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.fd()]
     }
 
-    /// Receive buffers that the port keeps between two calls. The pool counts them as in use.
+    /// Returns the number of receive buffers that the port keeps between two calls. The pool counts them as in use.
     fn kept_count(&self) -> usize {
         0
     }
 
-    /// Returns those buffers to the pool they came from. The next receive takes new ones.
+    /// Returns the port's receive buffers to their pool. The next receive call takes new buffers.
     fn give_back(&mut self, _pool: &mut Pool) {}
 }
 
-/// Work that a port can leave to the kernel or a network card.
+/// Work that a port can leave to the kernel or a NIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
-    /// Complete transport checksums.
+    /// Completing transport checksums.
     pub checksum: bool,
-    /// Segment TCP GSO packets.
+    /// Segmenting TCP GSO packets.
     pub tcp: bool,
-    /// Segment UDP GSO packets into datagrams.
+    /// Segmenting UDP GSO packets into datagrams.
     pub udp: bool,
 }
 
-/// Number of frames a port received.
+/// Result of one receive call of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Received frames, including those that were not appended.
+    /// Number of received frames, including dropped frames.
     pub count: usize,
-    /// Of these, lost frames: the pool had no buffer, or the frame was truncated.
+    /// Number of received frames that were dropped, because the pool had no buffer or the frame was truncated.
     pub lost_count: usize,
-    /// No further frame was available.
+    /// Whether no more frames were available.
     pub was_last: bool,
 }
 
-/// One frame to send, in two parts, and its offload request.
+/// A frame to send, in two parts, and the work left to the port.
 #[derive(Clone, Copy, Debug)]
 pub struct TxFrame<'a> {
-    /// Link, IP and transport header; or the whole frame.
+    /// The link, IP and transport headers, or the complete frame.
     pub header: &'a [u8],
-    /// The bytes after `header`.
+    /// The bytes after `header`; empty if `header` is the complete frame.
     pub payload: &'a [u8],
-    /// Work left to the kernel or card.
+    /// The work left to the kernel or NIC.
     pub to_do: TxOffload,
 }
 
 /// Work that a sender leaves to the port. It must be among the port's [`Offloads`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxOffload {
-    /// Offset of the transport header and offset of the checksum field, from the start of the frame, in bytes. The
-    /// field holds the pseudo-header's sum.
+    /// Offset of the transport header, then offset of the checksum field, from the start of the frame in bytes. The
+    /// field contains the pseudo-header's sum. `None` if the checksum is complete.
     pub checksum: Option<(u16, u16)>,
-    /// Segmentation of a GSO packet.
+    /// Segmentation of a GSO packet; `None` for a single packet.
     pub gso: Option<GsoRequest>,
 }
 
 /// How to segment a GSO packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GsoRequest {
-    /// Payload of each segment, in bytes.
+    /// Payload of each segment except the last, in bytes.
     pub segment_len: u16,
-    /// Length of link, IP and transport header, in bytes.
+    /// Length of the link, IP and transport headers, in bytes.
     pub header_len: u16,
-    /// Transport protocol.
+    /// Transport protocol and IP version.
     pub kind: GsoKind,
 }
 
-/// Transport protocol of a GSO packet.
+/// Transport protocol and IP version of a GSO packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoKind {
     /// TCP over IPv4, with or without the CWR flag.
     Tcp4 {
-        /// Only the first segment may carry CWR (RFC 3168 section 6.1.2).
+        /// Whether the first segment carries CWR. Later segments must not (RFC 3168 section 6.1.2).
         cwr: bool,
     },
     /// TCP over IPv6, with or without the CWR flag.
     Tcp6 {
-        /// See [`GsoKind::Tcp4`].
+        /// Whether the first segment carries CWR. Later segments must not.
         cwr: bool,
     },
-    /// UDP.
+    /// UDP over IPv4 or IPv6.
     Udp,
 }

@@ -1,11 +1,11 @@
-//! Pool buffers -> memory for one frame of any length: a small buffer, then an overflow buffer.
+//! Buffers of a pool -> memory for one frame of any length: a small buffer and an overflow buffer.
 //!
-//! Most frames are short, and the length of the next one is unknown. A short frame stays in the small buffer. A
-//! longer one continues in the overflow buffer, which then becomes the frame's buffer. Only the part in the small
-//! buffer is copied, into the room in front.
+//! Most frames are short, and the length of the next frame is unknown. A short frame stays in the small buffer. A
+//! longer frame continues in the overflow buffer, which then becomes the frame's buffer. Only the part in the small
+//! buffer is copied, to the start of the overflow buffer.
 //!
-//! With header split, the payload is received directly into a given place, apart from its headers. Its room in the
-//! small buffer stays free. It is filled where the frame turns out not to be the expected one.
+//! With header split, the payload is received directly into a predicted place, and the headers into the small
+//! buffer. The small buffer keeps room for the payload, in case the frame turns out to be another one.
 
 use crate::vnet::{self, Split, VnetHeader};
 use packet::{Buffer, CLASS_LENS, HEADROOM, HeaderLayout, LinkType, PayloadSlots, Pool, SplitFrame};
@@ -14,34 +14,34 @@ use std::ptr;
 /// Position of a port's frames in their buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// Offset of the frame's first byte.
+    /// Offset of the frame's first byte, in bytes.
     pub at: usize,
-    /// Offset where the first part ends and the second starts.
+    /// Offset at which the small buffer's part of a frame ends, in bytes.
     seam: usize,
 }
 
-/// Memory for one frame with its virtio-net header.
+/// Memory for one frame and its virtio-net header.
 #[derive(Debug, Default)]
 pub(crate) struct RxBuffer {
     small: Option<Buffer>,
     overflow: Option<Buffer>,
-    /// The kernel received the whole frame into the overflow buffer.
+    /// Whether the kernel received the frame into the overflow buffer only.
     is_spill_first: bool,
     /// The virtio-net header.
     pub vnet: [u8; vnet::LEN],
 }
 
-/// A frame that was received with header split.
+/// A frame that was received into memory for header split.
 #[derive(Debug)]
 pub(crate) enum RxOutcome {
-    /// Possibly the expected fragment, with its payload in place.
+    /// A frame that matches the prediction so far, with its payload in place.
     Split(SplitFrame),
-    /// Any other frame, contiguous.
+    /// Any other frame, in contiguous memory.
     Single(Buffer),
 }
 
 impl Layout {
-    /// The layout for a port with this MTU.
+    /// Returns the layout for a port with this MTU.
     pub fn new(medium: LinkType, mtu: usize) -> Layout {
         let link_len = if medium == LinkType::Ethernet { ETHERNET_LEN } else { 0 };
         let [small, _, medium, _] = CLASS_LENS;
@@ -50,8 +50,8 @@ impl Layout {
         Layout { at: HEADROOM - link_len, seam: HEADROOM + front_len }
     }
 
-    /// Whether frames of this link type can be received with header split into these places. Where the kernel
-    /// strips VLAN tags, only link headers without tags are possible.
+    /// Whether frames of this link type can be received with header split into these places. If the kernel strips
+    /// VLAN tags, the link header must have none.
     pub fn takes(self, places: &PayloadSlots<'_>, link_len: Option<usize>) -> bool {
         let front = places.front();
         let fits = front.len() + places.step() <= self.front_len();
@@ -63,14 +63,14 @@ impl Layout {
         len > self.front_len()
     }
 
-    /// Length of the part in the small buffer, in bytes.
+    /// Returns the length of the part in the small buffer, in bytes.
     fn front_len(self) -> usize {
         self.seam - self.at
     }
 }
 
 impl RxBuffer {
-    /// Takes a small buffer from the pool, if none is held. Returns whether one is held.
+    /// Takes a small buffer from the pool, if there is none yet. Returns whether there is one now.
     pub fn lend_small(&mut self, layout: Layout, pool: &mut Pool) -> bool {
         if self.small.is_none() {
             self.small = pool.share(layout.seam - HEADROOM);
@@ -78,7 +78,7 @@ impl RxBuffer {
         self.small.is_some()
     }
 
-    /// Takes an overflow buffer from the pool, if none is held. Returns whether one is held.
+    /// Takes an overflow buffer from the pool, if there is none yet. Returns whether there is one now.
     pub fn lend_overflow(&mut self, pool: &mut Pool) -> bool {
         let [.., largest] = CLASS_LENS;
         if self.overflow.is_none() {
@@ -87,8 +87,8 @@ impl RxBuffer {
         self.overflow.is_some()
     }
 
-    /// The memory as I/O vectors: virtio-net header (its first `vnet_len` bytes), small buffer, overflow buffer. A
-    /// missing buffer has length 0. Without a small buffer only the header remains.
+    /// Returns the memory as I/O vectors: the virtio-net header (its first `vnet_len` bytes), the small buffer, the
+    /// overflow buffer. A missing buffer has length 0. Without a small buffer, only the header is left.
     pub fn parts(&mut self, layout: Layout, vnet_len: usize) -> [libc::iovec; 3] {
         let RxBuffer { small, overflow: spill, is_spill_first, vnet } = self;
         *is_spill_first = false;
@@ -99,16 +99,16 @@ impl RxBuffer {
         [vnet, small, spill]
     }
 
-    /// The same for expected long frames: header, overflow buffer. A long frame is not copied at all, a short one
-    /// entirely.
+    /// Returns the memory for a long frame as I/O vectors: the virtio-net header, the overflow buffer. A long frame
+    /// needs no copy then; a short frame is copied completely.
     pub fn parts_long(&mut self, layout: Layout, vnet_len: usize) -> [libc::iovec; 3] {
         let (Some(_), Some(spill)) = (&self.small, &mut self.overflow) else { return self.parts(layout, vnet_len) };
         self.is_spill_first = true;
         [part(&mut self.vnet[..vnet_len]), part(spill.bytes_mut(layout.at..SPILL_END)), NOTHING]
     }
 
-    /// As [`parts`](RxBuffer::parts), with `place` after the first `front` bytes of the small buffer, and the
-    /// overflow buffer after that.
+    /// Returns the I/O vectors of [`parts`](RxBuffer::parts) with `place` in between: after the first `front` bytes
+    /// of the small buffer, and before the overflow buffer.
     pub fn parts_apart(
         &mut self,
         layout: Layout,
@@ -137,7 +137,7 @@ impl RxBuffer {
         len >= room
     }
 
-    /// The buffer with the received frame of `len` bytes; `None` where there was no memory for it.
+    /// Returns the buffer with the received frame of `len` bytes; `None` if there was no memory for the frame.
     pub fn take(&mut self, layout: Layout, len: usize) -> Option<Buffer> {
         let is_short = len <= layout.front_len();
         match (&mut self.small, &mut self.overflow) {
@@ -153,8 +153,9 @@ impl RxBuffer {
         if is_short { self.small.take() } else { self.overflow.take() }
     }
 
-    /// The frame received with [`parts_apart`](RxBuffer::parts_apart) while [stocked](RxBuffer::is_stocked). `laid`
-    /// is its position as a contiguous frame. Where header split does not apply, the frame is made contiguous.
+    /// Returns the frame received with [`parts_apart`](RxBuffer::parts_apart), with [complete
+    /// memory](RxBuffer::is_stocked). `laid` is the frame's position as a contiguous frame. If header split does
+    /// not apply, the frame is made contiguous.
     pub fn split_frame(
         &mut self,
         vnet_len: usize,
@@ -184,31 +185,32 @@ impl RxBuffer {
         })
     }
 
-    /// Number of buffers held.
+    /// Returns the number of buffers in this memory.
     pub fn kept_count(&self) -> usize {
         usize::from(self.small.is_some()) + usize::from(self.overflow.is_some())
     }
 
-    /// Returns them to the pool.
+    /// Returns the buffers to the pool.
     pub fn give_back(&mut self, pool: &mut Pool) {
         self.small.take().into_iter().chain(self.overflow.take()).for_each(|buffer| pool.give(buffer));
     }
 }
 
-/// An I/O vector over memory that the kernel may write to.
+/// Returns an I/O vector over memory that the kernel may write to.
 fn part(bytes: &mut [u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
 }
 
-/// Limit of a batch of several frames, in bytes. Measured with GSO packets of 64 KiB over packet sockets: batches
-/// of 16 cost a tenth less than batches of 64. The larger ones leave the CPU cache before they are sent.
+/// Size limit of a batch of several frames, in bytes. In a measurement with GSO packets of 64 KiB over packet
+/// sockets, batches of 16 cost a tenth less than batches of 64. Larger batches leave the CPU's cache before they
+/// are sent.
 pub(crate) const BATCH_LEN: usize = 1 << 20;
 /// An I/O vector without memory.
 pub(crate) const NOTHING: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
 /// Length of an Ethernet header without tags, in bytes.
 const ETHERNET_LEN: usize = 14;
-/// End of the longest frame in a buffer. The longest packet behind two tags reaches a few bytes into the map, which
-/// has no meaning for a received packet.
+/// End of the longest frame in a buffer, in bytes. The longest packet with two tags extends a few bytes into the
+/// buffer's bitmap. The bitmap has no meaning for a received packet.
 const SPILL_END: usize = HEADROOM + 65_536 + 8;
 
 #[cfg(test)]
@@ -315,7 +317,7 @@ mod tests {
         }
     }
 
-    /// Fills the vectors around a place, as the kernel does.
+    /// Fills the I/O vectors around a place, as the kernel does.
     fn scatter_apart(landing: &mut RxBuffer, layout: Layout, front: HeaderLayout, place: &mut [u8], frame: &[u8]) {
         let (header, rest) = frame.split_at(frame.len().min(front.len()));
         let (payload, rest) = rest.split_at(rest.len().min(place.len()));
@@ -326,7 +328,7 @@ mod tests {
         landing.overflow.as_mut().expect("it was lent").put(layout.at + front.len() + place.len(), rest);
     }
 
-    /// Fills the vectors, as the kernel does.
+    /// Fills the I/O vectors, as the kernel does.
     fn scatter(landing: &mut RxBuffer, layout: Layout, frame: &[u8]) {
         let (front, rest) = frame.split_at(frame.len().min(layout.front_len()));
         landing.small.as_mut().expect("it was lent").put(layout.at, front);

@@ -1,9 +1,10 @@
-//! Two connected ports -> the offloads that really work.
+//! Two connected ports -> the offloads that work correctly.
 //!
-//! A kernel or card that segments GSO packets wrongly silently corrupts every flow. So known GSO packets are sent
-//! through one port, and the output at the other is compared with the expected packets. The test compares each
-//! byte, length, sequence number and checksum. The two ports are the ends of a private interface pair, because the
-//! packets are addressed to hosts that do not exist.
+//! A kernel or NIC that segments GSO packets wrongly corrupts every flow without notice. So known GSO packets are
+//! sent by one port, and the packets received at the other are compared with the expected ones. The comparison
+//! covers each byte, length, sequence number and checksum.
+//!
+//! The two ports are the ends of a private veth pair, because the packets are addressed to hosts that do not exist.
 
 use crate::port::{GsoKind, GsoRequest, Offloads, Port, TxFrame, TxOffload};
 use crate::send_error::SendError;
@@ -19,15 +20,15 @@ use std::time::{Duration, Instant};
 pub struct Proof {
     /// The offloads that work as announced.
     pub offloads: Offloads,
-    /// The failures of the others, one sentence each.
+    /// The failures of the other offloads, one sentence each.
     pub doubts: Vec<String>,
 }
 
-/// Leaves known checksums and GSO packets to `one`, as far as its offloads go, and checks the packets that arrive
-/// at `other`. Takes at most 200 ms.
+/// Sends known packets by `one`, for each of its offloads, and checks the packets that arrive at `other`. Needs at
+/// most 200 ms.
 ///
 /// # Errors
-/// An error of either port's interface. That `one` refuses a GSO packet is a doubt, not an error.
+/// The interface of a port has an error. If `one` refuses a GSO packet, this is a failed test and no error.
 pub fn self_test(one: &mut dyn Port, other: &mut dyn Port, pool: &mut Pool) -> io::Result<Proof> {
     let offered = one.offloads();
     let mut proof = Proof { offloads: offered, doubts: Vec::new() };
@@ -41,13 +42,13 @@ pub fn self_test(one: &mut dyn Port, other: &mut dyn Port, pool: &mut Pool) -> i
     Ok(proof)
 }
 
-/// One offload to test.
+/// The test of one offload.
 #[derive(Clone, Copy, Debug)]
 struct OffloadProbe {
     name: &'static str,
     version: Version,
     upper: ProbeTransport,
-    /// Payload, in bytes.
+    /// Length of the payload, in bytes.
     len: usize,
     /// Low byte of the source port, which identifies the probe's packets.
     number: u8,
@@ -59,7 +60,7 @@ enum ProbeTransport {
     Udp,
 }
 
-/// Payload received during one probe.
+/// The payload received during one probe.
 struct ProbeResult {
     bytes: Vec<u8>,
     len: usize,
@@ -78,7 +79,8 @@ impl OffloadProbe {
         }
     }
 
-    /// Segmentation has to write checksums, so without checksum offload no offload is left.
+    /// Removes this probe's offload. Segmentation includes writing checksums, so without checksum offload no
+    /// offload is left.
     fn withdraw(self, offloads: &mut Offloads) {
         match (self.is_gso(), self.upper) {
             (false, _) => *offloads = Offloads::default(),
@@ -106,7 +108,7 @@ impl OffloadProbe {
         }
     }
 
-    /// The offload request for its packet, whose checksum is left incomplete.
+    /// Returns the offload request for the probe's packet, and leaves the packet's checksum incomplete.
     fn to_do(self, packet: &mut Packet) -> TxOffload {
         let link_len = packet.link().len();
         let place = |at: usize| (link_len + at) as u16;
@@ -121,7 +123,7 @@ impl OffloadProbe {
         TxOffload { checksum, gso: self.is_gso().then_some(gso) }
     }
 
-    /// Receives frames until all payload has arrived or the time-out expires.
+    /// Receives frames until all payload has arrived or the time-out has passed.
     fn collect(self, port: &mut dyn Port, pool: &mut Pool) -> io::Result<Result<(), String>> {
         let until = Instant::now() + TIMEOUT;
         let mut came = ProbeResult { bytes: vec![0; self.len], len: 0 };
@@ -150,7 +152,7 @@ impl OffloadProbe {
         Ok(verdict.and_then(|()| self.judge(&came)))
     }
 
-    /// Compares a packet with the next expected one, if it belongs to this probe.
+    /// Compares a packet with the next expected one. Ignores packets that do not belong to this probe.
     fn look(self, packet: &mut Packet, came: &mut ProbeResult) -> Result<(), String> {
         let Some((offset, len)) = self.place(packet, came.len) else { return Ok(()) };
         let segment_len = packet.gso.map_or(len, |gso| usize::from(gso.segment_len));
@@ -172,7 +174,8 @@ impl OffloadProbe {
         Ok(())
     }
 
-    /// Offset and length of a packet's payload. Datagrams are taken in order of arrival.
+    /// Returns the offset and the length of a packet's payload. Datagrams have no sequence numbers, so their order
+    /// of arrival counts.
     fn place(self, packet: &Packet, next: usize) -> Option<(usize, usize)> {
         let upper = packet.ip().upper?;
         let bytes = packet.upper_bytes(upper);
@@ -197,7 +200,7 @@ impl OffloadProbe {
         }
     }
 
-    /// The frame; its transport checksum is an arbitrary number other than 0.
+    /// Returns the probe's frame. Its transport checksum is an arbitrary number other than 0.
     fn frame(self, medium: LinkType) -> Vec<u8> {
         let upper = match self.upper {
             ProbeTransport::Tcp => {
@@ -243,7 +246,7 @@ impl OffloadProbe {
         [link, ip, upper, self.payload().collect()].concat()
     }
 
-    /// Payload bytes that differ between any two neighbouring segments.
+    /// Returns payload bytes that differ between neighbouring segments.
     fn payload(self) -> impl Iterator<Item = u8> {
         (0..self.len).map(move |at| (at * 7 + at / 251 + usize::from(self.number)) as u8)
     }
@@ -267,7 +270,7 @@ fn ipv6(protocol: u8, upper_len: usize) -> Vec<u8> {
     header
 }
 
-/// Waits until a frame may be available, at most this long.
+/// Waits until a frame may be available, at most for this time.
 fn wait(port: &dyn Port, left: Duration) -> io::Result<()> {
     let fd = port.fd();
     let timeout = Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
@@ -277,7 +280,7 @@ fn wait(port: &dyn Port, left: Duration) -> io::Result<()> {
     }
 }
 
-/// The probes, the checksum alone first.
+/// The probes. The first one tests only the checksum.
 const TRIALS: [OffloadProbe; 5] = [
     OffloadProbe { name: "checksum", version: Version::V4, upper: ProbeTransport::Udp, len: 501, number: 1 },
     OffloadProbe {
@@ -309,21 +312,21 @@ const TRIALS: [OffloadProbe; 5] = [
         number: 5,
     },
 ];
-/// Payload of a segment, in bytes: it fits every IPv6 link.
+/// Payload of a segment, in bytes. Such segments fit every IPv6 link.
 const SEGMENT_LEN: usize = 1_000;
-/// Time-out of one probe: 200 ms in all.
+/// Time-out of one probe. All probes together take at most 200 ms.
 const TIMEOUT: Duration = Duration::from_millis(40);
-/// The first segment's sequence number: it wraps within the GSO packet.
+/// Sequence number of the first segment. The number wraps within the GSO packet.
 const SEQ: u32 = 0xFFFF_F900;
-/// Both bytes of the destination port, and the first byte of the source port.
+/// Both bytes of the destination port, and the high byte of the source port.
 const PORT: u8 = 0xC7;
-/// ACK and PSH: only the last segment may keep PSH.
+/// The flags ACK and PSH. Only the last segment may keep PSH.
 const TCP_FLAGS: u8 = 0x18;
-/// Two unused MAC addresses, the destination first.
+/// Two unused MAC addresses: destination, then source.
 const STATIONS: [u8; 12] = [2, 0, 0, 0, 0x77, 2, 2, 0, 0, 0, 0x77, 1];
 /// Hosts in benchmarking networks (RFC 2544 section C.2.2, RFC 6815): 198.18.0.9 sends to 198.19.0.9.
 const ENDS4: [u8; 8] = [198, 18, 0, 9, 198, 19, 0, 9];
-/// Third groups of two documentation networks (RFC 3849): 2001:db8:1::9 sends to 2001:db8:2::9.
+/// Third groups of two documentation networks (RFC 3849). 2001:db8:1::9 sends to 2001:db8:2::9.
 const NETWORKS6: [u8; 2] = [1, 2];
 
 #[cfg(test)]
@@ -391,7 +394,7 @@ mod tests {
 
     const ALL: Offloads = Offloads { checksum: true, tcp: true, udp: true };
 
-    /// A fault of a port.
+    /// A fault of a port in a test.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Fault {
         None,
@@ -403,7 +406,7 @@ mod tests {
         Refuses,
     }
 
-    /// A port that segments by itself; frames sent at one arrive at the other.
+    /// A port that segments in software. Frames sent at one side arrive at the other.
     struct Fake {
         medium: LinkType,
         fault: Fault,

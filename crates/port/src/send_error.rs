@@ -1,21 +1,25 @@
 //! The kernel's error for a frame -> the reason why the frame cannot be sent.
+//!
+//! The kernel's error numbers depend on the kind of port. A worker needs the cause, to choose between dropping,
+//! segmenting and reopening.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// Reasons for a failed send that a sender can act on.
+/// Causes of a failed send on which a sender can act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// The frame exceeds the interface's MTU. The sender can only drop and count it.
     TooLong,
-    /// The port does not support the offload request. Segment the packet or complete its checksum before sending.
+    /// The port does not support the offload request. The sender has to segment the packet or complete its
+    /// checksum.
     UnsupportedOffload,
-    /// The interface is down or gone.
+    /// The interface is down or does not exist any more.
     Down,
 }
 
-/// A port's error with its [`SendError`], as stored inside an [`io::Error`].
+/// A port's error together with its [`SendError`], as stored in an [`io::Error`].
 #[derive(Debug)]
 pub struct RejectedFrame {
     refusal: SendError,
@@ -23,13 +27,13 @@ pub struct RejectedFrame {
 }
 
 impl SendError {
-    /// The [`SendError`] behind an error of a port; `None` where a sender cannot act on it.
+    /// Returns the [`SendError`] of a port's error; `None` if a sender cannot act on the error.
     pub fn of(error: &io::Error) -> Option<SendError> {
         let refused = error.get_ref()?.downcast_ref::<RejectedFrame>()?;
         Some(refused.refusal)
     }
 
-    /// The matching [`io::Error`].
+    /// Returns this cause as an [`io::Error`] of the port at `address`.
     pub fn error(self, address: &str, error: &io::Error) -> io::Error {
         let why = match self {
             SendError::TooLong => {
@@ -53,17 +57,17 @@ impl fmt::Display for RejectedFrame {
 
 impl Error for RejectedFrame {}
 
-/// Whether a later try may succeed.
+/// Whether a later attempt may succeed.
 pub(crate) fn would_wait(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR))
 }
 
-/// Whether the interface is down or gone.
+/// Whether the interface is down or does not exist any more.
 pub(crate) fn is_down(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::ENETDOWN | libc::EBADFD | libc::ENXIO | libc::ENODEV))
 }
 
-/// The error for a frame that the kernel did not accept.
+/// Returns the error for a frame that the kernel did not accept.
 pub(crate) fn refused(address: &str, error: io::Error, has_to_do: bool) -> io::Error {
     let refusal = match error.raw_os_error() {
         Some(libc::EMSGSIZE) => SendError::TooLong,

@@ -1,6 +1,7 @@
 //! Frames of a TUN or TAP device -> packets and GSO packets; frames to send -> the device's host.
 //!
-//! The host of the device sees an interface; this is its other end. GSO packets cross it whole, in both directions.
+//! The host sees the device as an interface. This port is the other end of the device. GSO packets cross the device
+//! unsegmented in both directions.
 
 use crate::options::{Fanout, FanoutMode, Options};
 use crate::port::{Offloads, Port, Received, TxFrame, TxOffload};
@@ -15,12 +16,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// Link type of a device's packets.
+/// Kind of a device, and link type of its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// No link header: IP packets.
+    /// A TUN device: IP packets without a link header.
     Tun,
-    /// Ethernet.
+    /// A TAP device: Ethernet frames.
     Tap,
 }
 
@@ -40,18 +41,18 @@ pub struct Tap {
 /// Descriptors of a queue that another process opened.
 #[derive(Debug)]
 pub struct TapDescriptors {
-    /// The queue.
+    /// Descriptor of the queue.
     pub queue: OwnedFd,
-    /// The device counters of the namespace, if this queue counts drops.
+    /// The open file of the namespace's device counters; `None` if this queue does not count drops.
     pub counters: Option<OwnedFd>,
 }
 
 impl Tap {
-    /// Opens a queue of the device `name`, which is created if it does not exist. For an empty name the kernel
-    /// takes the next free one; `%d` in it stands for a number.
+    /// Opens a queue of the device `name`, which is created if it does not exist. The kernel completes an empty
+    /// name, and replaces `%d` in a name by a number.
     ///
     /// # Errors
-    /// The kernel's refusal, and how to fix it.
+    /// The kernel refuses. The error contains the reason and a way to fix it.
     pub fn open(name: &str, kind: Kind, options: &Options) -> io::Result<Tap> {
         let asked = format!("{}:{name}", kind.scheme());
         let file = open_device().map_err(|error| {
@@ -87,7 +88,7 @@ impl Tap {
     /// Adopts a queue that another process opened with [`Tap::open`] and these offloads.
     ///
     /// # Errors
-    /// The device is gone.
+    /// The device does not exist any more.
     pub fn adopt(descriptors: TapDescriptors, name: &str, kind: Kind, offloads: Offloads) -> io::Result<Tap> {
         let TapDescriptors { queue: file, counters } = descriptors;
         let layout = Layout::new(kind.medium(), mtu(name)?);
@@ -108,7 +109,7 @@ impl Tap {
     /// Restricts opening queues of the device to this user and to network administrators.
     ///
     /// # Errors
-    /// The device is gone.
+    /// The device does not exist any more.
     pub(crate) fn own(&self) -> io::Result<()> {
         let user = libc::c_ulong::from(rustix::process::geteuid().as_raw());
         // SAFETY: this request takes a number.
@@ -117,7 +118,7 @@ impl Tap {
         )
     }
 
-    /// Turns the carrier off.
+    /// Turns the device's carrier off.
     ///
     /// # Errors
     /// The kernel is older than Linux 5.0.
@@ -135,26 +136,26 @@ impl Tap {
             })
     }
 
-    /// Replaces the address that names this port in messages.
+    /// Returns this port with another address for messages.
     pub(crate) fn with_address(self, address: String) -> Tap {
         Tap { address, ..self }
     }
 
-    /// Name of the device.
+    /// Returns the name of the device.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Takes the buffers for the next frame. Without a buffer only the frame's header is read, and the frame is
-    /// lost.
+    /// Takes buffers for the next frame from the pool. Without a buffer, only the frame's header is read, and the
+    /// frame is dropped.
     fn stock(&mut self, pool: &mut Pool) {
         if self.landing.lend_small(self.layout, pool) {
             self.landing.lend_overflow(pool);
         }
     }
 
-    /// Length of the next frame; `None` where there is none. With a place, it is received into that place and the
-    /// memory around it.
+    /// Reads the next frame, and returns its length in bytes; `None` if there is no frame. With a place, the
+    /// payload is read into the place, and the rest into the memory around it.
     fn read(&mut self, place: Option<(HeaderLayout, &mut [u8])>) -> io::Result<Option<usize>> {
         let parts = match place {
             Some((front, place)) => self.landing.parts_apart(self.layout, vnet::LEN, front, place),
@@ -170,13 +171,13 @@ impl Tap {
         }
     }
 
-    /// Position of a frame of `len` bytes; `None` if it was truncated.
+    /// Returns the position of a frame of `len` bytes; `None` if the frame was truncated.
     fn laid(&self, len: usize, ingress: Ingress) -> Option<Split> {
         let is_cut = self.landing.may_be_cut(self.layout, len);
         (!is_cut).then_some(Split { at: self.layout.at, len, medium: self.kind.medium(), ingress })
     }
 
-    /// Receives a batch. Its first frames use header split, as long as they match the prediction.
+    /// Receives a batch. The first frames use header split, as long as they match the prediction.
     fn receive_batch(
         &mut self,
         ingress: Ingress,
@@ -230,7 +231,7 @@ impl Tap {
 }
 
 impl Kind {
-    /// Scheme of its addresses.
+    /// Returns the scheme of the port's address.
     fn scheme(self) -> &'static str {
         match self {
             Kind::Tun => "tun",
@@ -286,7 +287,8 @@ impl Port for Tap {
         self.receive_batch(ingress, pool, places, split_frame, frames)
     }
 
-    /// Sends in order. The kernel accepts frames that exceed the device's MTU, so the sender has to respect it.
+    /// Sends frames in order. The kernel also accepts frames that exceed the device's MTU, so the caller has to
+    /// check their length.
     fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize> {
         for (index, wire) in wires.iter().enumerate() {
             let header = VnetHeader::of(wire.to_do).write();
@@ -317,26 +319,26 @@ impl Port for Tap {
     }
 }
 
-/// Frames that the kernel dropped instead of queueing them for the device, mostly because the queues were full.
-/// Reads the kernel's counter, which covers all queues of a device.
+/// Counter of the frames that the kernel dropped instead of queueing them for the device, mostly because the queues
+/// were full. The counter is the kernel's, and covers all queues of the device.
 #[derive(Debug)]
 struct Drops {
-    /// The counters of all devices of the namespace, as text. The kernel regenerates it for every read from the
-    /// start.
+    /// The open file with the counters of all devices of the namespace, as text. The kernel writes the text anew
+    /// for every read from the start.
     file: File,
     device: String,
-    /// Last value of the counter.
+    /// Value of the counter at the last reading.
     last: u64,
     total: u64,
 }
 
 impl Drops {
-    /// Opens the counters in the namespace of the calling thread.
+    /// Opens the counters of the calling thread's namespace.
     fn open(device: &str) -> io::Result<Drops> {
         Ok(Drops::new(File::open("/proc/thread-self/net/dev")?, device))
     }
 
-    /// Starts counting at the current value.
+    /// Makes a counter that starts at the kernel's current value.
     fn new(file: File, device: &str) -> Drops {
         let mut drops = Drops { file, device: device.to_owned(), last: 0, total: 0 };
         drops.last = drops.counter().unwrap_or_default();
@@ -352,7 +354,7 @@ impl Drops {
         self.total
     }
 
-    /// Current value; `None` where the device is gone.
+    /// Returns the current value of the kernel's counter; `None` if the device does not exist any more.
     fn counter(&self) -> Option<u64> {
         let mut bytes = Vec::new();
         let mut room = vec![0; 65_536];
@@ -377,7 +379,7 @@ fn open_device() -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Attaches the open file to the device as a queue and returns the device's name.
+/// Attaches the open file to the device as a queue, and returns the device's name.
 fn attach(file: &OwnedFd, name: &str, kind: Kind, options: &Options) -> io::Result<String> {
     let queues = if options.has_queues { libc::IFF_MULTI_QUEUE } else { 0 };
     let napi = if options.has_napi { libc::IFF_NAPI } else { 0 };
@@ -389,7 +391,8 @@ fn attach(file: &OwnedFd, name: &str, kind: Kind, options: &Options) -> io::Resu
     Ok(device::name(&answer))
 }
 
-/// Sets up the virtio-net header and the offloads: as much of `wanted` as the kernel supports.
+/// Enables the virtio-net header, and as many of the offloads `wanted` as the kernel supports. Returns these
+/// offloads.
 fn speak_vnet(file: &OwnedFd, wanted: Offloads) -> io::Result<Offloads> {
     // SAFETY: both take the address of an `int`.
     unsafe {
@@ -407,8 +410,8 @@ fn speak_vnet(file: &OwnedFd, wanted: Offloads) -> io::Result<Offloads> {
     Err(last)
 }
 
-/// Sets of offloads to request, largest first. Segmentation has to write checksums, so without checksum offload all
-/// are empty.
+/// Returns the sets of offloads to request, largest first. Segmentation includes writing checksums, so all sets are
+/// empty without checksum offload.
 fn fewer_and_fewer(wanted: Offloads) -> [Offloads; 4] {
     let none = Offloads::default();
     if !wanted.checksum {
@@ -434,7 +437,7 @@ fn set_offloads(file: &OwnedFd, offloads: Offloads) -> io::Result<()> {
         .map(drop)
 }
 
-/// Attaches the steering program to the device, which keeps it. It distributes frames over the queues.
+/// Attaches a program to the device that distributes frames among the queues. The device keeps the program.
 fn steer(file: &OwnedFd, kind: Kind, count: u16) -> io::Result<()> {
     let start = match kind {
         Kind::Tun => Start::Packet,
@@ -445,7 +448,7 @@ fn steer(file: &OwnedFd, kind: Kind, count: u16) -> io::Result<()> {
     unsafe { ioctl(file, libc::TUNSETSTEERINGEBPF, program.as_raw_fd()) }.map(drop)
 }
 
-/// Sets the MTU if one is given, and returns the current one. Also lengthens the queue for bursts: a full queue
+/// Sets the MTU if one is given, and returns the current MTU. Also makes the queue longer for bursts: a full queue
 /// drops packets, and no sender waits for a device.
 fn settle_mtu(name: &str, wanted: Option<u32>) -> io::Result<usize> {
     let device = Device::new(name)?;
@@ -460,7 +463,7 @@ fn settle_mtu(name: &str, wanted: Option<u32>) -> io::Result<usize> {
     mtu(name)
 }
 
-/// Reads the MTU, which needs no privileges.
+/// Reads the MTU. No privileges are needed.
 fn mtu(name: &str) -> io::Result<usize> {
     let said = |error| sentence(&format!("{name}: cannot read its MTU"), &error, "the device may be gone");
     Device::new(name)?.mtu().map_err(said)
@@ -479,13 +482,13 @@ fn write_parts(file: &OwnedFd, parts: [&[u8]; 3]) -> io::Result<()> {
     if len < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Packets that a device queues until they are read: a few milliseconds of short packets.
+/// Number of packets that a device queues until they are read: short packets of a few milliseconds.
 const QUEUE_COUNT: i32 = 8_192;
-/// Frames that one call of `receive` reads at most.
+/// Largest number of frames that one call of `receive` reads.
 const BATCH_COUNT: usize = 64;
-/// TUNSETCARRIER (linux/if_tun.h).
+/// The request TUNSETCARRIER (linux/if_tun.h).
 const SET_CARRIER: libc::Ioctl = 0x4004_54E2;
 /// Device file of TUN and TAP devices.
 const DEVICE: &str = "/dev/net/tun";
-/// Index of the count of packets dropped on transmit, in a device's line of the counters, after its name.
+/// Index of the number of packets dropped on transmit, among the numbers after a device's name.
 const SENT_DROPS: usize = 11;

@@ -1,6 +1,7 @@
 //! virtio-net header -> a packet's GSO and checksum state; offload request -> virtio-net header.
 //!
-//! TUN and AF_PACKET put this header in front of each frame. Its numbers are in the host's byte order.
+//! TUN devices and packet sockets put this header before each frame. The numbers in it are in the host's byte
+//! order. The engine only sees the packet's state, never the header.
 
 use crate::port::{GsoKind, TxOffload};
 use packet::{
@@ -15,13 +16,13 @@ pub(crate) struct VnetHeader {
     kind: u8,
     header_len: u16,
     segment_len: u16,
-    /// Offset of the first byte that the checksum covers, from the frame's start.
+    /// Offset of the first byte that the checksum covers, from the frame's start, in bytes.
     sum_at: u16,
-    /// Offset of the checksum field, from `sum_at`.
+    /// Offset of the checksum field from `sum_at`, in bytes.
     field_at: u16,
 }
 
-/// Position of a frame in its buffer's memory, its link type and ingress.
+/// Position of a frame in its buffer's memory, and the frame's link type and ingress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Split {
     pub at: usize,
@@ -31,7 +32,7 @@ pub(crate) struct Split {
 }
 
 impl VnetHeader {
-    /// Parses a header.
+    /// Parses a virtio-net header.
     #[inline]
     pub fn read(bytes: &[u8; LEN]) -> VnetHeader {
         let [flags, kind, h0, h1, s0, s1, c0, c1, o0, o1, ..] = *bytes;
@@ -55,7 +56,7 @@ impl VnetHeader {
         [self.flags, self.kind, h0, h1, s0, s1, c0, c1, o0, o1, 0, 0]
     }
 
-    /// The header that leaves `to_do` to the kernel.
+    /// Returns the header that leaves the work `to_do` to the kernel.
     #[inline]
     pub fn of(to_do: TxOffload) -> VnetHeader {
         let mut header = VnetHeader::default();
@@ -70,9 +71,9 @@ impl VnetHeader {
         header
     }
 
-    /// The same for a frame of `len` bytes that shall be contiguous in kernel memory. It applies to single packets
-    /// of a length for which contiguous memory is easily available. A link without scatter-gather would otherwise
-    /// copy the frame.
+    /// Returns the header of a frame of `len` bytes that must be contiguous in kernel memory. A link without
+    /// scatter-gather would otherwise copy the frame. Applies to single packets, up to a length for which
+    /// contiguous memory is easily available.
     #[inline]
     pub fn unfragmented(self, len: usize) -> VnetHeader {
         match u16::try_from(len) {
@@ -83,12 +84,12 @@ impl VnetHeader {
         }
     }
 
-    /// The header of a frame that grew by `len` bytes in front of the bytes that the checksum covers.
+    /// Returns the header of a frame that became longer by `len` bytes, before the bytes that the checksum covers.
     pub fn moved_by(self, len: u16) -> VnetHeader {
         VnetHeader { sum_at: self.sum_at.saturating_add(len), ..self }
     }
 
-    /// The header of a frame that shrank by `len` bytes there.
+    /// Returns the header of a frame that became shorter by `len` bytes, before the bytes that the checksum covers.
     pub fn moved_back_by(self, len: u16) -> VnetHeader {
         VnetHeader { sum_at: self.sum_at.saturating_sub(len), ..self }
     }
@@ -99,19 +100,19 @@ impl VnetHeader {
         self.flags & NEEDS_CHECKSUM == 0 && self.kind & !CWR == 0
     }
 
-    /// Whether work was left to a network card.
+    /// Whether work was left to a NIC.
     fn is_offloaded(self) -> bool {
         self.flags & NEEDS_CHECKSUM != 0 || self.kind & !CWR != 0
     }
 
-    /// State of the transport checksum, if no offload work is left.
+    /// Returns the state of the transport checksum, if no offload work is left.
     #[inline]
     pub fn checksum(self) -> Checksum {
         if self.flags & CHECKSUM_IS_VALID != 0 { Checksum::Verified } else { Checksum::Unverified }
     }
 
-    /// Appends the frame of this header to `frames`. A GSO packet inside a tunnel is segmented first, and its
-    /// segments are appended. Returns the number of frames for which the pool had no buffer.
+    /// Appends the frame of this header to `frames`. For a GSO packet inside a tunnel, appends its segments
+    /// instead. Returns the number of frames for which the pool had no buffer.
     #[inline]
     pub fn read_into(self, buffer: Buffer, laid: Split, pool: &mut Pool, frames: &mut Vec<Frame>) -> usize {
         if self.flags & NEEDS_CHECKSUM == 0 || self.segment_len == 0 || self.kind & !CWR == 0 {
@@ -139,8 +140,8 @@ impl VnetHeader {
 
     /// Parses the frame of this header.
     ///
-    /// A partial checksum of a TCP or UDP packet is completed on transmission. Any other partial checksum is
-    /// completed here: that of SCTP, or one inside a tunnel.
+    /// A partial checksum of a TCP or UDP packet stays partial until the packet is sent. All other partial
+    /// checksums are completed here: that of SCTP, and those inside a tunnel.
     #[inline]
     pub fn read_frame(self, buffer: Buffer, laid: Split) -> Frame {
         match Frame::read(buffer, laid.at, laid.len, laid.medium, laid.ingress) {
@@ -177,8 +178,8 @@ impl VnetHeader {
         sum_at == upper_at && sum_at + usize::from(self.field_at) == packet.link().len() + field_at
     }
 
-    /// GSO properties of the packet. A packet no longer than one segment has none. Neither has a packet whose
-    /// segments are nested deeper: it leaves in fragments, or not at all.
+    /// Returns the GSO properties of the packet; `None` for a packet no longer than one segment. Also `None` if the
+    /// segments are nested deeper than one tunnel. Such a packet is fragmented or dropped.
     fn gso(self, packet: &Packet) -> Option<Gso> {
         let is_of_kind = match self.kind & !CWR {
             TCP4 | TCP6 => packet.is_tcp(),
@@ -202,8 +203,8 @@ impl VnetHeader {
         Frame::read(buffer, laid.at, laid.len, laid.medium, laid.ingress)
     }
 
-    /// Completes the checksum over the bytes from `sum_at` to the frame's end. Bytes without the field stay
-    /// unchanged.
+    /// Completes the checksum over the bytes from `sum_at` to the frame's end. Does nothing if the checksum field
+    /// is outside the frame.
     #[cold]
     fn finish_inside(self, buffer: &mut Buffer, laid: Split, is_sctp: bool) {
         let covered = buffer.bytes_mut(laid.at..laid.at + laid.len).get_mut(usize::from(self.sum_at)..);
@@ -217,7 +218,8 @@ impl VnetHeader {
     }
 }
 
-/// Gives each segment a buffer of its own.
+/// Copies each segment to a buffer of its own, and appends the frames. Returns the number of frames for which the
+/// pool had no buffer.
 #[cold]
 fn read_segments(mut segments: InnerSegments<'_>, laid: Split, pool: &mut Pool, frames: &mut Vec<Frame>) -> usize {
     let mut lost_count = 0;
@@ -236,8 +238,8 @@ fn read_segments(mut segments: InnerSegments<'_>, laid: Split, pool: &mut Pool, 
     lost_count
 }
 
-/// Replaces the pseudo-header's sum in the field by the checksum. A checksum of 0 is written as all ones, because 0
-/// would mean "none" in UDP.
+/// Replaces the pseudo-header's sum in the checksum field by the checksum. A checksum of 0 is written as all ones,
+/// because 0 means "no checksum" in UDP.
 fn finish_sum(covered: &mut [u8], field_at: usize) {
     let checksum = match Sum::of(covered).checksum() {
         0 => 0xFFFF,
@@ -287,26 +289,26 @@ fn kind(kind: GsoKind) -> u8 {
     }
 }
 
-/// Length of the header, in bytes, including the count of buffers, which is always 0.
+/// Length of the header in bytes, with its field for the number of buffers, which is always 0.
 pub(crate) const LEN: usize = 12;
-/// Flags and kinds (virtio 1.2, section 5.1.6; the kernel's virtio_net.h).
+/// Flags and GSO types (virtio 1.2, section 5.1.6; linux/virtio_net.h).
 const NEEDS_CHECKSUM: u8 = 1;
 const CHECKSUM_IS_VALID: u8 = 2;
 const TCP4: u8 = 1;
 const TCP6: u8 = 4;
 const UDP: u8 = 5;
-/// Modifies a kind: the first segment carries CWR.
+/// Flag of a GSO type: the first segment carries CWR.
 const CWR: u8 = 0x80;
-/// Longest frame that is requested as contiguous memory, in bytes: 16 KiB with the kernel's room around it.
+/// Longest frame for which contiguous memory is requested, in bytes: 16 KiB less the kernel's overhead.
 const ONE_FRAGMENT_LEN_MAX: u16 = 15 << 10;
-/// Limit of segments in one GSO packet inside a tunnel. A kernel's longest packet has 65,535 bytes. The shortest
-/// segments that the kernel makes of it have 36 bytes: 48 (net.ipv4.tcp_min_snd_mss), less 12 of time stamps. That
-/// is 1,821 segments.
+/// Largest number of segments in one GSO packet inside a tunnel. The kernel's longest packet has 65,535 bytes. Its
+/// shortest segments have 36 bytes: 48 (net.ipv4.tcp_min_snd_mss) less 12 of time stamps. That makes 1,821
+/// segments.
 const INNER_COUNT_MAX: usize = 2_048;
-/// Protocol number (IANA), and the offset of the checksum in its header, in bytes (RFC 9260 section 3.1).
+/// Protocol number of SCTP (IANA), and the offset of the checksum in its header in bytes (RFC 9260 section 3.1).
 const SCTP: u8 = 132;
 const SCTP_FIELD_AT: u16 = 8;
-/// CRC32c, bits reversed (RFC 9260 appendix A).
+/// Polynomial of CRC32c, with its bits reversed (RFC 9260 appendix A).
 const CRC_POLYNOMIAL: u32 = 0x82F6_3B78;
 static CRC_TABLE: [u32; 256] = crc_table();
 

@@ -1,4 +1,6 @@
 //! A request -> the answer of a running gateway.
+//!
+//! The commands `wideload top` and `wideload restart` talk to a gateway with this client.
 
 use super::request::Request;
 use gateway::stats::Stats;
@@ -8,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A client of a running gateway.
+/// A connection to the control socket of a running gateway.
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
@@ -16,10 +18,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the gateway of this socket.
+    /// Connects to the gateway whose control socket is at this path.
     ///
     /// # Errors
-    /// Nobody listens there, or this user has no access.
+    /// No process listens at the path, or this user has no access.
     pub fn connect(path: &Path) -> io::Result<Client> {
         let stream = UnixStream::connect(path).map_err(|error| {
             let advice = match error.kind() {
@@ -35,10 +37,10 @@ impl Client {
         Ok(Client { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
-    /// Sends a request, and returns the fields of the answer other than `schema` and `"ok":true`.
+    /// Sends a request, and returns the fields of the answer except `"ok":true`.
     ///
     /// # Errors
-    /// The gateway's rejection, or a missing answer.
+    /// The gateway rejected the request, or did not answer in time.
     pub fn ask(&mut self, request: &Request) -> io::Result<Map<String, Value>> {
         let said = |error: io::Error| {
             let what = match error.kind() {
@@ -61,10 +63,10 @@ impl Client {
         Err(said(io::Error::new(io::ErrorKind::UnexpectedEof, "the gateway has ended")))
     }
 
-    /// Restarts the gateway, and waits for the end of the restart.
+    /// Restarts the gateway, and waits until the restart has ended.
     ///
     /// # Errors
-    /// The process at the socket is no gateway, or the restart failed, with the reason.
+    /// The process at the socket is no gateway, or the restart failed. The error contains the reason.
     pub fn restart(&mut self) -> io::Result<()> {
         let path = self.path.clone();
         let no_gateway = || {
@@ -96,10 +98,10 @@ impl Client {
         }
     }
 
-    /// Asks for the statistics, which have today's names also if the gateway is of version 0.1.
+    /// Requests the statistics.
     ///
     /// # Errors
-    /// The gateway does not answer, or is of a version that this program does not know.
+    /// The gateway does not answer, or this program does not know the format of its version.
     pub fn status(&mut self) -> io::Result<Stats> {
         let mut answer = self.ask(&Request::Status {})?;
         let stats: Stats = serde_json::from_value(answer.remove("status").unwrap_or_default())?;
@@ -107,7 +109,7 @@ impl Client {
     }
 }
 
-/// The fields of an answer.
+/// Returns the fields of an answer.
 fn told(answer: &str) -> io::Result<Map<String, Value>> {
     let mut fields: Map<String, Value> = serde_json::from_str(answer)?;
     fields.remove("schema");
@@ -123,9 +125,9 @@ fn told(answer: &str) -> io::Result<Map<String, Value>> {
     }
 }
 
-/// Time-out of an answer: longer than that of the workers.
+/// Longest wait for an answer. It exceeds the gateway's own wait for its workers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time-out of a restart: longer than the sum of those for the program to take over and for a worker process to
-/// start.
+/// Longest wait for a restart. It exceeds the time-outs of the program's take-over and of the worker process's
+/// start together.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(15);
 const RESTART_LOOK: Duration = Duration::from_millis(10);

@@ -1,4 +1,6 @@
-//! The directory of control sockets -> the requested one. Removes those of killed gateways.
+//! The directory of control sockets -> the requested socket.
+//!
+//! Most hosts run one gateway, so commands need no path. Sockets of killed gateways are removed here.
 
 use super::socket::Identity;
 use rustix::io::Errno;
@@ -9,11 +11,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Path of a gateway's control socket. `wanted` is a path with a slash or the gateway's name; `None` stands for the
-/// only socket in the directory.
+/// Returns the path of a gateway's control socket. `wanted` is a path with a slash or the gateway's name. `None`
+/// stands for the only socket in the directory.
 ///
 /// # Errors
-/// The directory has no socket, or several.
+/// There is no such socket, or the directory contains several and none is named.
 pub fn find(wanted: Option<&str>) -> io::Result<PathBuf> {
     match wanted {
         Some(path) if path.contains('/') => Ok(path.into()),
@@ -22,10 +24,10 @@ pub fn find(wanted: Option<&str>) -> io::Result<PathBuf> {
     }
 }
 
-/// Removes the control sockets of killed gateways from the default directory, and returns their paths.
+/// Removes the control sockets of killed gateways from the default directory. Returns the removed paths.
 ///
 /// # Errors
-/// One cannot be removed.
+/// A socket cannot be removed.
 pub fn undo() -> io::Result<Vec<PathBuf>> {
     undo_in(Path::new(DIRECTORY), OPEN_TIMEOUT)
 }
@@ -54,7 +56,7 @@ fn undo_in(directory: &Path, timeout: Duration) -> io::Result<Vec<PathBuf>> {
     Ok(removed)
 }
 
-/// The socket at a path, where nobody listens.
+/// Returns the identity of the socket at a path; `None` if a process listens there.
 fn left_at(path: &Path) -> Option<Identity> {
     let it = fs::symlink_metadata(path).ok().filter(|it| it.file_type().is_socket())?;
     // Connecting to a socket with a full queue would block.
@@ -64,7 +66,7 @@ fn left_at(path: &Path) -> Option<Identity> {
     (answer == Err(Errno::CONNREFUSED)).then(|| (it.dev(), it.ino()))
 }
 
-/// Possible control sockets in a directory, sorted.
+/// Returns the paths of possible control sockets in a directory, sorted.
 fn paths_in(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut paths: Vec<PathBuf> =
@@ -88,9 +90,9 @@ fn only_one(directory: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Default directory of control sockets.
+/// The default directory of control sockets.
 const DIRECTORY: &str = "/run/wideload";
-/// Time between the creation of a socket's file and the start of listening, at most.
+/// Longest time between the creation of a socket's file and the start of listening.
 const OPEN_TIMEOUT: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

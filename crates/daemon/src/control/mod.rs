@@ -1,17 +1,19 @@
-//! One line of JSON -> one line of JSON: requests to a running gateway, on a Unix socket.
+//! Requests to a running gateway -> answers, each one line of JSON, on a Unix socket.
+//!
+//! Administrators and scripts change and query a running gateway here.
 //!
 //! | request | effect |
 //! |---|---|
 //! | `{"do":"status"}` | returns the [`Stats`](gateway::stats::Stats) under `status` |
 //! | `{"do":"bypass","stage":"coalesce","direction":"to-wide","switch":"off"}` | switches a stage `off` or `on`, in one direction or in `both` |
-//! | `{"do":"reload","config":"/path"}` | changes to the configuration in its file, or returns all mistakes in it; a gateway of `wideload run` refuses any other file |
-//! | `{"do":"restart"}` | restarts the program with its configuration file, without packet loss, or returns the reason of a failure; only with `wideload run`. `control` is the socket's path from then on |
-//! | `{"do":"stop"}` | ends the gateway, once all held packets have left |
-//! | `{"do":"version"}` | returns version, name and process |
+//! | `{"do":"reload","config":"/path"}` | adopts the configuration in the file, or returns all mistakes in it; a gateway of `wideload run` rejects any other file than its own |
+//! | `{"do":"restart"}` | restarts the program with its configuration file, without packet loss, or returns the reason of a failure; only with `wideload run`. `control` is then the path of the new control socket |
+//! | `{"do":"stop"}` | ends the gateway after all held packets were sent |
+//! | `{"do":"version"}` | returns the version, the gateway's name and the process ID |
 //!
-//! Stages have the names of the configuration. A stage that is switched off first releases its held packets. A
-//! reload sets all stages to the new configuration. Every answer has `"schema":2`, and `"ok":true` or `"ok":false`
-//! with the reason under `error`.
+//! Stages have their names in the configuration. A stage that is switched off first releases its held packets. A
+//! reload sets all stages to the new configuration. Every answer contains either `"ok":true`, or `"ok":false` with
+//! the reason under `error`.
 
 mod client;
 mod directory;
@@ -40,19 +42,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Answers requests, until it is dropped.
+/// The server of the control socket. It answers requests until dropped.
 #[derive(Debug)]
 pub struct Control {
     _listener: Listener,
-    /// `None` where another process created the file, and removes it.
+    /// The socket's file; `None` if another process created the file and will remove it.
     file: Option<OwnFile>,
 }
 
 impl Control {
-    /// Answers on a thread of its own. The client of a stop request has its answer when `on_stop` is called.
+    /// Starts to answer on a thread of its own. For a stop request, `on_stop` is called after the answer was sent.
     ///
     /// # Errors
-    /// The kernel has no further thread or descriptor.
+    /// The kernel cannot create a thread or a descriptor.
     pub fn serve(
         socket: Socket,
         service: Arc<Mutex<Service>>,
@@ -65,11 +67,11 @@ impl Control {
         Ok(Control { _listener: Listener::open("control", listener, desk)?, file: Some(file) })
     }
 
-    /// Answers in a worker process. The supervisor created the socket, and fulfils the privileged requests. `file`
-    /// is the configuration file.
+    /// Starts to answer in a worker process. The supervisor created the socket, and carries out privileged
+    /// requests. `file` is the configuration file.
     ///
     /// # Errors
-    /// The kernel has no further thread or descriptor.
+    /// The kernel cannot create a thread or a descriptor.
     pub fn serve_for(
         supervisor: KeeperDesk,
         file: &Path,
@@ -88,22 +90,22 @@ impl Control {
         Ok(Control { _listener: Listener::open("control", listener, desk)?, file: None })
     }
 
-    /// Path of the socket, if this process created it.
+    /// Returns the path of the socket; `None` if another process created it.
     pub fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(|file| file.path.as_path())
     }
 }
 
-/// Handler of requests.
+/// The handler of all requests.
 struct Handler {
     service: Arc<Mutex<Service>>,
     watch: Watch,
     on_stop: Box<dyn Fn() + Send + Sync>,
-    /// The supervisor, and the configuration file.
+    /// The client of the supervisor, and the path of the configuration file; `None` without a supervisor.
     supervisor: Option<(KeeperDesk, PathBuf)>,
 }
 
-/// Reason for the rejection of a request.
+/// The reason why a request was rejected.
 struct RequestError {
     error: String,
     problems: Option<Problems>,
@@ -147,7 +149,7 @@ impl Serve for Handler {
 }
 
 impl Handler {
-    /// The answer to a line, and whether the gateway has to stop after it.
+    /// Returns the answer to a line, and whether the gateway must stop afterwards.
     fn answer(&self, line: &[u8]) -> (String, bool) {
         let request = match Request::parse(line) {
             Ok(request) => request,
@@ -222,13 +224,14 @@ impl Handler {
     }
 }
 
-/// A line of a request.
+/// A line that was read from a client.
 enum RequestLine {
     Whole(Vec<u8>),
     TooLong,
 }
 
-/// The next line, without its end; `None` at the end of the stream. Bytes after the line stay in `bytes`.
+/// Reads the next line, without its line break; `None` at the end of the stream. Bytes after the line stay in
+/// `bytes`.
 fn line(connection: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Result<Option<RequestLine>> {
     let deadline = Instant::now() + READ_TIMEOUT;
     let mut is_too_long = false;
@@ -307,9 +310,9 @@ impl From<Problems> for RequestError {
     }
 }
 
-/// Longest request, in bytes.
+/// Longest line of a request, in bytes.
 const LINE_LEN_MAX: usize = 64 << 10;
-/// Time-out of a silent connection.
+/// Longest wait for a request on an open connection.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time-out of a client that does not read its answer.
+/// Longest wait for a client to read its answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);

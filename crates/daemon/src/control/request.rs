@@ -1,4 +1,6 @@
 //! A line of JSON -> a request to a gateway.
+//!
+//! Server and clients share this format.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,38 +12,38 @@ use std::path::PathBuf;
 pub enum Request {
     /// Return the statistics.
     Status {},
-    /// Switch a stage off, or on again.
+    /// Switch a stage off or on.
     Bypass {
-        /// The stage, by its name in configurations.
+        /// The stage's name in a configuration.
         stage: String,
-        /// The direction.
+        /// The direction in which the stage is switched.
         #[serde(default, alias = "way")]
         direction: Direction,
-        /// The new state.
+        /// The stage's new state.
         switch: Toggle,
     },
-    /// Change to another configuration.
+    /// Adopt another configuration.
     Reload {
-        /// Absolute path of its file.
+        /// Absolute path of the configuration file.
         config: PathBuf,
     },
     /// Restart without packet loss.
     Restart {},
-    /// End.
+    /// End the gateway.
     Stop {},
-    /// Return version, name and process.
+    /// Return the version, the gateway's name and the process ID.
     Version {},
 }
 
-/// A direction.
+/// The direction in which a stage is switched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// Packets that leave by the narrow side.
+    /// Packets that are sent by the narrow side.
     ToNarrow,
-    /// Packets that leave by the wide side.
+    /// Packets that are sent by the wide side.
     ToWide,
-    /// Both directions, as far as they have the stage.
+    /// Both directions. A direction without the stage is unchanged.
     #[default]
     Both,
 }
@@ -50,17 +52,17 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Toggle {
-    /// The stage works.
+    /// The stage processes packets.
     On,
-    /// The stage is left out.
+    /// The stage is bypassed.
     Off,
 }
 
 impl Request {
-    /// Parses the request in a line.
+    /// Parses a request.
     ///
     /// # Errors
-    /// The mistake, and the remedy.
+    /// The mistake in the request, and a way to correct it.
     pub fn parse(line: &[u8]) -> Result<Request, String> {
         let value: Value = serde_json::from_slice(line).map_err(|error| {
             format!("the request is not JSON: {error}; send one object per line, such as {EXAMPLE}")
@@ -79,7 +81,7 @@ impl Request {
     }
 }
 
-/// The requests by their names.
+/// The names of all requests.
 const REQUESTS: [&str; 6] = ["status", "bypass", "reload", "restart", "stop", "version"];
 const KNOWN: &str = "use status, bypass, reload, restart, stop or version";
 const EXAMPLE: &str = r#"{"do":"status"}"#;

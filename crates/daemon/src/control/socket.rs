@@ -1,4 +1,6 @@
-//! A path -> a listening Unix socket, whose file is removed with it.
+//! A path -> a listening Unix socket and its file.
+//!
+//! The file of a killed gateway must not block the next gateway. The file of a running gateway must not be removed.
 
 use rustix::fs::{Mode, fchmod};
 use rustix::net::sockopt::socket_peercred;
@@ -9,29 +11,29 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// A listening socket, and its file, which is removed with it.
+/// A listening socket and its file. Dropping this value removes the file.
 #[derive(Debug)]
 pub struct Socket {
     pub(super) listener: UnixListener,
     pub(super) file: OwnFile,
 }
 
-/// A file that is removed when this is dropped, if it is still the same file.
+/// A file that is removed on drop, unless another file has replaced it.
 #[derive(Debug)]
 pub(super) struct OwnFile {
     pub(super) path: PathBuf,
     identity: Identity,
 }
 
-/// Device and inode of a file.
+/// Device and inode of a file, which identify it.
 pub(crate) type Identity = (u64, u64);
 
 impl Socket {
-    /// A socket at this path for its owner and group. Replaces the socket of a gateway that has ended.
+    /// Creates a socket at this path, for its owner and group. Replaces the socket of a gateway that has ended.
     ///
     /// # Errors
-    /// Another process answers there (the error names it); another kind of file is there; or the kernel refuses the
-    /// operation.
+    /// Another process answers at the path (the error names it), another kind of file is there, or the kernel
+    /// refuses.
     pub fn bind(path: &Path) -> io::Result<Socket> {
         clear(path)?;
         // The bound file has the mode of the socket, so no other user has access in between.
@@ -53,34 +55,34 @@ impl Socket {
         Ok(Socket { listener: socket.into(), file })
     }
 
-    /// The listening socket of the predecessor program. Without the identity of its file, any socket at the path
-    /// counts as its own.
+    /// Adopts the listening socket of the predecessor program. Without the identity of the file, the socket at the
+    /// path counts as the same one.
     pub(crate) fn adopt(path: PathBuf, listener: UnixListener, identity: Option<Identity>) -> Socket {
         let there = || fs::symlink_metadata(&path).ok().filter(|it| it.file_type().is_socket());
         let identity = identity.or_else(|| there().map(|it| (it.dev(), it.ino()))).unwrap_or_default();
         Socket { listener, file: OwnFile { path, identity } }
     }
 
-    /// Its path.
+    /// Returns the path of the socket.
     pub(crate) fn path(&self) -> &Path {
         &self.file.path
     }
 
-    /// Identity of its file.
+    /// Returns the identity of the socket's file.
     pub(crate) fn identity(&self) -> Identity {
         self.file.identity
     }
 
-    /// The listening socket.
+    /// Returns the listening socket.
     pub(crate) fn listener(&self) -> &UnixListener {
         &self.listener
     }
 }
 
-/// Whether a control socket may have this path: it is free, or has a socket.
+/// Whether a control socket may be created at this path: the path is free, or there is a socket.
 ///
 /// # Errors
-/// Another kind of file is there, or the path cannot be checked.
+/// Another kind of file is at the path, or the path cannot be checked.
 pub fn may_lie_at(path: &Path) -> io::Result<()> {
     let kind = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -99,7 +101,7 @@ pub fn may_lie_at(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, said))
 }
 
-/// Removes a socket where nobody answers.
+/// Removes a socket at which no process answers.
 fn clear(path: &Path) -> io::Result<()> {
     may_lie_at(path)?;
     match UnixStream::connect(path) {
@@ -120,7 +122,7 @@ fn cannot_listen(path: &Path, why: &str) -> String {
     format!("control {}: cannot listen: {why}", path.display())
 }
 
-/// The process at the other end.
+/// Returns the name and ID of the process at the other end of a connection.
 fn who(stream: &UnixStream) -> String {
     let Ok(peer) = socket_peercred(stream) else { return "a process".to_owned() };
     let number = peer.pid.as_raw_nonzero();
@@ -140,7 +142,7 @@ impl Drop for OwnFile {
     }
 }
 
-/// Access for the owner and the group.
+/// Permissions of the socket's file: owner and group may read and write.
 const FILE_MODE: u32 = 0o660;
-/// Connections that wait to be accepted.
+/// Largest number of connections that wait to be accepted.
 pub(super) const BACKLOG: i32 = 16;

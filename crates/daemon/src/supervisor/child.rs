@@ -1,4 +1,6 @@
-//! The first message -> a worker process; its state, and how it ended.
+//! The first message -> a worker process, its state, and the manner of its end.
+//!
+//! The supervisor decides what follows from a worker process's end; this module only observes it.
 
 use crate::fd_store;
 use crate::messages::{Begin, ToWorker, say};
@@ -14,17 +16,17 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// A worker process.
+/// A worker process, as the supervisor knows it.
 #[derive(Debug)]
 pub(super) struct Child {
     pub(super) pid: Pid,
     pub(super) process: OwnedFd,
     pub(super) socket: OwnedFd,
-    /// It is prepared.
+    /// Whether the process has reported that it is ready.
     pub(super) is_ready: bool,
-    /// It works.
+    /// Whether the process has reported a heartbeat.
     pub(super) beats: bool,
-    /// Time of its last message, or of its start.
+    /// Time of the process's last message; before the first one, the time of its start.
     pub(super) heard_at: Instant,
 }
 
@@ -32,12 +34,12 @@ pub(super) struct Child {
 #[derive(Debug)]
 pub(super) enum State {
     Lives,
-    /// The manner of its end.
+    /// The process has died. The text describes how.
     Died(String),
 }
 
 impl Child {
-    /// Starts a worker process of this program, and sends the first message.
+    /// Starts a worker process of this program, and sends it the first message.
     pub(super) fn spawn(begin: Begin, descriptors: &[BorrowedFd<'_>]) -> io::Result<Child> {
         let [ours, theirs] = descriptors::pair()?;
         let said =
@@ -71,7 +73,7 @@ impl Child {
         Ok(Child { pid, process, socket, is_ready: false, beats: false, heard_at: Instant::now() })
     }
 
-    /// A worker process of the predecessor program.
+    /// Adopts a worker process of the predecessor program.
     pub(super) fn adopt(pid: i32, process: OwnedFd, socket: OwnedFd) -> io::Result<Child> {
         let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
         Ok(Child { pid, process, socket, is_ready: true, beats: true, heard_at: Instant::now() })
@@ -86,7 +88,7 @@ impl Child {
         }
     }
 
-    /// Kills the process at once.
+    /// Kills the process.
     pub(super) fn kill(&self) {
         // The process may have ended already.
         let _ = pidfd_send_signal(&self.process, Signal::KILL);
@@ -103,9 +105,9 @@ fn manner(status: &WaitIdStatus) -> String {
     }
 }
 
-/// The end of a worker process by itself.
+/// Description of a worker process that ended by itself.
 pub(super) const ENDED: &str = "ended";
 /// The argument that makes this program a worker process.
 pub const WORK: &str = "work";
-/// The program of this process, even if its file was replaced.
+/// Path of this process's program. The path stays valid if the program's file was replaced.
 const OWN_PROGRAM: &str = "/proc/self/exe";

@@ -1,4 +1,4 @@
-//! The end of a gateway: worker processes release their packets, hosts are told, and changes to the host are
+//! A stop request -> the end of a gateway: packets are released, hosts get ICMP errors, and changes to the host are
 //! reverted.
 
 use super::child::{Child, State};
@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 impl Supervisor {
-    /// Makes the worker process release its packets. Dropping `self` reverts the changes to the host.
+    /// Makes the worker process release its packets and end. Dropping `self` reverts the changes to the host.
     pub(super) fn end(mut self) {
         self.notify.stopping();
         if let Some(seized) = &self.seized {
@@ -58,5 +58,5 @@ impl Supervisor {
     }
 }
 
-/// Time-out of the release of held packets.
+/// Longest wait for the release of held packets.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,14 +1,14 @@
-//! A configuration file -> a gateway that keeps running: the privileged process, which processes no packet.
+//! A configuration file -> a gateway that keeps running: the privileged process, which processes no packet itself.
 //!
 //! The supervisor opens and keeps all resources that need privileges: ports, listeners and changes to the host. A
-//! worker process without privileges works on them. When it dies or hangs, the next one continues with the same
-//! sockets, in which packets have waited.
+//! worker process without privileges uses them. When a worker process dies or hangs, the next one continues with
+//! the same sockets. In the meantime, packets wait in the sockets.
 //!
 //! A restart replaces the supervisor's program within the same process. The old worker process works until its
-//! successor is ready, and then hands over its held packets.
+//! successor is ready. It then hands over its held packets.
 //!
 //! An AF_XDP port cannot be kept, as its memory belongs to one process. Each worker process opens its own, and
-//! packets that arrive between two of them are lost.
+//! packets that arrive in between are lost.
 
 mod child;
 mod end;
@@ -41,52 +41,53 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The process that keeps a gateway running.
+/// The privileged process that keeps a gateway running.
 #[derive(Debug)]
 pub struct Supervisor {
-    /// The configuration file, and its text.
+    /// Path of the configuration file.
     path: PathBuf,
     text: String,
     config: Config,
-    /// The program to restart into.
+    /// Path of the program that a restart executes.
     program: PathBuf,
     signals: Signals,
     notify: Notify,
     voice: StderrLog,
-    /// The interfaces that no other gateway may serve.
+    /// Claims on the interfaces, so that no other gateway serves them.
     claims: Claims,
     ports: Vec<StoredPort>,
     sockets: ListeningSockets,
     seized: Option<HostChanges>,
     /// The interfaces whose GRO was switched on.
     gro: Gro,
-    /// The workers' heartbeat and the fail-open programs that depend on it, where configured.
+    /// The workers' heartbeat; `None` unless fail-open programs are configured.
     heartbeat: Option<Arc<Heartbeat>>,
     watched: Vec<FailOpen>,
-    /// Programs of the predecessor, where attaching the same programs again failed.
+    /// Programs of the predecessor, which stay attached because new ones could not be attached; `None` otherwise.
     left: Option<InheritedFds>,
     worker: Option<Child>,
     successor: Option<Successor>,
-    /// Times at which worker processes died.
+    /// Times at which worker processes died, oldest first.
     deaths: VecDeque<Instant>,
-    /// No other worker process starts before.
+    /// Time before which no other worker process is started.
     pauses_until: Instant,
     is_careful: bool,
-    /// The configuration that the worker process is changing to, and the number of the wish for the reload.
+    /// The configuration that the worker process is adopting, with its text and the client that waits for the
+    /// result; `None` if no reload is under way.
     reload: Option<(String, Config, Waiter)>,
-    /// The client that waits for the outcome of a restart.
+    /// The client that waits for the result of a restart.
     awaited: Waiter,
-    /// Wishes to fulfil, and the clients that wait for their outcomes.
+    /// Requests to carry out, and the clients that wait for their results.
     wanted: VecDeque<(SupervisorRequest, Waiter)>,
     interfaces: InterfaceWatch,
-    /// Packets lost by worker processes so far.
+    /// Losses of all worker processes so far.
     losses: Losses,
 }
 
-/// The number of a wish of a worker process's client that waits for the outcome.
+/// Number of a client's request; `None` if no client waits for the result.
 type Waiter = Option<u64>;
 
-/// A worker process that starts while another works, and the pipe of the hand-over.
+/// A worker process that starts while another one works, and the pipe for the held packets.
 #[derive(Debug)]
 struct Successor {
     child: Child,
@@ -96,9 +97,9 @@ struct Successor {
 /// The reason why a gateway cannot start.
 #[derive(Debug)]
 pub enum Failure {
-    /// The configuration.
+    /// Mistakes in the configuration.
     Config(Problems),
-    /// Its environment.
+    /// A missing resource or privilege of the host.
     Surroundings(io::Error),
 }
 
@@ -108,10 +109,10 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Keeps a gateway running as the file says, until told to end.
+/// Keeps a gateway running as configured in the file, until told to end.
 ///
 /// # Errors
-/// A mistake in the file, or a missing resource. All changes to the host are reverted.
+/// The file has a mistake, or a resource is missing. All changes to the host are reverted.
 pub fn run(path: &Path) -> Result<(), Failure> {
     let restart_state = RestartState::find()?;
     let signals = Signals::take(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR2])?;
@@ -124,7 +125,7 @@ pub fn run(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The text of a file and its configuration. Opens nothing else.
+/// Reads a file. Returns its text and its configuration, and opens nothing else.
 ///
 /// # Errors
 /// The mistakes in the file.
@@ -167,7 +168,7 @@ impl Supervisor {
         }
     }
 
-    /// Fulfils the oldest wish, once no reload or restart is under way.
+    /// Carries out the oldest request, unless a reload or restart is under way.
     fn fulfil(&mut self) -> Go {
         let is_settled = self.successor.is_none() && self.reload.is_none();
         if !is_settled || !self.worker.as_ref().is_some_and(|worker| worker.beats) {
@@ -213,8 +214,8 @@ impl Supervisor {
         }
     }
 
-    /// Receives the messages of a worker process, and returns its state. The state is read first: the last messages
-    /// of a dead process still arrive.
+    /// Receives the messages of a worker process, and returns the process's state. The state is read first, as the
+    /// last messages of a dead process still arrive.
     fn attend(&mut self, child: &mut Child) -> State {
         let state = child.state();
         loop {
@@ -252,7 +253,7 @@ impl Supervisor {
         child.heard_at = Instant::now();
     }
 
-    /// Counts the losses of a worker process, for its successors to report.
+    /// Adds the losses of a worker process, which its successors report.
     fn lose(&mut self, losses: Losses) {
         self.losses += losses;
         let Losses { not_received: untaken, truncated: cut, panicked } = losses;
@@ -267,7 +268,7 @@ impl Supervisor {
         }
     }
 
-    /// Handles the end of a worker process, whether it had begun to work or not.
+    /// Handles the end of a worker process. `had_begun` tells whether it had begun to process packets.
     fn on_worker_death(&mut self, how: &str, had_begun: bool) {
         // Its clients are gone with it. After a hand-over, its successor serves the clients that wait.
         if self.successor.as_ref().is_none_or(|successor| successor.pipe.is_some()) {
@@ -305,7 +306,7 @@ impl Supervisor {
         self.replace();
     }
 
-    /// Starts a worker process that receives handed-over packets by this pipe.
+    /// Starts a worker process. If a pipe is given, the process receives handed-over packets by it.
     fn spawn(&self, pipe: Option<&OwnedFd>) -> io::Result<Child> {
         let begin = Begin {
             file: self.path.to_string_lossy().into_owned(),
@@ -324,7 +325,7 @@ impl Supervisor {
         Child::spawn(begin, &descriptors)
     }
 
-    /// Starts a worker process where there is none.
+    /// Starts a worker process if there is none.
     fn replace(&mut self) {
         if self.successor.is_some() || Instant::now() < self.pauses_until {
             return;
@@ -350,7 +351,7 @@ impl Supervisor {
         }
     }
 
-    /// Answers a waiting client, through the worker process that serves it.
+    /// Sends a result to a waiting client, by the worker process that serves the client.
     fn answer_by(&self, child: &Child, waiter: Waiter, said: Result<String, String>) {
         let Some(number) = waiter else { return };
         let outcome = said.map(|said| Done { said, control: self.sockets.control.path().to_owned() });
@@ -358,32 +359,32 @@ impl Supervisor {
         let _ = say(&child.socket, &ToWorker::Said { number, outcome }, &[]);
     }
 
-    /// Prints a sentence to standard error.
+    /// Prints a sentence on standard error.
     fn say(&self, sentence: &str) {
         // Packets pass even without a reader, or with a full disk.
         self.voice.say(&format!("wideload {}: {sentence}", self.config.name));
     }
 }
 
-/// Whether to continue.
+/// Whether the supervisor continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Go {
     On,
     End,
 }
 
-/// Longest interval between two checks of everything.
+/// Longest interval between two checks of all resources.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// A check this late shows that this process did not run.
+/// Delay of a check that shows that this process was suspended.
 const LATE: Duration = Duration::from_millis(500);
-/// Time-out of a worker process's messages: ten of its heartbeats.
+/// Longest time without a message of a worker process before it counts as hanging: ten of its heartbeats.
 const HANG_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time-out for a worker process to begin, or for a program to report that it takes over.
+/// Longest wait for a worker process to begin, or for a program to report that it takes over.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
-/// After this many deaths within this time, the next worker process starts without the stages that hold packets.
+/// Number of deaths within a time after which the next worker process starts without the stages that hold packets.
 const DEATHS_MAX: usize = 3;
 const DEATHS_WITHIN: Duration = Duration::from_secs(10);
-/// Pause after a worker process that did not begin to work.
+/// Pause after a worker process that died before it began to work.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Longest queue of wishes.
+/// Largest number of requests that wait.
 const WISHES_MAX: usize = 16;

@@ -1,4 +1,6 @@
 //! Interfaces that were deleted and created again -> their ports, reopened and handed over.
+//!
+//! A worker process has no privileges to open ports. It requests them from the supervisor.
 
 use super::Supervisor;
 use super::child::Child;
@@ -10,8 +12,8 @@ use std::io;
 use std::os::fd::AsFd;
 
 impl Supervisor {
-    /// Reopens the ports of an endpoint whose interface was created again, and hands them over. A request that
-    /// names an older interface comes from a process without the ports that are already open.
+    /// Reopens the ports of an endpoint whose interface was created again, and hands them over. If the request
+    /// names an older interface, the ports are open already and are only handed over.
     pub(super) fn reopen(&mut self, end: usize, index: Option<u32>, child: &Child) {
         let Some(first) = self.ports.get(end).filter(|_| end < SIDE_COUNT) else { return };
         let is_kept = !first.descriptors.is_empty();
@@ -37,7 +39,7 @@ impl Supervisor {
         let _ = say(&child.socket, &said, handed);
     }
 
-    /// Stores these ports of an endpoint, and repeats the changes to the host for them.
+    /// Stores these ports of an endpoint, and repeats the changes to the host for their interface.
     pub(super) fn take_up(&mut self, end: usize, ports: Vec<StoredPort>) -> io::Result<()> {
         // The claim comes first: if it fails, it is tried again with the ports.
         self.claim()?;
@@ -59,7 +61,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Sets the redirect targets of offloaded flows to the interfaces of the ports. With fail-open,
+    /// Sets the egress interfaces of offloaded flows to the ports' interfaces. With fail-open programs,
     /// [`Supervisor::watch`] does so.
     pub(super) fn set_targets(&self) {
         if self.heartbeat.is_some() || self.config.role != Role::Border {
@@ -70,7 +72,7 @@ impl Supervisor {
         }
     }
 
-    /// Attaches the fail-open programs, if configured: before the programs that keep packets from the host.
+    /// Attaches the fail-open programs, if configured. Must be called before packets are kept from the host.
     pub(super) fn watch(&mut self) -> io::Result<()> {
         if let Some(heartbeat) = self.heartbeat.as_ref().filter(|_| self.config.role == Role::Border) {
             self.watched = fd_store::watch(&self.ports, heartbeat)?;
@@ -79,5 +81,5 @@ impl Supervisor {
     }
 }
 
-/// Endpoints of a worker. Their ports are stored one after the other.
+/// Number of endpoints of a worker. Their ports are stored in sequence.
 const SIDE_COUNT: usize = 2;

@@ -1,4 +1,6 @@
-//! The changed configuration file -> a worker process that uses it. A file with mistakes changes nothing.
+//! The changed configuration file -> a worker process that uses it.
+//!
+//! A reload keeps the worker process and its ports. A file with mistakes changes nothing.
 
 use super::child::Child;
 use super::{Supervisor, Waiter, read};
@@ -7,7 +9,7 @@ use crate::own_addresses;
 use crate::service::may_reload;
 
 impl Supervisor {
-    /// Reads the file again, and makes the worker process use it. A file with mistakes changes nothing.
+    /// Reads the file again, and makes the worker process adopt it. A file with mistakes changes nothing.
     pub(super) fn reload(&mut self, waiter: Waiter) {
         self.notify.reloading();
         if let Err(error) = self.begin_reload(waiter) {

@@ -1,6 +1,7 @@
-//! A new program at the same path -> this process runs it, with all open descriptors.
+//! A new program at the same path -> this process executes it, with all open descriptors.
 //!
-//! The old worker process works until its successor is ready, and then hands over its held packets.
+//! This updates a gateway without packet loss. The old worker process works until its successor is ready, and then
+//! hands over its held packets.
 
 use super::child::{Child, State};
 use super::{START_TIMEOUT, Successor, Supervisor, Waiter, read};
@@ -17,8 +18,8 @@ use std::process::{self, Command, Stdio};
 use std::time::{Duration, Instant};
 
 impl Supervisor {
-    /// Replaces this process's program by the one at the same path, which takes over all open descriptors. If that
-    /// program or the configuration is unusable, nothing changes.
+    /// Replaces this process's program by the program at the same path, which takes over all open descriptors.
+    /// Changes nothing if the new program or the configuration is unusable.
     pub(super) fn restart(&mut self, waiter: Waiter) {
         self.awaited = waiter;
         if let Err(error) = self.check_restart().and_then(|()| self.become_successor()) {
@@ -34,7 +35,7 @@ impl Supervisor {
         self.try_program()
     }
 
-    /// Checks that the program knows the format of the restart state, and accepts the configuration.
+    /// Checks that the new program knows the format of the restart state and accepts the configuration.
     pub(super) fn try_program(&self) -> Result<(), String> {
         let program = self.program.display();
         let mut trial = Command::new(&self.program)
@@ -62,7 +63,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns only on failure.
+    /// Executes the new program. Returns only on failure.
     pub(super) fn become_successor(&self) -> Result<(), String> {
         let open = |worker: &Child| {
             (
@@ -100,7 +101,7 @@ impl Supervisor {
         Err(error.to_string())
     }
 
-    /// Starts a successor of the worker process, which works until the successor is ready.
+    /// Starts a successor of the worker process. The worker process works until the successor is ready.
     pub(super) fn bring_up_heir(&mut self) {
         let successor = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(io::Error::from)
@@ -115,8 +116,8 @@ impl Supervisor {
         }
     }
 
-    /// Makes a ready successor receive the packets of its predecessor and work. Gives up one that does not start in
-    /// time.
+    /// Hands the packets of the worker process to its successor, if the successor is ready. Kills a successor that
+    /// is not ready in time.
     pub(super) fn look_at_heir(&mut self) {
         let Some(mut successor) = self.successor.take() else { return };
         let state = self.attend(&mut successor.child);
@@ -161,13 +162,13 @@ impl Supervisor {
         self.notify.ready();
     }
 
-    /// Answers the client that waits for the outcome of a restart.
+    /// Sends the result to the client that waits for a restart.
     pub(super) fn answer_restart(&mut self, said: Result<String, String>) {
         let waiter = self.awaited.take();
         self.answer(waiter, said);
     }
 }
 
-/// How long packets wait during a hand-over between two workers.
+/// Longest time for which packets wait during a hand-over.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_millis(500);
 const TRIAL_LOOK: Duration = Duration::from_millis(2);

@@ -1,4 +1,6 @@
-//! A configuration file -> a supervisor with a working worker process; or the successor of the program before.
+//! A configuration file -> a supervisor with a working worker process.
+//!
+//! A supervisor starts anew, or takes over the restart state of the program before it in the same process.
 
 use super::child::{Child, State};
 use super::{Failure, START_TIMEOUT, Supervisor, read};
@@ -61,7 +63,7 @@ impl Supervisor {
         }
     }
 
-    /// Takes over from the program before this one.
+    /// Takes over from the predecessor program.
     pub(super) fn succeed(
         path: &Path,
         restart_state: RestartState,
@@ -118,7 +120,7 @@ impl Supervisor {
         Ok(supervisor)
     }
 
-    /// Listens at the configured addresses. If that fails, continues with the previous configuration.
+    /// Listens at the configured addresses. On failure, continues with the previous configuration.
     pub(super) fn suit_doors(&mut self, text_before: &str) {
         let Err(error) = self.sockets.suit(&self.config) else { return };
         match Config::parse(text_before, &self.path.to_string_lossy()) {
@@ -171,25 +173,25 @@ impl Supervisor {
         })
     }
 
-    /// Claims the present interfaces, so that no other gateway serves them.
+    /// Claims the existing interfaces, so that no other gateway serves them.
     pub(super) fn claim(&mut self) -> io::Result<()> {
         let (doubts, claimed) = self.claims.refresh(&self.config);
         doubts.iter().for_each(|doubt| self.say(doubt));
         claimed
     }
 
-    /// Prints why flows that come in by these ports are not offloaded.
+    /// Prints the reason why flows that arrive at these ports are not offloaded.
     pub(super) fn say_offload_doubt(&self, ports: &[StoredPort]) {
         let reasons = ports.iter().map(|port| port.why_no_offload.as_deref());
         reopen::offload_doubt(reasons).iter().for_each(|doubt| self.say(doubt));
     }
 
-    /// Switches GRO on at the interfaces that the configuration names.
+    /// Switches GRO on at the configured interfaces.
     pub(super) fn suit_gro(&mut self) {
         self.gro.suit(&self.config).iter().for_each(|doubt| self.say(doubt));
     }
 
-    /// Waits until the first worker process works.
+    /// Waits for the heartbeat of the first worker process.
     pub(super) fn first_beat(&mut self) -> io::Result<()> {
         let until = Instant::now() + START_TIMEOUT;
         while let Some(mut child) = self.worker.take() {

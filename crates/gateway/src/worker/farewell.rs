@@ -1,5 +1,7 @@
-//! The end of a border -> ICMP errors to hosts that were told to send packets longer than the path takes without
-//! it.
+//! The end of a border -> ICMP errors to hosts whose packets will exceed the path MTU.
+//!
+//! A border raises the MSS of connections, so their hosts send longer packets. After the border's end, only an ICMP
+//! error makes a host send shorter packets before a time-out.
 
 use super::Worker;
 use crate::commands::Farewell;
@@ -9,11 +11,11 @@ use packet::{Ingress, Time};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// The state of a border's end, while hosts are told about it.
+/// The state of a border that ends and still sends ICMP errors.
 pub(super) struct Leaving {
-    /// The connections left to tell, the last first.
+    /// The connections whose hosts are not told yet; the last one is next.
     connections: Vec<Connection>,
-    /// Time of the next ICMP error, and time-out of all.
+    /// Time of the next ICMP error, and the time limit for all errors.
     pub(super) due: Time,
     until: Time,
     farewell: Farewell,
@@ -21,8 +23,8 @@ pub(super) struct Leaving {
 }
 
 impl Worker {
-    /// Stops flow offload and the raising of MSS values. Starts to tell the hosts that were told to send longer
-    /// packets.
+    /// Stops flow offload and the raising of MSS values. Starts to send ICMP errors to the hosts whose MSS was
+    /// raised.
     pub(super) fn take_leave(&mut self, done: mpsc::Sender<Farewell>) {
         self.offloads_flows = false;
         self.withdraw();
@@ -48,7 +50,8 @@ impl Worker {
         self.leaving = Some(Leaving { connections, due: now, until, farewell, done });
     }
 
-    /// Tells the next hosts, once it is time. Sending all errors at once could overload a host or a link.
+    /// Sends ICMP errors to the next hosts, if their time has come. All errors in one burst could overload a host
+    /// or a link.
     pub(super) fn tell_raised(&mut self, now: Time) {
         let Some(Leaving { connections, due, until, farewell, done }) = &mut self.leaving else { return };
         if self.gateway.connections().is_none() {
@@ -79,10 +82,10 @@ impl Worker {
     }
 }
 
-/// Interval between two hosts: 20,000 hosts a second.
+/// Interval between the ICMP errors to two hosts: 20,000 hosts a second.
 const FAREWELL_PACE: Duration = Duration::from_micros(50);
-/// Hosts that are told in one round of the worker.
+/// Largest number of hosts told in one round of the worker.
 const TOLD_AT_ONCE: usize = 32;
-/// Time limit; it also limits the number of told hosts at that pace.
+/// Time limit for all ICMP errors. With the interval between two hosts, it limits the number of told hosts.
 pub const FAREWELL_TIMEOUT: Duration = Duration::from_secs(4);
 const TOLD_MAX: usize = (FAREWELL_TIMEOUT.as_micros() / FAREWELL_PACE.as_micros()) as usize;

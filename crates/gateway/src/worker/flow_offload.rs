@@ -1,6 +1,7 @@
 //! Flows of a border that only need another segment size -> flow offload by the kernel.
 //!
-//! The kernel passes packets of offloaded flows on by itself, and numbers those that it leaves to the worker.
+//! The kernel forwards the packets of offloaded flows. It numbers the packets that it leaves to the worker, so that
+//! packets stay in order.
 
 use super::Worker;
 use crate::endpoint::Endpoint;
@@ -10,7 +11,7 @@ use packet::{Packet, Tags, Time, may_be_segmented, may_be_segmented_hence};
 use std::time::Duration;
 
 impl Worker {
-    /// Gives the kernel the redirect targets of offloaded flows, or removes them while a port is down.
+    /// Sets the kernel's egress interfaces for offloaded flows. Removes them while a port is down.
     pub(super) fn set_redirect(&mut self) {
         let [wide, narrow] = &mut self.ends;
         let wanted = self.offloads_flows && wide.is_up && narrow.is_up;
@@ -29,7 +30,7 @@ impl Worker {
         self.redirects = wanted && is_both;
     }
 
-    /// Notes a packet whose flow may be offloaded: a GSO packet, or a SYN-ACK. A packet that opens or ends a
+    /// Notes a packet whose flow may be offloaded: a GSO packet, or a SYN-ACK. A packet that opens or closes a
     /// connection ends the offload of its flow.
     pub(super) fn note_candidate(&mut self, direction: usize, packet: &Packet) {
         let ip = &packet.frame()[packet.link_len()..];
@@ -64,7 +65,7 @@ impl Worker {
         }
     }
 
-    /// Offloads both directions of the noted flows, if a new segment size is all that their packets need.
+    /// Offloads the noted flows in both directions, if their packets only need another segment size.
     pub(super) fn offload(&mut self, direction: usize, now: Time) {
         if self.candidates.is_empty() {
             return;
@@ -86,7 +87,8 @@ impl Worker {
         }
     }
 
-    /// Extends the offload of flows that are in use and known. Packets of all other flows return to the worker.
+    /// Extends the offload of flows that were used recently and are in the flow table. Packets of other flows
+    /// return to the worker.
     pub(super) fn refresh(&mut self, now: Time) {
         self.renewal = None;
         if !self.redirects
@@ -113,7 +115,7 @@ impl Worker {
         }
     }
 
-    /// Withdraws all offloaded flows: they were offloaded under the old settings.
+    /// Withdraws all flows from the kernel, as their settings have changed.
     pub(super) fn withdraw(&mut self) {
         for end in &mut self.ends {
             if let Some(flow_offload) = end.port.flow_offload() {
@@ -122,7 +124,8 @@ impl Worker {
         }
     }
 
-    /// Lets offloaded flows of this direction pass, once no earlier packet of it is left here.
+    /// Lets the kernel forward the offloaded flows of this direction, if the worker holds no earlier packet of the
+    /// direction.
     pub(super) fn commit(&mut self, direction: usize) {
         if self.redirects && self.gateway.is_idle(direction) {
             self.ends[direction].port.commit();
@@ -130,5 +133,5 @@ impl Worker {
     }
 }
 
-/// Interval of refreshes: more than one within the term of an offloaded flow.
+/// Interval between two refreshes of offloaded flows: at least two refreshes within [`flow_offload::TERM`].
 const REFRESH: Duration = Duration::from_millis(flow_offload::TERM.as_millis() as u64 * 2 / 5);

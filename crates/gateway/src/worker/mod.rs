@@ -1,8 +1,8 @@
-//! Frames of two ports -> packets of the right sizes to the other port: one thread, no shared state.
+//! Frames of two ports -> packets of the right sizes to the other port, in one thread.
 //!
-//! The engine's [`Gateway`] processes the packets. Its two directions lead to the narrow side and to the wide side,
-//! and no buffer changes directions. A bump in the wire sends each packet by the other endpoint. Beside a kernel
-//! that forwards and delivers, packets return to their ingress.
+//! The engine's [`Gateway`] processes the packets. Its two directions lead to the narrow side and to the wide side.
+//! Each direction has its own buffers. A bump in the wire sends each packet by the other endpoint. Beside a kernel
+//! that forwards and delivers, packets return to the endpoint at which they arrived.
 
 mod farewell;
 mod flow_offload;
@@ -27,44 +27,44 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One thread's work: two endpoints, and the processing of packets between them.
+/// The work of one thread: two endpoints, and the processing of packets between them.
 pub struct Worker {
     clock: Clock,
-    /// The wide endpoint, the narrow endpoint.
+    /// The wide endpoint, then the narrow endpoint.
     ends: [Endpoint; 2],
-    /// The processing of packets: to the narrow endpoint, to the wide endpoint.
+    /// The engine's gateway, with the direction to the narrow endpoint, then the direction to the wide endpoint.
     gateway: Gateway,
-    /// The port's last batch.
+    /// The last batch that a port returned.
     batch: Batch,
-    /// Flows of the batch that may be offloaded to the kernel.
+    /// Flows of the last batch that may be offloaded to the kernel.
     candidates: Vec<Flow>,
     commands: Commands,
-    /// Whether a successor takes the held packets.
+    /// Whether a successor receives the held packets.
     has_successor: bool,
-    /// Packets handed to the successor, by direction; also those that it did not take.
+    /// Packets written for the successor, by direction, including packets that the successor could not read.
     handed_over: [u64; 2],
     losses: Losses,
-    /// Frames handed over to this worker that it has not processed yet.
+    /// Number of frames handed over to this worker that are not processed yet.
     legacy_count: usize,
-    /// Buffers lost in a panic, by direction.
+    /// Number of buffers lost in a panic, by direction.
     gone_counts: [usize; 2],
-    /// The hand-over to peer workers, where flows are steered.
+    /// The hand-off queues to peer workers; `None` if frames are not distributed by flow.
     peers: Option<PeerHandoff>,
-    /// The side of each station, at a border.
+    /// The table of stations and their sides; `None` except at a border.
     stations: Option<Arc<Stations>>,
     /// Whether flows may be offloaded to the kernel.
     offloads_flows: bool,
-    /// Whether the kernel has the redirect targets of offloaded flows.
+    /// Whether the kernel has the egress interfaces of offloaded flows.
     redirects: bool,
-    /// Time of the next refresh of offloaded flows.
+    /// Time of the next refresh of offloaded flows; `None` if no flow is offloaded.
     renewal: Option<Time>,
     path: Path,
-    /// Hosts that are told about the end of the border.
+    /// The hosts that get ICMP errors at the border's end; `None` while the border runs.
     leaving: Option<Leaving>,
 }
 
 impl Worker {
-    /// A worker between a wide and a narrow endpoint, with this gateway and these commands.
+    /// Makes a worker between a wide and a narrow endpoint, with this gateway and these commands.
     pub fn new(clock: Clock, ends: [Endpoint; 2], gateway: Gateway, commands: Commands) -> Worker {
         Worker {
             clock,
@@ -88,27 +88,28 @@ impl Worker {
         }
     }
 
-    /// The same worker, whose packets leave by this path.
+    /// Returns this worker with another choice of the endpoint by which packets are sent.
     pub fn on(self, path: Path) -> Worker {
         Worker { path, ..self }
     }
 
-    /// The same worker, with flow offload on or off.
+    /// Returns this worker with flow offload on or off.
     pub fn offloading(self, offloads_flows: bool) -> Worker {
         Worker { offloads_flows, ..self }
     }
 
-    /// The same worker, which hands packets to the workers of their flows.
+    /// Returns this worker with hand-off queues to its peer workers.
     pub fn with_peers(self, peers: Option<PeerHandoff>) -> Worker {
         Worker { peers: peers, ..self }
     }
 
-    /// The same worker, at a border. It sends no ICMP errors about packets between two stations of one side.
+    /// Returns this worker with a table of stations, for a border. Packets between two stations of one side then
+    /// cause no ICMP errors.
     pub fn with_stations(self, stations: Option<Arc<Stations>>) -> Worker {
         Worker { stations, ..self }
     }
 
-    /// Works until told to stop; then releases all held packets.
+    /// Processes packets until told to stop, then releases all held packets.
     pub fn run(&mut self) {
         // An earlier worker on these ports may have offloaded flows under other settings.
         self.withdraw();
@@ -157,15 +158,15 @@ impl Worker {
         }
     }
 
-    /// Releases all held packets.
+    /// Releases and sends all held packets.
     pub fn flush(&mut self) {
         let now = self.clock.now();
         self.gateway.flush(now);
         [TO_NARROW, TO_WIDE].into_iter().for_each(|direction| self.drain(direction));
     }
 
-    /// Waits, at most until the next time-out of a held packet. Returns which endpoints, and whether commands, need
-    /// a check.
+    /// Waits for frames and commands, at most until the next time-out of a held packet. Returns whether the wide
+    /// endpoint, the narrow endpoint and the commands need a check.
     fn wait(&mut self, turns: [PollState; 2]) -> [bool; 3] {
         let now = self.clock.now();
         let timeout = if turns.contains(&PollState::Busy) {
@@ -196,7 +197,7 @@ impl Worker {
         [wide, narrow, has_orders]
     }
 
-    /// Receives and processes a batch of this direction, and sends the results.
+    /// Receives and processes a batch of this direction, and sends the resulting packets.
     fn receive(&mut self, direction: usize, now: Time) -> PollState {
         let turn = self.ends[direction].receive(direction, &mut self.gateway, &mut self.batch);
         self.poll_ports(direction, now);
@@ -209,8 +210,8 @@ impl Worker {
         turn
     }
 
-    /// Counts the received frames, and reads ICMP errors, stations and flow-offload candidates before any packet
-    /// changes.
+    /// Receives a batch and counts its frames. Evaluates ICMP errors, stations and candidates for flow offload
+    /// before the engine changes packets.
     fn poll_ports(&mut self, direction: usize, now: Time) {
         let mut batch = std::mem::take(&mut self.batch);
         let seen = &mut self.ends[direction].seen;
@@ -252,7 +253,7 @@ impl Worker {
         }
     }
 
-    /// Sends a frame without an IP packet unchanged, after all earlier packets.
+    /// Sends a frame without an IP packet unchanged, after all earlier packets of the direction.
     fn pass(&mut self, direction: usize, raw: OpaqueFrame, unfit: ParseError) {
         let (exit, len) = (self.path.exit(direction), raw.frame().len());
         let fits = self.path == Path::Back || len <= self.ends[exit].frame_len_max();
@@ -270,7 +271,7 @@ impl Worker {
         out.pool.give(raw.into_buffer());
     }
 
-    /// Sends all packets that are ready for the ports.
+    /// Sends the packets that the engine has finished.
     fn drain(&mut self, direction: usize) {
         while let Some(leaving) = self.gateway.next(direction) {
             match leaving {
@@ -323,7 +324,7 @@ impl Worker {
         }
     }
 
-    /// Counters and state of the worker.
+    /// Returns a snapshot of the worker's counters and state.
     pub fn snapshot(&mut self) -> Snapshot {
         let [wide, narrow] = &mut self.ends;
         let kept = [wide.port.kept_count(), narrow.port.kept_count()];
@@ -361,15 +362,15 @@ fn seconds(now: Time) -> u64 {
     now.nanos() / 1_000_000_000
 }
 
-/// Processor time of this thread.
+/// Returns the CPU time of this thread.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Index of the commands among the waited-for descriptors.
+/// Index of the commands' event among the descriptors waited for.
 const ORDERS: usize = 2;
-/// Interval at which a port sends its unsent packets again.
+/// Interval between two attempts to send packets that a port could not send.
 const UNSENT_EVERY: Duration = Duration::from_millis(1);
 /// Frames per batch of a port.
 const FRAME_COUNT: usize = 64;

@@ -1,6 +1,7 @@
-//! Packets of another worker -> this one; packets of this one -> its successor: on a reload, a restart or a panic.
+//! Packets of another worker -> this worker; packets of this worker -> its successor.
 //!
-//! Lost packets are counted, and the successor reports them.
+//! A reload, a restart or a panic replaces a worker. Its held packets move on to the successor. Lost packets are
+//! counted, and the successor reports them.
 
 use super::Worker;
 use crate::commands::Replacement;
@@ -12,19 +13,18 @@ use engine::{Batch, Egress};
 use packet::{Frame, Ingress, Packet, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Packets that a worker was processing when it panicked.
+/// Numbers of the packets and buffers that a worker was processing when it panicked.
 #[derive(Clone, Copy, Debug, Default)]
 struct InHand {
-    /// Packets on the wire that were received and not given to the engine yet.
+    /// Packets that were received and not yet given to the engine, counted as on the wire.
     received_count: usize,
-    /// Their buffers.
+    /// Buffers of the received packets.
     buffer_count: usize,
 }
 
 impl Worker {
-    /// [Takes](Worker::inherit) handed-over frames, then works as [`Worker::run`] does. After a panic, held packets
-    /// leave first, as far as possible. [`WorkerHandle::last`](crate::commands::WorkerHandle::last) has the last
-    /// snapshot.
+    /// [Takes over](Worker::inherit) frames, then works as [`Worker::run`] does. After a panic, sends as many held
+    /// packets as possible. [`WorkerHandle::last`](crate::commands::WorkerHandle::last) returns the last snapshot.
     pub fn run_guarded(&mut self, handed_frames: &[HandedFrame]) {
         let ran = catch_unwind(AssertUnwindSafe(|| {
             self.inherit(handed_frames);
@@ -55,8 +55,8 @@ impl Worker {
         }
     }
 
-    /// Drops the batch that was being received, as its packets are not held yet. Drops the batch that was being
-    /// sent too: part of it may have left.
+    /// Drops the received batch, whose packets the engine has not seen. Drops the batch that was being sent, as
+    /// some of its packets may have been sent.
     fn drop_what_is_in_hand(&mut self) -> InHand {
         let Batch { split, frames } = std::mem::take(&mut self.batch);
         let packet_count = |frame: &Frame| match frame {
@@ -76,9 +76,9 @@ impl Worker {
         InHand { buffer_count: split.len() + frames.len(), received_count }
     }
 
-    /// Counts the packets that a panic lost, once all others have left. These are: received and unprocessed
-    /// packets, held packets, and packets missing between the counters and the ports. The missing packets are at
-    /// least as many as the missing buffers.
+    /// Counts the packets lost in a panic, after the others were sent. Lost are: received but unprocessed packets,
+    /// held packets, and packets missing between the counters and the ports. At least as many packets are missing
+    /// as buffers.
     fn count_gone(&mut self, in_hand: InHand) {
         let mut held_count = 0;
         for direction in [TO_NARROW, TO_WIDE] {
@@ -99,8 +99,8 @@ impl Worker {
         self.losses.panicked = unseen_count + held_count + missed_count.max(buffer_count);
     }
 
-    /// Takes frames that another process held, before anything is received. That process's connection state is
-    /// lost: packets count as those of connections without a seen start.
+    /// Takes over frames that another process held. Must be called before the first packet is received. The other
+    /// process's connection state is lost: these connections count as connections without a seen start.
     pub fn inherit(&mut self, handed_frames: &[HandedFrame]) {
         let now = self.clock.now();
         self.legacy_count = handed_frames.len();
@@ -156,7 +156,7 @@ impl Worker {
         self.has_successor = true;
     }
 
-    /// Writes a packet for the successor, and returns its buffer.
+    /// Writes a packet for the successor, and returns the packet's buffer to its pool.
     fn hand_over_packet(&mut self, will: &HandoffWriter, direction: usize, mut packet: Packet) {
         let count = packet.wire_count() as u64;
         self.handed_over[direction] += count;
@@ -167,7 +167,7 @@ impl Worker {
         self.gateway.recycle(direction, packet);
     }
 
-    /// Takes the packets that peer workers reassembled for flows of this worker.
+    /// Processes the packets that peer workers reassembled for flows of this worker.
     pub(super) fn take_from_siblings(&mut self, now: Time) {
         while let Some(rebuilt) = self.peers.as_mut().and_then(PeerHandoff::take) {
             self.push_rebuilt(now, &rebuilt);
@@ -188,7 +188,8 @@ impl Worker {
         }
     }
 
-    /// Takes the packets that are left in the queue, and ends the hand-over. From then on all packets leave here.
+    /// Ends the hand-off, and processes the packets left in the queue. Afterwards this worker sends all its packets
+    /// itself.
     pub(super) fn close_to_siblings(&mut self) {
         let now = self.clock.now();
         let rest = self.peers.as_mut().map(PeerHandoff::close).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! A table of flows -> the three programs that forward and segment the packets of those flows.
+//! A table of flows -> the three programs that forward and segment the packets of its flows.
 //!
-//! They are written in C (`flow_offload.bpf.c`). The compiled object lies beside the source, so a build needs no C
-//! compiler. `aya_obj` reads the object and links it with its maps. The loader of `aya` itself would create every
-//! map anew or take it from a bpf file system. Here the table of flows is a descriptor.
+//! The programs are written in C (`flow_offload.bpf.c`). The compiled object lies beside the source, so a build
+//! needs no C compiler. The crate `aya_obj` reads the object and links it with its maps. The loader of `aya` itself
+//! cannot use a table whose descriptor is already open.
 
 use crate::bpf::{self, IF_EQUAL, Insn, Instruction, Kind, R0, R1, RIGHTS, jump, load_word};
 use crate::names::{self, Name};
@@ -14,28 +14,29 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Settings fixed at load time. The program reads them in `.rodata`, which is frozen and which no worker holds.
+/// Settings fixed at load time. The programs read them from the map `.rodata`, which is frozen and not accessible
+/// to workers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Settings<'a> {
-    /// The only egress interface of offloaded flows.
+    /// Index of the only egress interface of offloaded flows; `None` if there is none yet.
     pub(super) target: Option<u32>,
-    /// Heartbeats to watch. While one is missing, nothing is left to the socket.
+    /// Heartbeats to check; `None` for no check. While one is missing, no packet is left to the socket.
     pub(super) beats: Option<Beats<'a>>,
-    /// Headroom to allocate at once, in bytes, at most 4,095.
+    /// Headroom to allocate in one step, in bytes, at most 4,095.
     pub(super) room: u32,
 }
 
 /// The heartbeats of the workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beats<'a> {
-    /// Map of the time of each worker's last beat.
+    /// Map with the time of each worker's last heartbeat.
     pub(crate) map: BorrowedFd<'a>,
     pub(crate) worker_count: usize,
-    /// Age at which a beat counts as missing; less than four seconds.
+    /// Age at which a heartbeat counts as missing. It must be less than four seconds.
     pub(crate) timeout: Duration,
 }
 
-/// Loads one of the programs, which shares the table `flows`.
+/// Loads one of the programs, with the table `flows`.
 ///
 /// # Errors
 /// Privileges are missing, or the kernel is too old.
@@ -85,10 +86,10 @@ pub(super) fn load(
     bpf::load(name, kind, 0, &instructions).map_err(|refusal| refusal.about(what))
 }
 
-/// Makes a program read the first worker's beat wherever it would read the beat of a worker that does not exist.
+/// Changes a program so that it reads the first worker's heartbeat instead of that of a worker that does not exist.
 ///
-/// The program never does so. But verifiers before Linux 6.17 check that path too, for speculative execution. The
-/// map of beats, including one of an earlier program, only has room for the existing workers.
+/// The program never reads such a heartbeat. But verifiers before Linux 6.17 check this path too, for speculative
+/// execution. The map of heartbeats only has room for the existing workers.
 fn keep_to_workers(instructions: &mut [bpf_insn], map: RawFd, worker_count: usize) {
     for at in 2..instructions.len() {
         let [address, _, read] = &mut instructions[at - 2..=at] else { continue };
@@ -102,8 +103,8 @@ fn keep_to_workers(instructions: &mut [bpf_insn], map: RawFd, worker_count: usiz
     }
 }
 
-/// The program for a socket, whose flows leave by the interface `to`. While a beat is missing, the socket gets no
-/// packets at all.
+/// Loads the program for a socket whose flows are sent by the interface `to`. While a heartbeat is missing, the
+/// socket receives no packets.
 ///
 /// # Errors
 /// Privileges are missing, or the kernel is too old.
@@ -111,8 +112,8 @@ pub(crate) fn filter(flows: BorrowedFd<'_>, to: Option<u32>, beats: Option<Beats
     load((names::FLOW_SOCKET, Kind::Filter), flows, Settings { target: to, beats, room: 0 }, AT_A_SOCKET)
 }
 
-/// Sets the egress interface of offloaded flows from a socket's interface; `None` forwards none. Replaces the
-/// program at the socket by one for that interface; packet numbers continue.
+/// Sets the egress interface of offloaded flows that arrive at a socket; `None` stops forwarding. Replaces the
+/// program at the socket by one for this interface. The numbering of packets continues.
 ///
 /// # Errors
 /// Privileges are missing, or the descriptors are not a socket and a flow table.
@@ -121,10 +122,10 @@ pub fn set_target(socket: BorrowedFd<'_>, map: BorrowedFd<'_>, to: Option<u32>) 
     attach(socket, program.as_fd()).map_err(|why| advised(AT_A_SOCKET, &why, RIGHTS))
 }
 
-/// Attaches a program to a socket, in place of the previous one.
+/// Attaches a program to a socket, instead of the previous program.
 ///
 /// # Errors
-/// It is no socket.
+/// The descriptor is no socket.
 pub fn attach(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     let number = program.as_raw_fd();
     let len = size_of_val(&number) as libc::socklen_t;
@@ -134,31 +135,32 @@ pub fn attach(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()>
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Jumps to "noted" if a packet at an interface's ingress carries a note. Register 1 then holds the packet.
+/// Returns steps that jump to "noted" if a packet at an interface's ingress carries a note. Register 1 contains the
+/// packet afterwards.
 pub(crate) fn unless_noted() -> [Insn; 2] {
     [load_word(R0, R1, NOTE_AT), jump(IF_EQUAL, R0, NOTED, "noted")]
 }
 
-/// Limit of workers that a program at a socket watches.
+/// Largest number of workers whose heartbeats a program at a socket checks.
 pub const WORKERS_MAX: usize = 32;
-/// Aligned for reading the structures of an object in place.
+/// A value aligned so that the structures of an object file can be read in place.
 #[repr(C, align(8))]
 struct Aligned<T: ?Sized>(T);
 
-/// `flow_offload.bpf.c` compiled by clang 14 of Debian 12, as `tests/object.rs` checks. It is for little-endian
-/// machines: on others the kernel refuses it, and flows stay with the workers.
+/// `flow_offload.bpf.c` compiled by clang 14 of Debian 12, as `tests/object.rs` checks. The object is for
+/// little-endian machines. On other machines the kernel rejects it, and no flow is offloaded.
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("flow_offload.bpf.o"));
-/// Reason why reading it cannot fail.
+/// The reason why reading the object cannot fail.
 const OURS: &str = "the object is part of the program, and a test loads all of it";
-/// Opcodes of instructions that load an address inside a map's value (`BPF_LD | BPF_DW | BPF_IMM` and
-/// BPF_PSEUDO_MAP_VALUE of linux/bpf.h), and that read eight bytes (BPF_LDX | BPF_DW | BPF_MEM).
+/// Opcodes of two instructions: load an address in a map's value (`BPF_LD | BPF_DW | BPF_IMM` with
+/// BPF_PSEUDO_MAP_VALUE, linux/bpf.h), and read eight bytes (`BPF_LDX | BPF_DW | BPF_MEM`).
 const LOAD_ADDRESS: u8 = 0x18;
 const OF_A_VALUE: u8 = 2;
 const READ_LONG: u8 = 0x79;
 /// The failed action in errors about a socket's program.
 pub(crate) const AT_A_SOCKET: &str = "cannot filter offloaded flows out of a socket's packets";
-/// The note on a packet: "wide" in ASCII, the segment size, the egress interface, and the length of the headers
-/// where it is to be segmented.
+/// Fields of the note on a packet: "wide" in ASCII, the segment size, the egress interface, and the length of the
+/// headers if the packet is to be segmented.
 pub(super) const NOTED: i32 = 0x7769_6465;
 pub(super) const NOTE_AT: i16 = 48;
 #[cfg(test)]
@@ -167,8 +169,8 @@ pub(super) const SEGMENT_NOTE_AT: i16 = 52;
 pub(super) const TO_NOTE_AT: i16 = 56;
 #[cfg(test)]
 pub(super) const HEADERS_NOTE_AT: i16 = 60;
-/// Largest change of a segment's size, in bytes. Programs outlive a restart, so it must not exceed the limit of
-/// older versions.
+/// Largest change of a segment's size, in bytes. Older versions have the same limit, and their programs outlive a
+/// restart, so it must not grow.
 const CHANGE_MAX: u32 = 16_000;
 
 #[cfg(test)]
@@ -196,6 +198,6 @@ mod tests {
         }
     }
 
-    /// A number of a descriptor.
+    /// Number of a descriptor, for tests.
     const BEATS: RawFd = 12;
 }

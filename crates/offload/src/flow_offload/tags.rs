@@ -1,14 +1,15 @@
-//! Ethernet header with tags -> link header that lets the kernel send a packet as long as the MTU.
+//! An Ethernet header with tags -> a link header with which the kernel sends a packet as long as the MTU.
 
-/// The link header of a frame with folded tags. The kernel allows for a first 802.1Q tag only, so with others it
-/// would refuse a packet as long as the MTU. The program at the egress interface unfolds the tags.
+/// The link header of a frame with folded tags. Of a frame's tags, the kernel adds only a first 802.1Q tag to the
+/// allowed length. So it would reject a packet as long as the MTU with other tags. The program at the egress
+/// interface unfolds the tags.
 ///
-/// Of two tags, the inner one stands in the frame as an 802.1Q tag. The tag control of the outer one replaces the
-/// packet's ethertype. An 802.1ad tag stands there as an 802.1Q tag. The protocol passed to the kernel encodes the
+/// A single 802.1ad tag is written as an 802.1Q tag. Of two tags, only the inner one is written, as an 802.1Q tag;
+/// the tag control of the outer one replaces the packet's ethertype. The protocol passed to the kernel encodes the
 /// original tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Folded {
-    /// The link header in the frame.
+    /// The link header with the folded tags.
     pub link: [u8; FOLDED_LEN],
     /// Length of the original link header, in bytes.
     pub from_len: u16,
@@ -17,8 +18,8 @@ pub struct Folded {
 }
 
 impl Folded {
-    /// Folds the tags of a frame. Applies where there is an 802.1ad tag, or two tags in front of IP, a PPPoE
-    /// session or MPLS.
+    /// Folds the tags of a frame: a single 802.1ad tag, or two tags before IP, a PPPoE session or MPLS. `None` for
+    /// all other frames.
     #[inline]
     pub fn of(frame: &[u8]) -> Option<Folded> {
         let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
@@ -56,18 +57,19 @@ impl Folded {
 const ETHERNET_LEN: usize = 14;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86DD;
-/// Tags (IEEE 802 numbers).
+/// Ethertypes of tags (IEEE 802 numbers).
 const CUSTOMER_TAG: u16 = 0x8100;
 const SERVICE_TAG: u16 = 0x88A8;
-/// Protocols passed to the kernel for frames with folded tags: unassigned numbers (IEEE 802 numbers). One bit each
-/// tells of an inner 802.1ad tag, an outer one, and a single one. Two bits tell the ethertype behind two tags.
+/// Base of the protocol numbers of frames with folded tags: unassigned numbers (IEEE 802 numbers). One bit each
+/// stands for an inner 802.1ad tag, an outer one, and a single one. Two bits stand for the ethertype after two
+/// tags.
 const FOLDED: u16 = 0xF7A0;
 const FOLDED_INNER_IS_SERVICE: u16 = 1;
 const FOLDED_OUTER_IS_SERVICE: u16 = 2;
 const FOLDED_ALONE: u16 = 4;
 const FOLDED_TYPE: u16 = 8;
-/// Protocols besides IP that may be as long as the MTU behind two tags: a PPPoE session (RFC 2516), MPLS (RFC
-/// 3032). A program outlives a restart, so the meaning of a number must not change.
+/// Ethertypes besides IP whose packets may be as long as the MTU after two tags: PPPoE session (RFC 2516) and MPLS
+/// (RFC 3032). Programs outlive a restart, so the meaning of a number must not change.
 const ETHERTYPES: [u16; 2] = [0x8864, 0x8847];
-/// Length of two addresses, a tag and a protocol, in bytes.
+/// Length of a folded link header, in bytes: two addresses, a tag and a protocol.
 pub const FOLDED_LEN: usize = 18;

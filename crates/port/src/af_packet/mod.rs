@@ -1,7 +1,8 @@
-//! Packet socket: frames of an interface -> packets and GSO packets; frames to send -> the interface.
+//! An interface's frames -> packets and GSO packets; frames to send -> the interface.
 //!
-//! The socket receives the packets that arrive on the interface, before and in addition to the host's own stack. It
-//! does not see outgoing packets. A forwarder has to keep the host's stack from processing the same packets.
+//! A packet socket needs no special driver and keeps the interface usable for the host. The socket receives copies
+//! of the packets that arrive on the interface, and no outgoing packets. The caller has to keep the host from
+//! processing the same packets.
 
 mod receive;
 mod socket_options;
@@ -28,24 +29,24 @@ pub struct PacketSocket {
     address: String,
     medium: LinkType,
     offloads: Offloads,
-    /// Length of the virtio-net header in front of each frame, in bytes.
+    /// Length of the virtio-net header before each frame, in bytes.
     vnet_len: usize,
     layout: Layout,
     receiving: Box<Receiving>,
     sending: Box<Sending>,
     missed: u64,
-    /// The interface went down, and has not been seen up since.
+    /// Whether the interface went down and has not been up since.
     is_down: bool,
     flow_offload: Option<FlowOffload>,
-    /// Why flow offload is unavailable, if it was requested.
+    /// The reason why flow offload is unavailable although it was requested; `None` otherwise.
     why_no_offload: Option<String>,
 }
 
 impl PacketSocket {
-    /// Opens a packet socket on the interface `name`, which is promiscuous as long as the socket lives.
+    /// Opens a packet socket on the interface `name`. The interface is promiscuous while the socket is open.
     ///
     /// # Errors
-    /// The kernel's refusal, and how to fix it.
+    /// The kernel refuses. The error contains the reason and a way to fix it.
     pub fn open(name: &str, options: &Options) -> io::Result<PacketSocket> {
         let address = format!("packet:{name}");
         let failed = |error: io::Error| {
@@ -86,7 +87,7 @@ impl PacketSocket {
         Ok(PacketSocket { flow_offload, why_no_offload, ..fresh })
     }
 
-    /// A socket that is set up, on an interface with this index, link type and MTU.
+    /// Sets up a socket on an interface with this index, link type and MTU.
     fn new(
         socket: OwnedFd,
         address: String,
@@ -115,7 +116,7 @@ impl PacketSocket {
         sentence(&what, error, "the interface is down or gone; set it up")
     }
 
-    /// The kernel reports once that the interface went down. Whether it is up again, or gone, has to be queried.
+    /// Checks whether the interface is up or gone. The kernel only reports the moment when the interface goes down.
     fn check_up(&mut self) -> io::Result<()> {
         if !self.is_down {
             return Ok(());
@@ -134,11 +135,11 @@ impl PacketSocket {
         Err(io::Error::from_raw_os_error(error))
     }
 
-    /// Adopts a socket that another process opened with [`PacketSocket::open`], with these offloads and its
-    /// flow-offload descriptors.
+    /// Adopts a socket that another process opened with [`PacketSocket::open`]. The socket has these offloads and
+    /// these flow-offload descriptors.
     ///
     /// # Errors
-    /// The interface is gone.
+    /// The interface does not exist any more.
     pub fn adopt(
         socket: OwnedFd,
         flow_offload: Option<[OwnedFd; 3]>,
@@ -164,7 +165,7 @@ impl PacketSocket {
         Ok(PacketSocket { flow_offload, ..fresh })
     }
 
-    /// Receives a batch. Its first frames use header split, as long as they match the prediction.
+    /// Receives a batch. The first frames use header split, as long as they match the prediction.
     fn receive_batch(
         &mut self,
         ingress: Ingress,
@@ -213,8 +214,8 @@ impl PacketSocket {
         Ok(Received { count, lost_count, was_last })
     }
 
-    /// Sends a batch and returns how many frames the kernel took. Where the kernel has no contiguous memory for a
-    /// long frame, that frame goes alone, in scattered memory.
+    /// Sends a batch, and returns the number of frames that the kernel accepted. If the kernel has no contiguous
+    /// memory for a long frame, the frame is sent alone in scattered memory.
     fn send(&mut self, batch: &[TxFrame<'_>]) -> io::Result<usize> {
         let PacketSocket { sending, socket, vnet_len, medium, flow_offload, .. } = self;
         // The program that unfolds VLAN tags is attached only with flow offload.
@@ -228,7 +229,8 @@ impl PacketSocket {
         }
     }
 
-    /// Frames that the kernel dropped because they were not read in time, since the socket was opened.
+    /// Returns the number of frames that the kernel dropped since the socket was opened, as they were not read in
+    /// time.
     pub fn kernel_drops(&mut self) -> u64 {
         let missed = u64::from(drops(&self.socket));
         self.count(missed);
@@ -332,7 +334,7 @@ impl Port for PacketSocket {
     }
 }
 
-/// Link type of an interface; `None` where it is unsupported (the kernel's if_arp.h).
+/// Returns the link type of an interface; `None` if it is unsupported (linux/if_arp.h).
 fn medium(hardware: u16) -> Option<LinkType> {
     match hardware {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::Ethernet),
@@ -343,15 +345,15 @@ fn medium(hardware: u16) -> Option<LinkType> {
     }
 }
 
-/// Largest contiguous memory that the kernel always has, in bytes.
+/// Size of a page, in bytes: the largest contiguous memory that the kernel can always allocate.
 const PAGE_LEN: usize = 4_096;
-/// Frames in one call.
+/// Largest number of frames in one system call.
 const BATCH_COUNT: usize = 64;
 /// Length of an Ethernet header without a tag, as the kernel delivers it, in bytes.
 const ETHERNET_LEN: usize = 14;
-/// Bare IP without a header (the kernel's if_arp.h).
+/// Link type of bare IP without a link header (linux/if_arp.h).
 const ARPHRD_RAWIP: u16 = 519;
-/// A message without any pointers.
+/// An empty message, without any pointers.
 const NO_MESSAGE: libc::mmsghdr = libc::mmsghdr {
     // SAFETY: all zero is a value of this struct of pointers and numbers.
     msg_hdr: unsafe { mem::zeroed() },

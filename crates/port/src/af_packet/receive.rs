@@ -1,7 +1,7 @@
-//! A packet socket's queue -> frames in buffers, a batch in one call.
+//! A packet socket's queue -> frames in buffers, one batch per system call.
 //!
-//! The kernel strips a VLAN tag from the frame and reports it in the ancillary data. The tag is inserted again
-//! here.
+//! The kernel strips a VLAN tag from a frame and reports the tag in the ancillary data. Here the tag is inserted
+//! again, so that other modules see the frame as it was on the wire.
 
 use super::{BATCH_COUNT, NO_MESSAGE};
 use crate::rx_buffer::{BATCH_LEN, Layout, NOTHING, RxBuffer, RxOutcome};
@@ -13,9 +13,9 @@ use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
-/// Buffers and messages to receive a batch of frames.
+/// The buffers and messages for receiving batches of frames.
 pub(super) struct Receiving {
-    /// Limit of frames in the next batch.
+    /// Largest number of frames in the next batch.
     wanted_count: usize,
     /// Predicted length of the next frames.
     expected: Expected,
@@ -25,16 +25,16 @@ pub(super) struct Receiving {
     messages: [libc::mmsghdr; BATCH_COUNT],
 }
 
-/// Predicted length of the next frames.
+/// Predicted length of the next frames, which decides the memory for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
-    /// At most as long as a packet of the link.
+    /// Frames at most as long as the MTU.
     Short,
     /// GSO packets.
     Long,
 }
 
-/// Destinations of the payloads of a batch that is received with header split.
+/// Destinations of the payloads of a batch with header split.
 pub(super) struct SplitWriter<'a> {
     front: HeaderLayout,
     places: [Option<&'a mut [u8]>; BATCH_COUNT],
@@ -42,13 +42,13 @@ pub(super) struct SplitWriter<'a> {
 
 /// A frame of a batch.
 pub(super) enum ReceivedFrame {
-    /// A frame whose payload is in its place.
+    /// A frame whose payload is in its predicted place.
     Split(SplitFrame),
-    /// A contiguous frame: its buffer, its position, and the header with the offload work left.
+    /// A contiguous frame: its buffer, its position, and its virtio-net header.
     Single(Buffer, Split, VnetHeader),
 }
 
-/// Room for a frame's ancillary data.
+/// Memory for a frame's ancillary data.
 #[derive(Clone, Copy)]
 #[repr(align(8))]
 struct Control([u8; CONTROL_LEN]);
@@ -57,7 +57,7 @@ struct Control([u8; CONTROL_LEN]);
 unsafe impl Send for Receiving {}
 
 impl<'a> SplitWriter<'a> {
-    /// The first `count` of these places.
+    /// Makes a writer with the first `count` of these places.
     pub(super) fn new(mut places: PayloadSlots<'a>, count: usize) -> SplitWriter<'a> {
         let front = places.front();
         let next = |index: usize| if index < count { places.next() } else { None };
@@ -85,9 +85,8 @@ impl Receiving {
         }
     }
 
-    /// Takes the buffers of a batch and returns how many frames it may have. Where memory is short, the batch is
-    /// limited to the frames that have memory. Without any memory, only headers are received, and the frames are
-    /// lost.
+    /// Takes the buffers of a batch from the pool, and returns the number of frames that fit. If memory is short,
+    /// the batch is smaller. Without any memory, only headers are received, and the frames are dropped.
     pub(super) fn stock(&mut self, layout: Layout, pool: &mut Pool) -> usize {
         let wanted = &mut self.landings[..self.wanted_count];
         let mut whole = |landing: &mut RxBuffer| landing.lend_small(layout, pool) && landing.lend_overflow(pool);
@@ -97,7 +96,7 @@ impl Receiving {
         }
     }
 
-    /// Receives up to `count` frames and returns how many arrived.
+    /// Receives up to `count` frames, and returns the number of frames that arrived.
     pub(super) fn call(
         &mut self,
         socket: &OwnedFd,
@@ -122,8 +121,8 @@ impl Receiving {
         receive_messages(socket, &mut self.messages[..count])
     }
 
-    /// Sets the limit of the next batch, after a batch of `count` frames. The limit grows while more frames are
-    /// available. It shrinks when long frames would leave the CPU cache before they are sent.
+    /// Sets the size of the next batch, after a batch of `count` frames. The size grows while more frames are
+    /// available. It shrinks if long frames would leave the CPU's cache before they are sent.
     pub(super) fn settle_batch(&mut self, count: usize, was_last: bool, layout: Layout) {
         let lens = self.messages[..count].iter().map(|message| message.msg_len as usize);
         let (len, longest) = (lens.clone().sum::<usize>(), lens.max());
@@ -137,7 +136,7 @@ impl Receiving {
         }
     }
 
-    /// The frame received with message `index`; `None` where it was truncated or had no memory.
+    /// Returns the frame of message `index`; `None` if the frame was truncated or had no memory.
     pub(super) fn take(
         &mut self,
         index: usize,
@@ -176,24 +175,25 @@ impl Receiving {
         })
     }
 
-    /// Whether each of the first `count` messages has all its memory.
+    /// Whether each of the first `count` messages has all of its memory.
     pub(super) fn is_stocked(&self, count: usize) -> bool {
         self.landings[..count].iter().all(RxBuffer::is_stocked)
     }
 
-    /// Number of buffers held for the next frames.
+    /// Returns the number of buffers kept for the next frames.
     pub(super) fn kept_count(&self) -> usize {
         self.landings.iter().map(RxBuffer::kept_count).sum()
     }
 
-    /// Returns them to the pool.
+    /// Returns the kept buffers to the pool.
     pub(super) fn give_back(&mut self, pool: &mut Pool) {
         self.landings.iter_mut().for_each(|landing| landing.give_back(pool));
         self.wanted_count = FIRST_BATCH_COUNT;
     }
 }
 
-/// The VLAN tag that the kernel stripped from a frame, from the ancillary data (packet(7), `PACKET_AUXDATA`).
+/// Returns the VLAN tag that the kernel stripped from a frame, from the ancillary data (packet(7),
+/// `PACKET_AUXDATA`).
 fn tag(control: &[u8]) -> Option<[u8; TAG_LEN]> {
     let word = |at: usize| control.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
     let half = |at: usize| control.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes);
@@ -214,7 +214,7 @@ fn tag(control: &[u8]) -> Option<[u8; TAG_LEN]> {
     Some([p0, p1, c0, c1])
 }
 
-/// Inserts a tag after the addresses of the frame at `at`. The frame then starts earlier by the tag's length.
+/// Inserts a tag after the MAC addresses of the frame at `at`. The frame then starts earlier by the tag's length.
 fn insert_tag(buffer: &mut Buffer, at: usize, tag: [u8; TAG_LEN]) {
     let front = buffer.bytes_mut(at - TAG_LEN..at + ADDRESSES_LEN);
     front.copy_within(TAG_LEN.., 0);
@@ -230,13 +230,13 @@ fn receive_messages(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) -> io::Res
     checked(result).map(|count| count as usize)
 }
 
-/// GSO packets in one call. Measured over packet sockets: 2 take as much time each as 4 or 8, in less memory, and 1
-/// takes an eighth more.
+/// Number of GSO packets per system call. In a measurement over packet sockets, batches of 2 took as much time per
+/// packet as batches of 4 or 8. They need less memory. Batches of 1 took an eighth more time.
 const GSO_COUNT: usize = 2;
-/// Frames in the first call: an idle port holds no more memory than for these.
+/// Number of frames in the first batch. An idle port keeps memory for only these.
 const FIRST_BATCH_COUNT: usize = 8;
 /// Length of a frame's ancillary data: a header of 16 bytes and 20 bytes of data, rounded up to words.
 const CONTROL_LEN: usize = 40;
-/// Length of a VLAN tag, and of the two addresses in front of it, in bytes.
+/// Length of a VLAN tag, and of the two MAC addresses before it, in bytes.
 const TAG_LEN: usize = 4;
 const ADDRESSES_LEN: usize = 12;

@@ -1,4 +1,7 @@
 //! Settings of a packet socket -> options, filter and address for the kernel.
+//!
+//! A frame must not reach a socket before the socket has joined its group. So the order of these system calls
+//! matters.
 
 use super::medium;
 use crate::options::{Fanout, FanoutMode};
@@ -11,7 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr;
 
-/// Enables the virtio-net header in front of each frame and returns its length, in bytes.
+/// Enables the virtio-net header before each frame, and returns the header's length in bytes.
 pub(super) fn speak_vnet(socket: &OwnedFd) -> io::Result<usize> {
     match set(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR_SZ, vnet::LEN as libc::c_int) {
         Ok(()) => Ok(vnet::LEN),
@@ -20,7 +23,7 @@ pub(super) fn speak_vnet(socket: &OwnedFd) -> io::Result<usize> {
     }
 }
 
-/// Length of the virtio-net header that one of our sockets uses, in bytes.
+/// Returns the length of the virtio-net header that an adopted socket uses, in bytes.
 pub(super) fn spoken_vnet(socket: &OwnedFd) -> usize {
     let mut number: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
@@ -31,7 +34,7 @@ pub(super) fn spoken_vnet(socket: &OwnedFd) -> usize {
     if result == 0 && number > 0 { number as usize } else { SHORT_VNET_LEN }
 }
 
-/// Sets the kernel's memory for queued frames, past the system's limit where allowed.
+/// Sets the size of the kernel's memory for queued frames, beyond the system's limit if allowed.
 pub(super) fn size_buffers(socket: &OwnedFd, len: u32) -> io::Result<()> {
     let len = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, len)
@@ -40,8 +43,8 @@ pub(super) fn size_buffers(socket: &OwnedFd, len: u32) -> io::Result<()> {
         .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, len))
 }
 
-/// Binds the socket to its interface and its group. A filter rejects all frames until both are done, so that no
-/// frame bypasses the group.
+/// Binds the socket to its interface and adds it to its group. Until both are done, a filter rejects all frames, so
+/// that no frame bypasses the group.
 pub(super) fn join(
     socket: &OwnedFd,
     index: i32,
@@ -91,7 +94,7 @@ fn spread_number(spread: FanoutMode) -> libc::c_int {
     number as libc::c_int
 }
 
-/// Address for frames of a protocol on an interface.
+/// Returns the address for frames of a protocol on an interface.
 pub(super) fn link_address(index: i32, protocol: libc::c_int) -> libc::sockaddr_ll {
     libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as libc::c_ushort,
@@ -104,7 +107,7 @@ pub(super) fn link_address(index: i32, protocol: libc::c_int) -> libc::sockaddr_
     }
 }
 
-/// Sets an option that is a number or a struct of numbers.
+/// Sets an option whose value is a number or a struct of numbers.
 pub(super) fn set<T: Copy>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: T) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel reads the value, which lives until the call is over.
@@ -112,7 +115,7 @@ pub(super) fn set<T: Copy>(socket: &OwnedFd, level: libc::c_int, option: libc::c
     checked(result).map(drop)
 }
 
-/// Frames that the kernel dropped since the last call.
+/// Returns the number of frames that the kernel dropped since the last call.
 pub(super) fn drops(socket: &OwnedFd) -> u32 {
     let mut counts = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
@@ -129,7 +132,7 @@ fn bind(socket: &OwnedFd, link_address: &libc::sockaddr_ll) -> io::Result<()> {
     checked(unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(link_address).cast(), len) }).map(drop)
 }
 
-/// Index of the interface that a socket is bound to; never below 1.
+/// Returns the index of the interface to which a socket is bound. The index is never below 1.
 pub(super) fn bound_index(socket: &OwnedFd) -> io::Result<i32> {
     let mut link_address = link_address(0, 0);
     let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
@@ -138,7 +141,7 @@ pub(super) fn bound_index(socket: &OwnedFd) -> io::Result<i32> {
     checked(result).map(|_| link_address.sll_ifindex)
 }
 
-/// Accepts only frames that pass a classic BPF program.
+/// Makes the socket accept only frames that pass a classic BPF program.
 fn filter(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog { len: program.len() as libc::c_ushort, filter: program.as_ptr().cast_mut() };
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program)
@@ -148,13 +151,13 @@ const fn instruction(code: u32, when_false: u8, number: u32) -> libc::sock_filte
     libc::sock_filter { code: code as u16, jt: 0, jf: when_false, k: number }
 }
 
-/// Length of the virtio-net header without a count of buffers, in bytes.
+/// Length of the virtio-net header without its field for the number of buffers, in bytes.
 const SHORT_VNET_LEN: usize = 10;
-/// PACKET_FANOUT_FLAG_IGNORE_OUTGOING (linux/if_packet.h).
+/// The flag PACKET_FANOUT_FLAG_IGNORE_OUTGOING (linux/if_packet.h).
 const IGNORES_OUTGOING: libc::c_int = 0x4000;
-/// Mark of our ports' packets on loopback: "wide" in ASCII.
+/// Mark on packets that ports of Wideload send on loopback: "wide" in ASCII.
 const MARK: u32 = 0x7769_6465;
-/// Instructions of the filter: load the mark, compare it with ours, accept or reject.
+/// Instructions of the filter: load the mark, compare it with [`MARK`], accept or reject.
 const LOAD_MARK: libc::sock_filter =
     instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, (libc::SKF_AD_OFF + libc::SKF_AD_MARK) as u32);
 const IS_OURS: libc::sock_filter = instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, MARK);

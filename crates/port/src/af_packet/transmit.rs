@@ -1,4 +1,7 @@
-//! Frames to send -> the interface, a batch in one call.
+//! Frames to send -> the interface, one batch per system call.
+//!
+//! Frames are sent from the memory in which they were processed. This module only adds virtio-net headers and link
+//! headers with folded tags.
 
 use super::socket_options::link_address;
 use super::{BATCH_COUNT, NO_MESSAGE};
@@ -12,19 +15,19 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
-/// Memory and messages to send a batch of frames.
+/// The memory and messages for sending batches of frames.
 pub(super) struct Sending {
     headers: [[u8; vnet::LEN]; BATCH_COUNT],
-    /// Link headers of frames with folded tags; the kernel gets these, and the protocol that encodes the folding.
+    /// Link headers with folded tags, which replace those of some frames.
     links: [[u8; FOLDED_LEN]; BATCH_COUNT],
     names: [libc::sockaddr_ll; BATCH_COUNT],
     parts: [[libc::iovec; 4]; BATCH_COUNT],
     messages: [libc::mmsghdr; BATCH_COUNT],
-    /// Destination addresses of packets without a link header, for IPv4 and IPv6.
+    /// Destination addresses of packets without a link header: IPv4, then IPv6.
     link_addresses: [libc::sockaddr_ll; 2],
 }
 
-/// Layout of frames in the kernel's memory: contiguous or scattered.
+/// Layout of a frame in the kernel's memory: contiguous or scattered.
 #[derive(Clone, Copy)]
 pub(super) enum Memory {
     OnePiece,
@@ -46,7 +49,7 @@ impl Sending {
         }
     }
 
-    /// Sends up to a batch of frames and returns how many the kernel took.
+    /// Sends at most a batch of frames, and returns the number that the kernel accepted.
     pub(super) fn call(
         &mut self,
         socket: &OwnedFd,

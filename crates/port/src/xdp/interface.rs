@@ -1,4 +1,7 @@
-//! Interface name -> limits and receive settings of the interface, while a port uses it.
+//! An interface's name -> its limits and receive settings, while a port uses the interface.
+//!
+//! AF_XDP delivers frames without their metadata. Settings under which frames would be incomplete or coalesced are
+//! found here.
 
 use super::socket::set;
 use linux::device::{self, ioctl, request};
@@ -7,11 +10,11 @@ use linux::netlink::Netlink;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// An interface in the namespace in which it was opened.
+/// An interface, in the namespace in which it was opened.
 #[derive(Debug)]
 pub(super) struct Interface {
     name: String,
-    /// Answers requests from any thread, and keeps the interface promiscuous.
+    /// Socket for requests from any thread. It also keeps the interface promiscuous.
     socket: OwnedFd,
 }
 
@@ -21,21 +24,22 @@ impl Interface {
         Ok(Interface { name: name.to_owned(), socket })
     }
 
-    /// Index of the interface.
+    /// Returns the index of the interface.
     pub(super) fn index(&self) -> io::Result<u32> {
         let answer = self.ask(libc::SIOCGIFINDEX, request(&self.name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
         Ok(unsafe { answer.ifr_ifru.ifru_ifindex }.cast_unsigned())
     }
 
-    /// Its MTU, in bytes.
+    /// Returns the interface's MTU, in bytes.
     pub(super) fn mtu(&self) -> io::Result<usize> {
         let answer = self.ask(libc::SIOCGIFMTU, request(&self.name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
         Ok(unsafe { answer.ifr_ifru.ifru_mtu } as usize)
     }
 
-    /// Reason why its frames would arrive incomplete or merged, and how to fix it; `None` where there is none.
+    /// Returns the reason why frames would arrive incomplete or coalesced, and a way to fix it; `None` if there is
+    /// none.
     pub(super) fn doubt(&self) -> io::Result<Option<String>> {
         let name = &self.name;
         let hardware = self.ask(libc::SIOCGIFHWADDR, request(name))?;
@@ -60,7 +64,7 @@ impl Interface {
         Ok(None)
     }
 
-    /// Makes the interface promiscuous for as long as this lives.
+    /// Makes the interface promiscuous until this value is dropped.
     pub(super) fn make_promiscuous(&self, index: u32) -> io::Result<()> {
         let membership = libc::packet_mreq {
             mr_ifindex: index.cast_signed(),
@@ -71,7 +75,7 @@ impl Interface {
         set(&self.socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
     }
 
-    /// Number of receive queues; 1 where the driver does not tell.
+    /// Returns the number of receive queues; 1 if the driver does not report it.
     fn queue_count(&self) -> u32 {
         // Command, the four limits, and the current counts: receive, send, other, combined.
         let mut channels = [GET_CHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -90,7 +94,7 @@ impl Interface {
     }
 }
 
-/// ETHTOOL_GCHANNELS (linux/ethtool.h, struct ethtool_channels).
+/// The request ETHTOOL_GCHANNELS (linux/ethtool.h, struct ethtool_channels).
 const GET_CHANNELS: u32 = 0x3C;
-/// NETIF_F_HW_VLAN_CTAG_RX, as ethtool calls it.
+/// The feature NETIF_F_HW_VLAN_CTAG_RX (stripping of VLAN tags), with its name in ethtool.
 const SETS_TAGS_APART: &str = "rx-vlan-hw-parse";

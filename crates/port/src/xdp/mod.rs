@@ -1,17 +1,17 @@
-//! AF_XDP socket in copy mode: frames of an interface -> packets; frames to send -> the interface.
+//! An interface's frames -> packets; frames to send -> the interface: an AF_XDP socket in copy mode.
 //!
-//! Kernel and socket share memory in chunks. Four rings pass the ownership of each chunk. A frame longer than a
-//! chunk uses several chunks. The socket stands in front of the host's stack, so each frame is one that was on the
-//! wire.
+//! The kernel and the socket share memory in chunks. Four rings transfer the ownership of chunks. A frame longer
+//! than a chunk uses several chunks. The socket receives frames before the host's network stack, so they are as
+//! they were on the wire.
 //!
-//! The kernel does not report checksum states here, and locally generated packets have partial checksums. So the
-//! state is inferred from the checksum field.
+//! With AF_XDP, the kernel does not report checksum states, and locally generated packets have partial checksums.
+//! So the state is inferred from the checksum field.
 //!
-//! The kernel does not report stripped VLAN tags either. An interface whose card strips them is refused. The other
-//! end of a veth must not strip them (`ethtool -K NAME txvlan off`).
+//! The kernel does not report stripped VLAN tags either. So an interface whose NIC strips tags is rejected. The far
+//! end of a veth must not strip tags (`ethtool -K NAME txvlan off`).
 //!
-//! Where the driver takes no XDP program, the program runs in generic mode, after GRO. GRO has to be off then
-//! (`ethtool -K NAME gro off`).
+//! If the driver does not support XDP, the program runs in generic mode, after GRO. GRO must then be off (`ethtool
+//! -K NAME gro off`).
 
 mod interface;
 mod rings;
@@ -33,21 +33,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// An AF_XDP socket on an interface with one queue.
 ///
-/// The fields drop in their order. The rings come before the socket, because the queue stays taken while a ring is
-/// mapped.
+/// The fields are dropped in their order. The rings must precede the socket, because the queue stays in use while a
+/// ring is mapped.
 #[derive(Debug)]
 pub struct XdpSocket {
     address: String,
-    /// The interface's MTU, in bytes, as last read.
+    /// The interface's MTU at the last reading, in bytes.
     mtu: usize,
     rings: Rings,
     chunks: Mapping,
-    /// Free chunks for transmission, the last used one on top.
+    /// Free chunks for transmission. The chunk used last is on top.
     free: Vec<u64>,
-    /// Chunks of an incomplete frame.
+    /// Chunks of a frame of which further parts are missing.
     parts: Vec<libc::xdp_desc>,
     missed: u64,
-    /// Whether the other end is a host of this machine, such as that of a veth.
+    /// Whether frames come from a host of this machine, as at the end of a veth.
     is_of_this_machine: bool,
     unsent: u64,
     _redirect: Redirect,
@@ -55,26 +55,26 @@ pub struct XdpSocket {
     socket: OwnedFd,
 }
 
-/// The four rings, which pass the ownership of chunks.
+/// The four rings, which transfer the ownership of chunks.
 #[derive(Debug)]
 struct Rings {
-    /// Parts of received frames.
+    /// Ring of the parts of received frames.
     received: Ring<libc::xdp_desc>,
-    /// Free chunks for the kernel to receive into.
+    /// Ring of free chunks into which the kernel receives.
     split: Ring<u64>,
-    /// Parts of frames to send.
+    /// Ring of the parts of frames to send.
     sending: Ring<libc::xdp_desc>,
-    /// Chunks whose part was sent.
+    /// Ring of chunks whose part was sent.
     completed: Ring<u64>,
 }
 
-/// A received frame.
+/// The result of receiving a frame.
 enum RxFrame {
-    /// A fragment, with its payload in its place.
+    /// A fragment with its payload in its predicted place.
     Split(SplitFrame),
-    /// Any other frame, contiguous.
+    /// Any other frame, in contiguous memory.
     Single(Frame),
-    /// A frame for which there was no memory.
+    /// A frame that was dropped, as there was no memory for it.
     Nothing,
 }
 
@@ -82,8 +82,8 @@ impl XdpSocket {
     /// Opens a socket on the interface `name`, in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// The kernel's refusal, and how to fix it. The interface is not Ethernet or has several queues, another
-    /// program or socket uses it, or privileges are missing.
+    /// The kernel refuses; the error contains the reason and a way to fix it. Causes: the interface is not Ethernet
+    /// or has several queues, another program or socket uses it, or privileges are missing.
     pub fn open(name: &str, options: &Options) -> io::Result<XdpSocket> {
         let address = format!("xdp:{name}");
         let failed = |error: io::Error| sentence(&format!("{address}: cannot open it"), &error, remedy(&error));
@@ -121,7 +121,7 @@ impl XdpSocket {
         })
     }
 
-    /// Copies the frame in `parts` into a buffer of the pool; `None` where the pool has no memory.
+    /// Copies the frame in `parts` into a buffer of the pool; `None` if the pool has no memory.
     fn collect(&self, ingress: Ingress, pool: &mut Pool) -> Option<Frame> {
         let len = self.frame_len();
         let [.., largest] = CLASS_LENS;
@@ -135,8 +135,8 @@ impl XdpSocket {
         Some(judged(Frame::read(buffer, FRAME_AT, len, LinkType::Ethernet, ingress), self.is_of_this_machine))
     }
 
-    /// Copies the headers of the frame in `parts` into a buffer, and its payload to its place. The frame is at most
-    /// as long as predicted. A frame that does not match the prediction stays whole.
+    /// Copies the headers of the frame in `parts` into a buffer, and the payload to its place. The frame must not
+    /// be longer than predicted. A frame that does not match the prediction is copied into contiguous memory.
     fn gather_apart(
         &self,
         ingress: Ingress,
@@ -171,7 +171,7 @@ impl XdpSocket {
         self.parts.iter().map(|part| self.chunks.bytes(part.addr as usize, part.len as usize))
     }
 
-    /// Receives a batch. Its first frames use header split, as long as they match the prediction.
+    /// Receives a batch. The first frames use header split, as long as they match the prediction.
     fn receive_batch(
         &mut self,
         ingress: Ingress,
@@ -233,7 +233,7 @@ impl XdpSocket {
         self.rings.completed.release();
     }
 
-    /// Sends as many of `wires` as the kernel takes in one call, and returns their number.
+    /// Sends as many of `wires` as the kernel accepts in one call, and returns their number.
     fn send_some(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize> {
         if !self.is_through()? {
             return Ok(0);
@@ -262,7 +262,8 @@ impl XdpSocket {
         Ok(count)
     }
 
-    /// The reason why a frame cannot be sent; the kernel does not report it.
+    /// Returns the reason why a frame cannot be sent; `None` if there is none. The kernel does not report such
+    /// reasons.
     #[inline]
     fn refusal(&mut self, wire: &TxFrame<'_>) -> Option<io::Error> {
         if wire.to_do != TxOffload::default() {
@@ -277,7 +278,7 @@ impl XdpSocket {
         None
     }
 
-    /// As [`XdpSocket::refusal`], after reading the MTU again.
+    /// Reads the MTU again, and returns the error for a frame that exceeds the MTU; `None` if the frame fits.
     #[cold]
     fn too_long(&mut self, wire: &TxFrame<'_>) -> Option<io::Error> {
         self.mtu = self.interface.mtu().unwrap_or(self.mtu);
@@ -285,7 +286,7 @@ impl XdpSocket {
         (packet_len(wire) > self.mtu).then(error)
     }
 
-    /// Copies one frame into chunks. There must be enough free ones.
+    /// Copies one frame into chunks. The caller has checked that enough chunks are free.
     fn put(&mut self, wire: &TxFrame<'_>) {
         let mut rest = [wire.header, wire.payload];
         let mut left = wire.header.len() + wire.payload.len();
@@ -299,10 +300,11 @@ impl XdpSocket {
         }
     }
 
-    /// Makes the kernel send the entries of the ring. Entries that it cannot take yet stay there for a later call.
+    /// Makes the kernel send the entries of the ring. Entries that the kernel cannot accept yet stay in the ring
+    /// for a later call.
     ///
     /// # Errors
-    /// The interface is down or gone; the kernel took nothing.
+    /// The interface is down or does not exist any more. The kernel accepted no entry.
     fn push_out(&mut self) -> io::Result<()> {
         let mut left_count = self.rings.sending.left_count();
         let mut timeout = TRIES;
@@ -331,7 +333,7 @@ impl XdpSocket {
         self.mtu = self.interface.mtu().unwrap_or(self.mtu);
     }
 
-    /// Takes back all entries of the ring, none of which the kernel has read.
+    /// Takes back all entries of the ring. The kernel has read none of them.
     #[cold]
     fn take_back(&mut self) {
         while self.rings.sending.left_count() > 0 {
@@ -341,7 +343,7 @@ impl XdpSocket {
         self.rings.sending.publish();
     }
 
-    /// Whether the ring is empty. Sends the remaining entries first, if possible.
+    /// Whether the ring is empty. Tries to send the remaining entries first.
     fn is_through(&mut self) -> io::Result<bool> {
         if self.rings.sending.left_count() > 0 {
             self.push_out()?;
@@ -430,8 +432,8 @@ impl Rings {
     }
 }
 
-/// Infers the checksum state of a frame. Only a host of this machine leaves a checksum to a card. A frame of a real
-/// card was on a wire, so its checksum is as the sender made it.
+/// Infers the checksum state of a frame. Only a host of this machine leaves a checksum partial. A frame from a NIC
+/// was on a wire, so its checksum is complete.
 fn judged(frame: Frame, is_of_this_machine: bool) -> Frame {
     match frame {
         // Only GSO packets lack a length, and none comes this way.
@@ -446,17 +448,17 @@ fn judged(frame: Frame, is_of_this_machine: bool) -> Frame {
     }
 }
 
-/// Start of the chunk that contains an address.
+/// Returns the start of the chunk that contains an address.
 fn chunk_of(address: u64) -> u64 {
     address / CHUNK_LEN as u64 * CHUNK_LEN as u64
 }
 
-/// Number of chunks that a frame needs.
+/// Returns the number of chunks that a frame needs.
 fn part_count(wire: &TxFrame<'_>) -> usize {
     (wire.header.len() + wire.payload.len()).div_ceil(CHUNK_LEN)
 }
 
-/// Bytes that count against an MTU: all but the Ethernet header and the first VLAN tag.
+/// Returns the length that counts against an MTU, in bytes: all except the Ethernet header and the first VLAN tag.
 fn packet_len(wire: &TxFrame<'_>) -> usize {
     let is_tagged = matches!(wire.header.get(12..14), Some([0x81, 0x00] | [0x88, 0xA8]));
     let link_len = if is_tagged { ETHERNET_LEN + TAG_LEN } else { ETHERNET_LEN };
@@ -483,26 +485,26 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// Chunks for the kernel to fill, and as many to send from; a power of two.
+/// Number of chunks for receiving, and number of chunks for sending; a power of two.
 const SHARE_COUNT: u32 = 2_048;
-/// Entries of the fill ring. It is larger than the number of chunks, as the kernel shows that it took a chunk only
-/// a moment after it delivered it.
+/// Number of entries of the fill ring. The kernel frees a chunk's entry only after it has delivered the chunk. So
+/// the ring is larger than the number of chunks.
 const FILL_COUNT: u32 = 2 * SHARE_COUNT;
-/// Largest chunk that the kernel takes, in bytes: a page.
+/// Size of a chunk, in bytes: a page, the largest size that the kernel accepts.
 const CHUNK_LEN: usize = 4_096;
-/// Chunks of the longest received frame. The kernel reserves 256 bytes of each chunk.
+/// Number of chunks of the longest received frame. The kernel reserves 256 bytes of each chunk.
 const PART_COUNT_MAX: usize = 18;
-/// Parts that the kernel sends in one call (TX_BATCH_SIZE in its xsk.c).
+/// Number of parts that the kernel sends in one call (TX_BATCH_SIZE in its xsk.c).
 const PART_COUNT_AT_ONCE: usize = 32;
-/// Calls without progress of the kernel before the remaining entries wait: more than parts that it drops one by
-/// one.
+/// Number of calls without progress before the remaining entries have to wait. It exceeds the number of parts that
+/// the kernel drops one by one.
 const TRIES: u32 = 64;
-/// Frames in one batch.
+/// Largest number of frames in one batch.
 const BATCH_COUNT: usize = 64;
 /// Length of an Ethernet header and of a VLAN tag, in bytes.
 const ETHERNET_LEN: usize = 14;
 const TAG_LEN: usize = 4;
-/// Where a frame starts in its buffer's memory.
+/// Offset of a frame in its buffer's memory, in bytes.
 const FRAME_AT: usize = HEADROOM - ETHERNET_LEN;
 
 #[cfg(test)]

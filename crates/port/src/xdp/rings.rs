@@ -1,8 +1,7 @@
 //! Memory shared with the kernel -> the four rings of an AF_XDP socket.
 //!
-//! A ring has one producer and one consumer, each with a counter that only it moves. Writes of one side become
-//! visible to the other through a release of the first counter and an acquire by the reader
-//! (linux/Documentation/networking/af_xdp.rst).
+//! A ring has one producer and one consumer. Each has a counter that only it changes. Each releases its own counter
+//! and acquires the other's, which makes writes to the ring visible (linux/Documentation/networking/af_xdp.rst).
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::ffi::c_void;
@@ -11,20 +10,20 @@ use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A ring in shared memory, of entries of type `E`.
+/// A ring in shared memory, with entries of type `E`.
 #[derive(Debug)]
 pub struct Ring<E> {
     map: Mapping,
     offsets: libc::xdp_ring_offset,
     mask: u32,
-    /// Our own counter, of entries put or taken.
+    /// Counter of this process: entries that it put or took.
     ours: u32,
-    /// Last seen counter of the other side.
+    /// Counter of the kernel at the last reading.
     theirs: u32,
     entry: std::marker::PhantomData<E>,
 }
 
-/// Mapped memory, unmapped on drop.
+/// Mapped memory, which is unmapped on drop.
 #[derive(Debug)]
 pub struct Mapping {
     start: *mut c_void,
@@ -35,10 +34,10 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// `len` bytes of zeros.
+    /// Maps `len` bytes of zeros.
     ///
     /// # Errors
-    /// There is no memory.
+    /// There is not enough memory.
     pub fn anonymous(len: usize) -> io::Result<Mapping> {
         // SAFETY: the kernel chooses the place.
         let start =
@@ -53,24 +52,24 @@ impl Mapping {
         Ok(Mapping { start, len })
     }
 
-    /// Its address, for the kernel.
+    /// Returns the memory's address, for the kernel.
     pub fn address(&self) -> u64 {
         self.start as u64
     }
 
-    /// Its length, in bytes.
+    /// Returns the memory's length, in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// `len` bytes from `at` on.
+    /// Returns `len` bytes from offset `at` on.
     pub fn bytes(&self, at: usize, len: usize) -> &[u8] {
         assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "a range lies inside its mapping");
         // SAFETY: the range was checked, and whoever holds the chunk's address from a ring is its only user.
         unsafe { std::slice::from_raw_parts(self.start.cast::<u8>().add(at), len) }
     }
 
-    /// `len` bytes from `at` on, mutable.
+    /// Returns `len` bytes from offset `at` on, mutable.
     pub fn bytes_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
         assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "a range lies inside its mapping");
         // SAFETY: as above.
@@ -92,10 +91,10 @@ impl Drop for Mapping {
 }
 
 impl<E: Copy> Ring<E> {
-    /// Maps the ring of `count` entries that the socket has at this offset.
+    /// Maps the socket's ring of `count` entries at this offset.
     ///
     /// # Errors
-    /// The kernel does not map it.
+    /// The kernel cannot map the ring.
     pub fn new(fd: BorrowedFd<'_>, at: u64, offsets: libc::xdp_ring_offset, count: u32) -> io::Result<Ring<E>> {
         assert!(count.is_power_of_two(), "a ring's length is a power of two");
         let len = offsets.desc as usize + count as usize * size_of::<E>();
@@ -103,7 +102,7 @@ impl<E: Copy> Ring<E> {
         Ok(Ring { map, offsets, mask: count - 1, ours: 0, theirs: 0, entry: std::marker::PhantomData })
     }
 
-    /// Free entries, in a ring that we fill.
+    /// Returns the number of free entries, in a ring that this process fills.
     pub fn room(&mut self) -> u32 {
         let free = |ring: &Ring<E>| ring.mask + 1 - ring.ours.wrapping_sub(ring.theirs);
         if free(self) == 0 {
@@ -112,13 +111,13 @@ impl<E: Copy> Ring<E> {
         free(self)
     }
 
-    /// Entries that were put and that the kernel has not taken yet.
+    /// Returns the number of entries that were put and that the kernel has not taken yet.
     pub fn left_count(&mut self) -> u32 {
         self.theirs = self.map.count(self.offsets.consumer).load(Ordering::Acquire);
         self.ours.wrapping_sub(self.theirs)
     }
 
-    /// Puts an entry. The ring must have room.
+    /// Puts an entry into the ring, which must have room.
     pub fn put(&mut self, entry: E) {
         assert!(self.room() > 0, "a ring that is full is asked first");
         // SAFETY: the entry is ours until the count is released, and lies inside the mapping.
@@ -126,7 +125,7 @@ impl<E: Copy> Ring<E> {
         self.ours = self.ours.wrapping_add(1);
     }
 
-    /// Takes back the entry that was put last. The kernel has not read it: it reads only when asked to send.
+    /// Takes back the entry that was put last. The kernel has not read it, as it only reads when asked to send.
     pub fn take_back(&mut self) -> E {
         assert!(self.left_count() > 0, "what is taken back was put");
         self.ours = self.ours.wrapping_sub(1);
@@ -134,12 +133,12 @@ impl<E: Copy> Ring<E> {
         unsafe { self.entry(self.ours).read() }
     }
 
-    /// Shows the kernel all entries that were put.
+    /// Makes all entries that were put visible to the kernel.
     pub fn publish(&mut self) {
         self.map.count(self.offsets.producer).store(self.ours, Ordering::Release);
     }
 
-    /// The next entry of a ring that the kernel fills.
+    /// Takes the next entry of a ring that the kernel fills; `None` if the ring is empty.
     pub fn take(&mut self) -> Option<E> {
         if self.ours == self.theirs {
             self.theirs = self.map.count(self.offsets.producer).load(Ordering::Acquire);

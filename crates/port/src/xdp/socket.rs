@@ -1,4 +1,6 @@
-//! Requests about an AF_XDP socket -> system calls and their answers.
+//! Requests about an AF_XDP socket -> system calls and their results.
+//!
+//! The rest of the module needs no `unsafe` system calls of its own.
 
 use super::rings::Mapping;
 use linux::device::{self, checked};
@@ -6,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Opens a socket without an interface.
+/// Opens an AF_XDP socket that is not bound to an interface.
 pub(super) fn open() -> io::Result<OwnedFd> {
     device::socket(libc::AF_XDP, libc::SOCK_RAW)
 }
@@ -29,14 +31,14 @@ pub(super) fn make_ring(socket: &OwnedFd, ring: libc::c_int, count: u32) -> io::
     set(socket, libc::SOL_XDP, ring, &count)
 }
 
-/// Sets the limit of bytes in flight, past the system's limit where allowed.
+/// Sets the limit of queued bytes to send, beyond the system's limit if allowed.
 pub(super) fn size_buffer(socket: &OwnedFd, len: u32) -> io::Result<()> {
     let len = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
     set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &len)
         .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &len))
 }
 
-/// Offsets inside the four rings.
+/// Returns the offsets of the fields in the four rings.
 pub(super) fn offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     // Sixteen words: producer, consumer, entries and flags of the four rings.
     let words: [u64; 16] = ask(socket, libc::XDP_MMAP_OFFSETS)?;
@@ -49,7 +51,7 @@ pub(super) fn offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     Ok(libc::xdp_mmap_offsets { rx: ring(0), tx: ring(4), fr: ring(8), cr: ring(12) })
 }
 
-/// Frames that the kernel could not deliver: no free chunk, or no room in the ring.
+/// Returns the number of frames that the kernel could not deliver, as no chunk was free or a ring had no room.
 pub(super) fn missed(socket: &OwnedFd) -> io::Result<u64> {
     // Received and dropped, two kinds of bad entries, ring full, fill ring empty, nothing to send. Frames lost to
     // an empty fill ring are among the dropped ones.
@@ -57,7 +59,8 @@ pub(super) fn missed(socket: &OwnedFd) -> io::Result<u64> {
     Ok(dropped + ring_full)
 }
 
-/// Binds the socket to the first queue of an interface. The queue of a closed socket becomes free a little later.
+/// Binds the socket to the first queue of an interface. Waits a short time for a queue that a closed socket still
+/// occupies.
 pub(super) fn bind_patiently(socket: &OwnedFd, index: u32) -> io::Result<()> {
     let mut wait = Duration::from_millis(1);
     loop {
@@ -84,7 +87,7 @@ fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
     checked(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
 }
 
-/// Makes the kernel send the entries of the ring: at most 32 parts in one call.
+/// Makes the kernel send entries of the ring, at most 32 parts per call.
 pub(super) fn send(socket: &OwnedFd) -> io::Result<()> {
     let (nothing, nobody) = (std::ptr::null(), std::ptr::null());
     // SAFETY: nothing is read but the rings, which say what to send.
@@ -100,7 +103,7 @@ pub(super) fn peek_rings(socket: &OwnedFd) -> io::Result<()> {
     if came < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sets an option to a number or a struct of numbers.
+/// Sets an option whose value is a number or a struct of numbers.
 pub(super) fn set<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the value is as long as is said, and is only read.
@@ -108,7 +111,7 @@ pub(super) fn set<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, 
     checked(result).map(drop)
 }
 
-/// Value of an option, in words.
+/// Returns the value of an option, in 64-bit words.
 fn ask<const COUNT: usize>(socket: &OwnedFd, option: libc::c_int) -> io::Result<[u64; COUNT]> {
     let mut words = [0; COUNT];
     let mut len = size_of_val(&words) as libc::socklen_t;
@@ -118,5 +121,5 @@ fn ask<const COUNT: usize>(socket: &OwnedFd, option: libc::c_int) -> io::Result<
     checked(result).map(|_| words)
 }
 
-/// Longest wait for a busy queue.
+/// Longest wait for a queue that is in use.
 const BIND_WAIT_MAX: Duration = Duration::from_secs(1);
