@@ -370,13 +370,17 @@ pub struct LinkArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scene {
     /// Links without offloads, hosts without GRO
+    #[value(alias = "apart")]
     NoGro,
     /// Links without offloads, hosts with GRO
+    #[value(alias = "joined")]
     Gro,
     /// Links without offloads, hosts with the kernel's defaults
     Plain,
     /// Links with checksum offload, hosts without GRO; GRO on the interfaces between them
+    #[value(alias = "between")]
     MiddleGro,
     /// Links with TSO
+    #[value(alias = "trains")]
     Tso,
 }

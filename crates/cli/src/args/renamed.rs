@@ -12,10 +12,14 @@ const OPTIONS: [(&str, &str); 5] = [
 ];
 
 /// Values: option, former value, value.
-const VALUES: [(&str, &str, &str); 3] = [
+const VALUES: [(&str, &str, &str); 7] = [
     ("--fragment-policy", "graceful", "merge"),
     ("--fragment-policy", "hop", "reassemble-hop"),
     ("--off", "join", "merge"),
+    ("--scene", "apart", "no-gro"),
+    ("--scene", "between", "middle-gro"),
+    ("--scene", "joined", "gro"),
+    ("--scene", "trains", "tso"),
 ];
 
 /// A sentence for each former name among the arguments of a command.
@@ -57,5 +61,6 @@ mod tests {
         );
         assert_eq!(of("rewrite -- --join graceful"), 0);
         assert_eq!(of("lab differential --trains 5"), 1);
+        assert_eq!(of("lab border --scene plain,apart,trains"), 2);
     }
 }
