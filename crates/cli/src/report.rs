@@ -25,7 +25,7 @@ pub struct Report {
     pub read: Side,
     /// Figures of the output.
     pub written: Side,
-    /// Payload bytes by their destination. The bytes read are the sum of the other fields.
+    /// Sequences of consecutive TCP segments; `None` if there were none.
     pub payload: Balance,
     /// Sequences of consecutive TCP segments; `None` if TCP was not coalesced.
     #[serde(skip_serializing_if = "Option::is_none")]
