@@ -1,4 +1,6 @@
-//! Configuration -> its problems: `wideload check`; and `wideload undo`.
+//! A configuration -> its problems, for `wideload check`; the host -> reverted changes, for `wideload undo`.
+//!
+//! This module only prints. The crates `config` and `daemon` find the problems.
 
 use crate::args::Check;
 use crate::command::{Status, complain, failed, show, tell};
@@ -11,21 +13,21 @@ use daemon::own_addresses;
 use daemon::wide_routes;
 use serde::Serialize;
 
-/// Result of a check.
+/// The result of a check.
 #[derive(Serialize)]
 struct Found<'a> {
     is_good: bool,
     problems: Option<&'a Problems>,
     warnings: Option<&'a Problems>,
-    /// A problem of this machine that keeps the configuration from running.
+    /// A problem of this machine because of which the configuration cannot run; `None` if there is none.
     surroundings: Option<&'a str>,
-    /// Mismatches between this machine's interfaces and the configuration.
+    /// Mismatches between the interfaces of this machine and the configuration.
     interfaces: &'a [String],
-    /// Changes to the interfaces while the gateway runs.
+    /// Changes that a gateway will make to the interfaces while it runs.
     changes: &'a [String],
 }
 
-/// `wideload check`.
+/// Runs `wideload check`.
 pub fn check(args: &Check) -> Status {
     let mut read = Config::read(&args.config);
     if let Ok(config) = &mut read {
@@ -76,12 +78,13 @@ pub fn check(args: &Check) -> Status {
     }
 }
 
-/// Why a valid configuration cannot run here, as far as that shows without a start.
+/// Returns the reason why a valid configuration cannot run on this machine. `None` if none is visible without a
+/// start.
 pub(crate) fn unsuited(config: &Config) -> Option<String> {
     control::may_lie_at(&config.control).err().map(|error| error.to_string())
 }
 
-/// `wideload undo`.
+/// Runs `wideload undo`.
 pub fn undo() -> Status {
     let (rules, gro, sockets) = (wide_routes::undo(), gro::undo(), control::undo());
     let mut said = String::new();

@@ -1,4 +1,6 @@
-//! Files, the terminal and interrupts, around the jobs.
+//! Arguments -> a rewrite with files, a progress bar and interrupts.
+//!
+//! The other subcommands share its messages and exit statuses. The module `rewrite` processes the packets.
 
 use crate::args::Rewrite;
 use crate::report::{Ended, Report, grouped};
@@ -17,22 +19,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Exit status of the command.
+/// The exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Done.
+    /// The command has succeeded.
     Done = 0,
-    /// A read or a write failed.
+    /// Reading or writing has failed.
     Failed = 1,
-    /// Wrong arguments.
+    /// The arguments are wrong.
     Usage = 2,
-    /// The input is damaged; the readable part was written.
+    /// The input is damaged. Its readable part was written.
     Damaged = 3,
-    /// The user stopped it; the part read so far was written.
+    /// The user has stopped the command. The part read so far was written.
     Interrupted = 130,
 }
 
-/// `wideload rewrite`.
+/// Runs `wideload rewrite`.
 pub fn rewrite(args: &Rewrite) -> Status {
     match run(args) {
         Ok(status) => status,
@@ -103,7 +105,7 @@ fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
     Ok(status)
 }
 
-/// The output file.
+/// The output file and its format.
 struct CaptureFile<W: Write> {
     writer: Writer<W>,
 }
@@ -143,7 +145,7 @@ impl<W: Write> Sink for CaptureFile<W> {
     }
 }
 
-/// Exit status and end of the run after a reader's error.
+/// Returns the exit status after a reader's error, and the reason why the run ended.
 fn damage(error: &capture::Error) -> (Status, Ended) {
     match error {
         capture::Error::Damaged { offset, packets, .. } => {
@@ -154,7 +156,7 @@ fn damage(error: &capture::Error) -> (Status, Ended) {
     }
 }
 
-/// Rejects an output that is the input: writing it would destroy the input while it is read.
+/// Rejects an output file that is also the input file, as writing would destroy the input.
 fn refuse_own_input(args: &Rewrite) -> Result<(), (Status, String)> {
     let input = identity(&args.input, io::stdin().as_fd());
     let output = identity(&args.output, io::stdout().as_fd());
@@ -165,7 +167,7 @@ fn refuse_own_input(args: &Rewrite) -> Result<(), (Status, String)> {
     Ok(())
 }
 
-/// Device and inode of a regular file. The file is not opened: opening a FIFO waits for its other end.
+/// Returns device and inode of a regular file. Does not open the file, as opening a FIFO waits for its other end.
 fn identity(path: &Path, standard: BorrowedFd<'_>) -> Option<(u64, u64)> {
     let metadata =
         if is_dash(path) { File::from(standard.try_clone_to_owned().ok()?).metadata() } else { fs::metadata(path) };
@@ -193,7 +195,7 @@ fn create(path: &Path) -> Result<File, String> {
     File::create(path).map_err(|error| format!("{}: cannot create it: {error}", path.display()))
 }
 
-/// A bar on a terminal if the length is known, else a counter; hidden without a terminal.
+/// Makes a progress bar if the length of the input is known, otherwise a counter. Without a terminal, it is hidden.
 fn progress(args: &Rewrite, len: Option<u64>) -> ProgressBar {
     if args.quiet || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -207,7 +209,7 @@ fn progress(args: &Rewrite, len: Option<u64>) -> ProgressBar {
     bar
 }
 
-/// A flag that is set when the user interrupts.
+/// Returns a flag that is set when the user interrupts the command.
 pub(crate) fn watch_for_interrupt() -> Arc<AtomicBool> {
     let stopped = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stopped);
@@ -222,7 +224,7 @@ pub(crate) fn watch_for_interrupt() -> Arc<AtomicBool> {
     stopped
 }
 
-/// Prints the report to the stream that the capture does not use.
+/// Prints the report to standard output or standard error, whichever the capture does not use.
 fn print(args: &Rewrite, report: &Report) -> io::Result<()> {
     if args.quiet {
         return Ok(());
@@ -235,7 +237,7 @@ fn print(args: &Rewrite, report: &Report) -> io::Result<()> {
     })
 }
 
-/// Writes the text to standard output and returns this status. A reader that closed the pipe is no failure.
+/// Writes the text to standard output, and returns this status. A closed pipe is no failure.
 pub(crate) fn show(text: &str, status: Status) -> Status {
     match unless_closed(io::stdout().write_all(text.as_bytes())) {
         Ok(()) => status,
@@ -243,7 +245,7 @@ pub(crate) fn show(text: &str, status: Status) -> Status {
     }
 }
 
-/// The result of a write for people; a closed pipe is no failure.
+/// Returns the result of a write. A closed pipe is no failure.
 pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -251,7 +253,7 @@ pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Prints an error message; returns the status of a failure.
+/// Prints an error message, and returns the status of a failure.
 pub(crate) fn failed(message: &impl Display) -> Status {
     complain(message);
     Status::Failed
@@ -273,7 +275,8 @@ pub(crate) fn tell(message: &(impl Display + ?Sized)) {
     let _ = writeln!(io::stderr(), "{message}");
 }
 
-/// Random bits from the system. Without them, the author of the input could predict its places in our hash tables.
+/// Returns random bits from the system. With predictable bits, an input could be made to collide in the hash
+/// tables.
 fn draw() -> u128 {
     let mut bits = [0; 16];
     match getrandom::fill(&mut bits) {
@@ -294,7 +297,7 @@ fn shown(path: &Path, dash: &str) -> String {
     if is_dash(path) { dash.to_owned() } else { path.display().to_string() }
 }
 
-/// Bytes between two updates of the progress bar.
+/// Number of bytes between two updates of the progress bar.
 const PROGRESS_STEP: u64 = 1 << 20;
-/// Redraws of the progress bar per second.
+/// Number of redraws of the progress bar per second.
 const PROGRESS_HZ: u8 = 10;

@@ -1,4 +1,6 @@
-//! Demo settings -> a table of three middles, and its meaning: `wideload demo`.
+//! Settings of the demo -> a table of its three boxes, and an explanation: `wideload demo`.
+//!
+//! The crate `lab` measures. This module only shows the result.
 
 use crate::args::Demo as Args;
 use crate::command::{Status, complain, unless_closed};
@@ -12,7 +14,7 @@ use std::fmt::Write;
 use std::io::{self, IsTerminal, Write as _};
 use std::time::Duration;
 
-/// `wideload demo`: to be called while the process has one thread.
+/// Runs `wideload demo`. Call this while the process has only one thread.
 pub fn demo(args: &Args) -> Status {
     if let Err(error) = become_own_root() {
         complain(&error.to_string());
@@ -40,7 +42,7 @@ fn verdict(demo: &Demo) -> Status {
     if demo.intact && demo.wide { Status::Done } else { Status::Failed }
 }
 
-/// A progress line with the current step, for people.
+/// Makes a progress line for people that shows the current step.
 pub(crate) fn progress(is_for_machines: bool) -> ProgressBar {
     if is_for_machines || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -59,7 +61,7 @@ fn print(args: &Args, demo: &Demo) -> io::Result<()> {
     unless_closed(io::stdout().write_all(text.as_bytes()))
 }
 
-/// The demo's table for people, within 78 columns.
+/// Returns the demo's table for people, at most 78 columns wide.
 pub fn table(demo: &Demo) -> String {
     let Conditions { kernel, processors, load, rounds, build } = &demo.conditions;
     let load = load.first().map_or_else(String::new, |load| format!(", load {load:.1} at the start"));
@@ -118,7 +120,7 @@ fn line(text: &mut String, row: &Row) {
     };
 }
 
-/// A figure with its spread: two decimal places, or one for large figures.
+/// Returns a figure with its spread. Figures have two decimal places, large figures one.
 fn with_spread(Spread { median, least, most }: Spread) -> String {
     if most < 10.0 {
         format!("{median:.2} {least:.2}-{most:.2}")
@@ -127,7 +129,7 @@ fn with_spread(Spread { median, least, most }: Spread) -> String {
     }
 }
 
-/// Wideload compared with the bridge, and the verified properties.
+/// Returns sentences that compare Wideload with the bridge, and the verified properties.
 fn meaning(demo: &Demo) -> String {
     let mut text = String::from("Wideload / bridge, range over the rows (1.00 = the same)\n");
     let packets = demo.beside_bridge(|sample| Some(sample.packets_per_gigabyte()));
@@ -171,7 +173,7 @@ fn ratio(text: &mut String, name: &str, figures: &str) {
     let _ = writeln!(text, "  {name:<31} {figures}");
 }
 
-/// A sentence wrapped to the screen.
+/// Appends a sentence, wrapped to the width of the screen.
 fn wrapped(text: &mut String, sentence: &str) {
     let mut len = 0;
     for word in sentence.split(' ') {
@@ -195,7 +197,7 @@ fn yes(is_so: bool) -> &'static str {
     if is_so { "yes" } else { "NO" }
 }
 
-/// Line length of a screen, in characters.
+/// Width of the screen, in characters.
 const LINE_LEN: usize = 78;
 const TICK: Duration = Duration::from_millis(100);
 const INTRODUCTION: &str = "\

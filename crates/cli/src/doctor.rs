@@ -1,6 +1,7 @@
-//! Machine -> the features that it supports: `wideload doctor`.
+//! A machine -> the features that it supports: `wideload doctor`.
 //!
-//! Every feature is tried, not looked up: in a private namespace, on devices of its own, which end with it.
+//! Versions and options of a kernel do not show reliably whether a feature works. So each feature is tried, on
+//! temporary devices in a private namespace.
 
 use crate::args::Doctor;
 use crate::command::{Status, failed, show};
@@ -15,20 +16,20 @@ use serde::Serialize;
 use std::fs;
 use std::io;
 
-/// A tried feature, and the result.
+/// A tried feature and its result.
 #[derive(Debug, Serialize)]
 struct Finding {
-    /// Its purpose.
+    /// Purpose of the feature.
     what: &'static str,
-    /// Whether it works.
+    /// Whether the feature works.
     works: bool,
-    /// Whether the gateway needs it.
+    /// Whether a gateway cannot run without the feature.
     is_needed: bool,
-    /// The observation, with advice where it does not work.
+    /// The observation. If the feature does not work, advice is included.
     said: String,
 }
 
-/// `wideload doctor`: to be called while the process has one thread.
+/// Runs `wideload doctor`. Call this while the process has only one thread.
 pub fn doctor(args: &Doctor) -> Status {
     let interfaces = Netlink::open().and_then(|mut netlink| netlink.interfaces()).unwrap_or_default();
     let findings = examine();
@@ -86,7 +87,7 @@ fn finding<E: ToString>(what: &'static str, is_needed: bool, outcome: Result<Str
     Finding { what, works, is_needed, said: outcome.unwrap_or_else(|error| error.to_string()) }
 }
 
-/// Features that can be tried inside a private namespace.
+/// Tries the features that can be tried in a private namespace.
 fn tried() -> Vec<Finding> {
     let options = Options { mtu: Some(9_000), ..Options::default() };
     let tun = port::open("tun:doctor0", &options).map(|port| carries(port.offloads()));
@@ -135,7 +136,7 @@ fn realtime() -> Finding {
     }
 }
 
-/// The socket buffer limits for users other than root.
+/// Checks the limits of socket buffers for users other than root.
 fn buffers() -> Finding {
     let limit = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/net/core/{name}")).unwrap_or_default();
@@ -153,5 +154,5 @@ fn buffers() -> Finding {
     Finding { what: "socket buffers", works, is_needed: false, said }
 }
 
-/// Socket buffer that a port requests, in bytes.
+/// Socket buffer size that a port requests, in bytes.
 const BUFFER_LEN: u64 = 16 << 20;

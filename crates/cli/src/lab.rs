@@ -1,4 +1,6 @@
-//! Experiment's name -> its table: `wideload lab`.
+//! An experiment's name -> its table: `wideload lab`.
+//!
+//! The crate `lab` runs the experiments. This module only shows their results.
 
 use crate::args::{
     self, AttacksArgs, Congestion, DifferentialArgs, Event, Experiment, GatewayRole, Lab as Args, LifecycleArgs,
@@ -21,7 +23,7 @@ use std::fmt::{Display, Write};
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-/// `wideload lab`: to be called while the process has one thread.
+/// Runs `wideload lab`. Call this while the process has only one thread.
 pub fn lab(args: &Args) -> Status {
     let outcome = match &args.experiment {
         Experiment::Link(link) => self::link(link, args.json),
@@ -121,7 +123,7 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
     }
 }
 
-/// A scene of the border experiment, from its argument.
+/// Returns the scene of the border experiment that an argument names.
 fn played(scene: args::Scene) -> Scene {
     match scene {
         args::Scene::NoGro => Scene::Wires(Receiving::ThreadWithoutCopy),
@@ -198,7 +200,7 @@ fn tcp_settings(args: &TcpArgs) -> TcpSettings {
     TcpSettings { lens, algorithms: algorithms.collect(), loss: args.loss, rounds: args.rounds, ..usual }
 }
 
-/// Needs no privileges and no namespace: everything runs in this process.
+/// Runs the swarm of simulations. No privileges and no namespace are needed, as all hosts are simulated.
 fn swarm(args: &SwarmArgs, json: bool) -> io::Result<Status> {
     let progress = progress(json);
     // A panic in a case is a violated law, which is shown with its seed. Panic messages of the shrinking runs are
@@ -225,7 +227,7 @@ fn swarm(args: &SwarmArgs, json: bool) -> io::Result<Status> {
     shown(&progress, json, &outcome, is_good)
 }
 
-/// Like a swarm, it needs no privileges.
+/// Runs the attacks. No privileges and no namespace are needed.
 fn attacks(args: &AttacksArgs, json: bool) -> io::Result<Status> {
     let progress = progress(json);
     let hook = std::panic::take_hook();
@@ -263,7 +265,7 @@ fn link(args: &LinkArgs, json: bool) -> io::Result<Status> {
     Ok(if outcome.is_valid { Status::Done } else { Status::Failed })
 }
 
-/// The outcome of a link, for people.
+/// Returns the result of a link, as text for people.
 fn directions(outcome: &Outcome) -> String {
     let mut text = format!("{:.1} s, scheduling: {}\n", outcome.time_ns as f64 / 1e9, outcome.scheduling);
     for direction in &outcome.directions {
@@ -291,7 +293,7 @@ fn directions(outcome: &Outcome) -> String {
     text
 }
 
-/// Needs no privileges and no namespace, either.
+/// Runs the simulated networks. No privileges and no namespace are needed.
 fn network(args: &NetworkArgs, json: bool) -> io::Result<Status> {
     let file = args.file.display();
     let text = std::fs::read_to_string(&args.file)
@@ -320,5 +322,5 @@ fn shown<T: Serialize + Display>(
     Ok(if is_good { Status::Done } else { Status::Failed })
 }
 
-/// Longest transfer compared under loss by default, in bytes.
+/// Longest transfer that is compared under packet loss by default, in bytes.
 const LOSSY_LEN_MAX: usize = 1_000_000;

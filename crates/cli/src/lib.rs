@@ -1,4 +1,6 @@
-//! The subcommands of `wideload`, as functions for the binary and for tests.
+//! The subcommands of `wideload` -> functions for the binary and for tests.
+//!
+//! Each module prints the results of another crate. Only `rewrite` and `top` contain logic of their own.
 #![forbid(unsafe_code)]
 
 pub mod args;

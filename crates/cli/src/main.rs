@@ -1,4 +1,6 @@
 //! Arguments -> an exit status.
+//!
+//! The binary only parses arguments and chooses the subcommand.
 #![forbid(unsafe_code)]
 
 use clap::Parser;

@@ -1,105 +1,107 @@
-//! Outcome of a rewrite -> a table or JSON.
+//! The outcome of a rewrite -> a report, as a table or as JSON.
+//!
+//! The report accounts for every byte of the input. The module `rewrite` counts.
 
 use crate::rewrite::{Outcome, Spot, Traffic};
 use engine::{Event, Ledger, Reason, Tally};
 use serde::Serialize;
 use std::fmt::{self, Write};
 
-/// Figures of a rewrite, which add up.
+/// The report of a rewrite. Its figures add up.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// The input capture.
+    /// Name of the input capture.
     pub input: String,
-    /// The output capture.
+    /// Name of the output capture.
     pub output: String,
-    /// Longest output packet, in bytes.
+    /// Length of the longest allowed output packet, in bytes.
     pub mtu: u16,
-    /// How the run ended.
+    /// The reason why the run ended.
     pub ended: Ended,
-    /// The first packet that the input holds truncated.
+    /// Position of the first packet that the input contains only in part; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snap_cut: Option<Spot>,
-    /// Input figures.
+    /// Figures of the input.
     pub read: Side,
-    /// Output figures.
+    /// Figures of the output.
     pub written: Side,
-    /// Bytes of payload by destination: the read bytes are the sum of the others.
+    /// Sequences of consecutive TCP segments; `None` if there were none.
     pub payload: Balance,
-    /// The runs of TCP segments, if any.
+    /// Sequences of consecutive TCP segments; `None` if TCP was not coalesced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<Runs>,
-    /// Every fate that occurred.
+    /// Every fate that occurred, with its number of packets.
     pub fates: Vec<Fate>,
-    /// Packets by length.
+    /// Number of packets by length.
     pub sizes: Vec<Size>,
 }
 
-/// How a run ended.
+/// The reason why a run ended.
 #[derive(Debug, Serialize)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum Ended {
-    /// At the end of the input.
+    /// The end of the input was reached.
     Whole,
-    /// At damage in the input.
+    /// The input is damaged.
     Damaged {
-        /// Position and cause.
+        /// Position and cause of the damage.
         why: String,
-        /// Offset in the input, decompressed.
+        /// Offset of the damage in the decompressed input, in bytes; `None` if unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
         offset: Option<u64>,
-        /// Packets read before the damage.
+        /// Number of packets read before the damage; `None` if unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
         packets: Option<u64>,
     },
-    /// By the user.
+    /// The user interrupted the run.
     Interrupted,
 }
 
-/// One side of the rewrite: `bytes` = `payload` + `headers` + `untouched`.
+/// Figures of the input or of the output. `bytes` is the sum of `payload`, `headers` and `untouched`.
 #[derive(Debug, Serialize)]
 pub struct Side {
-    /// Frames.
+    /// Number of frames.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the frames.
     pub bytes: u64,
-    /// Bytes of upper-layer content: everything after the IP headers that fragments repeat.
+    /// Bytes after the IP headers that all fragments repeat.
     pub payload: u64,
-    /// Link headers, IP headers, generated ICMP errors and padding.
+    /// Bytes of link headers, IP headers, generated ICMP errors and padding.
     pub headers: u64,
-    /// Bytes of frames that the engine passed unprocessed.
+    /// Bytes of frames that the engine did not process.
     pub untouched: u64,
 }
 
-/// Destinations of the payload.
+/// Payload bytes by their destination.
 #[derive(Debug, Serialize)]
 pub struct Balance {
-    /// Bytes read.
+    /// Bytes read from the input.
     pub read: u64,
-    /// Bytes written.
+    /// Bytes written to the output.
     pub written: u64,
-    /// Bytes in retired packets.
+    /// Bytes in packets that were dropped or rejected.
     pub retired: u64,
-    /// Bytes of TCP headers saved by coalescing, less those added by segmentation.
+    /// Bytes of TCP headers removed by coalescing, less those added by segmentation.
     pub headers_saved: i64,
 }
 
-/// Runs of consecutive TCP segments.
+/// Statistics of runs: sequences of consecutive TCP segments of one flow.
 #[derive(Debug, Serialize)]
 pub struct Runs {
-    /// Segments in them.
+    /// Number of segments in all runs.
     pub segments: u64,
-    /// Runs, including those of one segment.
+    /// Number of runs, including runs of one segment.
     pub count: u64,
-    /// Segments in a run, on average.
+    /// Mean number of segments in a run.
     pub mean: f64,
-    /// Causes of their ends, with counts.
+    /// The rules that ended runs, with the number of runs.
     pub ended_by: Vec<RunEnd>,
 }
 
-/// Runs that one rule ended.
+/// Number of runs that one rule ended.
 #[derive(Debug, Serialize)]
 pub struct RunEnd {
-    /// The rule's counter.
+    /// Name of the rule's counter.
     pub name: &'static str,
     /// Its name in version 0.1, if it was another one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,49 +110,49 @@ pub struct RunEnd {
     pub count: u64,
 }
 
-/// One fate, and the number of packets with it.
+/// One fate, and the number of packets that had it.
 #[derive(Debug, Serialize)]
 pub struct Fate {
-    /// Kind of fate: passed unchanged, processed, retired.
+    /// Kind of the fate.
     pub kind: Kind,
-    /// The counter's name.
+    /// Name of the counter.
     pub name: &'static str,
     /// Its name in version 0.1, if it was another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub former_name: Option<&'static str>,
     /// Packets.
     pub packets: u64,
-    /// Bytes of payload; for passed frames, of the whole frame.
+    /// Payload bytes; for frames that passed unchanged, bytes of the complete frames.
     pub bytes: u64,
-    /// Description of the counter.
+    /// Description of the counter in one sentence.
     pub what: &'static str,
 }
 
-/// Kinds of fates.
+/// The kinds of fates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// The frame passed unchanged, for this reason.
+    /// The frame passed unchanged; the fate is the reason.
     Passed,
-    /// The packet was processed in this way.
+    /// The packet was processed; the fate is the processing step.
     Done,
-    /// The packet ended, for this reason.
+    /// The packet was dropped or rejected; the fate is the reason.
     Retired,
 }
 
-/// Packets of some lengths.
+/// Number of packets of one range of lengths.
 #[derive(Debug, Serialize)]
 pub struct Size {
-    /// Longest of them, in bytes; none: unbounded.
+    /// Largest length of the range, in bytes; `None` if there is no limit.
     pub up_to: Option<usize>,
-    /// Packets read.
+    /// Number of packets read.
     pub read: u64,
-    /// Packets written.
+    /// Number of packets written.
     pub written: u64,
 }
 
 impl Report {
-    /// The report of an outcome.
+    /// Makes the report of an outcome.
     pub fn new(input: String, output: String, mtu: u16, outcome: &Outcome, ended: Ended) -> Report {
         let ledger = &outcome.ledger;
         let untouched = ledger.passed_all().bytes;
@@ -291,7 +293,7 @@ impl Report {
     }
 }
 
-/// A bar for a number, in proportion to the largest.
+/// Returns a bar whose length is in proportion to the largest number.
 fn bar(count: u64, most: u64) -> String {
     if count == 0 {
         return String::new();
@@ -305,7 +307,7 @@ fn bar(count: u64, most: u64) -> String {
     bar
 }
 
-/// A number in groups of three digits.
+/// Returns a number in groups of three digits.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
@@ -318,5 +320,5 @@ pub fn grouped(number: u64) -> String {
     grouped
 }
 
-/// Longest bar, in characters.
+/// Length of the longest bar, in characters.
 const BAR_LEN: usize = 24;

@@ -1,9 +1,9 @@
-//! Capture -> the same traffic at other packet sizes.
+//! A capture -> the same traffic with other packet sizes.
 //!
-//! Packets pass the engine in the order of the file, in constant memory. Its clock follows the capture's. Before a
-//! packet is pushed, overdue entries are evicted, each at its own deadline. The engine's clock never goes back and
-//! never leaps. Where the capture's clock does, an offset keeps the two apart, and output packets have capture
-//! times.
+//! Packets are processed in the order of the file, with limited memory. The engine's clock follows the capture's
+//! clock. Before a packet is pushed, overdue entries are evicted at their own deadlines. The engine's clock never
+//! goes back and never jumps. If the capture's clock does, an offset between both clocks compensates. Output
+//! packets have times of the capture's clock.
 
 use capture::{Item, Reader, Record};
 use core::net::IpAddr;
@@ -17,151 +17,153 @@ use packet::{CopyError, Frame, Ingress, Packet, ParseError, Pool, Split, Time};
 use std::collections::VecDeque;
 use std::io::Read;
 
-/// Settings of a rewrite.
+/// The settings of a rewrite.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Longest output packet, IP header included, in bytes.
+    /// MTU of the output: length of the longest output packet, in bytes.
     pub mtu: u16,
-    /// Our role in the path.
+    /// Role of the rewrite in the packets' path.
     pub role: As,
-    /// Enabled stages.
+    /// The enabled stages.
     pub stages: Stages,
-    /// Destinations whose fragments are reassembled or merged; empty: all.
+    /// Destinations whose fragments are reassembled or merged; empty for all destinations.
     pub fragment_policy_for: Vec<Prefix>,
-    /// Flows that are never coalesced.
+    /// Flows whose segments are never coalesced.
     pub exempt: Vec<Exempt>,
-    /// How long segments wait.
+    /// Time for which segments are held.
     pub hold: Holding,
-    /// How fragmentation divides the payload.
+    /// Division of the payload among fragments.
     pub split: Split,
-    /// Memory and time limits of held packets.
+    /// Limits of memory and time for held packets.
     pub limits: Limits,
-    /// Maximum datagram lifetime: no identification is reused sooner.
+    /// Longest lifetime of a datagram. No IPv4 ID is reused sooner.
     pub lifetime: Duration,
-    /// Seed of all choices that show in the output.
+    /// Seed of all random choices that are visible in the output.
     pub seed: Secret,
-    /// Key of the hash tables; it never shows.
+    /// Key of the hash tables. It does not affect the output.
     pub table_key: Secret,
 }
 
-/// Enabled stages.
+/// The stages of a rewrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stages {
     /// Reassembly of datagrams.
     pub reassemble: Toggle,
-    /// Policy for fragments in transit.
+    /// Policy for fragments in transit; `None` if fragments stay as they are.
     pub fragment_policy: Option<FragmentPolicy>,
-    /// Coalescing of TCP segments.
+    /// Mode of coalescing TCP segments; `None` if segments are not coalesced.
     pub coalesce: Option<Mode>,
     /// Segmentation of TCP packets.
     pub segment: Toggle,
-    /// Fragmentation of all other packets.
+    /// Fragmentation of packets that exceed the MTU.
     pub fragment: Toggle,
 }
 
-/// Role in the path of the packets.
+/// The role of the rewrite in the packets' path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum As {
-    /// The host's own wide interface.
+    /// A host with a wide interface, which receives the packets itself.
     Host,
-    /// A box in transit, with the source addresses of its ICMP errors: one per version.
+    /// A router or a border, which forwards the packets.
     Transit {
-        /// Source addresses of ICMP errors.
+        /// Source addresses of ICMP errors: IPv4, then IPv6.
         icmp_source: [IpAddr; 2],
     },
 }
 
-/// Destination of a rewritten capture.
+/// The destination of a rewritten capture.
 pub trait Sink {
-    /// Error of the destination.
+    /// Error of writing to the destination.
     type Error;
 
-    /// A part of the file that is no packet, to be written unchanged.
+    /// Writes a part of the file that is no packet unchanged.
     fn structure(&mut self, item: &Item<'_>) -> Result<(), Self::Error>;
 
-    /// A packet to be written unchanged.
+    /// Writes a packet unchanged.
     fn copy(&mut self, record: &Record<'_>) -> Result<(), Self::Error>;
 
-    /// An unchanged packet at a later time, with the options of its record.
+    /// Writes an unchanged packet at a later time, with the options of its record.
     fn delayed(&mut self, interface: u32, time: Time, packet: &Packet, options: &[u8]) -> Result<(), Self::Error>;
 
-    /// A packet made by the engine, with its ingress interface (in its section) and its time.
+    /// Writes a packet that the engine made, with its time and its ingress interface (by number in the section).
     fn packet(&mut self, interface: u32, time: Time, packet: &Packet) -> Result<(), Self::Error>;
 }
 
-/// Why a rewrite ended before the end of its input.
+/// The reason why a rewrite ended before the end of its input.
 #[derive(Debug)]
 pub enum Stop<E> {
-    /// The input: the readable part was written.
+    /// The input is damaged. Its readable part was written.
     Input(capture::Error),
-    /// The sink.
+    /// The sink cannot write.
     Sink(E),
-    /// The caller.
+    /// The caller stopped the rewrite.
     Interrupted,
 }
 
-/// Results of a rewrite.
+/// The results of a rewrite.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Every fate.
+    /// The counters of all packets and events.
     pub ledger: Ledger,
-    /// Input traffic.
+    /// Frames of the input.
     pub input: Traffic,
-    /// Output traffic.
+    /// Frames of the output.
     pub output: Traffic,
-    /// The first packet that the capture holds truncated.
+    /// The first packet that the capture contains only in part; `None` if there is none.
     pub snap_cut: Option<Spot>,
 }
 
 /// Position of a packet in its capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Spot {
-    /// Its number, from 1.
+    /// Number of the packet, from 1.
     pub packet: u64,
-    /// Its offset in the file, decompressed.
+    /// Offset of the packet in the decompressed file, in bytes.
     pub offset: u64,
 }
 
-/// Frames of a capture, and the lengths of their packets.
+/// Counters of a capture's frames, and of the lengths of their packets.
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
-    /// Frames and their bytes, as captured.
+    /// Number of frames, and their bytes as captured.
     pub frames: Tally,
-    /// Packets by length: those up to each bound of [`Traffic::BOUNDS`], and above the previous one.
+    /// Number of packets by length. Each entry counts the packets up to a bound of [`Traffic::BOUNDS`] and above
+    /// the previous bound.
     pub histogram: [u64; Traffic::BOUNDS.len()],
 }
 
-/// State of a running rewrite.
+/// The state of a running rewrite.
 #[derive(Debug)]
 struct Rewriter {
     gateway: Gateway,
     batch: Batch,
     clock: Clock,
-    /// Number of interfaces in earlier sections, so that each interface has an ingress of its own.
+    /// Number of interfaces in earlier sections. It is added to interface numbers, so that each interface has an
+    /// ingress of its own.
     interfaces_before: u32,
     interfaces_here: u32,
     input: Traffic,
     output: Traffic,
     snap_cut: Option<Spot>,
-    /// Options of records whose packets are held, by record number; the oldest are dropped first.
+    /// Options of records whose packets are held, by record number. The oldest are dropped first.
     options: VecDeque<(u64, Box<[u8]>)>,
     options_len: usize,
 }
 
-/// The engine's time, and its offset from the capture's.
+/// The engine's clock, and its offset from the capture's clock.
 #[derive(Debug, Default)]
 struct Clock {
     now: Time,
-    /// The engine's time less the capture's, in nanoseconds.
+    /// The engine's time minus the capture's time, in nanoseconds.
     shift: i128,
-    /// The capture time since which all times have been behind the engine's.
+    /// The first capture time since which all times were before the engine's; `None` if the last one was not.
     behind_since: Option<Time>,
 }
 
-/// Rewrites everything from `reader` into `sink` while `goes_on`, which gets the number of bytes read, returns
-/// true.
+/// Rewrites all packets from `reader` to `sink`, as long as `goes_on` returns true. The function `goes_on` receives
+/// the number of bytes read so far.
 ///
-/// The outcome covers everything that was read, however the rewrite ended.
+/// The outcome includes all packets that were read, even if the rewrite ended early.
 pub fn rewrite<R: Read, S: Sink>(
     reader: &mut Reader<R>,
     settings: &Settings,
@@ -237,7 +239,7 @@ impl Rewriter {
         sink.structure(item)
     }
 
-    /// Takes one record: IP packets go to the engine, everything else bypasses it.
+    /// Processes one record. IP packets are given to the engine; all other records bypass it.
     fn take<S: Sink>(&mut self, record: &Record<'_>, sink: &mut S) -> Result<(), S::Error> {
         if let Some(time) = record.time {
             self.advance(time, sink)?;
@@ -281,7 +283,7 @@ impl Rewriter {
         }
     }
 
-    /// The packet has left unchanged: nothing needs its options.
+    /// Drops the stored options of a packet that was written unchanged.
     fn forget_options(&mut self, number: u64) {
         if let Some((_, options)) = self.options.pop_back_if(|(last, _)| *last == number) {
             self.options_len -= options.len() + OPTIONS_CHARGE;
@@ -309,7 +311,7 @@ impl Rewriter {
         }
     }
 
-    /// Moves the clock; each overdue entry leaves at its own deadline.
+    /// Advances the clock. Each overdue entry is evicted at its own deadline.
     fn advance<S: Sink>(&mut self, time: Time, sink: &mut S) -> Result<(), S::Error> {
         let until = self.clock.reading(time);
         while let Some(deadline) = self.gateway.next_deadline().filter(|deadline| *deadline <= until) {
@@ -321,13 +323,13 @@ impl Rewriter {
         Ok(())
     }
 
-    /// Flushes all held packets.
+    /// Releases and writes all held packets.
     fn release<S: Sink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
         self.gateway.flush(self.clock.now);
         self.drain(None, sink)
     }
 
-    /// Writes the engine's output.
+    /// Writes the packets that the engine has finished.
     fn drain<S: Sink>(&mut self, current: Option<&Record<'_>>, sink: &mut S) -> Result<(), S::Error> {
         while let Some(direction) = self.gateway.next(ONLY) {
             let packet = match direction {
@@ -360,7 +362,7 @@ impl Rewriter {
     }
 }
 
-/// The only side of the gateway, for a port that accepts single packets.
+/// Returns the settings of the gateway's only side, for a port without offloads.
 fn side(settings: &Settings) -> SideSettings {
     let Stages { reassemble, fragment_policy, coalesce, segment, fragment } = settings.stages;
     let how = match (fragment_policy, reassemble) {
@@ -400,15 +402,15 @@ fn side(settings: &Settings) -> SideSettings {
 }
 
 impl Clock {
-    /// The engine's time for a time of the capture, with the present offset.
+    /// Returns the engine's time for a time of the capture, with the current offset.
     fn reading(&self, time: Time) -> Time {
         let nanos = i128::from(time.nanos()) + self.shift;
         Time::from_nanos(nanos.clamp(0, i128::from(u64::MAX)) as u64)
     }
 
-    /// Moves to a time of the capture. Times behind the clock do not move it, because merged captures contain some.
-    /// If they persist, the capture's clock went back and the offset changes. So it does at a leap beyond every
-    /// time-out.
+    /// Moves the clock to a time of the capture. Earlier times do not move the clock, because merged captures
+    /// contain some. If all times stay earlier, the capture's clock went back, and the offset changes. The offset
+    /// also changes at a jump beyond every time-out.
     fn set(&mut self, time: Time) {
         let reading = self.reading(time);
         if reading >= self.now {
@@ -423,7 +425,7 @@ impl Clock {
         }
     }
 
-    /// The capture's time.
+    /// Returns the capture's time.
     fn stamp(&self) -> Time {
         let nanos = i128::from(self.now.nanos()) - self.shift;
         Time::from_nanos(nanos.clamp(0, i128::from(u64::MAX)) as u64)
@@ -431,7 +433,7 @@ impl Clock {
 }
 
 impl Traffic {
-    /// Upper bounds of the histogram's bars, in bytes: common packet sizes.
+    /// Upper bounds of the histogram's bars, in bytes. They are common packet sizes.
     pub const BOUNDS: [usize; 12] =
         [68, 128, 256, 576, 1_280, 1_500, 4_352, 9_000, 16_384, 32_768, 65_535, usize::MAX];
 
@@ -448,15 +450,17 @@ impl Traffic {
     }
 }
 
-/// Pool memory beyond the limit of held bytes, for input and output packets.
+/// Size of the pool in addition to the limit of held bytes, for input and output packets, in bytes.
 const POOL_EXTRA: usize = 16 << 20;
-/// Memory charged for a record's options in addition to their bytes.
+/// Memory counted for a record's options in addition to their own length, in bytes.
 const OPTIONS_CHARGE: usize = 64;
-/// Limit of stored options, in bytes: more than held packets have within the default time-outs.
+/// Memory limit of stored options, in bytes. Packets held within the default time-outs have less.
 const OPTIONS_LEN_MAX: usize = 16 << 20;
-/// Longer than any configurable time-out: nothing older is still held.
+/// A jump of the capture's clock. It exceeds all time-outs that can be configured, so no older packet is still
+/// held.
 const LEAP: Duration = Duration::from_secs(7_200);
-/// Longer than one source's times stay behind another's in a row, in merged captures and with several queues.
+/// Time after which the capture's clock counts as set back. In merged captures, one source's times stay behind
+/// another's for less.
 const LASTING: Duration = Duration::from_millis(200);
-/// Direction index of the whole capture.
+/// The only direction of the gateway.
 const ONLY: usize = 0;

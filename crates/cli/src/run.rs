@@ -1,4 +1,6 @@
-//! Configuration file -> a live gateway, until it is stopped.
+//! A configuration file -> a live gateway, until it is stopped.
+//!
+//! This module only prints. The crate `daemon` runs the gateway.
 
 use crate::args::{Restart, Run};
 use crate::check::unsuited;
@@ -9,7 +11,7 @@ use daemon::worker_process;
 use std::io;
 use std::os::fd::AsFd;
 
-/// `wideload run`.
+/// Runs `wideload run`.
 pub fn run(args: &Run) -> Status {
     if args.check {
         return check(args);
@@ -45,7 +47,7 @@ fn check(args: &Run) -> Status {
     }
 }
 
-/// `wideload restart`: waits for the result.
+/// Runs `wideload restart`, and waits for the result.
 pub fn restart(args: &Restart) -> Status {
     let config = match supervisor::read(&args.config) {
         Ok((_, config)) => config,
@@ -61,7 +63,8 @@ pub fn restart(args: &Restart) -> Status {
     }
 }
 
-/// `wideload work`: the worker process of `wideload run`; its supervisor is at the other end of standard input.
+/// Runs `wideload work`, the worker process of `wideload run`. The supervisor is at the other end of standard
+/// input.
 pub fn worker_process() -> Status {
     match io::stdin().as_fd().try_clone_to_owned().and_then(worker_process::run) {
         Ok(()) => Status::Done,

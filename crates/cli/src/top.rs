@@ -1,7 +1,7 @@
-//! Statistics of a running gateway -> a live view of both directions: on a terminal, as a table, or as JSON.
+//! Statistics of a running gateway -> a live view of both directions: on a terminal, as a table or as JSON.
 //!
-//! Two successive statistics make one view: the rates between them. The mean payload says the most: the bytes
-//! behind a packet's IP header, before and after its size changed.
+//! Rates are the differences between two successive statistics. The mean payload is the most important value: the
+//! bytes after a packet's IP header, before and after its size was changed.
 
 use crate::args::Top;
 use crate::command::{Status, failed, unless_closed};
@@ -29,21 +29,21 @@ use std::time::{Duration, Instant};
 pub struct View {
     /// The gateway's name.
     pub name: String,
-    /// Its role.
+    /// The gateway's role.
     pub role: String,
-    /// Its version.
+    /// The gateway's version.
     pub version: String,
-    /// Its process ID.
+    /// ID of the gateway's process.
     pub process: u32,
-    /// Its running time, in seconds.
+    /// The gateway's running time, in seconds.
     pub seconds: f64,
-    /// Number of its workers.
+    /// Number of the gateway's workers.
     pub worker_count: usize,
-    /// Processors that it kept busy: 1 is one processor all the time.
+    /// Mean number of CPUs that the gateway kept busy; 1.0 is one CPU all the time.
     pub processors: f64,
-    /// The direction to the wide side, then the one to the narrow side.
+    /// The direction to the wide side, then the direction to the narrow side.
     pub directions: [DirectionView; 2],
-    /// Losses since it began, and errors of the program.
+    /// Losses since the gateway started, and faults of the program.
     pub losses: Vec<Loss>,
 }
 
@@ -52,48 +52,48 @@ pub struct View {
 pub struct DirectionView {
     /// The direction's name.
     pub direction: &'static str,
-    /// The port of ingress.
+    /// Address of the ingress port.
     pub from: String,
-    /// The port of egress.
+    /// Address of the egress port.
     pub to: String,
     /// Received packets, offloaded flows included.
     pub came: Flow,
     /// Forwarded packets, offloaded flows included.
     pub went: Flow,
-    /// The share of received packets longer than 8,000 bytes, from 0 to 1. `None` if none were received.
+    /// Share of received packets that are longer than 8,000 bytes, from 0 to 1; `None` if no packet was received.
     pub wide_share: Option<f64>,
-    /// Held packets.
+    /// Held packets and their payload bytes.
     pub held: Count,
-    /// The stages.
+    /// The stages, in the order in which packets pass through them.
     pub stages: Vec<StageFigures>,
-    /// Events per second, the most frequent first.
+    /// Events per second, most frequent first.
     pub events: Vec<(String, f64)>,
 }
 
-/// The packets and bits of one direction.
+/// Rates of packets and bits in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Flow {
     /// Packets per second, counted as on the wire.
     pub packets: f64,
-    /// Bits per second, as the port counts them.
+    /// Bits per second of complete frames, as the port counts them.
     pub bits: f64,
-    /// The mean payload behind the IP header, in bytes. `None` if no packet passed.
+    /// Mean number of bytes after the IP header; `None` if there was no packet.
     pub payload_len: Option<f64>,
 }
 
 /// One kind of loss.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Loss {
-    /// The direction or the port.
+    /// Name of the direction or of the port.
     pub at: String,
-    /// The counter's name.
+    /// Name of the counter.
     pub name: String,
     /// Its name in version 0.1, if it was another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub former_name: Option<&'static str>,
     /// Packets per second.
     pub rate: f64,
-    /// Packets since the gateway began.
+    /// Lost packets since the gateway started.
     pub total: i64,
 }
 
@@ -105,7 +105,7 @@ pub fn top(args: &Top) -> Status {
     }
 }
 
-/// Shows a gateway once, or until the user quits.
+/// Shows the gateway's view one time, or until the user quits.
 fn run(args: &Top) -> io::Result<()> {
     let path = find(args.gateway.as_deref())?;
     let mut client = Client::connect(&path)?;
@@ -153,10 +153,10 @@ fn look(terminal: &mut DefaultTerminal, path: &Path, client: &mut Client, mut be
     }
 }
 
-/// The gateway's statistics. If its process has ended, as in a restart, this waits for the successor and asks it.
+/// Returns the gateway's statistics. If its process has ended, as in a restart, waits for the successor.
 ///
 /// # Errors
-/// Five seconds passed without an answer at this path.
+/// No gateway has answered at this path for five seconds.
 pub fn status(path: &Path, client: &mut Client) -> io::Result<Stats> {
     let until = Instant::now() + SUCCESSOR_TIMEOUT;
     let mut outcome = client.status();
@@ -171,7 +171,7 @@ pub fn status(path: &Path, client: &mut Client) -> io::Result<Stats> {
     outcome
 }
 
-/// Draws a view and the hint how to quit.
+/// Draws a view, and a hint how to quit.
 fn screen(view: &View, frame: &mut Frame<'_>) {
     view.draw(frame);
     let [_, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(frame.area());
@@ -182,7 +182,7 @@ fn screen(view: &View, frame: &mut Frame<'_>) {
 }
 
 impl View {
-    /// The activity between two statistics of one gateway.
+    /// Makes the view of the activity between two statistics of one gateway.
     pub fn between(before: &Stats, after: &Stats) -> View {
         let pace = Pace { seconds: after.seconds - before.seconds };
         let (old, new) = (&before.all, &after.all);
@@ -238,7 +238,7 @@ impl View {
         }
     }
 
-    /// The lines that the whole view needs.
+    /// Returns the number of lines that the complete view needs.
     fn height(&self) -> u16 {
         let done = self.directions.iter().map(|direction| direction.events.len()).max().unwrap_or(0).max(1);
         let stages = self.directions[0].stages.len();
@@ -387,14 +387,14 @@ impl View {
     }
 }
 
-/// The time between two statistics.
+/// The time between two statistics, in seconds.
 #[derive(Clone, Copy)]
 struct Pace {
     seconds: f64,
 }
 
 impl Pace {
-    /// An amount per second; 0 if no time passed.
+    /// Returns an amount per second; 0 if no time passed.
     fn each(self, amount: f64) -> f64 {
         if self.seconds > 0.0 { amount / self.seconds } else { 0.0 }
     }
@@ -446,7 +446,7 @@ impl Pace {
         }
     }
 
-    /// The events that happened, the most frequent first.
+    /// Returns the rates of the events that occurred, most frequent first.
     fn most(self, [before, after]: [&BTreeMap<String, Count>; 2]) -> Vec<(String, f64)> {
         let rate = |(name, count): (&String, &Count)| {
             let old = before.get(name).map_or(0, |count| count.packets);
@@ -458,7 +458,7 @@ impl Pace {
         events
     }
 
-    /// All losses so far, those with the highest present rate first.
+    /// Returns all losses since the start, with the highest current rate first.
     fn losses(self, old: &MetricGroup, new: &MetricGroup) -> Vec<Loss> {
         let mut losses = Vec::new();
         let mut note = |at: &str, name: &str, former_name: Option<&'static str>, totals: [u64; 2]| {
@@ -510,7 +510,7 @@ fn halves(area: Rect) -> [Rect; 2] {
     Layout::horizontal([Constraint::Fill(1); 2]).areas(area)
 }
 
-/// A screen's text, one line for each row, without trailing spaces.
+/// Returns the text of a screen, one line per row, without trailing spaces.
 fn letters(buffer: &Buffer) -> String {
     let Rect { width, height, .. } = buffer.area;
     let mut text = String::new();
@@ -522,7 +522,7 @@ fn letters(buffer: &Buffer) -> String {
     text
 }
 
-/// Three digits and a prefix of the unit: `12.3 k`.
+/// Returns a number with three digits and a prefix of the unit, such as `12.3 k`.
 fn short(number: f64) -> String {
     let steps = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
     match steps.into_iter().find(|(step, _)| number >= *step * 0.9995) {
@@ -535,7 +535,7 @@ fn short(number: f64) -> String {
     }
 }
 
-/// The same for a number that may be negative, without the trailing space.
+/// Returns a number that may be negative with three digits and a prefix, without a trailing space.
 fn brief(number: i64) -> String {
     let sign = if number < 0 { "-" } else { "" };
     format!("{sign}{}", short(number.unsigned_abs() as f64).trim_end())
@@ -545,7 +545,7 @@ fn len(len: Option<f64>) -> String {
     len.map_or(NONE.to_owned(), |len| format!("{len:.0} B"))
 }
 
-/// `2 d 3 h`, `3 h 5 min`, `5 min 7 s` or `7 s`.
+/// Returns a time as `2 d 3 h`, `3 h 5 min`, `5 min 7 s` or `7 s`.
 fn stretch(seconds: f64) -> String {
     let seconds = seconds as u64;
     match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
@@ -583,7 +583,7 @@ const WIDE_COLUMNS: [Column; 8] = [
     ("bits/s", 9, Shows::WentBits),
     ("payload each", 12, Shows::WentLen),
 ];
-/// The same for a terminal of 80 columns.
+/// The columns for a terminal of 80 columns.
 const MEDIUM_COLUMNS: [Column; 8] = [
     ("", 9, Shows::Direction),
     ("in: pkt/s", 10, Shows::CamePackets),
@@ -594,7 +594,7 @@ const MEDIUM_COLUMNS: [Column; 8] = [
     ("bit/s", 7, Shows::WentBits),
     ("payload", 8, Shows::WentLen),
 ];
-/// The same for one of 40.
+/// The columns for a terminal of 40 columns.
 const NARROW_COLUMNS: [Column; 5] = [
     ("to", 6, Shows::ShortDirection),
     ("in/s", 6, Shows::CamePackets),
@@ -602,13 +602,13 @@ const NARROW_COLUMNS: [Column; 5] = [
     ("out/s", 6, Shows::WentPackets),
     ("payload", 8, Shows::WentLen),
 ];
-/// The characters that the columns need, with one space between two.
+/// Width of the columns for a wide terminal, in characters, with one space between two columns.
 const WIDE_WIDTH: u16 = 97;
-/// See [`WIDE_WIDTH`].
+/// Width of the columns for a terminal of 80 columns, in characters.
 const MEDIUM_WIDTH: u16 = 75;
-/// The characters that a direction's stages need with their held packets in full.
+/// Width that the stages of a direction need to show held packets in full, in characters.
 const ROOMY_WIDTH: u16 = 46;
-/// A stage's area narrower than this, in characters, has no column for the switch.
+/// Width of a stage's area below which its switch is not shown, in characters.
 const TIGHT_WIDTH: u16 = 30;
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -617,22 +617,22 @@ const RED: Style = Style::new().fg(Color::Red);
 const IN: Style = Style::new().fg(Color::Yellow);
 const OUT: Style = Style::new().fg(Color::Green);
 const HINT: &str = " q quits ";
-/// Shown for a missing value.
+/// Text that is shown for a missing value.
 const NONE: &str = "-";
-/// Time between two statistics.
+/// Time between two statistics of a view.
 const BETWEEN: Duration = Duration::from_secs(1);
-/// How long the view waits for the successor of a gateway's process.
+/// Longest wait for the successor of a gateway's process.
 const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 const SUCCESSOR_LOOK: Duration = Duration::from_millis(50);
-/// Time to the first rates on a terminal.
+/// Time until the first rates are shown on a terminal.
 const FIRST: Duration = Duration::from_millis(250);
 /// Width of a printed table, in characters.
 const TABLE_WIDTH: u16 = 100;
-/// Number of events shown for each direction.
+/// Largest number of events shown for each direction.
 const EVENT_COUNT: usize = 8;
-/// Heights of the parts of the screen, in lines.
+/// Height of the title, in lines.
 const TITLE_HEIGHT: u16 = 1;
-/// See [`TITLE_HEIGHT`]: both directions, the names above them, and the frame.
+/// Height of the directions, in lines: both directions, their headings, and the frame.
 const DIRECTIONS_HEIGHT: u16 = 5;
-/// See [`TITLE_HEIGHT`].
+/// Height of the frame around a part of the screen, in lines.
 const FRAME_HEIGHT: u16 = 2;

@@ -22,7 +22,7 @@ use packet::Split;
 use std::path::PathBuf;
 use toml::de::DeValue;
 
-/// The values of all keys of a file, except those of the sides' tables, which are in [`SideSaid`].
+/// The values of all keys of a file. The keys of the sides' tables are in [`SideSaid`].
 #[derive(Debug)]
 pub(crate) struct Said<'a> {
     pub role: Given<Role>,
@@ -86,7 +86,7 @@ pub(crate) struct MssSaid {
     pub safe: Given<u16>,
 }
 
-/// The offloads that are left to the kernel and the network card.
+/// The value of the key `offloads`: which offloads are left to the kernel and the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offloads {
     /// No offloads.

@@ -21,7 +21,7 @@ pub struct Config {
     pub workers: usize,
     /// The source addresses of ICMP errors: IPv4, then IPv6. `None` stands for the interface's own address.
     pub icmp_source: [Option<IpAddr>; 2],
-    /// The own addresses of the wide side's interface, then those of the narrow side's. They are read from the
+    /// The own addresses of the wide side's interface, then of the narrow side's interface. They are read from the
     /// system, not from the file.
     pub own_addresses: OwnAddresses,
     /// Path of the control socket.
@@ -160,7 +160,7 @@ pub enum DontFragment {
 /// Limits of memory, flows and IPv4 IDs. Memory and flows are limited for each worker and direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitsConfig {
-    /// Memory limit in bytes, once for fragments and once for TCP segments.
+    /// Memory limit for fragments, and also for TCP segments, in bytes.
     pub memory: usize,
     /// The number of flows whose MSS is kept.
     pub flows: usize,

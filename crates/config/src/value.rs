@@ -1,6 +1,6 @@
 //! A TOML value -> its meaning, or the mistake and a valid example.
 //!
-//! Here is one reader for each kind of value. Which key has which kind is known to the module `read`.
+//! There is one reader for each kind of value. The module `read` chooses the reader of each key.
 
 use crate::problem::Wrong;
 use crate::spelling::nearest;

@@ -80,8 +80,7 @@ fn version_0_1_files_mean_the_same_and_warn_of_renamed_keys() {
             ..old.clone()
         };
         assert_eq!(format!("{same:?}"), format!("{now:?}"), "{name}");
-        let renamed =
-            [("border", 5), ("wide-interface", 0), ("router", 2), ("packaged-router", 3)];
+        let renamed = [("border", 5), ("wide-interface", 0), ("router", 2), ("packaged-router", 3)];
         assert!(renamed.contains(&(name, count)), "{name}: {count}: {}", old.warnings);
         for warning in old.warnings.iter() {
             assert!(warning.what.ends_with("since version 0.2"), "{warning}");

@@ -88,7 +88,7 @@ pub struct RestartState {
     /// Number of the request for the restart; `None` if no client waits for its result.
     #[serde(default)]
     pub awaited: Option<u64>,
-    /// Packets lost by worker processes.
+    /// Packets and frames lost by worker processes so far.
     #[serde(default)]
     pub losses: Losses,
     /// Requests to carry out after the restart. A number is present if a client waits for the result.

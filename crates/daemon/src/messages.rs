@@ -1,6 +1,6 @@
 //! Messages between the supervisor and a worker process -> packets on their socket, and back.
 //!
-//! Each message is JSON, with descriptors if necessary. The processes share no other state except the heartbeats.
+//! Each message is JSON. A message that hands over ports, sockets or a pipe also contains their descriptors.
 
 use config::OwnAddresses;
 use gateway::commands::Farewell;
@@ -68,7 +68,7 @@ pub enum ToSupervisor {
         /// The request itself.
         wish: SupervisorRequest,
     },
-    /// The process ends. The numbers say how many connections' hosts were told to send shorter packets.
+    /// The process ends. The numbers say how many connections' hosts got an ICMP error about the smaller path MTU.
     Farewell(Farewell),
     /// Losses between this worker process and its successor.
     Lost(Losses),
@@ -115,7 +115,7 @@ pub struct Begin {
     pub has_heritage: bool,
     /// The addresses of the gateway's interfaces.
     pub own_addresses: OwnAddresses,
-    /// Packets lost by earlier worker processes.
+    /// Packets and frames lost by earlier worker processes.
     #[serde(default)]
     pub losses: Losses,
 }

@@ -64,7 +64,7 @@ pub fn switch(
     Ok(chosen.into_iter().filter_map(|direction| NAMES.get(direction).copied()).collect())
 }
 
-/// Returns those of the chosen directions that have this stage.
+/// Returns the chosen directions that have this stage.
 fn directions(config: &Config, stage: Stage, directions: Directions) -> Vec<usize> {
     let Some(stage) = build::side_stage(stage) else { return Vec::new() };
     let sides = build::settings(config, [Offloads::default(); 2]).sides;

@@ -97,7 +97,8 @@ pub struct WorkerHandle {
 #[derive(Debug)]
 struct Shared {
     commands: Queue<Command>,
-    /// Event that wakes the worker. It is readable while commands wait.
+    /// Event that wakes the worker. It is readable while the worker has commands to read or packets of peer workers
+    /// to take.
     eventfd: Arc<EventFd>,
     beats: AtomicU64,
     stops: AtomicBool,

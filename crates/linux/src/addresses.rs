@@ -1,4 +1,6 @@
-//! IP addresses of interfaces: list, add, remove.
+//! Requests about IP addresses -> the addresses of interfaces, listed or changed.
+//!
+//! This is netlink's part for addresses. Routes and neighbours are in modules of their own.
 
 use crate::netlink::Netlink;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
@@ -11,7 +13,7 @@ use std::net::IpAddr;
 /// An address prefix, or an address with the prefix length of its link: `192.0.2.1/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
-    /// An address in the prefix.
+    /// An address that starts with the prefix.
     pub address: IpAddr,
     /// Prefix length, in bits.
     pub bit_count: u8,
@@ -31,26 +33,26 @@ pub struct InterfaceAddress {
 /// State of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressState {
-    /// In use.
+    /// Usable as a source and a destination.
     Usable,
-    /// The kernel checks whether another host uses it (RFC 4862 section 5.4).
+    /// Not usable yet: the kernel checks whether another host uses the address (RFC 4862 section 5.4).
     Tentative,
-    /// Another host uses it.
+    /// Not usable: another host uses the address.
     Duplicate,
 }
 
 impl Prefix {
-    /// The prefix of the first `bit_count` bits of `address`.
+    /// Makes a prefix of the first `bit_count` bits of `address`.
     ///
     /// # Panics
-    /// Where the address has fewer bits.
+    /// The address has fewer than `bit_count` bits.
     pub fn new(address: impl Into<IpAddr>, bit_count: u8) -> Prefix {
         let address = address.into();
         assert!(bit_count <= bits(address), "{address} has no {bit_count} bits");
         Prefix { address, bit_count }
     }
 
-    /// The prefix of this address alone.
+    /// Makes a prefix that contains only this address.
     pub fn host(address: impl Into<IpAddr>) -> Prefix {
         let address = address.into();
         Prefix { address, bit_count: bits(address) }
@@ -64,10 +66,10 @@ impl fmt::Display for Prefix {
 }
 
 impl Netlink {
-    /// All addresses of all interfaces.
+    /// Returns all addresses of all interfaces.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel cannot list the addresses.
     pub fn addresses(&mut self) -> io::Result<Vec<InterfaceAddress>> {
         let answers =
             self.list(RouteNetlinkMessage::GetAddress(AddressMessage::default()), "cannot list addresses")?;
@@ -78,12 +80,12 @@ impl Netlink {
         Ok(answers.into_iter().filter_map(read).collect())
     }
 
-    /// Adds an address to an interface, and the prefix to its link. Duplicate address detection is skipped. The
-    /// kernel takes an IPv6 address into use with a delay. It is in use once [`Netlink::route_to`] reports it as
-    /// local.
+    /// Adds an address to an interface, and the address's prefix to the link. Duplicate address detection is
+    /// skipped. The kernel uses an IPv6 address only after a delay. The delay is over when [`Netlink::route_to`]
+    /// reports the address as local.
     ///
     /// # Errors
-    /// `AlreadyExists`, `NotFound` for the interface, or missing privileges.
+    /// The address exists (`AlreadyExists`), the interface does not (`NotFound`), or privileges are missing.
     pub fn add_address(&mut self, name: &str, prefix: Prefix) -> io::Result<()> {
         let mut message = self.address(name, prefix)?;
         message.header.flags = AddressHeaderFlags::Nodad;
@@ -101,7 +103,7 @@ impl Netlink {
     /// Removes an address from an interface.
     ///
     /// # Errors
-    /// `NotFound` for the address or the interface, or missing privileges.
+    /// The address or the interface does not exist (`NotFound`), or privileges are missing.
     pub fn remove_address(&mut self, name: &str, prefix: Prefix) -> io::Result<()> {
         let message = self.address(name, prefix)?;
         self.order(RouteNetlinkMessage::DelAddress(message), 0, format!("{name}: cannot remove address {prefix}"))
@@ -119,7 +121,7 @@ impl Netlink {
 }
 
 impl InterfaceAddress {
-    /// `None` for a family other than IP.
+    /// Returns the address in a message; `None` for a family other than IP.
     pub(crate) fn read(message: &AddressMessage) -> Option<InterfaceAddress> {
         let header = &message.header;
         let mut state = u32::from(header.flags.bits());

@@ -1,4 +1,6 @@
 //! Interfaces -> ports of a kernel bridge.
+//!
+//! Tests and the lab connect their namespaces with bridges. A gateway needs none.
 
 use crate::interfaces::named;
 use crate::netlink::Netlink;
@@ -11,7 +13,7 @@ impl Netlink {
     /// Creates a bridge without ports.
     ///
     /// # Errors
-    /// `AlreadyExists`, or missing privileges.
+    /// An interface of this name exists (`AlreadyExists`), or privileges are missing.
     pub fn make_bridge(&mut self, name: &str) -> io::Result<()> {
         let mut bridge = named(name);
         bridge.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]));
@@ -19,10 +21,10 @@ impl Netlink {
         self.order(RouteNetlinkMessage::NewLink(bridge), NLM_F_CREATE | NLM_F_EXCL, what)
     }
 
-    /// Makes an interface a port of this bridge; `None` removes it from its bridge.
+    /// Makes an interface a port of this bridge. `None` removes the interface from its bridge.
     ///
     /// # Errors
-    /// `NotFound` for either, or the interface cannot be a port.
+    /// The interface or the bridge does not exist (`NotFound`), or the interface cannot be a port.
     pub fn set_bridge(&mut self, name: &str, bridge: Option<&str>) -> io::Result<()> {
         let index = bridge.map(|bridge| self.index(bridge)).transpose()?.unwrap_or(0);
         let what = match bridge {

@@ -1,12 +1,12 @@
-//! The monotonic clock, and the count of a thread's wake-ups.
+//! The kernel's clock and scheduler -> the time, and the number of a thread's wake-ups.
 //!
-//! The pure crates take a [`Time`] as input. The live code reads it here, once for each batch.
+//! The pure crates take a [`Time`] as input. The live code reads the time here once per batch.
 
 use packet::Time;
 use std::mem;
 use std::time::Instant;
 
-/// Time since its start; it never goes back (CLOCK_MONOTONIC).
+/// A clock that shows the time since its start and never goes back (CLOCK_MONOTONIC).
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
@@ -18,13 +18,13 @@ impl Clock {
         Clock { start: Instant::now() }
     }
 
-    /// Current time, in nanoseconds since the start.
+    /// Returns the time since the clock's start, in nanoseconds.
     pub fn now(&self) -> Time {
         Time::ZERO + self.start.elapsed()
     }
 }
 
-/// Number of times the calling thread slept and was woken: its voluntary context switches.
+/// Returns the number of times that the calling thread slept and was woken: its voluntary context switches.
 pub fn wake_count() -> u64 {
     // SAFETY: all zero is a value of this struct of numbers.
     let mut usage: libc::rusage = unsafe { mem::zeroed() };

@@ -1,7 +1,7 @@
-//! Descriptors and messages between processes; signals as messages; exec of another program.
+//! Descriptors and messages -> other processes and programs; signals -> messages.
 //!
-//! A privileged process opens descriptors and passes them to an unprivileged one over a socket (SCM_RIGHTS). A
-//! descriptor that must survive an exec stays open under its number.
+//! A privileged process opens descriptors and passes them to an unprivileged process over a socket (SCM_RIGHTS). A
+//! descriptor that must outlive an exec stays open under its number.
 
 use crate::failure::{advised, failed, last};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
@@ -17,11 +17,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
-/// Both ends of a socket between two processes. It preserves message boundaries and reports when the other end is
-/// gone.
+/// Makes a pair of connected sockets for two processes. They preserve message boundaries, and report when the other
+/// process has closed its socket.
 ///
 /// # Errors
-/// No descriptor is left.
+/// The process or the system has no free descriptor.
 pub fn pair() -> io::Result<[OwnedFd; 2]> {
     let flags = SocketFlags::CLOEXEC;
     let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
@@ -29,10 +29,10 @@ pub fn pair() -> io::Result<[OwnedFd; 2]> {
     Ok([one, other])
 }
 
-/// Sends a message and descriptors, which stay open here as well. Never waits.
+/// Sends a message and descriptors. The descriptors also stay open in this process. Does not wait.
 ///
 /// # Errors
-/// The other end is gone, or has no room.
+/// The other socket is closed, or its queue is full.
 pub fn send(socket: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut room);
@@ -44,11 +44,11 @@ pub fn send(socket: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -
     Ok(())
 }
 
-/// Receives a message of up to `len_max` bytes and the descriptors with it. Never waits. `None` where the other end
-/// is gone.
+/// Receives a message of up to `len_max` bytes, with its descriptors. Does not wait. `None` if the other socket is
+/// closed.
 ///
 /// # Errors
-/// There is no message, or it is longer.
+/// There is no message, or the message is longer.
 pub fn receive(socket: impl AsFd, len_max: usize) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     let mut message = vec![0; len_max];
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -75,11 +75,11 @@ pub fn receive(socket: impl AsFd, len_max: usize) -> io::Result<Option<(Vec<u8>,
     Ok(Some((message, descriptors)))
 }
 
-/// All descriptors that the process was started with, by number. Call this before the process opens any descriptor.
-/// Only a process that re-executes itself as its own successor needs it.
+/// Returns all descriptors with which the process was started. Call this before the process opens a descriptor.
+/// Only a process that executes its own successor program needs this.
 ///
 /// # Errors
-/// `/proc` is not there.
+/// `/proc` is not mounted.
 pub fn inherited() -> io::Result<Vec<OwnedFd>> {
     Ok(open_numbers()?.into_iter().filter_map(|number| claim(number).ok()).collect())
 }
@@ -95,19 +95,19 @@ fn claim(number: RawFd) -> io::Result<OwnedFd> {
     Ok(descriptor)
 }
 
-/// Lifetime of a descriptor.
+/// The lifetime of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
-    /// Until the process executes another program.
+    /// The descriptor is closed when the process executes another program.
     InThisProgram,
-    /// Until it is closed.
+    /// The descriptor stays open in the next program of the process.
     InTheNext,
 }
 
 /// Sets the lifetime of a descriptor.
 ///
 /// # Errors
-/// It is not open.
+/// The descriptor is not open.
 pub fn stay(descriptor: impl AsFd, stay: Stay) -> io::Result<()> {
     let flags = fcntl_getfd(&descriptor)?;
     let flags = match stay {
@@ -120,7 +120,7 @@ pub fn stay(descriptor: impl AsFd, stay: Stay) -> io::Result<()> {
 /// Sets the lifetime of all open descriptors except standard input, output and error.
 ///
 /// # Errors
-/// `/proc` is not there.
+/// `/proc` is not mounted.
 pub fn stay_all(how_long: Stay) -> io::Result<()> {
     for number in open_numbers()? {
         // SAFETY: it is looked at for this one call; where it is not open any more, the call says so.
@@ -131,23 +131,23 @@ pub fn stay_all(how_long: Stay) -> io::Result<()> {
     Ok(())
 }
 
-/// Numbers of the open descriptors.
+/// Returns the numbers of the open descriptors.
 fn open_numbers() -> io::Result<Vec<RawFd>> {
     let listed = fs::read_dir(OPEN).map_err(|why| advised(OPEN, &why, "mount /proc"))?;
     let number = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     Ok(listed.filter_map(number).filter(|number| *number >= FIRST).collect())
 }
 
-/// Signals delivered as messages. Until this is dropped, they interrupt nothing.
+/// Signals that are delivered as messages. Until this value is dropped, they interrupt no thread.
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
 impl Signals {
     /// Starts to receive these signals. Call this before there is a second thread. Signals that an earlier program
-    /// of the same process received but did not read are delivered here.
+    /// of the process did not read are delivered too.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses to deliver the signals.
     pub fn take(numbers: &[libc::c_int]) -> io::Result<Signals> {
         // SAFETY: all zero is a value of this set of bits.
         let mut set: libc::sigset_t = unsafe { mem::zeroed() };
@@ -168,7 +168,7 @@ impl Signals {
         Ok(Signals(unsafe { OwnedFd::from_raw_fd(number) }))
     }
 
-    /// The next signal, if any. Never waits.
+    /// Returns the next signal; `None` if there is none. Does not wait.
     pub fn next(&self) -> Option<libc::c_int> {
         let mut told = [0; size_of::<libc::signalfd_siginfo>()];
         let len = rustix::io::read(&self.0, &mut told).ok()?;
@@ -183,8 +183,8 @@ impl AsFd for Signals {
     }
 }
 
-/// Executes another program in the same process, with these arguments and environment variables. Blocked signals
-/// stay blocked. Returns only on failure.
+/// Executes another program in this process, with these arguments and environment variables. Blocked signals stay
+/// blocked. Returns only on failure.
 pub fn become_program(path: &OsStr, arguments: &[&OsStr], variables: &[(&OsStr, &OsStr)]) -> io::Error {
     let strings = |texts: Vec<Vec<u8>>| texts.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>();
     let own = [path].into_iter().chain(arguments.iter().copied()).map(|text| text.as_bytes().to_vec());
@@ -204,10 +204,10 @@ pub fn become_program(path: &OsStr, arguments: &[&OsStr], variables: &[(&OsStr, 
     last(path.to_string_lossy())
 }
 
-/// User and group ID of the user with this name.
+/// Returns the user ID and the group ID of the user with this name.
 ///
 /// # Errors
-/// There is none.
+/// There is no such user.
 pub fn user(name: &str) -> io::Result<(u32, u32)> {
     let unknown = || {
         let said = format!("user {name:?}: no such user; `getent passwd` lists the users");
@@ -225,15 +225,15 @@ pub fn user(name: &str) -> io::Result<(u32, u32)> {
     if found.is_null() { Err(unknown()) } else { Ok((entry.pw_uid, entry.pw_gid)) }
 }
 
-/// Number of a descriptor, under which a later program of this process finds it.
+/// Returns the number of a descriptor, by which a later program of this process finds it.
 pub fn number(descriptor: impl AsFd) -> RawFd {
     descriptor.as_fd().as_raw_fd()
 }
 
-/// Limit of descriptors in one message (the kernel's SCM_MAX_FD).
+/// Largest number of descriptors in one message (the kernel's SCM_MAX_FD).
 pub const DESCRIPTORS_MAX: usize = 253;
 const OPEN: &str = "/proc/self/fd";
-/// The first number after standard input, output and error.
+/// The lowest descriptor number after standard input, output and error.
 const FIRST: RawFd = 3;
-/// Longest entry of a user, in bytes.
+/// Longest entry of a user in the system's list of users, in bytes.
 const USER_LEN_MAX: usize = 16 << 10;

@@ -1,14 +1,16 @@
-//! Failed action and kernel error -> an error in one sentence.
+//! A failed action and the kernel's error -> an error in one sentence.
+//!
+//! Users read these errors. So they name the action, and often a way to fix the cause.
 
 use std::fmt::Display;
 use std::io;
 
-/// An error of the form `what: why`, with advice on how to fix it if there is any for its number.
+/// Returns an error of the form `what: why`. Advice follows if there is any for the error's number.
 pub fn failed(what: impl Display, why: &io::Error) -> io::Error {
     said(what, why, None)
 }
 
-/// As [`failed`], with the kernel's own explanation if there is one.
+/// Returns an error like [`failed`], with the kernel's own explanation if there is one.
 pub fn said(what: impl Display, why: &io::Error, words: Option<&str>) -> io::Error {
     let reason = reason(why);
     let words = words.map(|words| format!(" ({words})")).unwrap_or_default();
@@ -16,12 +18,12 @@ pub fn said(what: impl Display, why: &io::Error, words: Option<&str>) -> io::Err
     io::Error::new(kind(why), format!("{what}: {reason}{words}{advice}"))
 }
 
-/// As [`failed`], with this advice on how to fix it.
+/// Returns an error like [`failed`], with this advice.
 pub fn advised(what: impl Display, why: &io::Error, advice: &str) -> io::Error {
     io::Error::new(kind(why), format!("{what}: {}; {advice}", reason(why)))
 }
 
-/// The error of the last system call.
+/// Returns an error about the last system call of this thread.
 pub fn last(what: impl Display) -> io::Error {
     failed(what, &io::Error::last_os_error())
 }

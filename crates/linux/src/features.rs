@@ -1,7 +1,7 @@
-//! Interface -> its offload features (segmentation, checksums, GRO); and changes to them.
+//! An interface's name -> its offload features (segmentation, checksums, GRO), read or changed.
 //!
-//! Every call opens its own socket, so it applies to the namespace of the calling thread. A [`Previous`] keeps its
-//! socket, and restores in the namespace where it was made.
+//! Every call opens a socket of its own, so it applies to the calling thread's namespace. A [`Previous`] keeps its
+//! socket, and restores the features in the namespace in which they were changed.
 
 use crate::device;
 use crate::failure::{failed, last};
@@ -10,16 +10,16 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// On or off.
+/// The state of a feature: on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Toggle {
-    /// On.
+    /// The feature is on.
     On,
-    /// Off.
+    /// The feature is off.
     Off,
 }
 
-/// The offload features of an interface: supported and active. The names are those of the kernel, such as
+/// The offload features of an interface, supported and active ones. They have the kernel's names, such as
 /// `tx-tcp-segmentation` or `rx-gro`.
 #[derive(Clone, Debug)]
 pub struct Features {
@@ -27,7 +27,7 @@ pub struct Features {
     blocks: Vec<Block>,
 }
 
-/// The requested features before a change.
+/// The requested features of an interface before a change.
 #[derive(Debug)]
 #[must_use = "the change stays where this is dropped"]
 pub struct Previous {
@@ -36,15 +36,15 @@ pub struct Previous {
 }
 
 impl Features {
-    /// The features of an interface.
+    /// Returns the features of an interface.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// The interface does not exist (`NotFound`).
     pub fn of(name: &str) -> io::Result<Features> {
         Card::open(name)?.features()
     }
 
-    /// Whether this feature is on; `false` for one that the kernel does not know.
+    /// Whether this feature is on; false for a feature that the kernel does not know.
     pub fn is_on(&self, feature: &str) -> bool {
         self.has(feature, |block| block.active)
     }
@@ -54,7 +54,7 @@ impl Features {
         self.has(feature, |block| block.available & !block.never_changed)
     }
 
-    /// Names of all active features.
+    /// Returns the names of all active features.
     pub fn on(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str).filter(|name| !name.is_empty() && self.is_on(name))
     }
@@ -69,13 +69,13 @@ impl Features {
     }
 }
 
-/// Switches features of an interface, all of them or none.
+/// Switches features of an interface: all of them, or none on an error. Returns the previous features.
 ///
 /// # Errors
-/// - `NotFound` for the interface.
-/// - `InvalidInput` for a feature that the kernel does not know.
-/// - `Unsupported` for a feature that this interface cannot switch or did not switch.
-/// - Missing privileges.
+/// - The interface does not exist (`NotFound`).
+/// - The kernel does not know a feature (`InvalidInput`).
+/// - The interface cannot switch a feature, or did not switch it (`Unsupported`).
+/// - Privileges are missing.
 pub fn set(name: &str, switches: &[(&str, Toggle)]) -> io::Result<Previous> {
     let card = Card::open(name)?;
     let features = card.features()?;
@@ -106,11 +106,11 @@ pub fn set(name: &str, switches: &[(&str, Toggle)]) -> io::Result<Previous> {
     }
 }
 
-/// Makes an interface behave like a wire. All features that merge, segment or leave packets incomplete are switched
-/// off, so each frame is as it would be on a wire.
+/// Switches off all features of an interface that coalesce, segment or leave packets incomplete. Each frame is then
+/// as it would be on a wire.
 ///
 /// # Errors
-/// As [`set`].
+/// The errors of [`set`].
 pub fn as_a_wire(name: &str) -> io::Result<Previous> {
     let features = Features::of(name)?;
     let is_off_a_wire = |feature: &&str| alters_packets(feature) && features.can_change(feature);
@@ -119,10 +119,10 @@ pub fn as_a_wire(name: &str) -> io::Result<Previous> {
 }
 
 impl Previous {
-    /// The features to restore where they are known already, such as from a record.
+    /// Makes a [`Previous`] from features that are known, for example from a record.
     ///
     /// # Errors
-    /// `NotFound` for the interface, `InvalidInput` for a feature that the kernel does not know.
+    /// The interface does not exist (`NotFound`), or the kernel does not know a feature (`InvalidInput`).
     pub fn known(name: &str, switches: &[(&str, Toggle)]) -> io::Result<Previous> {
         let card = Card::open(name)?;
         let features = card.features()?;
@@ -135,21 +135,21 @@ impl Previous {
         Ok(Previous { card, wishes })
     }
 
-    /// The same for an interface that was renamed in the meantime.
+    /// Returns these features for an interface that was renamed in the meantime.
     pub fn renamed(mut self, name: &str) -> Previous {
         name.clone_into(&mut self.card.name);
         self
     }
 
-    /// Restores the requested features from before the change.
+    /// Restores the features that were requested before the change.
     ///
     /// # Errors
-    /// `NotFound` where the interface is gone, or missing privileges.
+    /// The interface does not exist any more (`NotFound`), or privileges are missing.
     pub fn restore(self) -> io::Result<()> {
         self.card.wish(&self.wishes)
     }
 
-    /// Whether nothing was changed.
+    /// Whether the change had no effect.
     pub fn is_same(&self) -> bool {
         self.wishes.iter().all(|wish| wish.valid == 0)
     }
@@ -176,7 +176,7 @@ fn unsupported(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, text)
 }
 
-/// 32 features (`struct ethtool_get_features_block`).
+/// State of 32 features (`struct ethtool_get_features_block`).
 #[derive(Clone, Copy, Debug)]
 struct Block {
     available: u32,
@@ -230,7 +230,7 @@ impl Card {
         self.ioctl(&mut words, "cannot set its features")
     }
 
-    /// `words` begins with its command, which determines its length.
+    /// Sends a request. `words` begins with the command, which determines the length.
     fn ioctl(&self, words: &mut [u32], what: &str) -> io::Result<()> {
         let mut request = device::request(&self.name);
         request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
@@ -260,17 +260,17 @@ fn read_blocks(words: &[u32]) -> Vec<Block> {
     blocks.iter().map(read).collect()
 }
 
-/// From `linux/sockios.h` and `linux/ethtool.h`.
+/// The ioctl number of ethtool (linux/sockios.h). The following numbers are from `linux/ethtool.h`.
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
-/// ETHTOOL_GSSET_INFO.
+/// The command ETHTOOL_GSSET_INFO.
 const GET_COUNTS: u32 = 0x37;
-/// ETHTOOL_GSTRINGS.
+/// The command ETHTOOL_GSTRINGS.
 const GET_NAMES: u32 = 0x1b;
-/// ETHTOOL_GFEATURES.
+/// The command ETHTOOL_GFEATURES.
 const GET_FEATURES: u32 = 0x3a;
-/// ETHTOOL_SFEATURES.
+/// The command ETHTOOL_SFEATURES.
 const SET_FEATURES: u32 = 0x3b;
-/// ETH_SS_FEATURES.
+/// The string set ETH_SS_FEATURES.
 const FEATURE_NAMES: u32 = 4;
-/// ETH_GSTRING_LEN, in bytes.
+/// Length of a feature's name (ETH_GSTRING_LEN), in bytes.
 const NAME_LEN: usize = 32;

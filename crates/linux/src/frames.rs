@@ -1,8 +1,7 @@
-//! Bytes -> frames on an interface, unchanged; received frames -> bytes, with the VLAN tag that the kernel
-//! stripped.
+//! Bytes -> frames sent unchanged; received frames -> bytes, with the VLAN tag that the kernel stripped.
 //!
-//! This serves programs that watch or test a network. A gateway does not use it: it reads one frame a call, without
-//! a buffer pool.
+//! Programs that watch or test a network use this module. A gateway does not: this module reads one frame per call
+//! and has no buffer pool.
 
 use crate::device::{self, Device, checked};
 use crate::failure::failed;
@@ -10,7 +9,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A packet socket for whole frames.
+/// A packet socket for complete frames.
 #[derive(Debug)]
 pub struct FrameSocket {
     socket: OwnedFd,
@@ -20,15 +19,15 @@ pub struct FrameSocket {
 /// A received frame.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeenFrame {
-    /// From the Ethernet header on, with its VLAN tag. A partial checksum is completed.
+    /// The frame from the Ethernet header on, with its VLAN tag. A partial checksum is completed.
     pub bytes: Vec<u8>,
-    /// For a GSO packet: payload of each of its segments, in bytes.
+    /// Payload of each segment of a GSO packet, in bytes; `None` for a single packet.
     pub segment_len: Option<u16>,
 }
 
 impl FrameSocket {
-    /// Opens a socket on an interface of the calling thread's namespace. The interface is promiscuous as long as
-    /// the socket lives.
+    /// Opens a socket on an interface of the calling thread's namespace. The interface is promiscuous while the
+    /// socket is open.
     ///
     /// # Errors
     /// The interface does not exist, or privileges are missing.
@@ -68,10 +67,10 @@ impl FrameSocket {
         Ok(made)
     }
 
-    /// Sends a frame unchanged: no tag, checksum or length is added.
+    /// Sends a frame unchanged. The kernel adds no tag and completes no checksum.
     ///
     /// # Errors
-    /// The interface rejects it, for example because it is too long.
+    /// The interface rejects the frame, for example because it exceeds the MTU.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         let mut message = vec![0; VNET_LEN];
         message.extend_from_slice(frame);
@@ -81,10 +80,10 @@ impl FrameSocket {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// The next received frame; `None` where there is none yet.
+    /// Returns the next received frame; `None` if there is none yet.
     ///
     /// # Errors
-    /// The interface is gone or down.
+    /// The interface is down or does not exist any more.
     pub fn receive(&mut self) -> io::Result<Option<SeenFrame>> {
         let mut control = Control([0; CONTROL_LEN]);
         let mut part = libc::iovec { iov_base: self.room.as_mut_ptr().cast(), iov_len: self.room.len() };
@@ -130,7 +129,7 @@ impl AsFd for FrameSocket {
     }
 }
 
-/// Completes a checksum over the bytes from `start` on. Its field is `field` bytes further.
+/// Completes a checksum over the bytes from `start` on. The checksum field is `field` bytes after `start`.
 fn finish(bytes: &mut [u8], start: usize, field: usize) {
     let Some(covered) = bytes.get(start..) else { return };
     let value = match !packet::Sum::of(covered).fold() {
@@ -142,7 +141,7 @@ fn finish(bytes: &mut [u8], start: usize, field: usize) {
     }
 }
 
-/// The VLAN tag that the kernel stripped from a frame (packet(7), `PACKET_AUXDATA`).
+/// Returns the VLAN tag that the kernel stripped from a frame (packet(7), `PACKET_AUXDATA`).
 fn tag(control: &[u8]) -> Option<[u8; 4]> {
     let told = control.get(size_of::<libc::cmsghdr>()..)?;
     let half = |at: usize| told.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes);
@@ -155,16 +154,16 @@ fn tag(control: &[u8]) -> Option<[u8; 4]> {
     Some([p0, p1, c0, c1])
 }
 
-/// Room for a frame's ancillary data.
+/// Memory for a frame's ancillary data.
 #[repr(align(8))]
 struct Control([u8; CONTROL_LEN]);
 
-/// Room for the longest GSO packet with its headers, in bytes, with a margin.
+/// Memory for the longest GSO packet with its headers, in bytes, with a margin.
 const ROOM_LEN: usize = 1 << 17;
 const BUFFER_LEN: libc::c_int = 16 << 20;
 const CONTROL_LEN: usize = 64;
-/// Length of the virtio-net header without a count of buffers, in bytes.
+/// Length of the virtio-net header without its field for the number of buffers, in bytes.
 const VNET_LEN: usize = 10;
-/// VIRTIO_NET_HDR_F_NEEDS_CSUM.
+/// The flag VIRTIO_NET_HDR_F_NEEDS_CSUM: the checksum is partial.
 const NEEDS_CHECKSUM: u8 = 1;
 const ADDRESSES_LEN: usize = 12;

@@ -1,4 +1,6 @@
-//! Interface name -> state and counters of the interface; and changes to it.
+//! An interface's name -> its state and counters, read or changed.
+//!
+//! This is netlink's part for interfaces. Offload features are in the module `features`.
 
 use crate::features::Toggle;
 use crate::namespace::Namespace;
@@ -15,30 +17,30 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// State of an interface when it was queried.
+/// The state of an interface when it was queried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its index in its namespace.
+    /// Index of the interface in its namespace.
     pub index: u32,
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its MTU, in bytes.
+    /// MTU, in bytes.
     pub mtu: u32,
-    /// Its hardware address, if that has six bytes.
+    /// Hardware address; `None` if it does not have six bytes.
     pub mac: Option<[u8; 6]>,
-    /// Link type of its frames, if supported.
+    /// Link type of the interface's frames; `None` if it is unsupported.
     pub medium: Option<LinkType>,
-    /// Whether it is set up.
+    /// Whether the interface is administratively up.
     pub is_up: bool,
-    /// Whether it is up and has a carrier.
+    /// Whether the interface is up and has a carrier.
     pub has_carrier: bool,
-    /// Name of its driver's link kind, such as `veth` or `tun`; `None` for hardware.
+    /// The driver's name of the link kind, such as `veth` or `tun`; `None` for hardware.
     pub kind: Option<String>,
-    /// Its counters.
+    /// Counters of packets and bytes.
     pub counters: Counters,
 }
 
-/// Counters of an interface since its creation.
+/// Counters of an interface since the interface was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Received packets.
@@ -50,52 +52,52 @@ pub struct Counters {
 /// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Packets; a GSO packet counts once.
+    /// Packets; a GSO packet counts as one.
     pub packet_count: u64,
     /// Bytes, link headers included.
     pub byte_count: u64,
-    /// Packets dropped for lack of room or a receiver.
+    /// Packets dropped because a queue was full or there was no receiver.
     pub drop_count: u64,
     /// Damaged packets.
     pub error_count: u64,
 }
 
-/// A hardware address in its usual notation: `02:00:00:00:00:01`.
+/// A hardware address, displayed as `02:00:00:00:00:01`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mac(pub [u8; 6]);
 
 impl Netlink {
-    /// The interface of this name.
+    /// Returns the interface of this name.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// There is no such interface (`NotFound`).
     pub fn interface(&mut self, name: &str) -> io::Result<Interface> {
         self.one_interface(named(name), name)
     }
 
-    /// The interface of this index.
+    /// Returns the interface of this index.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// There is no such interface (`NotFound`).
     pub fn interface_at(&mut self, index: u32) -> io::Result<Interface> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         self.one_interface(message, &format!("interface {index}"))
     }
 
-    /// All interfaces.
+    /// Returns all interfaces.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel cannot list the interfaces.
     pub fn interfaces(&mut self) -> io::Result<Vec<Interface>> {
         let answers = self.list(RouteNetlinkMessage::GetLink(LinkMessage::default()), "cannot list interfaces")?;
         Ok(answers.into_iter().filter_map(link).map(|message| Interface::read(&message)).collect())
     }
 
-    /// Creates a veth pair: one end of this name here, and one named `peer` in the other namespace.
+    /// Creates a veth pair: one end `name` in this namespace, and one end `peer` in the other namespace.
     ///
     /// # Errors
-    /// `AlreadyExists`, or missing privileges.
+    /// An interface of this name exists (`AlreadyExists`), or privileges are missing.
     pub fn make_veth(&mut self, name: &str, peer: &str, peer_namespace: &Namespace) -> io::Result<()> {
         let mut far = named(peer);
         far.attributes.push(LinkAttribute::NetNsFd(peer_namespace.as_fd().as_raw_fd()));
@@ -108,10 +110,10 @@ impl Netlink {
         self.order(RouteNetlinkMessage::NewLink(near), NLM_F_CREATE | NLM_F_EXCL, what)
     }
 
-    /// Removes an interface; the other end of a veth pair goes with it.
+    /// Removes an interface. The other end of a veth pair is removed too.
     ///
     /// # Errors
-    /// `NotFound`, or the interface cannot be removed.
+    /// The interface does not exist (`NotFound`), or it cannot be removed.
     pub fn remove(&mut self, name: &str) -> io::Result<()> {
         self.order(RouteNetlinkMessage::DelLink(named(name)), 0, format!("{name}: cannot remove it"))
     }
@@ -119,31 +121,31 @@ impl Netlink {
     /// Sets an interface up.
     ///
     /// # Errors
-    /// `NotFound`, or missing privileges.
+    /// The interface does not exist (`NotFound`), or privileges are missing.
     pub fn set_up(&mut self, name: &str) -> io::Result<()> {
         self.set_flag(name, LinkFlags::Up, Toggle::On, "cannot set the interface up")
     }
 
-    /// Sets an interface down, which removes its IPv6 addresses and its routes.
+    /// Sets an interface down. The kernel then removes its IPv6 addresses and its routes.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`].
+    /// The errors of [`Netlink::set_up`].
     pub fn set_down(&mut self, name: &str) -> io::Result<()> {
         self.set_flag(name, LinkFlags::Up, Toggle::Off, "cannot set the interface down")
     }
 
-    /// Makes an interface promiscuous, or ends that.
+    /// Makes an interface promiscuous, or ends this mode.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`].
+    /// The errors of [`Netlink::set_up`].
     pub fn set_promiscuous(&mut self, name: &str, switch: Toggle) -> io::Result<()> {
         self.set_flag(name, LinkFlags::Promisc, switch, &format!("cannot set promiscuous mode {switch}"))
     }
 
-    /// Switches address resolution on an interface on or off. When off, all neighbours count as one station.
+    /// Switches address resolution on an interface on or off. If it is off, all neighbours count as one station.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`].
+    /// The errors of [`Netlink::set_up`].
     pub fn set_address_resolution(&mut self, name: &str, switch: Toggle) -> io::Result<()> {
         let no_arp = match switch {
             Toggle::On => Toggle::Off,
@@ -155,25 +157,25 @@ impl Netlink {
     /// Sets the MTU of an interface, in bytes.
     ///
     /// # Errors
-    /// The interface does not support this MTU, and as [`Netlink::set_up`].
+    /// The interface does not support this MTU, or one of the errors of [`Netlink::set_up`].
     pub fn set_mtu(&mut self, name: &str, mtu: u32) -> io::Result<()> {
         let what = format!("{name}: cannot set MTU {mtu}");
         self.set(name, LinkAttribute::Mtu(mtu), what)
     }
 
-    /// Sets the longest packet that GRO builds on an interface, in bytes; 1 turns merging off.
+    /// Sets the longest packet that GRO builds on an interface, in bytes; 1 disables coalescing.
     ///
     /// # Errors
-    /// The kernel is older than 5.19, and as [`Netlink::set_up`].
+    /// The kernel is older than Linux 5.19, or one of the errors of [`Netlink::set_up`].
     pub fn set_joined_len_max(&mut self, name: &str, len: u32) -> io::Result<()> {
         let what = format!("{name}: cannot limit GRO to packets of {len} bytes");
         self.set(name, LinkAttribute::GroMaxSize(len), what)
     }
 
-    /// Sets the hardware address.
+    /// Sets the hardware address of an interface.
     ///
     /// # Errors
-    /// The interface does not support this address, and as [`Netlink::set_up`].
+    /// The interface does not support this address, or one of the errors of [`Netlink::set_up`].
     pub fn set_mac(&mut self, name: &str, mac: [u8; 6]) -> io::Result<()> {
         let what = format!("{name}: cannot set hardware address {}", Mac(mac));
         self.set(name, LinkAttribute::Address(mac.to_vec()), what)
@@ -192,7 +194,7 @@ impl Netlink {
     /// Makes the host ignore routes over an interface while it has no carrier (IPv4).
     ///
     /// # Errors
-    /// As [`Netlink::set_up`].
+    /// The errors of [`Netlink::set_up`].
     pub fn ignore_routes_without_carrier(&mut self, name: &str) -> io::Result<()> {
         // struct nlattr with one number: length, kind, value.
         let setting =
@@ -205,7 +207,7 @@ impl Netlink {
     /// Disables automatic IPv6 addresses on an interface.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`], or the kernel has no IPv6.
+    /// The kernel does not support IPv6, or one of the errors of [`Netlink::set_up`].
     pub fn make_no_address(&mut self, name: &str) -> io::Result<()> {
         let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
         let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
@@ -306,7 +308,7 @@ fn kind(part: &LinkInfo) -> Option<String> {
     }
 }
 
-/// Whether this is the address of one host, neither of a group nor all zeros.
+/// Whether this is the address of a single host: neither a group address nor all zeros.
 fn is_one_host(address: &[u8]) -> bool {
     let v4 = <[u8; 4]>::try_from(address).map(IpAddr::from);
     let address = v4.or_else(|_| <[u8; 16]>::try_from(address).map(IpAddr::from));
@@ -322,12 +324,12 @@ fn medium(hardware: u16) -> Option<LinkType> {
     }
 }
 
-/// ARPHRD_RAWIP and ARPHRD_IP6GRE of `linux/if_arp.h`.
+/// The hardware types ARPHRD_RAWIP and ARPHRD_IP6GRE (linux/if_arp.h).
 const RAWIP: u16 = 519;
 const IP6GRE: u16 = 823;
 
-/// IFLA_INET_CONF, with NLA_F_NESTED.
+/// The attribute IFLA_INET_CONF, with NLA_F_NESTED.
 const INET_CONF: u16 = 1;
 const NESTED: u16 = 1 << 15;
-/// IPV4_DEVCONF_IGNORE_ROUTES_WITH_LINKDOWN (linux/ip.h).
+/// The setting IPV4_DEVCONF_IGNORE_ROUTES_WITH_LINKDOWN (linux/ip.h).
 const IGNORE_WITHOUT_CARRIER: u16 = 29;

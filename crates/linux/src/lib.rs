@@ -1,6 +1,6 @@
-//! Queries and changes to Linux: interfaces, addresses, routes, neighbours, namespaces, descriptors, the clock.
+//! Requests -> Linux: interfaces, addresses, routes, neighbours, namespaces, descriptors, the clock.
 //!
-//! This crate knows neither ports nor eBPF programs; the crates above build on it.
+//! This crate contains the system calls that several crates need. It knows neither ports nor eBPF programs.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod addresses;

@@ -1,4 +1,6 @@
-//! Changes in a network namespace, as they happen.
+//! Changes in a network namespace -> notifications.
+//!
+//! A gateway follows the host's interfaces and routes by notifications instead of frequent queries.
 
 use crate::addresses::InterfaceAddress;
 use crate::failure::failed;
@@ -13,43 +15,43 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Reports changes in the namespace in which it was opened. Never waits: its descriptor is readable when a change
-/// may be available.
+/// Reports changes in the namespace in which it was opened. It does not wait: its descriptor is readable if a
+/// change may be available.
 #[derive(Debug)]
 pub struct Monitor {
     socket: Socket,
     changes: VecDeque<Change>,
 }
 
-/// A change.
+/// A change in a network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// An interface.
+    /// An interface was added, modified or removed.
     Link(Presence, Interface),
-    /// An address.
+    /// An address was added, modified or removed.
     Address(Presence, InterfaceAddress),
-    /// A route, in any table.
+    /// A route of any table was added, modified or removed.
     Route(Presence, Route),
-    /// A routing rule.
+    /// A routing rule was added or removed.
     Rule(Presence),
-    /// Changes were lost because they came faster than they were read. Query everything anew.
+    /// Notifications were lost because they arrived faster than they were read. Everything must be queried anew.
     Lost,
 }
 
-/// Kind of a change.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Added or modified.
+    /// The object was added or modified.
     Set,
-    /// Removed.
+    /// The object was removed.
     Gone,
 }
 
 impl Monitor {
-    /// Opens a monitor in the namespace of the calling thread, and starts to listen.
+    /// Opens a monitor in the calling thread's namespace. Reports changes from now on.
     ///
     /// # Errors
-    /// The process can open no further socket.
+    /// The process cannot open another socket.
     pub fn open() -> io::Result<Monitor> {
         let open = || {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
@@ -60,7 +62,7 @@ impl Monitor {
         open().map_err(|why| failed("cannot open a netlink socket", &why))
     }
 
-    /// The next change, if there is one.
+    /// Returns the next change; `None` if there is none yet.
     #[expect(clippy::should_implement_trait, reason = "after nothing there may be something again")]
     pub fn next(&mut self) -> Option<Change> {
         while self.changes.is_empty() {
@@ -110,7 +112,8 @@ fn changes(message: RouteNetlinkMessage) -> Vec<Change> {
     }
 }
 
-/// A bridge reports under its own family that it released a port; the interface itself stays.
+/// Returns the change of an interface. A bridge also reports when it releases a port, under its own family; the
+/// interface then still exists.
 fn interface(link: &LinkMessage, turn: Presence) -> Option<Change> {
     let is_whole = link.header.interface_family == AddressFamily::Unspec;
     is_whole.then(|| Change::Link(turn, Interface::read(link)))
@@ -120,5 +123,6 @@ fn of_routes(message: RouteNetlinkMessage, turn: Presence) -> Vec<Change> {
     routes::read(message).into_iter().map(|route| Change::Route(turn, route)).collect()
 }
 
-/// RTMGRP_LINK, _IPV4_IFADDR, _IPV4_ROUTE, _IPV4_RULE, _IPV6_IFADDR, _IPV6_ROUTE, and the bit of RTNLGRP_IPV6_RULE.
+/// The groups of notifications: RTMGRP_LINK, _IPV4_IFADDR, _IPV4_ROUTE, _IPV4_RULE, _IPV6_IFADDR, _IPV6_ROUTE, and
+/// the bit of RTNLGRP_IPV6_RULE.
 const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 1 << 18;

@@ -1,7 +1,7 @@
-//! Network namespaces: each has its own interfaces, addresses, routes and sockets.
+//! Programs and functions -> network namespaces, each with its own interfaces, addresses, routes and sockets.
 //!
-//! A socket, a TUN device or a [`Netlink`] stays in the namespace in which it was opened, whichever thread uses it
-//! later. So it is enough to open them inside.
+//! A socket, a TUN device or a [`Netlink`] stays in the namespace in which it was opened. Any thread can use it
+//! there. So only the opening must run in the namespace.
 
 use crate::failure::{advised, failed, last};
 use crate::netlink::Netlink;
@@ -22,24 +22,24 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::Duration;
 
-/// A network namespace, held by a file descriptor.
+/// A network namespace, kept by a file descriptor.
 ///
-/// A namespace created here has no name. It disappears, with everything in it, when the last descriptor, thread and
-/// socket in it closes, however the process ends.
+/// A namespace made by [`Namespace::new`] has no name. The kernel removes it when the last descriptor, thread and
+/// socket in it is closed, even if the process was killed.
 #[derive(Debug)]
 pub struct Namespace {
     fd: OwnedFd,
 }
 
-/// Ends a program when it is dropped; see [`Namespace::start`].
+/// Ends a program on drop; see [`Namespace::start`].
 #[derive(Debug)]
 pub struct NamespaceGuard(#[expect(dead_code, reason = "it is dropped")] Sender<()>);
 
 impl Namespace {
-    /// Creates a namespace that only has a loopback interface, which is up.
+    /// Creates a namespace with only a loopback interface, which is up.
     ///
     /// # Errors
-    /// Most often a missing privilege; see [`become_own_root`].
+    /// The privilege is missing (see [`become_own_root`]), or the kernel refuses for another reason.
     pub fn new() -> io::Result<Namespace> {
         let made = thread::scope(|scope| {
             let maker = Builder::new().name("namespace".to_owned()).spawn_scoped(scope, || {
@@ -54,7 +54,7 @@ impl Namespace {
         made.map_err(|why: io::Error| advised("cannot create a network namespace", &why, RIGHTS))
     }
 
-    /// Cookie of the calling thread's namespace. The kernel never reuses it until the next boot.
+    /// Returns the cookie of the calling thread's namespace. The kernel does not reuse it before the next boot.
     ///
     /// # Errors
     /// The kernel is older than Linux 5.14.
@@ -68,19 +68,19 @@ impl Namespace {
         if outcome < 0 { Err(last("cannot read the cookie of the network namespace")) } else { Ok(cookie) }
     }
 
-    /// The namespace of the calling thread.
+    /// Returns the namespace of the calling thread.
     ///
     /// # Errors
-    /// `/proc` is not there.
+    /// `/proc` is not mounted.
     pub fn here() -> io::Result<Namespace> {
         let file = File::open(HERE).map_err(|why| advised(HERE, &why, "mount /proc"))?;
         Ok(Namespace { fd: file.into() })
     }
 
-    /// A namespace by name, as `ip netns` assigns them, or by path, such as `/proc/4711/ns/net`.
+    /// Opens a namespace by its name in `ip netns`, or by a path such as `/proc/4711/ns/net`.
     ///
     /// # Errors
-    /// It does not exist, or cannot be entered.
+    /// The namespace does not exist, or cannot be entered.
     pub fn open(name: &str) -> io::Result<Namespace> {
         let path = if name.contains('/') { PathBuf::from(name) } else { Path::new(NAMED).join(name) };
         let what = format!("namespace {name}");
@@ -90,21 +90,21 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Runs `f` on a thread inside and returns its result. A panic in `f` continues in the caller.
+    /// Runs `f` on a thread in this namespace, and returns the result. A panic in `f` continues in the caller.
     ///
     /// # Panics
-    /// - Where `f` panics.
-    /// - Where there can be no further thread.
-    /// - Where the process may not enter the namespace. After [`Namespace::new`] and [`Namespace::open`] it was
-    ///   allowed to. A namespace from [`Namespace::here`] needs the privilege only from a thread that is elsewhere.
+    /// - `f` panics.
+    /// - The kernel cannot create a thread.
+    /// - The process may not enter the namespace. For a namespace of [`Namespace::new`] or [`Namespace::open`],
+    ///   this was checked. For one of [`Namespace::here`], only a thread in another namespace needs the privilege.
     pub fn enter<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         self.inside(f).expect("a namespace that was open to us stays so")
     }
 
-    /// Starts a named thread inside.
+    /// Starts a named thread in this namespace.
     ///
     /// # Errors
-    /// There can be no further thread, or it may not enter the namespace.
+    /// The kernel cannot create a thread, or the thread may not enter the namespace.
     pub fn spawn<T: Send + 'static>(
         &self,
         name: &str,
@@ -115,11 +115,11 @@ impl Namespace {
         spawned.map_err(|why| advised(format!("{name}: cannot start it in its namespace"), &why, ENTRY))
     }
 
-    /// Starts a program inside. It receives SIGTERM once the guard is dropped, or once this process ends for any
-    /// reason. So no program keeps a forgotten namespace alive.
+    /// Starts a program in this namespace. The program receives SIGTERM when the guard is dropped or this process
+    /// ends. So no program keeps a forgotten namespace alive.
     ///
     /// # Errors
-    /// It cannot be started, or there can be no further thread.
+    /// The program cannot be started, or the kernel cannot create a thread.
     pub fn start(&self, mut command: Command) -> io::Result<(Child, NamespaceGuard)> {
         let die = || set_parent_process_death_signal(Some(Signal::TERM)).map_err(io::Error::from);
         // SAFETY: in the new process, before the program begins, it is one system call; it takes no lock and no
@@ -137,7 +137,7 @@ impl Namespace {
         Ok((started?, NamespaceGuard(tether)))
     }
 
-    /// Value of a setting under `/proc/sys/net/` inside, such as `ipv4/ip_forward`.
+    /// Returns the value of this namespace's setting under `/proc/sys/net/`, such as `ipv4/ip_forward`.
     ///
     /// # Errors
     /// There is no such setting.
@@ -147,10 +147,10 @@ impl Namespace {
         Ok(said.trim_end().to_owned())
     }
 
-    /// Changes a setting under `/proc/sys/net/` inside, such as `ipv4/ip_forward` to `1`.
+    /// Changes this namespace's setting under `/proc/sys/net/`, such as `ipv4/ip_forward` to `1`.
     ///
     /// # Errors
-    /// There is no such setting, it rejects the value, or privileges are missing.
+    /// There is no such setting, the kernel rejects the value, or privileges are missing.
     pub fn set_sysctl(&self, name: &str, value: &str) -> io::Result<()> {
         let path = setting(name)?;
         self.enter(|| OpenOptions::new().write(true).open(&path)?.write_all(value.as_bytes())).map_err(|why| {
@@ -178,7 +178,7 @@ impl Namespace {
         Ok(move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 
-    /// Whether the calling thread is in this namespace already. Entering then needs no privilege.
+    /// Whether the calling thread is already in this namespace. Entering then needs no privilege.
     fn is_here(&self) -> bool {
         match (fs::metadata(HERE), fstat(&self.fd)) {
             (Ok(here), Ok(held)) => here.dev() == held.st_dev && here.ino() == held.st_ino,
@@ -193,14 +193,14 @@ impl AsFd for Namespace {
     }
 }
 
-/// Lets a user without root privileges create namespaces and be root in them: moves the process into its own user
-/// namespace.
+/// Moves the process into a user namespace of its own. An ordinary user can then create network namespaces and be
+/// root in them.
 ///
-/// Does nothing where the process may already create namespaces. Call it before the process has a second thread.
-/// The process gains no rights over the host, and programs at interfaces stay forbidden.
+/// Does nothing if the process may already create namespaces. Call this before the process has a second thread. The
+/// process gains no privileges on the host, and still cannot attach programs to interfaces.
 ///
 /// # Errors
-/// The kernel does not allow user namespaces to such users, or there is a second thread.
+/// The kernel does not allow user namespaces to ordinary users, or there is a second thread.
 pub fn become_own_root() -> io::Result<()> {
     let held = capabilities(None)?.effective;
     if held.contains(CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN) {
@@ -240,7 +240,7 @@ fn setting(name: &str) -> io::Result<PathBuf> {
     Ok(Path::new(SYSCTLS).join(path))
 }
 
-/// Number of retries, and the delay before each, while the process seems to have a second thread.
+/// Number of retries while the process seems to have a second thread, and the delay before each.
 const LEAVING_TRIES: u32 = 20;
 const LEAVING_TRY: Duration = Duration::from_millis(5);
 const HERE: &str = "/proc/thread-self/ns/net";

@@ -1,11 +1,11 @@
-//! Interface -> the kernel thread that receives for it, and its CPU time.
+//! An interface -> the kernel thread that receives its packets, and the thread's CPU time.
 //!
-//! By default, an interface's receive work runs on any running thread, often that of the sending host. So no
-//! account shows its cost. With threaded NAPI the interface gets its own kernel thread, which has an account.
+//! By default, the receive work of an interface runs on any thread, often on that of the sending host. So its CPU
+//! time is not visible. With threaded NAPI, the interface has a kernel thread of its own.
 //!
-//! A veth bypasses its NAPI where only GRO needs it and the other end may send TCP GSO packets: the account then
-//! stays empty. [`features::as_a_wire`](crate::features::as_a_wire) at the other end, or an XDP program at this
-//! one, prevents that.
+//! A veth does not use NAPI if only GRO needs NAPI and the other end may send TCP GSO packets. The thread's CPU
+//! time then stays 0. [`features::as_a_wire`](crate::features::as_a_wire) at the other end prevents this, and so
+//! does an XDP program at this end.
 
 use crate::failure::{advised, failed};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -24,13 +24,13 @@ pub struct ReceiveThread {
 }
 
 impl ReceiveThread {
-    /// Gives the interface, in the namespace of the calling thread, its own receive thread. The interface must have
-    /// one queue. The thread is found by the interface's name, which must be unique on this machine and at most
-    /// [`INTERFACE_LEN_MAX`] bytes long.
+    /// Gives an interface of the calling thread's namespace its own receive thread. The interface must have one
+    /// queue. The thread is found by the interface's name. The name must be unique on this machine and have at most
+    /// [`INTERFACE_LEN_MAX`] bytes.
     ///
     /// # Errors
-    /// - The interface has no NAPI. A veth has one with GRO on or with an XDP program.
-    /// - The kernel's threads are not visible from here.
+    /// - The interface has no NAPI. A veth has NAPI with GRO on or with an XDP program.
+    /// - The kernel's threads are not visible to this process.
     /// - Several threads have this name.
     pub fn of(interface: &str) -> io::Result<ReceiveThread> {
         let failed = |why: String| io::Error::other(format!("{interface}: cannot enable threaded NAPI: {why}"));
@@ -60,10 +60,10 @@ impl ReceiveThread {
         }
     }
 
-    /// CPU time of the thread so far.
+    /// Returns the thread's CPU time since its start.
     ///
     /// # Errors
-    /// The thread is gone, with its interface.
+    /// The thread does not exist any more, as its interface was removed.
     pub fn time(self) -> io::Result<Duration> {
         let line = fs::read_to_string(format!("/proc/{}/schedstat", self.pid))?;
         let nanos = line.split(' ').next().and_then(|nanos| nanos.parse().ok());
@@ -83,8 +83,8 @@ impl ReceiveThread {
     }
 }
 
-/// Makes GRO hold received packets for this time after the last one, so that packets that arrive one by one are
-/// merged too. The interface is one in the namespace of the calling thread.
+/// Makes GRO hold packets for this time after the last one, so that packets that arrive singly are coalesced too.
+/// The interface must be in the calling thread's namespace.
 ///
 /// # Errors
 /// There is no such interface, or privileges are missing.
@@ -100,8 +100,8 @@ pub fn hold_joined(interface: &str, stretch: Duration) -> io::Result<()> {
     })
 }
 
-/// Writes settings of an interface. Those of a namespace are visible only where its own view of /sys is mounted.
-/// That is done on a thread that ends with the call.
+/// Writes settings of an interface under /sys. A namespace's settings are only visible in its own mount of /sys.
+/// The mount is made on a thread that ends with the call.
 fn set(interface: &str, settings: &[(&str, u64)]) -> io::Result<()> {
     let set = || {
         // SAFETY: only this thread's view of mounts is parted from the others'; no descriptor changes.
@@ -118,7 +118,7 @@ fn set(interface: &str, settings: &[(&str, u64)]) -> io::Result<()> {
     })
 }
 
-/// Kernel threads with the name of this interface.
+/// Returns the kernel threads with the name of this interface.
 fn threads_of(interface: &str) -> io::Result<Vec<i32>> {
     let wanted = format!("napi/{interface}-");
     let mut threads = Vec::new();
@@ -133,8 +133,8 @@ fn threads_of(interface: &str) -> io::Result<Vec<i32>> {
     Ok(threads)
 }
 
-/// Empty polls after which GRO flushes its packets.
+/// Number of empty polls after which GRO releases its packets.
 const POLLS: u64 = 2;
-/// Longest name of an interface whose thread can be identified, in bytes: `napi/`, the name and `-` must fit into
-/// 15.
+/// Longest name of an interface whose thread can be found, in bytes. The thread's name has at most 15 bytes:
+/// `napi/`, the interface's name, `-` and a number.
 pub const INTERFACE_LEN_MAX: usize = 9;

@@ -1,6 +1,6 @@
-//! IP address on a link -> hardware address of that neighbour.
+//! An IP address on a link -> the neighbour's hardware address.
 //!
-//! The kernel does the resolution (ARP, and neighbour discovery).
+//! The kernel resolves addresses (ARP, neighbour discovery). This module reads and sets the kernel's entries.
 
 use crate::addresses::family;
 use crate::interfaces::Mac;
@@ -12,10 +12,11 @@ use std::io;
 use std::net::IpAddr;
 
 impl Netlink {
-    /// Hardware address of this neighbour, if it is known and valid; [`Netlink::resolve`] requests it.
+    /// Returns the hardware address of a neighbour; `None` if it is unknown or invalid. [`Netlink::resolve`]
+    /// requests it.
     ///
     /// # Errors
-    /// `NotFound` for the interface.
+    /// The interface does not exist (`NotFound`).
     pub fn neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<Option<[u8; 6]>> {
         let question = RouteNetlinkMessage::GetNeighbour(about(index, address));
         match self.ask(question, format!("cannot look up neighbour {address} of interface {index}")) {
@@ -26,11 +27,11 @@ impl Netlink {
         }
     }
 
-    /// Makes the kernel resolve this address, if it is unknown. The answer arrives later. For an IPv6 address the
-    /// kernel first needs a link-local address on the interface that is not tentative.
+    /// Makes the kernel resolve this address, if it is unknown. The result is available later. For an IPv6 address,
+    /// the interface first needs a link-local address that is not tentative.
     ///
     /// # Errors
-    /// `NotFound` for the interface, or missing privileges.
+    /// The interface does not exist (`NotFound`), or privileges are missing.
     pub fn resolve(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
         let mut message = about(index, address);
         message.header.flags = NeighbourFlags::Use;
@@ -38,10 +39,10 @@ impl Netlink {
         self.order(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE, what)
     }
 
-    /// Sets a permanent neighbour entry, replacing any other.
+    /// Sets a permanent neighbour entry, and replaces any other entry of the address.
     ///
     /// # Errors
-    /// As [`Netlink::resolve`].
+    /// The errors of [`Netlink::resolve`].
     pub fn add_neighbour(&mut self, index: u32, address: IpAddr, mac: [u8; 6]) -> io::Result<()> {
         let mut message = about(index, address);
         message.header.state = NeighbourState::Permanent;
@@ -53,14 +54,15 @@ impl Netlink {
     /// Removes the neighbour entry of this address.
     ///
     /// # Errors
-    /// `NotFound`, or missing privileges.
+    /// There is no such entry (`NotFound`), or privileges are missing.
     pub fn remove_neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
         let what = format!("cannot remove neighbour {address} of interface {index}");
         self.order(RouteNetlinkMessage::DelNeighbour(about(index, address)), 0, what)
     }
 }
 
-/// The hardware address, if it is valid: confirmed by its owner, set by an administrator, or being confirmed again.
+/// Returns the hardware address of an entry. `None` unless the entry is confirmed, set by an administrator, or
+/// being confirmed again.
 fn usable_mac(message: &NeighbourMessage) -> Option<[u8; 6]> {
     let is_usable = matches!(
         message.header.state,

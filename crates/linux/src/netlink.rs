@@ -1,7 +1,7 @@
 //! Requests to the kernel's network stack -> answers.
 //!
-//! The requests themselves are in [`interfaces`](crate::interfaces), [`addresses`](crate::addresses),
-//! [`routes`](crate::routes) and [`neighbours`](crate::neighbours).
+//! This module sends requests and reads answers. The requests themselves are in [`interfaces`](crate::interfaces),
+//! [`addresses`](crate::addresses), [`routes`](crate::routes) and [`neighbours`](crate::neighbours).
 
 use crate::failure::{failed, said};
 use netlink_packet_core::{
@@ -13,7 +13,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::fmt::Display;
 use std::io;
 
-/// A netlink connection to one namespace: the one in which it was opened.
+/// A netlink connection to the namespace in which the connection was opened.
 #[derive(Debug)]
 pub struct Netlink {
     socket: Socket,
@@ -21,10 +21,11 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// Opens a connection in the namespace of the calling thread: `namespace.enter(Netlink::open)`.
+    /// Opens a connection in the calling thread's namespace. For another namespace:
+    /// `namespace.enter(Netlink::open)`.
     ///
     /// # Errors
-    /// The process can open no further socket.
+    /// The process cannot open another socket.
     pub fn open() -> io::Result<Netlink> {
         let open = || {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
@@ -38,7 +39,7 @@ impl Netlink {
         open().map_err(|why| failed("cannot open a netlink socket", &why))
     }
 
-    /// Sends a command; `what` names the failed action in an error.
+    /// Sends a command. `what` names the failed action in errors.
     pub(crate) fn order(&mut self, order: RouteNetlinkMessage, flags: u16, what: impl Display) -> io::Result<()> {
         self.exchange(order, flags | NLM_F_ACK).map(drop).map_err(|refusal| refusal.about(what))
     }
@@ -53,10 +54,10 @@ impl Netlink {
         answers.into_iter().next().ok_or_else(|| malformed(what))
     }
 
-    /// Queries all objects of a kind; `what` names the failed action in an error.
+    /// Queries all objects of a kind. `what` names the failed action in errors.
     ///
     /// # Errors
-    /// The kernel's error, or `Interrupted` where objects change faster than they can be read.
+    /// The kernel rejects the query, or objects change faster than they can be read (`Interrupted`).
     pub fn list(
         &mut self,
         question: RouteNetlinkMessage,
@@ -118,7 +119,7 @@ impl Netlink {
     }
 }
 
-/// The messages of one read; ends after the first malformed one.
+/// Returns the messages of one read, up to the first malformed message.
 pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = io::Result<NetlinkMessage<RouteNetlinkMessage>>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -132,7 +133,7 @@ pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = io::Result<NetlinkM
     })
 }
 
-/// Repeats a call that a signal interrupted.
+/// Repeats a call until no signal interrupts it.
 pub(crate) fn until_done<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
@@ -142,7 +143,7 @@ pub(crate) fn until_done<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Resu
     }
 }
 
-/// Error for an answer of the kernel that cannot be parsed.
+/// Returns the error for an answer that cannot be parsed.
 pub(crate) fn malformed(what: impl Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{what}: cannot parse the kernel's answer"))
 }
@@ -167,7 +168,7 @@ impl From<io::Error> for NetlinkError {
     }
 }
 
-/// The kernel's explanation of an error: NLMSGERR_ATTR_MSG, after the rejected header.
+/// Returns the kernel's explanation of an error: the attribute NLMSGERR_ATTR_MSG after the rejected header.
 fn words(refused: &[u8]) -> Option<String> {
     let attributes = refused.get(HEADER_LEN..)?;
     let text = NlasIterator::new(attributes).flatten().find(|attribute| attribute.kind() == ERROR_TEXT)?;
@@ -176,9 +177,9 @@ fn words(refused: &[u8]) -> Option<String> {
 }
 
 const TRIES: usize = 10;
-/// NLMSG_ALIGNTO, in bytes.
+/// Alignment of netlink messages (NLMSG_ALIGNTO), in bytes.
 const ALIGNMENT: usize = 4;
-/// NLMSG_HDRLEN, in bytes.
+/// Length of a netlink message's header (NLMSG_HDRLEN), in bytes.
 const HEADER_LEN: usize = 16;
-/// NLMSGERR_ATTR_MSG.
+/// The attribute NLMSGERR_ATTR_MSG.
 const ERROR_TEXT: u16 = 1;

@@ -1,7 +1,7 @@
-//! Protocol number -> the whole datagrams of it that this host received, as IP delivers them, before any transport.
+//! A protocol number -> the complete datagrams of this protocol that the host received.
 //!
-//! This is the most direct view of the output of a host's own reassembly. IPv4 datagrams have the header that the
-//! reassembly wrote. For IPv6 the kernel reports header fields.
+//! Tests see the output of a host's own reassembly here, as IP delivers it. IPv4 datagrams have the header that the
+//! reassembly wrote. For IPv6, the kernel reports header fields.
 
 use crate::device::checked;
 use crate::failure::{advised, failed};
@@ -11,7 +11,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Receives every datagram of one protocol that arrives at the host.
+/// A socket that receives every datagram of one protocol that arrives at the host.
 #[derive(Debug)]
 pub struct RawSocket {
     socket: OwnedFd,
@@ -22,16 +22,16 @@ pub struct RawSocket {
 /// A received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival<'a> {
-    /// Its source.
+    /// Source address of the datagram.
     pub source: IpAddr,
-    /// For IPv6: destination, traffic class and hop limit.
+    /// Destination, traffic class and hop limit of an IPv6 datagram; `None` for IPv4.
     pub header: Option<(Ipv6Addr, u8, u8)>,
-    /// For IPv4 the whole datagram; for IPv6 the bytes after the last extension header.
+    /// The complete IPv4 datagram, or the bytes after the last extension header of an IPv6 datagram.
     pub bytes: &'a [u8],
 }
 
 impl RawSocket {
-    /// Opens a socket in the network namespace of the calling thread.
+    /// Opens a socket in the calling thread's network namespace.
     ///
     /// # Errors
     /// Privileges are missing.
@@ -70,10 +70,10 @@ impl RawSocket {
         checked(result).map(drop)
     }
 
-    /// The next datagram; `None` where there is none. Never waits.
+    /// Returns the next datagram; `None` if there is none. Does not wait.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel cannot receive.
     pub fn receive(&mut self) -> io::Result<Option<Arrival<'_>>> {
         // SAFETY: all zero is a value of these structs of numbers and pointers.
         let (mut from, mut message): (libc::sockaddr_in6, libc::msghdr) = unsafe { mem::zeroed() };
@@ -126,7 +126,7 @@ fn refused(what: &str, why: &io::Error) -> io::Error {
     }
 }
 
-/// Header fields of an IPv6 datagram, as the kernel reports them.
+/// Returns the header fields of an IPv6 datagram, as the kernel reports them.
 fn said(message: &libc::msghdr) -> (Ipv6Addr, u8, u8) {
     let (mut to, mut class, mut hops) = (Ipv6Addr::UNSPECIFIED, 0, 0);
     // SAFETY: the kernel wrote the control bytes, and their length, which these two calls stay within.
@@ -155,7 +155,7 @@ fn said(message: &libc::msghdr) -> (Ipv6Addr, u8, u8) {
 
 /// Longest datagram, in bytes.
 const ROOM_LEN: usize = 65_535;
-/// Memory for queued datagrams, in bytes.
+/// Size of the kernel's memory for queued datagrams, in bytes.
 const BUFFER_LEN: libc::c_int = 256 << 20;
-/// Room for a datagram's ancillary data, in words of eight bytes.
+/// Memory for a datagram's ancillary data, in words of eight bytes.
 const CONTROL_WORDS: usize = 24;

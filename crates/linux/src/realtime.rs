@@ -1,4 +1,6 @@
-//! Request for real-time scheduling of a thread -> the rights that the kernel granted.
+//! A request for real-time scheduling of a thread -> the privileges that the kernel granted.
+//!
+//! Measurements need threads that wake up on time. A gateway uses the priority of its process instead.
 
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};
 use rustix::thread::{current_timer_slack, set_current_timer_slack};
@@ -7,15 +9,15 @@ use std::marker::PhantomData;
 use std::num::NonZeroU64;
 use std::sync::Mutex;
 
-/// Real-time treatment of a thread: it runs before all ordinary threads, wakes without timer slack, and its memory
-/// is locked. Ends when this is dropped, on the same thread.
+/// Real-time scheduling of a thread. The thread runs before all ordinary threads and wakes up without timer slack,
+/// and the program's memory is locked. All of this ends on drop, which must happen on the same thread.
 ///
-/// Rights that the kernel refuses are left out and reported here. An ordinary user gets only the timer slack.
+/// Privileges that the kernel refuses are left out and reported here. An ordinary user only gets the timer slack.
 #[derive(Debug)]
 pub struct Realtime {
-    /// The reason why it does not run with SCHED_FIFO; `None` where it does.
+    /// The reason why the thread does not run with SCHED_FIFO; `None` if it does.
     pub without_fifo: Option<String>,
-    /// The reason why the program's memory is not locked; `None` where it is.
+    /// The reason why the program's memory is not locked; `None` if it is.
     pub without_lock: Option<String>,
     former_policy: Option<(libc::c_int, libc::sched_param)>,
     former_slack: Option<NonZeroU64>,
@@ -23,7 +25,8 @@ pub struct Realtime {
 }
 
 impl Realtime {
-    /// Requests all of it for the calling thread. The lock covers the current memory of the whole program.
+    /// Requests real-time scheduling for the calling thread. The program's current memory is locked for all
+    /// threads.
     pub fn ask() -> Realtime {
         let former_slack = current_timer_slack().ok().and_then(NonZeroU64::new);
         // Under SCHED_FIFO there is no timer slack; this helps where SCHED_FIFO is refused.
@@ -62,7 +65,7 @@ impl Drop for Realtime {
     }
 }
 
-/// Number of requests to lock the program's memory. It stays locked until the last one ends.
+/// Number of requests that lock the program's memory. The memory is unlocked when the last one ends.
 static LOCKED_COUNT: Mutex<usize> = Mutex::new(0);
 
 fn lock() -> io::Result<()> {

@@ -1,4 +1,6 @@
-//! Destination -> route that the kernel would take; and changes to routes and rules.
+//! A destination -> the kernel's route to it; routes and rules -> changes of the kernel's tables.
+//!
+//! This is netlink's part for routing. A wide interface copies routes with it.
 
 use crate::addresses::{Prefix, family};
 use crate::netlink::{Netlink, malformed};
@@ -16,45 +18,45 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// A route for a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Its routing table; [`MAIN`] is the usual one.
+    /// Number of the routing table. The main table is [`MAIN`].
     pub table: u32,
-    /// Treatment of the packets.
+    /// Treatment of packets that take the route.
     pub kind: RouteKind,
-    /// Destination prefix.
+    /// Prefix of the destinations.
     pub destination: Prefix,
-    /// Next hop; `None` where the destination is on the link itself.
+    /// Next hop; `None` if destinations are on the link itself.
     pub gateway: Option<IpAddr>,
-    /// Egress interface; `None` where packets do not leave.
+    /// Index of the egress interface; `None` if packets are not sent by an interface.
     pub index: Option<u32>,
-    /// Preferred source address.
+    /// Preferred source address; `None` if the kernel chooses.
     pub source: Option<IpAddr>,
-    /// Metric: the lowest wins among routes for the same prefix.
+    /// Metric. Of several routes for one prefix, the route with the lowest metric applies.
     pub metric: u32,
-    /// Path MTU of the route, in bytes, if it has one. It was configured or, in an answer of [`Netlink::route_to`],
-    /// learnt by the kernel.
+    /// Path MTU of the route, in bytes; `None` if it has none. It was configured. In an answer of
+    /// [`Netlink::route_to`], the kernel may also have learned it.
     pub mtu: Option<u32>,
-    /// Automatic end of the route; only sent to the kernel, never read back.
+    /// Automatic end of the route; `None` if it has none. It is only sent to the kernel, never read.
     pub ends: Option<RouteLifetime>,
-    /// Whether this struct and the hop limit describe the route completely. Other routes may apply to one class of
-    /// service only, or add headers.
+    /// Whether this value describes the route completely, except its hop limit. Other routes may apply to one
+    /// traffic class only, or add headers.
     pub is_plain: bool,
 }
 
-/// End of a route that nobody removes.
+/// The automatic end of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteLifetime {
-    /// After this many seconds: IPv6 only.
+    /// The route ends after this number of seconds. IPv6 only.
     After(u32),
-    /// With the interface of this index, which becomes a second next hop: IPv4 only. Linux removes such a route
-    /// when the interface of any of its next hops is removed. An interface without carrier, with
-    /// `ignore_routes_with_linkdown` set, is never chosen.
+    /// The route ends with the interface of this index, which is a second next hop. IPv4 only. Linux removes such a
+    /// route when the interface of a next hop is removed. Linux never sends packets to a next hop without carrier
+    /// if `ignore_routes_with_linkdown` is set.
     With(u32),
 }
 
-/// Treatment of packets that take a route.
+/// The treatment of packets that take a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteKind {
-    /// Sent.
+    /// Sent to one host.
     Unicast,
     /// Delivered to this host.
     Local,
@@ -62,35 +64,35 @@ pub enum RouteKind {
     Broadcast,
     /// Multicast to the group's members.
     Multicast,
-    /// Dropped, with or without an ICMP error.
+    /// Dropped, with or without an ICMP error to the sender.
     Refused,
-    /// Looked up in the next table.
+    /// Looked up in the table of the next rule.
     Thrown,
-    /// Another of the kernel's kinds.
+    /// Another treatment that the kernel knows.
     Other,
 }
 
-/// A routing rule: selects a table for packets.
+/// A routing rule, which selects a table for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// IP version.
     pub version: Version,
-    /// Priority: lower ones are evaluated first.
+    /// Priority. Rules are evaluated in ascending order.
     pub priority: u32,
-    /// The table, if the rule names one.
+    /// Number of the selected table; `None` if the rule has another action.
     pub table: Option<u32>,
-    /// Whether the rule matches a mark or ports. Fragments have no ports, and netfilter may mark a reassembled
-    /// datagram differently.
+    /// Whether the rule matches a mark or ports. Such a rule may treat a reassembled datagram differently from its
+    /// fragments: fragments have no ports, and netfilter may mark them differently.
     pub selects_by_mark_or_ports: bool,
 }
 
 impl Route {
-    /// A route by a gateway, in the main table; the kernel finds the interface.
+    /// Makes a route by a gateway, in the main table. The kernel finds the interface.
     pub fn via(destination: Prefix, gateway: IpAddr) -> Route {
         Route { gateway: Some(gateway), ..Route::to(destination) }
     }
 
-    /// A route on the link of an interface, in the main table.
+    /// Makes a route on the link of an interface, in the main table.
     pub fn on(destination: Prefix, index: u32) -> Route {
         Route { index: Some(index), ..Route::to(destination) }
     }
@@ -112,18 +114,19 @@ impl Route {
 }
 
 impl Netlink {
-    /// Routes of the main table, for both IP versions. A route with several next hops appears once for each.
+    /// Returns the routes of the main table for both IP versions. A route with several next hops appears once for
+    /// each.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel cannot list the routes.
     pub fn routes(&mut self) -> io::Result<Vec<Route>> {
         self.routes_of(MAIN)
     }
 
-    /// As [`Netlink::routes`], for another table.
+    /// Returns the routes of another table, as [`Netlink::routes`] does for the main table.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel cannot list the routes.
     pub fn routes_of(&mut self, table: u32) -> io::Result<Vec<Route>> {
         let mut routes = Vec::new();
         for family in FAMILIES {
@@ -141,10 +144,10 @@ impl Netlink {
         Ok(routes)
     }
 
-    /// The route that the kernel would take to this destination.
+    /// Returns the route by which the kernel would send to this destination.
     ///
     /// # Errors
-    /// `NetworkUnreachable` or `HostUnreachable` where there is none, or where the route rejects packets.
+    /// There is no route, or the route rejects packets (`NetworkUnreachable` or `HostUnreachable`).
     pub fn route_to(&mut self, destination: IpAddr) -> io::Result<Route> {
         let mut question = RouteMessage::default();
         question.header.address_family = family(destination);
@@ -158,26 +161,26 @@ impl Netlink {
     /// Adds a route.
     ///
     /// # Errors
-    /// `AlreadyExists`, an unreachable gateway, or missing privileges.
+    /// The route exists (`AlreadyExists`), the gateway is unreachable, or privileges are missing.
     pub fn add_route(&mut self, route: &Route) -> io::Result<()> {
         let what = format!("cannot add the route to {} in table {}", route.destination, route.table);
         self.order(RouteNetlinkMessage::NewRoute(write(route)), NLM_F_CREATE | NLM_F_EXCL, what)
     }
 
-    /// Adds a route, or replaces the one for the same prefix with the same metric.
+    /// Adds a route. Replaces an existing route with the same prefix and metric.
     ///
     /// # Errors
-    /// An unreachable gateway, or missing privileges.
+    /// The gateway is unreachable, or privileges are missing.
     pub fn replace_route(&mut self, route: &Route) -> io::Result<()> {
         let what = format!("cannot set the route to {} in table {}", route.destination, route.table);
         self.order(RouteNetlinkMessage::NewRoute(write(route)), NLM_F_CREATE | NLM_F_REPLACE, what)
     }
 
-    /// Extends a route that [ends by itself](RouteLifetime). Nothing else about it changes; path state that the
-    /// kernel has learnt stays.
+    /// Extends the lifetime of a route that [ends automatically](RouteLifetime). Does not change other properties,
+    /// and keeps the path state that the kernel has learned.
     ///
     /// # Errors
-    /// An unreachable gateway, or missing privileges.
+    /// The gateway is unreachable, or privileges are missing.
     pub fn extend_route(&mut self, route: &Route) -> io::Result<()> {
         let what = format!("cannot extend the route to {} in table {}", route.destination, route.table);
         match self.order(RouteNetlinkMessage::NewRoute(write(route)), NLM_F_CREATE, what) {
@@ -190,16 +193,16 @@ impl Netlink {
     /// Removes a route.
     ///
     /// # Errors
-    /// `NotFound`, or missing privileges.
+    /// There is no such route (`NotFound`), or privileges are missing.
     pub fn remove_route(&mut self, route: &Route) -> io::Result<()> {
         let what = format!("cannot remove the route to {} from table {}", route.destination, route.table);
         self.order(RouteNetlinkMessage::DelRoute(write(route)), 0, what)
     }
 
-    /// All rules, for both IP versions.
+    /// Returns all rules, for both IP versions.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel cannot list the rules.
     pub fn rules(&mut self) -> io::Result<Vec<Rule>> {
         let mut rules = Vec::new();
         for family in FAMILIES {
@@ -211,11 +214,11 @@ impl Netlink {
         Ok(rules)
     }
 
-    /// Makes locally generated packets of both IP versions use a table:
-    /// `ip rule add iif lo pref PRIORITY lookup TABLE`. Forwarded packets do not use it.
+    /// Adds a rule by which locally generated packets of both IP versions use a table: `ip rule add iif lo pref
+    /// PRIORITY lookup TABLE`. The rule does not apply to forwarded packets.
     ///
     /// # Errors
-    /// `AlreadyExists` where either version has it, which leaves both unchanged; or missing privileges.
+    /// An IP version already has the rule (`AlreadyExists`), or privileges are missing. Nothing is changed then.
     pub fn add_rule(&mut self, priority: u32, table: u32) -> io::Result<()> {
         let what = format!("cannot add rule {priority} for table {table}");
         let [first, second] = FAMILIES;
@@ -231,7 +234,8 @@ impl Netlink {
     /// Removes a rule added by [`Netlink::add_rule`].
     ///
     /// # Errors
-    /// `NotFound` where either version lacks it, after it was removed from the other; or missing privileges.
+    /// An IP version does not have the rule (`NotFound`), or privileges are missing. The rule of the other version
+    /// is removed nevertheless.
     pub fn remove_rule(&mut self, priority: u32, table: u32) -> io::Result<()> {
         let what = format!("cannot remove rule {priority} for table {table}");
         let removed = FAMILIES
@@ -266,7 +270,7 @@ impl Rule {
     }
 }
 
-/// The routes of an answer, one for each next hop; empty for other answers.
+/// Returns the routes of an answer, one for each next hop. Other answers have no routes.
 pub(crate) fn read(answer: RouteNetlinkMessage) -> Vec<Route> {
     match answer {
         RouteNetlinkMessage::NewRoute(message) | RouteNetlinkMessage::DelRoute(message) => read_routes(&message),
@@ -415,7 +419,7 @@ fn rule(family: AddressFamily, priority: u32, table: u32) -> RuleMessage {
     message
 }
 
-/// Whether [`Route`] has a field for the attribute, or the attribute changes nothing about the egress of packets.
+/// Whether [`Route`] has a field for the attribute, or the attribute does not affect how packets are sent.
 fn is_plain(attribute: &RouteAttribute) -> bool {
     match attribute {
         RouteAttribute::Metrics(metrics) => {
@@ -460,7 +464,7 @@ fn unspecified(family: AddressFamily) -> Option<IpAddr> {
     }
 }
 
-/// Ingress interface of locally generated packets in rules (ip-rule(8)).
+/// Name of the ingress interface of locally generated packets in rules (ip-rule(8)).
 const LOOPBACK: &str = "lo";
 /// Number of the main table (RT_TABLE_MAIN).
 pub const MAIN: u32 = 254;

@@ -1,7 +1,7 @@
-//! Socket options by number, and messages with ancillary data: `setsockopt`, `sendmsg` and `recvmsg`.
+//! Socket options by number, messages with ancillary data -> `setsockopt`, `sendmsg` and `recvmsg`.
 //!
-//! This serves programs that test a network. Rust's own sockets report neither a class of service nor an ICMP
-//! error, and do not segment messages. A gateway does not use it.
+//! Programs that test a network use this module; a gateway does not. Rust's own sockets do not report traffic
+//! classes and ICMP errors, and do not segment messages.
 
 use crate::device::checked;
 use std::io;
@@ -9,25 +9,25 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
-/// Ancillary data of a message, from a sender or from the kernel.
+/// Ancillary data of a message, sent by a program or received from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// Level, such as `IPPROTO_IP`.
+    /// Protocol level, such as `IPPROTO_IP`.
     pub level: i32,
-    /// Kind, such as `IP_TOS`.
+    /// Kind of data, such as `IP_TOS`.
     pub kind: i32,
-    /// Value, in the kernel's format.
+    /// The value, in the kernel's format.
     pub value: Vec<u8>,
 }
 
 /// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its payload.
+    /// Payload of the message.
     pub bytes: Vec<u8>,
-    /// Flags, such as `MSG_TRUNC`.
+    /// Flags of the message, such as `MSG_TRUNC`.
     pub flags: i32,
-    /// Its ancillary data.
+    /// Ancillary data of the message.
     pub controls: Vec<Control>,
 }
 
@@ -41,7 +41,7 @@ pub fn set_option(socket: impl AsFd, level: i32, name: i32, value: &[u8]) -> io:
     checked(unsafe { libc::setsockopt(number, level, name, value.as_ptr().cast(), len) }).map(drop)
 }
 
-/// Value of a socket option: `len` bytes, or fewer.
+/// Returns the value of a socket option, at most `len` bytes.
 ///
 /// # Errors
 /// The kernel has no such option.
@@ -54,10 +54,10 @@ pub fn option(socket: impl AsFd, level: i32, name: i32, len: usize) -> io::Resul
     Ok(value)
 }
 
-/// Segments that a TCP connection has retransmitted so far (`tcpi_total_retrans`).
+/// Returns the number of segments that a TCP connection has retransmitted so far (`tcpi_total_retrans`).
 ///
 /// # Errors
-/// It is no TCP socket.
+/// The socket is no TCP socket.
 pub fn retransmitted_count(socket: impl AsFd) -> io::Result<u32> {
     let at = mem::offset_of!(libc::tcp_info, tcpi_total_retrans);
     let info = option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, mem::size_of::<libc::tcp_info>())?;
@@ -68,7 +68,7 @@ pub fn retransmitted_count(socket: impl AsFd) -> io::Result<u32> {
 /// Sends a message to the connected peer, with `flags` such as `MSG_OOB`.
 ///
 /// # Errors
-/// The socket's error.
+/// The socket has an error, or its queue is full.
 pub fn send(socket: impl AsFd, bytes: &[u8], flags: i32, controls: &[Control]) -> io::Result<usize> {
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // Words, for the alignment of headers.
@@ -112,7 +112,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], flags: i32, controls: &[Control]) -
 /// Receives a message of up to `len_max` bytes, with `flags` such as `MSG_ERRQUEUE`.
 ///
 /// # Errors
-/// The socket's error.
+/// The socket has an error, or there is no message.
 pub fn receive(socket: impl AsFd, len_max: usize, flags: i32) -> io::Result<Message> {
     let mut bytes = vec![0; len_max];
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len_max };
@@ -146,5 +146,5 @@ pub fn receive(socket: impl AsFd, len_max: usize, flags: i32) -> io::Result<Mess
     Ok(Message { bytes, flags: message.msg_flags, controls })
 }
 
-/// Room for a message's ancillary data, in bytes.
+/// Memory for a message's ancillary data, in bytes.
 const ROOM_LEN: usize = 512;

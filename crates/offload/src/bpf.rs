@@ -623,7 +623,7 @@ const PROGRAMS_MAX: usize = 64;
 const LOG_LEN: usize = 64 << 10;
 /// Number of the log's last lines that an error shows.
 const LOG_LINE_COUNT: usize = 4;
-/// Licence that the kernel is told. The kernel offers some functions, such as route lookup, only to programs with a
+/// Licence of the programs. The kernel offers some functions, such as route lookup, only to programs with a
 /// GPL-compatible licence, such as the MIT licence.
 const LICENCE: &std::ffi::CStr = c"Dual MIT/GPL";
 const PSEUDO_MAP: u8 = 1;

@@ -1,4 +1,4 @@
-//! Packet handling in the kernel: small eBPF programs at interfaces and sockets, and their loader.
+//! eBPF programs -> packets handled in the kernel, at interfaces and sockets.
 //!
 //! The kernel removes each program when its descriptors are closed, and so also when the process is killed.
 //! Processing packets in user space is left to other crates.

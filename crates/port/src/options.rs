@@ -1,4 +1,4 @@
-//! The caller's wishes -> options for opening a port.
+//! The caller's choices -> options for opening a port.
 //!
 //! All kinds of ports share one type. A kind ignores options that do not concern it.
 

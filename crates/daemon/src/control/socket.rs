@@ -55,8 +55,8 @@ impl Socket {
         Ok(Socket { listener: socket.into(), file })
     }
 
-    /// Adopts the listening socket of the predecessor program. Without the identity of the file, the socket at the
-    /// path counts as the same one.
+    /// Adopts the listening socket of the predecessor program. Without the identity of the file, any socket at the
+    /// path is taken for the adopted one.
     pub(crate) fn adopt(path: PathBuf, listener: UnixListener, identity: Option<Identity>) -> Socket {
         let there = || fs::symlink_metadata(&path).ok().filter(|it| it.file_type().is_socket());
         let identity = identity.or_else(|| there().map(|it| (it.dev(), it.ino()))).unwrap_or_default();

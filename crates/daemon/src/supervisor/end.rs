@@ -1,5 +1,7 @@
-//! A stop request -> the end of a gateway: packets are released, hosts get ICMP errors, and changes to the host are
-//! reverted.
+//! A stop request -> the end of a gateway.
+//!
+//! A gateway must leave the host as it was. So held packets are sent, hosts get ICMP errors, and changes to the
+//! host are reverted.
 
 use super::child::{Child, State};
 use super::{LOOK, Supervisor};

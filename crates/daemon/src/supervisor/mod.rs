@@ -72,7 +72,8 @@ pub struct Supervisor {
     /// Time before which no other worker process is started.
     pauses_until: Instant,
     is_careful: bool,
-    /// The configuration that the worker process is adopting, with its text and the client that waits for the
+    /// The configuration that the worker process is adopting: its text, the configuration itself, and the client
+    /// that waits. `None` if no reload is under way.
     /// result; `None` if no reload is under way.
     reload: Option<(String, Config, Waiter)>,
     /// The client that waits for the result of a restart.

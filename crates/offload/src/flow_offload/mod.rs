@@ -397,7 +397,7 @@ impl FlowOffload {
         self.long(RECEIVED_AT).fetch_add(frames, Ordering::Relaxed);
     }
 
-    /// Whether some frames that were left to the worker are not known to be received or missed by its socket.
+    /// Whether the worker lags: some frames were left to it whose reception or loss at its socket is not known yet.
     pub fn lags(&self) -> bool {
         self.long(LEFT_AT).load(Ordering::SeqCst) != self.long(RECEIVED_AT).load(Ordering::Relaxed)
     }

@@ -1,4 +1,6 @@
 //! An Ethernet header with tags -> a link header with which the kernel sends a packet as long as the MTU.
+//!
+//! The crate `port` folds the tags of frames to send. A program in the kernel unfolds them.
 
 /// The link header of a frame with folded tags. Of a frame's tags, the kernel adds only a first 802.1Q tag to the
 /// allowed length. So it would reject a packet as long as the MTU with other tags. The program at the egress
