@@ -119,7 +119,7 @@ fn next(pipe: &mut impl BufRead, handoff: &mut Handoff) -> io::Result<bool> {
     pipe.read_exact(&mut frame)?;
     let FrameHeader { worker, direction, max_fragment_len, id, .. } = front;
     match handoff.handed_frames.get_mut(worker).filter(|_| direction < 2) {
-        Some(to) => to.push(HandedFrame { direction, max_fragment_len: max_fragment_len, id, frame }),
+        Some(to) => to.push(HandedFrame { direction, max_fragment_len, id, frame }),
         None => handoff.untaken_count += 1,
     }
     Ok(true)

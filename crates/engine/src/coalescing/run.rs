@@ -56,7 +56,7 @@ impl Run {
                 longest: part.payload_len,
                 len_max: if is_longer { LEN_MAX } else { u32::from(rules.len_max) },
             },
-            predicted_len: predicted_len,
+            predicted_len,
             held_len_max: 0,
             payload_at: part.payload_at,
             repeated_len: packet.ip().payload_len() as u16 - part.payload_len,

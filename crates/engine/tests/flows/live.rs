@@ -339,7 +339,7 @@ fn none() -> Connections {
 
 /// A side without aggregation.
 fn narrow(sizing: Sizing) -> Side {
-    Side { aggregation: Aggregation::default(), sizing: sizing }
+    Side { aggregation: Aggregation::default(), sizing }
 }
 
 fn output() -> Output {

@@ -261,7 +261,7 @@ fn side(join: FragmentPolicy) -> Side {
         merger: Some(FragmentMerger::new(join_limits, 9_100, secret)),
         coalescer: Some(Coalescer::new(4 << 20, rules(false), Vec::new(), secret)),
     };
-    Side { aggregation: aggregation, sizing: Sizing::new(9_100, Role::Transit) }
+    Side { aggregation, sizing: Sizing::new(9_100, Role::Transit) }
 }
 
 /// A side that coalesces UDP too, with this MTU.

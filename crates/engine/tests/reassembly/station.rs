@@ -57,7 +57,7 @@ impl Station {
 
     /// One of any kind.
     pub fn of(reassembler: Option<Reassembler>, sizing: Sizing, pool_len: usize) -> Station {
-        let side = Side { aggregation: Aggregation { reassembler, ..Aggregation::default() }, sizing: sizing };
+        let side = Side { aggregation: Aggregation { reassembler, ..Aggregation::default() }, sizing };
         Station {
             side,
             connections: Connections::new(Secret::new(SECRET)),

@@ -100,7 +100,7 @@ impl Worker {
 
     /// Returns this worker with hand-off queues to its peer workers.
     pub fn with_peers(self, peers: Option<PeerHandoff>) -> Worker {
-        Worker { peers: peers, ..self }
+        Worker { peers, ..self }
     }
 
     /// Returns this worker with a table of stations, for a border. Packets between two stations of one side then
@@ -335,16 +335,7 @@ impl Worker {
         let ends = [wide.snapshot(), narrow.snapshot()];
         let (processor_time, wake_count) = (thread_time(), linux::clock::wake_count());
         let (handed_over, losses) = (self.handed_over, self.losses);
-        Snapshot {
-            directions,
-            ends,
-            path: self.path,
-            processor_time,
-            wake_count,
-            peers: peers,
-            handed_over,
-            losses,
-        }
+        Snapshot { directions, ends, path: self.path, processor_time, wake_count, peers, handed_over, losses }
     }
 }
 
