@@ -49,8 +49,8 @@ fn takes_all() -> Result<(), Failed> {
     prometheus.until("up", 1.0)?;
     prometheus.until("scrape_samples_scraped", sample_count as f64)?;
     prometheus.until("scrape_samples_post_metric_relabeling", sample_count as f64)?;
-    prometheus.until("wideload_forwarded_packets_total{way=\"to-narrow\"}", 3.0)?;
-    prometheus.until("wideload_event_pieces_total{way=\"to-narrow\"}", 3.0)?;
+    prometheus.until("wideload_forwarded_packets_total{direction=\"to-narrow\",way=\"to-narrow\"}", 3.0)?;
+    prometheus.until("wideload_event_fragments_total{direction=\"to-narrow\",way=\"to-narrow\"}", 3.0)?;
     prometheus.until("sum(wideload_retired_packets_total)", 0.0)?;
     prometheus.until("count(wideload_reason_info)", engine::Reason::ALL.len() as f64)?;
     prometheus.until("wideload_build_info{role=\"border\"}", 1.0)?;
@@ -61,7 +61,7 @@ fn takes_all() -> Result<(), Failed> {
     assert_eq!((&kind["type"], &kind["unit"]), (&"counter".into(), &"packets".into()), "{kinds}");
     // Packets between two queries appear in the next one.
     put(&mut live.wide, &[datagram(4_000)]);
-    prometheus.until("wideload_forwarded_packets_total{way=\"to-narrow\"}", 6.0)
+    prometheus.until("wideload_forwarded_packets_total{direction=\"to-narrow\",way=\"to-narrow\"}", 6.0)
 }
 
 fn takes_the_example() -> Result<(), Failed> {

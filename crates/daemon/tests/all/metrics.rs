@@ -17,29 +17,33 @@ fn every_documented_counter_is_exported_even_at_zero() {
     for line in page.lines() {
         section = line.strip_prefix("## ").unwrap_or(section);
         let Some((name, what)) = line.strip_prefix("| `").and_then(|row| row.split_once("` | ")) else { continue };
-        let what = what.trim_end_matches(" |");
+        let (what, _) = what.split_once(" | ").expect("a row has a meaning and an action");
         let expected = match section {
             "Reasons" => vec![
-                format!("wideload_retired_packets_total{{way=\"to-wide\",reason=\"{name}\"}} 0\n"),
-                format!("wideload_passed_frames_total{{way=\"to-narrow\",reason=\"{name}\"}} 0\n"),
+                format!(
+                    "wideload_retired_packets_total{{direction=\"to-wide\",way=\"to-wide\",reason=\"{name}\"}} 0\n"
+                ),
+                format!(
+                    "wideload_passed_frames_total{{direction=\"to-narrow\",way=\"to-narrow\",reason=\"{name}\"}} 0\n"
+                ),
                 format!("wideload_reason_info{{reason=\"{name}\",meaning=\"{what}\"}} 1\n"),
             ],
             "Events" => vec![
                 format!("# HELP wideload_event_{name} {what}\n"),
-                format!("wideload_event_{name}_total{{way=\"to-narrow\"}} 0\n"),
-                format!("wideload_event_{name}_payload_bytes_total{{way=\"to-wide\"}} 0\n"),
+                format!("wideload_event_{name}_total{{direction=\"to-narrow\",way=\"to-narrow\"}} 0\n"),
+                format!("wideload_event_{name}_payload_bytes_total{{direction=\"to-wide\",way=\"to-wide\"}} 0\n"),
             ],
-            "Ports: what came" => vec![port_help("in", name, what)],
-            "Ports: what went" => vec![port_help("out", name, what)],
-            "Guesses" => vec![format!(
-                "# HELP wideload_guess_{} {what}\n",
+            "Ports in" => vec![port_help("in", name, what)],
+            "Ports out" => vec![port_help("out", name, what)],
+            "Payload placement" => vec![format!(
+                "# HELP wideload_placement_{} {what}\n",
                 with_unit(&PlacementCounter::ALL.iter().map(|it| (it.name(), it.unit())).collect::<Vec<_>>(), name)
             )],
-            "Succession" => vec![format!(
-                "# HELP wideload_succession_{} {what}\n",
+            "Hand-over" => vec![format!(
+                "# HELP wideload_handover_{} {what}\n",
                 with_unit(&HandoverCounter::ALL.iter().map(|it| (it.name(), it.unit())).collect::<Vec<_>>(), name)
             )],
-            "Workers" => vec![format!("# HELP wideload_sibling_{name}_packets {what}\n")],
+            "Workers" => vec![format!("# HELP wideload_peer_{name}_packets {what}\n")],
             other => panic!("a row in the section {other}"),
         };
         for expected in expected {
@@ -67,19 +71,19 @@ fn the_metrics_show_passed_packets_and_none_unexplained() {
     let figures = live.until(|it| it.all.to_narrow.forwarded.packets == 3 && it.all.to_wide.held.packets == 1);
     let text = text(&figures);
     for line in [
-        "wideload_build_info{name=\"border\",version=\"0.1.0\",role=\"border\"} 1",
-        "wideload_forwarded_packets_total{way=\"to-narrow\"} 3",
-        "wideload_event_divided_total{way=\"to-narrow\"} 1",
-        "wideload_held_payload_bytes{way=\"to-wide\"} 1020",
-        "wideload_stage_held_payload_bytes{way=\"to-wide\",stage=\"coalesce\"} 1020",
-        "wideload_stage_on{way=\"to-wide\",stage=\"join\"} 0",
+        "wideload_build_info{name=\"border\",version=\"0.2.0\",role=\"border\"} 1",
+        "wideload_forwarded_packets_total{direction=\"to-narrow\",way=\"to-narrow\"} 3",
+        "wideload_event_fragmented_total{direction=\"to-narrow\",way=\"to-narrow\"} 1",
+        "wideload_held_payload_bytes{direction=\"to-wide\",way=\"to-wide\"} 1020",
+        "wideload_stage_held_payload_bytes{direction=\"to-wide\",way=\"to-wide\",stage=\"coalesce\"} 1020",
+        "wideload_stage_on{direction=\"to-wide\",way=\"to-wide\",stage=\"merge\"} 0",
         "wideload_port_out_packets_total{end=\"narrow\",port=\"tap:narrow0\"} 3",
         "wideload_port_in_bytes_total{end=\"wide\",port=\"tap:wide0\"} 4042",
         "wideload_port_up{end=\"wide\",port=\"tap:wide0\"} 1",
-        "wideload_unexplained_packets{way=\"to-wide\"} 0",
-        "wideload_unexplained_payload_bytes{way=\"to-narrow\"} 0",
+        "wideload_unexplained_packets{direction=\"to-wide\",way=\"to-wide\"} 0",
+        "wideload_unexplained_payload_bytes{direction=\"to-narrow\",way=\"to-narrow\"} 0",
         "wideload_port_unexplained_packets{end=\"narrow\",port=\"tap:narrow0\"} 0",
-        "wideload_broken_laws{way=\"to-narrow\"} 0",
+        "wideload_broken_laws{direction=\"to-narrow\",way=\"to-narrow\"} 0",
     ] {
         assert!(text.contains(&format!("\n{line}\n")), "{line} is not in\n{text}");
     }
