@@ -38,7 +38,7 @@
 //!         while let Some(packet) = packets.next() {
 //!             assert!(packet.frame_len() <= 1_500);
 //!         }
-//!         gateway.done(0, packet);
+//!         gateway.recycle(0, packet);
 //!     }
 //! }
 //! assert_eq!(gateway.ledger(0).forwarded.packets, 3);

@@ -100,11 +100,11 @@ pub enum RunsBy {
 /// }
 /// let merged = out.next().unwrap();
 /// assert_eq!(merged.len(), 1_380);
-/// out.done(merged);
+/// out.recycle(merged);
 /// merger.expire(Time::ZERO + timeout, &mut out);
 /// let late = out.next().unwrap();
 /// assert!(late.is_as_received());
-/// # out.done(late);
+/// # out.recycle(late);
 /// ```
 #[derive(Debug)]
 pub struct FragmentMerger {

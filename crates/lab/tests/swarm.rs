@@ -16,7 +16,7 @@ fn a_swarm_gives_the_same_report_for_any_thread_count() {
 
 #[test]
 fn a_broken_law_fails_the_case_and_is_named() {
-    let case: Case = "1,bend=drops".parse().expect("it is a case");
+    let case: Case = "1,bug=drops".parse().expect("it is a case");
     let outcome = replay(&case);
     assert_eq!(outcome.failures.len(), 1);
     assert!(outcome.failures[0].contains("law 2 (conservation) is broken"), "{:?}", outcome.failures);

@@ -9,6 +9,9 @@
 //!
 //! All stored data is recounted only occasionally, after as many events as there are entries.
 
+mod watch;
+
+use self::watch::{EcnCounts, OrderCheck, Watch};
 use crate::coverage::Receiving;
 use crate::flow::{Flow, flow_of};
 use crate::injected_bug::InjectedBug;
@@ -36,7 +39,7 @@ pub struct Direction {
     /// Whether rejected packets cause ICMP errors.
     pub tells: bool,
     /// The injected bug, if any.
-    pub bend: Option<InjectedBug>,
+    pub bug: Option<InjectedBug>,
     /// Whether the link's MTU has changed during the run. Stored fragments may have been merged for the old MTU.
     is_replaced: bool,
     /// The longest time that the direction may hold a packet.
@@ -51,66 +54,33 @@ pub struct Direction {
     pub planned: Time,
 }
 
-/// Measurements of one direction, for the checks of laws.
-#[derive(Debug, Default)]
-struct Watch {
-    came: Tally,
-    put_count: u64,
-    /// Frames dropped because no buffer was free.
-    lost_count: u64,
-    orders: Vec<OrderCheck>,
-    marks: EcnCounts,
-    /// Number of events since the last recount of stored data, and number of entries in that recount.
-    since_walk: usize,
-    walk_len: usize,
-}
-
-/// Payload bytes received and transmitted with a congestion mark (RFC 3168).
-#[derive(Clone, Copy, Debug, Default)]
-struct EcnCounts {
-    came: u64,
-    went: u64,
-    /// Whether any marked packet was a fragment. A marked fragment, if merged, marks the bytes of others too.
-    in_fragments: bool,
-}
-
-/// The highest position of a flow at ingress and at egress, and the amount of data behind it that came out of
-/// order.
-#[derive(Clone, Copy, Debug, Default)]
-struct OrderCheck {
-    top_in: u64,
-    late_in: u64,
-    top_out: u64,
-    late_out: u64,
-}
-
 /// Returns the wire on which a direction's ICMP error is transmitted; `None` if there is no route.
 pub type Back<'a> = &'a dyn Fn(usize, &Packet) -> Option<usize>;
 
 /// An engine and the measurements of its directions.
 #[derive(Debug)]
-pub struct Ways {
+pub struct Directions {
     engine: Engine,
     secrets: Secrets,
     batch: Batch,
     all: Vec<Direction>,
     /// The injected bug, if any.
-    pub bend: Option<InjectedBug>,
+    pub bug: Option<InjectedBug>,
     /// Time of the last call of `expire` before a batch.
     begun: Time,
 }
 
-impl Ways {
+impl Directions {
     /// New directions without stored packets.
     pub fn new(
         settings: &GatewaySettings,
         secrets: Secrets,
         pool_limit: usize,
         all: Vec<Direction>,
-        bend: Option<InjectedBug>,
-    ) -> Ways {
+        bug: Option<InjectedBug>,
+    ) -> Directions {
         let engine = Engine::new(settings, secrets, || Pool::new(pool_limit));
-        Ways { engine, secrets, batch: Batch::default(), all, bend, begun: Time::NEVER }
+        Directions { engine, secrets, batch: Batch::default(), all, bug, begun: Time::NEVER }
     }
 
     /// Processes a batch: `frames` for direction `at` that were received on `port` at the same time.
@@ -119,28 +89,28 @@ impl Ways {
             self.begun = net.now;
             self.expire(net, back);
         }
-        let Ways { engine, batch, all, .. } = self;
+        let Directions { engine, batch, all, .. } = self;
         all[at].take(engine, batch, net, port, frames);
     }
 
     /// Flushes packets that direction `at` holds only while its port has more frames.
     pub fn idle(&mut self, net: &mut Net, at: usize, back: Back<'_>) {
-        let Ways { engine, all, .. } = self;
+        let Directions { engine, all, .. } = self;
         all[at].idle(engine, net, back);
         all[at].check(engine, net);
     }
 
     /// Transmits the output of direction `at` between two batches.
     pub fn pause(&mut self, net: &mut Net, at: usize, back: Back<'_>) {
-        let Ways { engine, all, .. } = self;
+        let Directions { engine, all, .. } = self;
         all[at].drain(engine, net, back);
         all[at].check(engine, net);
     }
 
     /// Flushes or drops packets whose deadline has passed.
     pub fn expire(&mut self, net: &mut Net, back: Back<'_>) {
-        let Ways { engine, all, bend, .. } = self;
-        let holds_on = *bend == Some(InjectedBug::HoldsTooLong);
+        let Directions { engine, all, bug, .. } = self;
+        let holds_on = *bug == Some(InjectedBug::HoldsTooLong);
         let is_late =
             |direction: &Direction| direction.next_deadline(engine).is_some_and(|deadline| deadline <= net.now);
         if holds_on && !all.iter().any(is_late) {
@@ -171,7 +141,7 @@ impl Ways {
 
     /// Checks the laws that hold after every event.
     pub fn check(&mut self, net: &mut Net) {
-        let Ways { engine, all, .. } = self;
+        let Directions { engine, all, .. } = self;
         all.iter_mut().for_each(|direction| direction.check(engine, net));
     }
 
@@ -217,7 +187,7 @@ impl Direction {
             role,
             wire,
             tells: true,
-            bend: None,
+            bug: None,
             is_replaced: false,
             timeout,
             limit,
@@ -287,12 +257,12 @@ impl Direction {
     /// The earliest deadline of held packets; `None` if none are held.
     fn next_deadline(&self, engine: &Engine) -> Option<Time> {
         let deadline = engine.next_deadline_of(self.at)?;
-        Some(if self.bend == Some(InjectedBug::HoldsTooLong) { deadline.later(TOO_LONG) } else { deadline })
+        Some(if self.bug == Some(InjectedBug::HoldsTooLong) { deadline.later(TOO_LONG) } else { deadline })
     }
 
     /// Flushes packets that are held only while the port has more frames.
     fn idle(&mut self, engine: &mut Engine, net: &mut Net, back: Back<'_>) {
-        if self.bend != Some(InjectedBug::HoldsTooLong) {
+        if self.bug != Some(InjectedBug::HoldsTooLong) {
             engine.port_is_idle(net.now, self.at);
         }
         self.drain(engine, net, back);
@@ -343,7 +313,7 @@ impl Direction {
     fn forward(&mut self, engine: &mut Engine, net: &mut Net, packet: Packet) {
         self.leaving_count += 1;
         let is_bent = self.leaving_count.is_multiple_of(InjectedBug::EVERY);
-        match self.bend.filter(|_| is_bent) {
+        match self.bug.filter(|_| is_bent) {
             Some(InjectedBug::DropsSilently) => return engine.recycle(self.at, packet),
             Some(InjectedBug::LosesUnseen) => {
                 self.watch.put_count += packet.wire_count() as u64;
@@ -358,18 +328,18 @@ impl Direction {
                 return;
             }
             Some(
-                bend @ (InjectedBug::ExceedsMtu
+                bug @ (InjectedBug::ExceedsMtu
                 | InjectedBug::Corrupts
                 | InjectedBug::LosesMarks
                 | InjectedBug::InventsMarks),
-            ) => self.emit(engine, net, &packet, Some(bend)),
+            ) => self.emit(engine, net, &packet, Some(bug)),
             _ => self.emit(engine, net, &packet, None),
         }
         engine.recycle(self.at, packet);
         self.emit_kept(engine, net);
     }
 
-    fn emit(&mut self, engine: &Engine, net: &mut Net, packet: &Packet, bend: Option<InjectedBug>) {
+    fn emit(&mut self, engine: &Engine, net: &mut Net, packet: &Packet, bug: Option<InjectedBug>) {
         net.looked(Law::Holding);
         let age = Duration::from_nanos((net.now.nanos() + 1).saturating_sub(packet.tag));
         if packet.tag > 0 && age > self.timeout {
@@ -388,11 +358,11 @@ impl Direction {
             }
         }
         if packet.fragmentation.is_none() && packet.gso.is_none() {
-            self.put(net, packet.frame(), &[], bend);
+            self.put(net, packet.frame(), &[], bug);
         } else {
             let mut fragments = WirePackets::of(packet);
             while let Some(fragment) = fragments.next() {
-                self.put(net, fragment.header, fragment.payload, bend);
+                self.put(net, fragment.header, fragment.payload, bug);
             }
         }
         self.check_marks(net);
@@ -433,23 +403,23 @@ impl Direction {
 
     /// Transmits one packet on the wire.
     #[inline]
-    fn put(&mut self, net: &mut Net, header: &[u8], payload: &[u8], bend: Option<InjectedBug>) {
+    fn put(&mut self, net: &mut Net, header: &[u8], payload: &[u8], bug: Option<InjectedBug>) {
         if wire::has_odd_sum(header) && !net.is_spoilt() {
             let role = self.role.name();
             net.breaks(Law::Integrity, || format!("a header leaves a {role} with the checksum 0xFFFF"));
         }
         let len = header.len() + payload.len();
-        let extra = if bend == Some(InjectedBug::ExceedsMtu) { net.wires[self.wire].mtu } else { 0 };
+        let extra = if bug == Some(InjectedBug::ExceedsMtu) { net.wires[self.wire].mtu } else { 0 };
         let Watch { marks, put_count, .. } = &mut self.watch;
         // The wire does not call this for a frame that it loses at once.
         let mut is_written = false;
         net.put(self.wire, len + extra, |room| {
             room[..header.len()].copy_from_slice(header);
             room[header.len()..len].copy_from_slice(payload);
-            match bend {
+            match bug {
                 Some(InjectedBug::Corrupts) => corrupt(room),
-                Some(InjectedBug::LosesMarks) => wire::bend_mark(room, false),
-                Some(InjectedBug::InventsMarks) => wire::bend_mark(room, true),
+                Some(InjectedBug::LosesMarks) => wire::set_mark(room, false),
+                Some(InjectedBug::InventsMarks) => wire::set_mark(room, true),
                 _ => {}
             }
             marks.goes(room);
@@ -591,55 +561,6 @@ impl Direction {
             });
         }
     }
-}
-
-impl Watch {
-    fn order(&mut self, flow: usize) -> &mut OrderCheck {
-        if flow >= self.orders.len() {
-            self.orders.resize(flow + 1, OrderCheck::default());
-        }
-        &mut self.orders[flow]
-    }
-}
-
-impl EcnCounts {
-    /// Counts a received packet's marked bytes. Fragments of segments are ignored, because the length of their TCP
-    /// header is unknown.
-    #[inline]
-    fn comes(&mut self, front: &[u8]) {
-        if let Some(marked) = wire::marked(front) {
-            self.in_fragments |= marked.is_fragment;
-            self.came += if marked.is_fragment && marked.is_tcp { 0 } else { marked.len };
-        }
-    }
-
-    #[inline]
-    fn goes(&mut self, front: &[u8]) {
-        if let Some(marked) = wire::marked(front) {
-            self.in_fragments |= marked.is_fragment;
-            self.went += marked.len;
-        }
-    }
-}
-
-impl OrderCheck {
-    #[inline]
-    fn comes(&mut self, start: u64, len: u64) {
-        self.late_in += late(&mut self.top_in, start, len);
-    }
-
-    #[inline]
-    fn goes(&mut self, start: u64, len: u64) {
-        self.late_out += late(&mut self.top_out, start, len);
-    }
-}
-
-/// The length of the part of a range below the highest position `top`. Raises `top` to the range's end.
-#[inline]
-fn late(top: &mut u64, start: u64, len: u64) -> u64 {
-    let behind = top.saturating_sub(start).min(len);
-    *top = (*top).max(start + len);
-    behind
 }
 
 /// Whether the frame is an atomic fragment (RFC 6946).

@@ -3,7 +3,7 @@
 //! The engine is driven like in a live worker. The checks of laws are left to `direction.rs`.
 
 use crate::address;
-use crate::direction::{Direction, Ways};
+use crate::direction::{Direction, Directions};
 use crate::flow::{Kind as FlowKind, connection_of};
 use crate::injected_bug::InjectedBug;
 use crate::link::Departure;
@@ -20,7 +20,7 @@ use engine::{
 #[derive(Debug)]
 pub struct Gateway {
     /// The two directions: toward the narrow side, toward the wide side.
-    pub directions: Ways,
+    pub directions: Directions,
     /// Numbers of the wires on which the wide and the narrow side transmit.
     wires: [usize; 2],
     config: topology::Gateway,
@@ -37,20 +37,20 @@ impl Gateway {
         wires: [usize; 2],
         net: &Net,
         seed: u64,
-        bend: Option<InjectedBug>,
+        bug: Option<InjectedBug>,
     ) -> Gateway {
         let secret = Secret::new(u128::from(seed) << 64 | u128::from(node));
         let mtus = wires.map(|wire| net.wires[wire].mtu as u16);
-        let settings = settings(config, mtus, Some(node), bend);
+        let settings = settings(config, mtus, Some(node), bug);
         let directions = [Toward::Narrow, Toward::Wide].map(|toward| {
             let wire = wires[end(toward)];
             let mut direction =
                 Direction::new(toward.direction(), config.role.into(), wire, timeout(config, toward), config.limit);
             direction.tells = config.role != GatewayRole::WideInterface;
-            direction.bend = bend;
+            direction.bug = bug;
             direction
         });
-        let directions = Ways::new(&settings, Secrets::both(secret), config.pool, directions.into(), bend);
+        let directions = Directions::new(&settings, Secrets::both(secret), config.pool, directions.into(), bug);
         Gateway { directions, wires, config: config.clone(), node, is_only: true }
     }
 
@@ -92,7 +92,7 @@ impl Gateway {
     /// Applies a changed link MTU to both directions.
     pub fn change(&mut self, net: &mut Net) {
         let (wires, mtus) = (self.wires, self.wires.map(|wire| net.wires[wire].mtu as u16));
-        let settings = settings(&self.config, mtus, Some(self.node), self.directions.bend);
+        let settings = settings(&self.config, mtus, Some(self.node), self.directions.bug);
         self.directions.replace(net, &settings, &|direction, _| Some(wires[direction]));
         self.directions.check(net);
     }
@@ -127,15 +127,15 @@ pub fn settings(
     config: &topology::Gateway,
     mtus: [u16; 2],
     node: Option<u16>,
-    bend: Option<InjectedBug>,
+    bug: Option<InjectedBug>,
 ) -> GatewaySettings {
     let [wide_mtu, narrow_mtu] = mtus;
     let is_border = config.role == GatewayRole::Border;
-    let tells = config.role != GatewayRole::WideInterface && bend != Some(InjectedBug::TellsNobody);
+    let tells = config.role != GatewayRole::WideInterface && bug != Some(InjectedBug::TellsNobody);
     let sides = [(Toward::Narrow, narrow_mtu), (Toward::Wide, wide_mtu)].map(|(toward, mtu)| {
         let is_source = config.role == GatewayRole::WideInterface && toward == Toward::Narrow;
         let position =
-            if is_source || bend == Some(InjectedBug::CutsAll) { Position::Source } else { Position::Transit };
+            if is_source || bug == Some(InjectedBug::CutsAll) { Position::Source } else { Position::Transit };
         let side = SideSettings {
             memory: config.limit,
             hold: match config.hold {

@@ -4,7 +4,7 @@
 //! reassembles packets, according to its kind.
 
 use crate::address;
-use crate::direction::{Direction, Ways};
+use crate::direction::{Direction, Directions};
 use crate::gateway::TIMEOUT_MAX;
 use crate::link::Departure;
 use crate::net::Net;
@@ -21,7 +21,7 @@ use packet::Packet;
 pub struct Router {
     kind: topology::Router,
     /// One engine direction for each port, which handles the packets transmitted there.
-    pub directions: Ways,
+    pub directions: Directions,
     /// The port toward each node, by node number; `None` = no route.
     routes: Vec<Option<u16>>,
     /// The wire of each port, for transmission.
@@ -50,7 +50,7 @@ impl Router {
             direction.tells = kind != topology::Router::Silent;
             direction
         });
-        let directions = Ways::new(&settings, Secrets::both(secret), POOL_LIMIT, directions.collect(), None);
+        let directions = Directions::new(&settings, Secrets::both(secret), POOL_LIMIT, directions.collect(), None);
         Router { kind, directions, routes, wires, touched: Vec::new(), stray_count: 0, node }
     }
 

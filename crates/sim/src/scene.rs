@@ -64,7 +64,7 @@ pub struct Scene {
     /// Changes to links during the run.
     pub changes: Vec<Change>,
     /// The bug injected into the gateways; `None` = none.
-    pub bend: Option<InjectedBug>,
+    pub bug: Option<InjectedBug>,
     /// The seed of all random choices.
     pub seed: u64,
     /// Whether all stored data is recounted after each event, which is slow.

@@ -4,7 +4,7 @@
 //! `router.rs` and `gateway.rs`.
 
 use crate::coverage::{Coverage, Fault};
-use crate::direction::Ways;
+use crate::direction::Directions;
 use crate::event::What;
 use crate::flow::{Flow, Kind as FlowKind};
 use crate::gateway::Gateway;
@@ -127,7 +127,7 @@ impl Simulation {
     /// # Panics
     /// If a host has no link, or a gateway does not have exactly two.
     pub fn new(scene: &Scene) -> Simulation {
-        let Scene { topology, flows, changes, bend, seed, is_thorough } = scene;
+        let Scene { topology, flows, changes, bug, seed, is_thorough } = scene;
         let ports = ports(topology);
         let mut wires = Vec::with_capacity(2 * topology.links.len());
         for (number, link) in topology.links.iter().enumerate() {
@@ -180,7 +180,7 @@ impl Simulation {
                 }
                 Kind::Gateway(config) => {
                     let wires = [own[0], own[1]];
-                    let mut gateway = Gateway::new(config, number as u16, wires, &net, *seed, *bend);
+                    let mut gateway = Gateway::new(config, number as u16, wires, &net, *seed, *bug);
                     gateway.is_only = gateway_count == 1;
                     Node::Gateway(Box::new(gateway))
                 }
@@ -301,7 +301,7 @@ impl Simulation {
                 Node::Router(router) => router.stray_count,
                 Node::Gateway(_) => 0,
             };
-            ended += node.directions().map_or(0, Ways::ended_count);
+            ended += node.directions().map_or(0, Directions::ended_count);
         }
         ended
     }
@@ -416,7 +416,7 @@ impl Node {
         }
     }
 
-    fn directions(&self) -> Option<&Ways> {
+    fn directions(&self) -> Option<&Directions> {
         match self {
             Node::Host(_) => None,
             Node::Router(router) => Some(&router.directions),
@@ -424,7 +424,7 @@ impl Node {
         }
     }
 
-    fn directions_mut(&mut self) -> Option<&mut Ways> {
+    fn directions_mut(&mut self) -> Option<&mut Directions> {
         match self {
             Node::Host(_) => None,
             Node::Router(router) => Some(&mut router.directions),

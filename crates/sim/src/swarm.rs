@@ -3,6 +3,8 @@
 //! Each seed first decides which kinds of features exist (rel:4.2), and then draws their details. All draws depend
 //! only on the seed. If a case excludes a feature, all other draws remain equal.
 
+mod text;
+
 use crate::coverage::Fault;
 use crate::flow::{Kind as FlowKind, Plan, Reply, Sizes, Talk};
 use crate::injected_bug::InjectedBug;
@@ -15,8 +17,6 @@ use crate::tcp::settings::{
     Algorithm, Belief, Detection, InitialWindow, Memory, Nagle, PathChoice, Probing, Reduction, SlowStartExit,
 };
 use crate::topology::{Gateway, GatewayRole, Kind, Lateness, Router, Topology};
-use core::fmt;
-use core::str::FromStr;
 use core::time::Duration;
 use engine::{Hold, Mode, PlacementMode};
 use packet::Split;
@@ -34,7 +34,7 @@ pub struct Case {
     /// Maximum number of messages or segments per flow; `None` = no limit.
     pub count_max: Option<u64>,
     /// The bug injected into the gateways; `None` = none.
-    pub bend: Option<InjectedBug>,
+    pub bug: Option<InjectedBug>,
 }
 
 /// A failed run after minimisation.
@@ -79,7 +79,7 @@ impl Case {
         if let Some(most) = self.count_max {
             scene.flows.iter_mut().for_each(|flow| flow.count = flow.count.min(most));
         }
-        scene.bend = self.bend;
+        scene.bug = self.bug;
         scene
     }
 
@@ -243,7 +243,7 @@ impl Drawing {
         }
         let flows = self.flows(&left, &right, far_mtu);
         let Drawing { seed, topology, .. } = self;
-        Scene { topology, flows, changes, bend: None, seed, is_thorough: false }
+        Scene { topology, flows, changes, bug: None, seed, is_thorough: false }
     }
 
     fn narrow_mtu(&mut self) -> u16 {
@@ -584,77 +584,6 @@ fn many_fragments(from: usize, to: usize) -> Plan {
         has_timestamps: false,
         acks_every: 0,
         talk: Talk::default(),
-    }
-}
-
-impl FromStr for Case {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Case, String> {
-        let mut words = text.split(',');
-        let seed = words.next().unwrap_or_default();
-        let seed = seed
-            .parse()
-            .map_err(|_| format!("`{seed}` is not a seed; a case begins with a number, such as 7,count=12"))?;
-        let mut case = Case::of(seed);
-        for word in words {
-            let (key, value) =
-                word.split_once('=').ok_or_else(|| format!("`{word}` has no value; write KEY=VALUE"))?;
-            let names = value.split('+');
-            match key {
-                "without" => case.without = names.map(fault_named).collect::<Result<_, _>>()?,
-                "flows" => case.flows = Some(names.map(number).collect::<Result<_, _>>()?),
-                "count" => case.count_max = Some(number(value)?),
-                "bend" => case.bend = Some(bend_named(value)?),
-                _ => {
-                    return Err(format!("unknown key `{key}`; the keys are without, flows, count, bend"));
-                }
-            }
-        }
-        Ok(case)
-    }
-}
-
-fn number<T: FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("`{text}` is not a whole number"))
-}
-
-fn fault_named(name: &str) -> Result<Fault, String> {
-    Fault::ALL.into_iter().find(|fault| fault.name() == name).ok_or_else(|| format!("there is no fault `{name}`"))
-}
-
-fn bend_named(name: &str) -> Result<InjectedBug, String> {
-    InjectedBug::ALL
-        .into_iter()
-        .find(|bend| bend.name() == name)
-        .ok_or_else(|| format!("there is no bend `{name}`"))
-}
-
-impl fmt::Display for Case {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.seed)?;
-        if !self.without.is_empty() {
-            let names: Vec<&str> = self.without.iter().map(|fault| fault.name()).collect();
-            write!(f, ",without={}", names.join("+"))?;
-        }
-        if let Some(flows) = &self.flows {
-            let numbers: Vec<String> = flows.iter().map(usize::to_string).collect();
-            write!(f, ",flows={}", numbers.join("+"))?;
-        }
-        if let Some(count) = self.count_max {
-            write!(f, ",count={count}")?;
-        }
-        match self.bend {
-            Some(bend) => write!(f, ",bend={}", bend.name()),
-            None => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { case, what } = self;
-        write!(f, "seed {}: {what}\nrepeat with: wideload lab swarm --case {case}", case.seed)
     }
 }
 

@@ -181,7 +181,7 @@ pub fn has_odd_sum(header: &[u8]) -> bool {
 }
 
 /// Sets or removes the congestion mark of a packet.
-pub fn bend_mark(frame: &mut [u8], is_marked: bool) {
+pub fn set_mark(frame: &mut [u8], is_marked: bool) {
     match frame.first().map(|first| first >> 4) {
         Some(4) => {
             frame[1] = frame[1] & !3 | if is_marked { 3 } else { 2 };

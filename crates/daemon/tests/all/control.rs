@@ -233,7 +233,7 @@ fn malformed_requests_are_refused_with_a_sentence() {
     stream.write_all(b"\n{\"do\":\"version\"}\n").expect("it is read");
     let mut lines = BufReader::new(stream).lines().map(|line| line.expect("it is told"));
     let (long, version) = (lines.next().expect("it is told"), lines.next().expect("it is told"));
-    assert_eq!(long, r#"{"error":"the request is longer than 64 KiB; send a shorter one","ok":false}"#);
+    assert_eq!(long, r#"{"schema":2,"ok":false,"error":"the request is longer than 64 KiB; send a shorter one"}"#);
     let version: Value = serde_json::from_str(&version).expect("it is JSON");
     assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!((&version["name"], &version["process"]), (&"border".into(), &std::process::id().into()));

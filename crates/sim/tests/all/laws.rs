@@ -45,13 +45,13 @@ fn changed_bytes_with_valid_checksums_break_integrity() {
 #[test]
 fn lost_or_invented_ce_marks_break_integrity() {
     for is_v6 in [false, true] {
-        for (bend, marks_above, shown) in [
+        for (bug, marks_above, shown) in [
             (None, Some(0), None),
             (Some(InjectedBug::LosesMarks), Some(0), Some("left marked")),
             (Some(InjectedBug::InventsMarks), None, Some("arrived marked")),
         ] {
             for sizes in [Sizes::Fixed(1_000), Sizes::Fixed(5_000)] {
-                let mut scene = marked(bend, marks_above, sizes);
+                let mut scene = marked(bug, marks_above, sizes);
                 scene.flows.iter_mut().for_each(|flow| flow.is_v6 = is_v6);
                 let broken = run(&scene).broken;
                 let is_seen = match (&broken, shown) {
@@ -61,7 +61,7 @@ fn lost_or_invented_ce_marks_break_integrity() {
                     (None, Some("arrived marked")) => sizes == Sizes::Fixed(5_000),
                     _ => false,
                 };
-                assert!(is_seen, "{bend:?}, {sizes:?}, version 6 {is_v6}: {broken:?}");
+                assert!(is_seen, "{bug:?}, {sizes:?}, version 6 {is_v6}: {broken:?}");
             }
         }
     }
@@ -89,8 +89,8 @@ fn reordering_breaks_order() {
 
 #[test]
 fn reordering_damaged_packets_breaks_order() {
-    for (shown, bend) in [(None, None), (Some(Law::Order), Some(InjectedBug::Reorders))] {
-        let mut scene = scene(GatewayRole::WideInterface, bend);
+    for (shown, bug) in [(None, None), (Some(Law::Order), Some(InjectedBug::Reorders))] {
+        let mut scene = scene(GatewayRole::WideInterface, bug);
         scene.flows.retain(|flow| flow.kind == FlowKind::Stream);
         for flow in &mut scene.flows {
             (flow.count, flow.sizes) = (20_000, Sizes::Fixed(536));
@@ -109,7 +109,7 @@ fn holding_past_a_deadline_breaks_holding() {
 #[test]
 fn an_uncounted_lost_message_is_detected() {
     let mut scene = scene(GatewayRole::Border, None);
-    scene.bend = Some(InjectedBug::LosesUnseen);
+    scene.bug = Some(InjectedBug::LosesUnseen);
     let broken = run(&scene).broken.expect("a law breaks");
     assert_eq!(broken.law, Law::Integrity);
     assert!(broken.what.contains("did not arrive"), "{broken}");
@@ -117,7 +117,7 @@ fn an_uncounted_lost_message_is_detected() {
 
 #[test]
 fn a_broken_law_shrinks_to_fewer_packets_and_names_the_command_that_repeats_it() {
-    let case = Case { bend: Some(InjectedBug::DropsSilently), ..Case::of(1) };
+    let case = Case { bug: Some(InjectedBug::DropsSilently), ..Case::of(1) };
     let what = case.run().expect_err("a gateway that drops breaks a law");
     let failure = case.shrink(what);
     let most = |case: &Case| case.scene().flows.iter().map(|flow| flow.count).sum::<u64>();
@@ -130,14 +130,14 @@ fn a_broken_law_shrinks_to_fewer_packets_and_names_the_command_that_repeats_it()
 }
 
 /// The first law that a gateway with an injected bug breaks.
-fn broken(bend: InjectedBug) -> Broken {
-    let outcome = run(&scene(GatewayRole::Border, Some(bend)));
-    outcome.broken.unwrap_or_else(|| panic!("{bend:?} breaks no law: {:?}", outcome.hits))
+fn broken(bug: InjectedBug) -> Broken {
+    let outcome = run(&scene(GatewayRole::Border, Some(bug)));
+    outcome.broken.unwrap_or_else(|| panic!("{bug:?} breaks no law: {:?}", outcome.hits))
 }
 
 /// A host on wide links, a gateway, a host on narrow ones. Datagrams that no router may fragment, some too long,
 /// and streams.
-fn scene(role: GatewayRole, bend: Option<InjectedBug>) -> Scene {
+fn scene(role: GatewayRole, bug: Option<InjectedBug>) -> Scene {
     let topology = pair(role, LinkShape { delay: Duration::from_micros(50), ..LinkShape::default() });
     let [far, near] = HOSTS;
     let flows = vec![
@@ -151,13 +151,13 @@ fn scene(role: GatewayRole, bend: Option<InjectedBug>) -> Scene {
         plan(FlowKind::Stream, far, near, Sizes::Full),
         plan(FlowKind::Stream, near, far, Sizes::Full),
     ];
-    let flows = if bend.is_none() { flows.into_iter().map(fitting).collect() } else { flows };
-    Scene { topology, flows, bend, seed: 5, ..Scene::default() }
+    let flows = if bug.is_none() { flows.into_iter().map(fitting).collect() } else { flows };
+    Scene { topology, flows, bug, seed: 5, ..Scene::default() }
 }
 
 /// ECN-capable datagrams and a stream toward the wide host. Fragments are reassembled.
-fn marked(bend: Option<InjectedBug>, marks_above: Option<u64>, sizes: Sizes) -> Scene {
-    let mut scene = scene(GatewayRole::WideInterface, bend);
+fn marked(bug: Option<InjectedBug>, marks_above: Option<u64>, sizes: Sizes) -> Scene {
+    let mut scene = scene(GatewayRole::WideInterface, bug);
     let [far, near] = HOSTS;
     scene.topology.nodes[near].kind = Kind::Host { dont_fragment: false };
     scene.topology.links[1].marks_above = marks_above;

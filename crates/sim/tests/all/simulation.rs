@@ -168,7 +168,7 @@ fn a_connection_that_cannot_end_breaks_a_law() {
 #[test]
 fn changed_bytes_in_a_connection_are_detected() {
     let mut scene = talking(scene(plain(), LinkShape::default()), [0, 2]);
-    scene.bend = Some(InjectedBug::Corrupts);
+    scene.bug = Some(InjectedBug::Corrupts);
     let broken = run(&scene).broken.expect("a law breaks");
     assert_eq!(broken.law, Law::Integrity, "{broken}");
 }
