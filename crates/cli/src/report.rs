@@ -25,7 +25,7 @@ pub struct Report {
     pub read: Side,
     /// Figures of the output.
     pub written: Side,
-    /// Sequences of consecutive TCP segments; `None` if there were none.
+    /// The account of the payload.
     pub payload: Balance,
     /// Sequences of consecutive TCP segments; `None` if TCP was not coalesced.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,6 +5,7 @@ use packet::Split;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use testkit::golden;
 use wideload_config::{Config, Holding, Place, Raise, Role, SideConfig, Stage};
 
 // Each case is a line of a valid file and the text that replaces it (↵ ends a line). The expected report is below
@@ -35,14 +36,7 @@ fn two_hundred_broken_configurations_are_refused_with_line_and_key() {
         assert!(texts.insert(text), "{case} stands twice");
         single_count += usize::from(problems.len() == 1);
     }
-    if std::env::var_os("WIDELOAD_GOLDEN").is_some_and(|how| how == "write") {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/config/broken.txt");
-        return std::fs::write(path, actual).expect("the source folder can be written to");
-    }
-    for (number, (expected, actual)) in cases.lines().zip(actual.lines()).enumerate() {
-        assert_eq!(actual, expected, "line {} of broken.txt", number + 1);
-    }
-    assert_eq!(actual, cases);
+    golden(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config/broken.txt"), &actual);
     // A lost header moves all of its keys: few mistakes show in several lines.
     assert!(single_count >= 300 && texts.len() - single_count <= 10, "{single_count} of {}", texts.len());
 }

@@ -120,7 +120,7 @@ impl Fault {
             Fault::Carrier => "carrier",
             Fault::MtuChange => "mtu",
             Fault::SmallPool => "memory",
-            Fault::Malformed => "junk",
+            Fault::Malformed => "malformed",
             Fault::Mark => "mark",
         }
     }

@@ -117,8 +117,8 @@ pub fn timeout(config: &topology::Gateway, toward: Toward) -> Duration {
         _ => RUN_AGE_MAX,
     };
     let fragments = if config.reassemble { config.timeout.unwrap_or(TIMEOUT_MAX) } else { Duration::ZERO };
-    let joined = if config.join { MERGE_TIMEOUT } else { Duration::ZERO };
-    hold + fragments.max(joined)
+    let merging = if config.merge { MERGE_TIMEOUT } else { Duration::ZERO };
+    hold + fragments.max(merging)
 }
 
 /// The engine settings of a gateway between links with these MTUs. If a node number is given, the gateway sends
@@ -160,13 +160,13 @@ pub fn settings(
 }
 
 fn aggregation(config: &topology::Gateway, side: SideSettings) -> SideSettings {
-    let join = match (config.reassemble, config.join) {
+    let policy = match (config.reassemble, config.merge) {
         (true, _) => FragmentPolicy::Reassemble,
         (false, true) => FragmentPolicy::Merge,
         (false, false) => FragmentPolicy::Off,
     };
     SideSettings {
-        policies: Prefixes::new(join),
+        policies: Prefixes::new(policy),
         fragment_timeout: config.timeout,
         late: config.late.toward(side.mtu),
         coalesce: config.coalesce,

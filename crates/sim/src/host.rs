@@ -35,7 +35,7 @@ pub struct Host {
     next_id: u32,
     /// Buffer for datagrams that are transmitted in fragments.
     desk: Vec<u8>,
-    junk: Malformed,
+    malformed: Malformed,
     /// The host's ends of TCP connections.
     talkers: Vec<TcpApp>,
     /// Time of the next planned wake-up event.
@@ -60,7 +60,7 @@ impl Host {
             open: Datagrams::default(),
             next_id: seed as u32,
             desk: Vec::new(),
-            junk: Malformed::new(seed ^ u64::from(number)),
+            malformed: Malformed::new(seed ^ u64::from(number)),
             talkers: Vec::new(),
             planned: Time::NEVER,
             bad_sum_count: 0,
@@ -88,7 +88,7 @@ impl Host {
             Kind::Datagrams => self.send_messages(net, number),
             Kind::Stream => self.send_stream(net, number),
             Kind::Tcp => self.send_talk(net, number),
-            Kind::Malformed => self.send_junk(net, number),
+            Kind::Malformed => self.send_malformed(net, number),
         };
         if let Some(gap) = goes_on {
             let next_send = net.now + gap;
@@ -225,7 +225,7 @@ impl Host {
         put_segment(net, self.wire, &head, segment, ports, (stream, offset));
     }
 
-    fn send_junk(&mut self, net: &mut Net, number: usize) -> Option<Duration> {
+    fn send_malformed(&mut self, net: &mut Net, number: usize) -> Option<Duration> {
         for _ in 0..net.flows[number].plan.burst {
             let flow = &mut net.flows[number];
             if flow.left == 0 {
@@ -233,7 +233,7 @@ impl Host {
             }
             flow.left -= 1;
             let (to, is_v6) = (flow.plan.to as u16, flow.plan.is_v6);
-            self.junk.send(net, self.wire, self.number, to, is_v6);
+            self.malformed.send(net, self.wire, self.number, to, is_v6);
         }
         let flow = &net.flows[number];
         (flow.left > 0).then_some(flow.plan.gap)

@@ -39,7 +39,7 @@ pub struct Net {
     /// Whether any wire flips bits.
     pub may_damage: bool,
     /// Whether any host sends malformed packets.
-    pub has_junk: bool,
+    pub has_malformed: bool,
     /// The first violation of a law; `None` if all laws held.
     pub broken: Option<Broken>,
     /// Whether all stored data is recounted after each event. Otherwise the recount follows after as many events as
@@ -168,7 +168,7 @@ impl Net {
     /// Whether packets may have contents that no correct host sent.
     #[inline]
     pub fn is_spoilt(&self) -> bool {
-        self.may_damage || self.has_junk
+        self.may_damage || self.has_malformed
     }
 
     /// Number of frames damaged on wires, whether or not a checksum detects the damage.

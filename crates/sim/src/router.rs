@@ -104,24 +104,24 @@ fn leads(answer: &Packet, routes: &[Option<u16>], wires: &[usize]) -> Option<usi
 
 fn timeout(kind: topology::Router) -> Duration {
     match kind {
-        topology::Router::JoinsByHop => TIMEOUT_MAX,
-        topology::Router::JoinsGracefully => MERGE_TIMEOUT,
+        topology::Router::ReassemblesByHop => TIMEOUT_MAX,
+        topology::Router::Merges => MERGE_TIMEOUT,
         _ => Duration::ZERO,
     }
 }
 
 fn settings(kind: topology::Router, node: u16, wires: &[usize], net: &Net) -> GatewaySettings {
-    use topology::Router::{Fragments, JoinsByHop, JoinsGracefully, Refuses, Silent};
+    use topology::Router::{Fragments, Merges, ReassemblesByHop, Refuses, Silent};
     let side = |wire: &usize| SideSettings {
         memory: LIMIT,
         policies: Prefixes::new(match kind {
-            JoinsByHop => FragmentPolicy::ReassembleHop,
-            JoinsGracefully => FragmentPolicy::Merge,
+            ReassemblesByHop => FragmentPolicy::ReassembleHop,
+            Merges => FragmentPolicy::Merge,
             Fragments | Refuses | Silent => FragmentPolicy::Off,
         }),
         segment: Toggle::Off,
         fragment: match kind {
-            Fragments | JoinsByHop | JoinsGracefully => Toggle::On,
+            Fragments | ReassemblesByHop | Merges => Toggle::On,
             Refuses | Silent => Toggle::Off,
         },
         icmp_source: (kind != Silent).then(|| address::answering(node)),

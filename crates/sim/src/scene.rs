@@ -111,7 +111,9 @@ struct NodeTable {
     #[serde(default, rename = "dont-fragment")]
     dont_fragment: bool,
     reassemble: Option<bool>,
-    join: Option<bool>,
+    // `join` is the name of version 0.1.
+    #[serde(alias = "join")]
+    merge: Option<bool>,
     coalesce: Option<bool>,
     hold: Option<Spanned<String>>,
 }
@@ -278,9 +280,9 @@ impl Reader<'_> {
         let table = node.get_ref();
         let word = table.kind.get_ref().as_str();
         let is_gateway = word != "host" && router(word).is_none();
-        let has_choices = [table.reassemble, table.join, table.coalesce].iter().any(Option::is_some);
+        let has_choices = [table.reassemble, table.merge, table.coalesce].iter().any(Option::is_some);
         if !is_gateway && (has_choices || table.wide.is_some() || table.hold.is_some()) {
-            let what = "only gateways have wide, hold, reassemble, join and coalesce; remove them";
+            let what = "only gateways have wide, hold, reassemble, merge and coalesce; remove them";
             return self.bad(&table.kind.span(), what.to_owned());
         }
         if word != "host" && table.dont_fragment && Role::ALL.iter().any(|role| role.name() == word) {
@@ -332,7 +334,7 @@ impl Reader<'_> {
         };
         Ok(Kind::Gateway(Gateway {
             reassemble: table.reassemble.unwrap_or(usual.reassemble),
-            join: table.join.unwrap_or(usual.join),
+            merge: table.merge.unwrap_or(usual.merge),
             coalesce: usual.coalesce.filter(|_| table.coalesce != Some(false)),
             hold,
             ..usual
@@ -591,7 +593,13 @@ impl Reader<'_> {
 }
 
 fn router(word: &str) -> Option<Router> {
-    let routers = [Router::Fragments, Router::Refuses, Router::Silent, Router::JoinsByHop, Router::JoinsGracefully];
+    let routers = [Router::Fragments, Router::Refuses, Router::Silent, Router::ReassemblesByHop, Router::Merges];
+    // Names of version 0.1.
+    let word = match word {
+        "hop-joining-router" => "hop-reassembling-router",
+        "joining-router" => "merging-router",
+        _ => word,
+    };
     routers.into_iter().find(|router| Role::from(*router).name() == word)
 }
 

@@ -152,7 +152,7 @@ impl Simulation {
             taken_in: 0,
             tcp_taken_in: 0,
             ended: 0,
-            has_junk: flows.iter().any(|flow| flow.kind == FlowKind::Malformed),
+            has_malformed: flows.iter().any(|flow| flow.kind == FlowKind::Malformed),
             may_damage: topology.links.iter().any(|link| link.shapes.iter().any(|shape| shape.bit_errors > 0.0)),
             broken: None,
             is_thorough: *is_thorough,
@@ -363,8 +363,8 @@ impl Simulation {
         add(Fault::MtuChange, mtu_changes as u64);
         let no_buffer = engine::Reason::ALL.iter().position(|reason| *reason == engine::Reason::NoBuffer);
         add(Fault::SmallPool, no_buffer.map_or(0, |at| net.hits.reasons[at]));
-        let junk = net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Malformed);
-        add(Fault::Malformed, junk.map(|flow| flow.plan.count - flow.left).sum());
+        let malformed = net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Malformed);
+        add(Fault::Malformed, malformed.map(|flow| flow.plan.count - flow.left).sum());
         net.hits.faults = counts;
     }
 }

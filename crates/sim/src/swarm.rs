@@ -275,8 +275,7 @@ impl Drawing {
     }
 
     fn router(&mut self) -> usize {
-        let kinds =
-            [Router::Fragments, Router::Refuses, Router::Silent, Router::JoinsByHop, Router::JoinsGracefully];
+        let kinds = [Router::Fragments, Router::Refuses, Router::Silent, Router::ReassemblesByHop, Router::Merges];
         let drawn = self.dice.one_of(&kinds);
         let forced = self.stop.checked_sub(FIRST_ROUTER).and_then(|at| kinds.get(at as usize)).copied();
         let name = format!("router {}", self.topology.nodes.len());
@@ -338,7 +337,7 @@ impl Drawing {
         let dice = &mut self.dice;
         let mut config = Gateway::new(role, 0);
         config.reassemble |= role == GatewayRole::ReceiveOffload && dice.one_in(2) || dice.one_in(8);
-        config.join = !config.reassemble && dice.one_in(2);
+        config.merge = !config.reassemble && dice.one_in(2);
         config.coalesce = dice.one_of(&[Some(Mode::Resize), Some(Mode::Reversible), config.coalesce, None]);
         config.datagrams = dice.one_in(3);
         config.split = dice.one_of(&[Split::Max, Split::Max, Split::Balanced]);

@@ -49,9 +49,9 @@ pub enum Router {
     /// Fragments no packets, and sends no ICMP errors: a black hole.
     Silent,
     /// Reassembles datagrams that the previous hop fragmented, and fragments them again.
-    JoinsByHop,
+    ReassemblesByHop,
     /// Merges fragments that arrive in order, up to the next link's MTU.
-    JoinsGracefully,
+    Merges,
 }
 
 /// The settings of a gateway.
@@ -64,7 +64,7 @@ pub struct Gateway {
     /// Whether datagrams toward the wide side are reassembled.
     pub reassemble: bool,
     /// Whether fragments in order toward the wide side are merged.
-    pub join: bool,
+    pub merge: bool,
     /// How segments toward the wide side are coalesced; `None` = not coalesced.
     pub coalesce: Option<Mode>,
     /// Whether UDP datagrams are coalesced, too.
@@ -120,10 +120,10 @@ pub enum Role {
     Refuses,
     /// See [`Router::Silent`].
     Silent,
-    /// See [`Router::JoinsByHop`].
-    JoinsByHop,
-    /// See [`Router::JoinsGracefully`].
-    JoinsGracefully,
+    /// See [`Router::ReassemblesByHop`].
+    ReassemblesByHop,
+    /// See [`Router::Merges`].
+    Merges,
 }
 
 /// A link between two nodes.
@@ -149,8 +149,8 @@ impl Role {
         Role::Fragments,
         Role::Refuses,
         Role::Silent,
-        Role::JoinsByHop,
-        Role::JoinsGracefully,
+        Role::ReassemblesByHop,
+        Role::Merges,
     ];
 
     /// The role's name in tables and scene files.
@@ -162,8 +162,8 @@ impl Role {
             Role::Fragments => "router",
             Role::Refuses => "refusing-router",
             Role::Silent => "silent-router",
-            Role::JoinsByHop => "hop-joining-router",
-            Role::JoinsGracefully => "joining-router",
+            Role::ReassemblesByHop => "hop-reassembling-router",
+            Role::Merges => "merging-router",
         }
     }
 }
@@ -174,8 +174,8 @@ impl From<Router> for Role {
             Router::Fragments => Role::Fragments,
             Router::Refuses => Role::Refuses,
             Router::Silent => Role::Silent,
-            Router::JoinsByHop => Role::JoinsByHop,
-            Router::JoinsGracefully => Role::JoinsGracefully,
+            Router::ReassemblesByHop => Role::ReassemblesByHop,
+            Router::Merges => Role::Merges,
         }
     }
 }
@@ -197,7 +197,7 @@ impl Gateway {
             role,
             wide,
             reassemble: role == GatewayRole::WideInterface,
-            join: false,
+            merge: false,
             coalesce: Some(if role == GatewayRole::ReceiveOffload { Mode::Reversible } else { Mode::Resize }),
             datagrams: false,
             split: Split::Max,

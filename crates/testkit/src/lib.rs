@@ -18,10 +18,11 @@
 //! ```
 //!
 //! Each module uses only modules before it in this list: `fields` and `random`, `sum`, `build` and `read`, `rules`,
-//! `model` and `traffic`.
+//! `model` and `traffic`. `golden` uses none.
 
 mod build;
 pub mod fields;
+mod golden;
 pub mod model;
 mod random;
 mod read;
@@ -33,6 +34,7 @@ pub use build::{
     HOST_V4, HOST_V6, PEER_V4, PEER_V6, Place, Spec, Summed, Transport, chain, copied_option, extension, host,
     icmp, ip, tcp, udp, uncopied_option,
 };
+pub use golden::golden;
 pub use random::{each_order, each_seed, noise, number_from, orders, pattern, seed_count, stream};
 pub use read::ReadPacket;
 pub use sum::{add, checksum, seal_ip, seal_transport, sum, sum_of};

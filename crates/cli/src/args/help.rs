@@ -127,8 +127,8 @@ Exit status: 0 no law broke, and everything was covered; 1 otherwise. With --cas
 pub(super) const NETWORK_HELP: &str = "\
 The file is TOML. Each table may be repeated:
   [[node]]    name, kind: host, border, wide-interface, receive-offload, router, refusing-router, silent-router,
-              hop-joining-router or joining-router; a gateway also has wide = \"NODE\", the node on its wide side, and
-              optionally reassemble, join, coalesce: true or false, hold = \"adaptive\" or a time; of a host dont-fragment
+              hop-reassembling-router or merging-router; a gateway also has wide = \"NODE\", the node on its wide side,
+              and optionally reassemble, merge, coalesce: true or false, hold = \"adaptive\" or a time; of a host dont-fragment
   [[link]]    ends = [\"NODE\", \"NODE\"], mtu, shape = \"delay=5ms,rate=100M\" as `wideload lab link` takes it, back: the
               shape of the other direction
   [[chain]]   nodes = [...], mtu, shape: links from each node to the next

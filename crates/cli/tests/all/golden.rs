@@ -3,8 +3,8 @@
 //! `WIDELOAD_GOLDEN=write cargo test -p wideload --test all golden` writes the page.
 
 use clap::{Command, CommandFactory};
-use std::fs;
 use std::path::Path;
+use testkit::golden;
 use wideload::args::Args;
 
 #[test]
@@ -14,14 +14,7 @@ fn the_page_of_the_command_line_shows_every_help_text() {
     command.build();
     describe(&command, &mut page);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
-    if std::env::var_os("WIDELOAD_GOLDEN").is_some_and(|how| how == "write") {
-        return fs::write(path, page).expect("docs can be written to");
-    }
-    let written = fs::read_to_string(path).expect("docs/cli.md exists");
-    for (number, (expected, actual)) in page.lines().zip(written.lines()).enumerate() {
-        assert_eq!(actual, expected, "line {} of docs/cli.md; see the head of this test", number + 1);
-    }
-    assert_eq!(written, page);
+    golden(path, &page);
 }
 
 // words.md, rule 9: an imperative sentence of at most ten words, then details, then two examples.

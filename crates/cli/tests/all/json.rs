@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testkit::golden;
 use wideload::top::View;
 
 #[test]
@@ -39,16 +40,7 @@ fn every_output_begins_with_its_schema_and_has_the_listed_keys() {
         page.push_str(&format!("\n## {name}\n"));
         keys.iter().for_each(|key| page.push_str(&format!("{key}\n")));
     }
-    let path = at("tests/all/json_keys.txt");
-    if std::env::var_os("WIDELOAD_GOLDEN").is_some_and(|how| how == "write") {
-        return fs::write(path, page).unwrap();
-    }
-    let listed = fs::read_to_string(path).unwrap();
-    let [missing, more] = [(&listed, &page), (&page, &listed)].map(|(one, other)| {
-        let other: BTreeSet<&str> = other.lines().collect();
-        one.lines().filter(|key| !other.contains(key)).collect::<Vec<_>>()
-    });
-    assert_eq!(listed, page, "missing keys: {missing:?}; unlisted keys: {more:?}; see the head of this test");
+    golden(at("tests/all/json_keys.txt"), &page);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod golden;
 mod json;
 mod mutations;
 mod network;
+mod reports;
 mod scratch;
 mod stages;
 mod swarm;

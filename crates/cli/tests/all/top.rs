@@ -6,16 +6,12 @@ use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 use std::path::Path;
 use std::process::Command;
+use testkit::golden;
 use wideload::top::View;
 
 #[test]
 fn the_screen_shows_rates_lengths_stages_and_losses() {
-    let text = view().table(100);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/top/screen.txt");
-    if std::env::var_os("WIDELOAD_WRITE_SCREEN").is_some() {
-        std::fs::write(&path, &text).unwrap();
-    }
-    assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "to take it: WIDELOAD_WRITE_SCREEN=1");
+    golden(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/top/screen.txt"), &view().table(100));
 }
 
 #[test]
@@ -72,12 +68,7 @@ fn no_figure_is_cut_at_any_usual_width() {
         let lost = if width < 80 { "123 G" } else { "123456789013 in all" };
         assert!(has(lost), "{width}: {lost}\n{text}");
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/top/screen40.txt");
-    let text = view().table(40);
-    if std::env::var_os("WIDELOAD_WRITE_SCREEN").is_some() {
-        std::fs::write(&path, &text).unwrap();
-    }
-    assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "to take it: WIDELOAD_WRITE_SCREEN=1");
+    golden(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/top/screen40.txt"), &view().table(40));
 }
 
 #[test]

@@ -88,7 +88,8 @@ pub fn first_fragments(field: &mut Field) -> Verdict {
 /// Part of rel:A11: the flood of first fragments at a fragment merger. A full merger forwards new datagrams
 /// unchanged. A datagram that began before the flood must be forwarded completely.
 fn joiner_full(field: &mut Field) -> Verdict {
-    let gateway = Gateway { join: true, reassemble: false, limit: 200_000, ..Gateway::new(GatewayRole::Border, 0) };
+    let gateway =
+        Gateway { merge: true, reassemble: false, limit: 200_000, ..Gateway::new(GatewayRole::Border, 0) };
     let mut stand = field.rig(&gateway, [9_000, 1_500]);
     for round in 0..field.times(500, 20) {
         let start = Duration::from_millis(20 * round);
@@ -123,7 +124,7 @@ pub fn error_paths(field: &mut Field) -> Verdict {
         let late = field.dice.one_of(&[Lateness::Release, Lateness::Retire]);
         let (pool, limit) = (field.dice.from(3_000, 300_000) as usize, field.dice.from(2_000, 100_000) as usize);
         let reassemble = field.dice.one_in(2);
-        let gateway = Gateway { pool, limit, late, reassemble, join: !reassemble, ..Gateway::new(role, 0) };
+        let gateway = Gateway { pool, limit, late, reassemble, merge: !reassemble, ..Gateway::new(role, 0) };
         let mut stand = field.rig(&gateway, [9_000, 1_500]);
         stand.has_right_sums = false;
         let mut now = Clock::default();

@@ -87,7 +87,7 @@ pub fn panics(field: &mut Field) -> Verdict {
         let role =
             [GatewayRole::WideInterface, GatewayRole::Border, GatewayRole::ReceiveOffload][round as usize % 3];
         let reassemble = field.dice.one_in(2);
-        let gateway = Gateway { reassemble, join: !reassemble, ..Gateway::new(role, 0) };
+        let gateway = Gateway { reassemble, merge: !reassemble, ..Gateway::new(role, 0) };
         let narrow_mtu = field.dice.one_of(&[1_280, 1_400, 1_500]);
         let mut stand = field.rig(&gateway, [9_000, narrow_mtu]);
         stand.has_right_sums = false;

@@ -40,7 +40,9 @@ fn number<T: FromStr>(text: &str) -> Result<T, String> {
 }
 
 fn fault_named(name: &str) -> Result<Fault, String> {
-    Fault::ALL.into_iter().find(|fault| fault.name() == name).ok_or_else(|| format!("there is no fault `{name}`"))
+    // `junk` is the name of version 0.1.
+    let name = if name == "junk" { "malformed" } else { name };
+    Fault::ALL.into_iter().find(|fault| fault.name() == name).ok_or_else(|| format!("unknown fault `{name}`"))
 }
 
 fn bug_named(name: &str) -> Result<InjectedBug, String> {

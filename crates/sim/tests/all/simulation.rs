@@ -195,8 +195,8 @@ fn each_router_treats_long_packets_by_its_kind() {
         (Router::Fragments, true, false),
         (Router::Refuses, false, true),
         (Router::Silent, false, false),
-        (Router::JoinsByHop, true, false),
-        (Router::JoinsGracefully, true, false),
+        (Router::ReassemblesByHop, true, false),
+        (Router::Merges, true, false),
     ] {
         let outcome = run(&routed(kind));
         assert_eq!(outcome.broken, None, "{kind:?}");
